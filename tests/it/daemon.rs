@@ -1,5 +1,4 @@
-//! The daemon with a provider that misbehaves: the old summary stays, the queue recovers by itself, failures are
-//! counted.
+//! The daemon with a misbehaving provider: the old summary stays, the queue recovers by itself, failures are counted.
 
 mod batches;
 mod egress;
@@ -30,11 +29,9 @@ use crate::support::{
 };
 
 const AGENT: &str = "coder";
-/// How long one call to the model may take where that is what a test is about. Elsewhere it may take as long as a busy
-/// machine does.
+/// The time limit of a call to the model in tests about slow providers. In other tests calls may take as long as a busy machine needs.
 const TIMEOUT_MS: u64 = 1_000;
 const IMPATIENT: [&str; 2] = ["model.timeout_ms=1000", "model.connect_timeout_ms=1000"];
-/// How often it is looked whether something is so.
 const TICK: Duration = Duration::from_millis(25);
 
 /// The real binary on a database of its own.
@@ -56,7 +53,7 @@ impl Daemon {
         Self::start_on(None, fake, settings, environment, log)
     }
 
-    /// On a database that others may use, too.
+    /// Starts a daemon on a database that others may share.
     fn start_on(
         database: Option<&Database>,
         fake: &FakeProvider,
@@ -84,7 +81,7 @@ impl Daemon {
             "queue.backoff_base_ms=5".to_owned(),
             "queue.backoff_max_ms=100".to_owned(),
             "log.level=error".to_owned(),
-            // Each test says itself who stands in, and when a provider is left alone.
+            // Each test sets its own fallbacks, and when the circuit breaker opens.
             "fallback.mode=none".to_owned(),
             "model.breaker_failures=0".to_owned(),
         ];
@@ -121,7 +118,6 @@ impl Daemon {
         kill_process(pid, signal).unwrap();
     }
 
-    /// How it ended, which it soon does.
     async fn ended(&mut self) -> ExitStatus {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -133,13 +129,12 @@ impl Daemon {
         }
     }
 
-    /// Asks it to end, and sees that it ends well.
+    /// Asks the process to end, and checks that it ends successfully.
     async fn end(&mut self) {
         self.signal(Signal::TERM);
         assert!(self.ended().await.success());
     }
 
-    /// Starts again what was killed.
     async fn revive(&mut self) {
         self.child = spawn(&self.settings, &self.environment, Stdio::inherit());
         self.until_ready().await;
@@ -175,12 +170,12 @@ impl Daemon {
         line.and_then(|value| value.parse().ok()).unwrap_or(-1)
     }
 
-    /// Says something long enough that something older has to leave the window.
+    /// Sends a turn long enough to push an older one out of the window.
     async fn turn(&self, number: u32) {
         self.turn_of(AGENT, number).await;
     }
 
-    /// As [`Self::turn`], of another agent.
+    /// As [`Self::turn`], for another agent.
     async fn turn_of(&self, agent: &str, number: u32) {
         let ask =
             format!("Question {number} about src/module_{number}.rs: why does it fail with E{number}? ")
@@ -195,7 +190,6 @@ impl Daemon {
         assert!(request.send().await.unwrap().status().is_success());
     }
 
-    /// Waits until the daemon shows what `is_seen` looks for.
     async fn until(&self, what: &str, mut is_seen: impl AsyncFnMut(&Self) -> bool) {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
@@ -223,7 +217,7 @@ impl Daemon {
         .await;
     }
 
-    /// Waits until readers see that so many exchanges wait to be summarised.
+    /// Waits until readers see this many pending exchanges.
     async fn until_pending(&self, exchanges: i64) {
         self.until(&format!("{exchanges} pending"), async |daemon: &Self| {
             daemon.summary().await["pending_exchanges"] == exchanges
@@ -264,8 +258,8 @@ async fn started(fake: &FakeProvider, settings: &[&str]) -> Daemon {
     daemon
 }
 
-/// Has an update fail in all ways that are planned, and sees that the old summary stays until the provider recovers.
-/// `failures` are how often it fails at least, by the reasons under which that is counted.
+/// Makes an update fail in all planned ways, and checks that the old summary stays until the provider recovers. `failures` are the least
+/// expected failures by metrics label.
 async fn fails_and_recovers(
     settings: &[&str],
     planned: impl IntoIterator<Item = Planned>,
@@ -279,14 +273,14 @@ async fn fails_and_recovers(
     let old = daemon.summary().await;
 
     fake.plan(planned);
-    // Until this test has seen enough, it doesn't come back.
+    // The provider stays down until this test has seen enough.
     fake.otherwise(Planned::status(503, "still down"));
     daemon.turn(3).await;
     daemon.until_pending(1).await;
     daemon
         .until("everything failed", async |daemon: &Daemon| {
             let summary = daemon.summary().await;
-            // Whatever the provider does, the reader has the old version, and a line for what is pending.
+            // Whatever the provider does, the reader gets the old version, and a line for each pending exchange.
             assert_eq!(summary["version"], old["version"], "{summary}");
             assert!(
                 summary["content"]
@@ -326,7 +320,7 @@ async fn the_old_summary_stays_while_the_provider_misbehaves_and_the_queue_recov
     let planned = [
         Planned::status(429, refused),
         Planned::status(500, "oops"),
-        // What can't be read is asked for once more in the same attempt, so each stands twice.
+        // Each attempt asks once more after an unreadable answer, so these are planned twice.
         Planned::Garbage,
         Planned::Garbage,
         Planned::Empty,
@@ -338,7 +332,7 @@ async fn the_old_summary_stays_while_the_provider_misbehaves_and_the_queue_recov
     ];
     let failures = [
         ("provider_rate_limited", 1),
-        // The one above, and one that comes behind all of these.
+        // The 500 above, and the 503 after all planned answers.
         ("provider_server", 2),
         ("bad_output", 3),
         ("provider_network", 1),
@@ -346,7 +340,7 @@ async fn the_old_summary_stays_while_the_provider_misbehaves_and_the_queue_recov
     fails_and_recovers(&[], planned, &failures).await;
 }
 
-/// Late, or not at all. Where little time is given, a busy machine may be late with any answer: so nothing else is tried here.
+/// Late answers, or none. With a short time limit a busy machine may delay any answer, so this test tries nothing else.
 #[tokio::test]
 async fn the_old_summary_stays_while_the_provider_takes_too_long() {
     let late = Planned::Late(Duration::from_millis(3 * TIMEOUT_MS));
@@ -368,13 +362,13 @@ async fn after_the_last_attempt_digests_stand_in_and_are_condensed_when_the_prov
         content.contains("Question 1 about src/module_1.rs") && content.contains("not yet condensed"),
         "{content}"
     );
-    // A version is there before it is counted how it came about.
+    // The version appears before its metrics are counted.
     daemon
         .until("it is counted", async |daemon: &Daemon| {
             daemon.metric("recapd_retries_exhausted_total").await == 1
         })
         .await;
-    // As what an operator has to see at once, not as any error.
+    // Counted as an alert, not as an ordinary error.
     let alerts = "recapd_log_events_total{level=\"alert\"}";
     assert_eq!(daemon.metric(alerts).await, 1);
 
@@ -392,7 +386,7 @@ async fn after_the_last_attempt_digests_stand_in_and_are_condensed_when_the_prov
         .await;
 }
 
-/// A wrong key isn't tried again and again: nothing but an operator helps.
+/// A wrong key isn't tried again: only an operator can help.
 #[tokio::test]
 async fn a_refused_key_is_not_tried_again() {
     let fake = FakeProvider::start();
@@ -413,7 +407,7 @@ async fn a_refused_key_is_not_tried_again() {
     assert_eq!(fake.requests().len(), 1);
 }
 
-/// The commands ask the daemon, and say so when it isn't there.
+/// The commands ask the daemon, and report when it isn't there.
 #[tokio::test]
 async fn the_commands_ask_a_running_daemon() {
     let fake = FakeProvider::start();
@@ -463,7 +457,7 @@ async fn the_commands_ask_a_running_daemon() {
     let (code, _, unknown) = ask(&["summary", "nobody"]);
     assert_eq!(code, Some(3));
     assert!(unknown.contains("nobody"), "{unknown}");
-    // Its port stays its own, so that nobody else answers there.
+    // The port stays reserved, so that nothing else answers there.
     daemon.kill();
     let (code, _, gone) = ask(&["status"]);
     assert_eq!(code, Some(69));

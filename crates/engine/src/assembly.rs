@@ -1,4 +1,4 @@
-//! From configuration to parts: the one place that knows which implementation stands behind which seam.
+//! Builds the parts of a daemon from its configuration. No other module knows which implementation stands behind which trait.
 
 mod model;
 
@@ -48,64 +48,52 @@ use recapd_telemetry::metrics::Metrics;
 
 pub use model::{Models, model, models};
 
-/// Characters of a prompt per token that an update may take in: prose has about four, JSON fewer.
+/// Characters of a prompt per token, for the limit on an update's material. Prose has about four, JSON fewer.
 const PROMPT_CHARS_PER_TOKEN: i64 = 4;
-/// What an item of three texts takes in an answer.
+/// Tokens of an answer that one item with its three texts needs.
 const ITEM_TOKENS: i64 = 230;
-/// How many small exchanges one item stands for where there are many: of the five that models may join mostly not all belong
-/// together.
+/// Exchanges per item when there are many small ones. Models may join five, but mostly not all five belong together.
 const EXCHANGES_PER_ITEM: i64 = 3;
-/// A worker that knows of nothing to do looks at the queue after so many polls all the same: whoever writes to the
-/// database by hand wakes nobody.
+/// Polls that an idle worker skips before it looks at the queue anyway: someone who writes to the database directly wakes no worker.
 const POLLS_RESTED: u64 = 30;
-/// And where other daemons may put rows there, of which nobody is told before they are due.
+/// The same on a database that other daemons share: they announce no row before it is due.
 const POLLS_RESTED_SHARED: u64 = 5;
-/// But after so long at the latest, if a poll isn't longer.
+/// The longest rest of an idle worker, unless one poll takes longer.
 const REST_MS_MAX: u64 = 60_000;
 
-/// Bytes of a token in the results of a batch, at most: few tokens have more than a word, and JSON escapes some letters.
+/// The most bytes of a token in the results of a batch. Few tokens are longer than a word, and JSON escapes some letters.
 const RESULT_BYTES_PER_TOKEN: i64 = 16;
-/// Bytes of one result beside its answer.
+/// Bytes of one result besides its answer.
 const RESULT_BYTES_AROUND: i64 = 16_384;
-/// Hours of most days: the calendar counts days where the configuration counts hours.
+/// The calendar counts days where the configuration counts hours; this ignores days on which clocks change.
 const HOURS_OF_DAY: i64 = 24;
 
-/// All that runs in a daemon, over one store.
+/// Everything that runs in a daemon, over one store.
 #[derive(Clone)]
 pub struct Parts {
-    /// Where everything is kept.
     pub store: Arc<dyn Store>,
-    /// Takes messages in.
     pub ingestor: Ingestor,
-    /// Updates summaries.
     pub worker: Worker,
-    /// Fires what happens by the clock.
     pub schedule: Schedule,
-    /// Answers readers.
     pub snapshots: Arc<Snapshots>,
-    /// Answers readers of projects' summaries.
     pub projects: Arc<ProjectSnapshots>,
-    /// Counts.
     pub metrics: Metrics,
-    /// The time.
     pub clock: Arc<dyn Clock>,
     notices: Notices,
     given_to_worker: WorkerParts,
 }
 
 impl Parts {
-    /// An operator of `store`, who rings this daemon's bells. It must be the database that these parts work on.
+    /// Returns an operator on `store`, which must be the database of these parts. Its changes wake this daemon's workers and readers.
     pub fn operator(&self, store: Arc<dyn OperatorStore>) -> Operator {
         Operator::new(store, Arc::clone(&self.clock), self.notices.clone())
     }
 
-    /// The bells of this process.
     pub fn notices(&self) -> &Notices {
         &self.notices
     }
 
-    /// Puts the parts together. `prices` are those that came with `config`, `owner` names this daemon over restarts, `seed` feeds
-    /// jitter and nonces.
+    /// Builds the parts. `prices` came with `config`, `owner` names this daemon across restarts, `seed` feeds jitter and nonces.
     pub fn new(
         (config, prices): (&Config, Prices),
         store: Arc<dyn Store>,
@@ -168,10 +156,10 @@ impl Parts {
         }
     }
 
-    /// The parts of a command that reads `store` or changes it where no daemon does. It asks no model.
+    /// Builds the parts for a command that works on `store` without a daemon and asks no model.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// When the store fails.
     pub async fn without_model(
         config: &Config,
         store: Arc<dyn Store>,
@@ -183,8 +171,8 @@ impl Parts {
         Ok(parts)
     }
 
-    /// The same parts with another worker and another schedule, by a configuration of which the sections differ that
-    /// [`config::RELOADED`] names. Those of before are to be stopped; they finish what they hold.
+    /// Returns the parts with a new worker and a new schedule. The new configuration may differ from the old one only in the sections that
+    /// [`config::RELOADED`] names. The caller stops the old worker and schedule, which finish what they hold.
     #[must_use]
     pub fn renewed(
         self,
@@ -216,19 +204,18 @@ impl Parts {
         }
     }
 
-    /// Whether the worker gets round.
+    /// The progress of the worker's loop, for health checks.
     pub fn progress(&self) -> &LoopProgress {
         self.notices.progress()
     }
 
-    /// The same parts, of which the ingestor writes what it accepts to `journal` too.
     #[must_use]
     pub fn with_journal(self, journal: LiveJournal) -> Self {
         let ingestor = self.ingestor.with_journal(journal);
         Self { ingestor, ..self }
     }
 
-    /// The same parts, of which the worker puts what may wait into batches for `model`, written down in `store`.
+    /// Makes the worker put questions that may wait into batches for `model`; `store` keeps them.
     #[must_use]
     pub fn with_batches(
         self,
@@ -245,7 +232,7 @@ impl Parts {
         Self { worker, ..self }
     }
 
-    /// The same parts, whose sampler looks after the connections to `store`, their database, and its pauses.
+    /// Makes the sampler also watch the connections to `store` and its pauses. `store` must be the database of these parts.
     #[must_use]
     pub fn with_database(self, store: &Arc<SqlStore>) -> Self {
         let pool = Arc::clone(store);
@@ -254,12 +241,11 @@ impl Parts {
         Self { schedule, ..self }
     }
 
-    /// Hears through `member` what other daemons on the same database do, until this future is dropped.
+    /// Passes on what other daemons on the same database do, as `member` hears it, until this future is dropped.
     pub async fn follow_fleet(&self, member: Member) -> Infallible {
         peers::follow(member, &self.notices, self.clock.as_ref()).await
     }
 
-    /// Keeps the snapshots fresh until `stop`.
     pub async fn follow_changes(self, stop: CancellationToken) {
         let agents = self.snapshots.follow(self.notices.changes(), stop.clone());
         let projects = self.projects.follow(self.notices.changes(), stop);
@@ -267,11 +253,10 @@ impl Parts {
     }
 }
 
-/// An ingestor for commands that change something beside the daemon, with what the database knows about counters. It redacts as
-/// the daemon does.
+/// Builds an ingestor for commands that change data without a daemon. It loads the stored calibrations and redacts as the daemon does.
 ///
 /// # Errors
-/// What the store fails with.
+/// When the store fails.
 pub async fn ingestor_alone(
     config: &Config,
     store: Arc<dyn Store>,
@@ -298,10 +283,10 @@ fn ingestor(
         .comparing(config.convergence.rules())
 }
 
-/// The live journal of the agents in `archive`, if the configuration wants one.
+/// Opens the live journal for the agents in `archive`; `None` if the configuration names no folder.
 ///
 /// # Errors
-/// When its folder can't be made.
+/// When the folder can't be made.
 pub fn live_journal(
     settings: &config::JournalConfig,
     archive: Arc<dyn Archive>,
@@ -312,7 +297,6 @@ pub fn live_journal(
     Ok(Some(Arc::new(Journal::open(settings.dir.as_ref(), archive)?)))
 }
 
-/// How the database is opened.
 pub fn database_settings(config: &config::DatabaseConfig) -> DatabaseSettings {
     if config.is_postgres() {
         postgres_settings(config).into()
@@ -321,10 +305,10 @@ pub fn database_settings(config: &config::DatabaseConfig) -> DatabaseSettings {
     }
 }
 
-/// Opens the database for daemon work. Who brings its schema up to date is as the configuration says.
+/// Opens the database for a daemon. The configuration says whether this also migrates the schema.
 ///
 /// # Errors
-/// What the store fails with.
+/// When the store fails.
 pub async fn open_store(config: &Config) -> StoreResult<SqlStore> {
     let settings = database_settings(&config.database);
     let store = match config.database.migrate {
@@ -382,7 +366,7 @@ fn append_rules(config: &Config) -> AppendRules {
     }
 }
 
-/// The tokens that a batch must have: calls of the built-in summariser cost nothing.
+/// The least tokens of a batch; 0 for the built-in summariser, whose calls cost nothing.
 fn batch_tokens_min(config: &Config) -> i64 {
     match config.model.mode {
         ModelMode::Offline => 0,
@@ -390,7 +374,7 @@ fn batch_tokens_min(config: &Config) -> i64 {
     }
 }
 
-/// The most items that an answer has room for. One that is cut off is billed and of no use.
+/// The most items that fit into an answer. An answer that is cut off is billed but useless.
 fn items_max(config: &Config) -> i64 {
     match config.model.mode {
         ModelMode::Offline => i64::MAX,
@@ -398,7 +382,7 @@ fn items_max(config: &Config) -> i64 {
     }
 }
 
-/// The most exchanges of a question: small ones are joined to as many items as an answer has room for.
+/// The most exchanges of one question. Small ones are joined, so that there are no more items than fit into an answer.
 fn exchanges_max(config: &Config) -> i64 {
     let joined = items_max(config).saturating_mul(EXCHANGES_PER_ITEM);
     config.worker.batch_exchanges_max.min(joined)
@@ -462,7 +446,7 @@ fn batch_settings(config: &Config) -> BatchSettings {
     }
 }
 
-/// How documents are composed: how long they may be, and how they age.
+/// The policy for documents: their length and how they age.
 pub fn summary_policy(config: &Config) -> SummaryPolicy {
     let idle_gap_minutes = config.session.idle_gap_minutes;
     let config = &config.summary;
@@ -510,7 +494,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_about_no_more_than_its_answer_has_room_for() {
+    fn a_question_is_limited_to_what_fits_its_answer() {
         let mut config = Config::default();
         let sizes = |config: &Config| (items_max(config), exchanges_max(config));
         assert_eq!(sizes(&config), (i64::MAX, config.worker.batch_exchanges_max));

@@ -1,5 +1,5 @@
-//! The ingestor: takes messages in. It counts them, outside of any transaction and in parallel, and hands them to the
-//! store, which numbers them, places them in exchanges, moves the boundary and wakes the queue in one transaction.
+//! The ingestor: accepts messages. It counts them in parallel outside of any transaction, and hands them to the store, which numbers them,
+//! finds their exchanges, moves the boundary and wakes the queue in one transaction.
 //!
 //! Invariant: the ingestor never waits for a model.
 
@@ -59,23 +59,22 @@ pub use step::{ForkReply, StepReply};
 use telling::role_tokens;
 pub use versions::{EditedReply, ItemReply, RevisedReply, listed};
 
-/// Where the messages of an append come from.
 enum By {
-    /// A request with messages. A rewind among them to a mark that isn't there is ignored.
+    /// A request with messages. It ignores a rewind to an unknown mark.
     Messages,
-    /// A request for steps (clear, mark, rewind, pin), which fails if a step can't be taken.
+    /// A request for steps (clear, mark, rewind, pin). It fails if a step can't be taken.
     Steps,
-    /// The inbox: messages inserted by SQL. The rows with these numbers are taken out of it in the same transaction.
+    /// Messages inserted by SQL, and the numbers of their inbox rows, which are removed in the same transaction.
     Inbox(Arc<dyn InboxStore>, Vec<i64>),
 }
 
-/// Takes in messages; clones share everything.
+/// Accepts messages; clones share everything.
 #[derive(Clone)]
 pub struct Ingestor {
     store: Arc<dyn Store>,
     counters: Arc<Counters>,
     learning: Arc<Learner>,
-    /// Wakes the indexer: messages were stored that recall's index doesn't have.
+    /// Wakes the indexer after new messages were stored.
     unindexed: Arc<Notify>,
     clock: Arc<dyn Clock>,
     rules: AppendRules,
@@ -87,7 +86,7 @@ pub struct Ingestor {
 }
 
 impl Ingestor {
-    /// An ingestor over `store` that counts with `counter` and decides by `rules`.
+    /// Makes an ingestor that counts with `counter` and decides by `rules`.
     pub fn new(
         store: Arc<dyn Store>,
         counter: Arc<dyn TokenCounter>,
@@ -111,8 +110,8 @@ impl Ingestor {
         }
     }
 
-    /// The same ingestor, which counts an agent with a provider or a model of its own by the counter that `find` returns
-    /// for it; `provider` and `model` are those of all other agents.
+    /// Counts each agent's messages by the counter that `find` returns for the agent's own provider and model. `provider` and `model` are
+    /// the defaults.
     #[must_use]
     pub fn counting_each(self, provider: &str, model: &str, find: FindCounter) -> Self {
         let default = (provider.to_owned(), model.to_owned());
@@ -122,13 +121,12 @@ impl Ingestor {
         }
     }
 
-    /// The same ingestor, which writes what it accepts to `journal` too.
     #[must_use]
     pub fn with_journal(self, journal: LiveJournal) -> Self {
         Self { journal, ..self }
     }
 
-    /// The same ingestor, which measures how alike the speakers sound by `rules`.
+    /// Sets the rules by which [`Self::append_and_listen`] compares speakers.
     #[must_use]
     pub fn comparing(self, rules: Rules) -> Self {
         Self {
@@ -137,8 +135,8 @@ impl Ingestor {
         }
     }
 
-    /// As [`Self::append_reported`]; returns also how alike the speakers sound now, if a named speaker's messages were
-    /// stored. A request with a `key` that was used before is accepted again only if it is the same.
+    /// As [`Self::append_reported`]. Also returns how alike the speakers sound now, if messages of a named speaker were stored. A repeated
+    /// `key` is accepted only with the same request.
     ///
     /// # Errors
     /// As [`Self::append`]; [`StoreError::KeyReused`].
@@ -154,7 +152,7 @@ impl Ingestor {
         if !is_talk || outcome.accepted == 0 {
             return Ok((outcome, None));
         }
-        // The messages are stored, whatever comes of the comparison.
+        // The messages are stored already, so a failed comparison is only logged.
         let reading = convergence(self.store.as_ref(), agent, &self.convergence).await;
         let reading = reading.unwrap_or_else(|error| {
             self.metrics.service.db_failed(error.class());
@@ -169,14 +167,14 @@ impl Ingestor {
 
     /// Appends messages as they arrive.
     ///
+    /// # Errors
     /// When the store fails; nothing is stored then.
-    /// What the store fails with; nothing is stored then.
     pub async fn append(&self, agent: &AgentId, messages: Vec<Message>) -> StoreResult<AppendOutcome> {
         self.append_reported(agent, messages, None).await
     }
 
-    /// As [`Self::append`]. `usage` is what the provider reported on the request that the last answer among the messages
-    /// came from: it is learned from and not stored.
+    /// As [`Self::append`]. `usage` is what the provider reported about the request that produced the last answer among the messages. The
+    /// counter learns from it; it isn't stored.
     ///
     /// # Errors
     /// As [`Self::append`].
@@ -197,7 +195,7 @@ impl Ingestor {
         key: Option<RequestKey>,
     ) -> StoreResult<AppendOutcome> {
         let mut known = 0;
-        // Who had no answer in time says the same again: what is long isn't counted for that.
+        // A client that got no answer in time sends the same again. Long messages that are stored aren't counted a second time.
         if self.is_known(agent, &messages).await? {
             known = messages.len();
             messages.clear();
@@ -214,8 +212,8 @@ impl Ingestor {
         Ok(outcome)
     }
 
-    /// Appends messages of the past: items are aged by the messages' own times. They are counted without the learned
-    /// correction, so that a replay gives the same whatever was learned before it; what they report is learned.
+    /// Appends messages of the past; items age by the messages' own times. Tokens are counted without the learned correction, so that
+    /// replays don't depend on what was learned before. Reported usage is still learned from.
     ///
     /// # Errors
     /// As [`Self::append`].
@@ -224,12 +222,11 @@ impl Ingestor {
         self.append_counted(request, By::Messages).await
     }
 
-    /// Takes the step `step` by appending the message that stands for it. A rewind fails if its mark isn't
-    /// there, a pin if its message isn't.
+    /// Takes a step by appending its message. A rewind to an unknown mark or a pin of an unknown message fails.
     ///
     /// # Errors
-    /// [`StoreError::UnknownAgent`], [`StoreError::UnknownMark`], [`StoreError::UnknownMessage`],
-    /// [`StoreError::PinsFull`], or what the store fails with.
+    /// [`StoreError::UnknownAgent`], [`StoreError::UnknownMark`], [`StoreError::UnknownMessage`], [`StoreError::PinsFull`], or another
+    /// error of the store.
     pub async fn step(&self, agent: &AgentId, step: &Step) -> StoreResult<AppendOutcome> {
         if self.store.agent(agent).await?.is_none() {
             return Err(StoreError::UnknownAgent(agent.clone()));
@@ -239,10 +236,10 @@ impl Ingestor {
         self.append_counted(request, By::Steps).await
     }
 
-    /// Makes the agent `child`, which starts from the present state of `parent`.
+    /// Makes the agent `child` from the present state of `parent`.
     ///
     /// # Errors
-    /// [`StoreError::UnknownAgent`], [`StoreError::AgentExists`], or what the store fails with.
+    /// [`StoreError::UnknownAgent`], [`StoreError::AgentExists`], or another error of the store.
     pub async fn fork(&self, parent: &AgentId, child: &AgentId) -> StoreResult<ForkOutcome> {
         let forked = self.store.fork(parent, child, self.clock.now()).await?;
         info!(agent_id = %child, %parent, ?forked, "lineage.forked");
@@ -251,7 +248,7 @@ impl Ingestor {
         Ok(forked)
     }
 
-    /// The same ingestor, which redacts secrets in headlines by the rules of `redactor`.
+    /// Redacts secrets in headlines with `redactor`.
     #[must_use]
     pub fn redacting(self, redactor: Redactor) -> Self {
         Self { redactor, ..self }
@@ -264,8 +261,7 @@ impl Ingestor {
             seen,
         } = counted;
         let (agent, tokens) = (request.agent.clone(), role_tokens(&request));
-        // The stored payload holds the message: its parsed parts take as much memory again, and many may wait for the
-        // writer.
+        // The payload holds the whole message. Its parsed parts need as much memory again, and many requests may wait for the writer.
         for prepared in &mut request.messages {
             prepared.message.parts = Vec::new();
         }
@@ -293,7 +289,7 @@ impl Ingestor {
         match by {
             By::Messages => self.store.append(request).await,
             By::Steps => self.store.rewind(request).await,
-            // Where somebody waits, what he is answered is counted.
+            // Other requests report their errors to a client and are counted there; this one has no client.
             By::Inbox(inbox, rows) => {
                 let taken = inbox.append_from_inbox(request, rows).await;
                 taken.inspect_err(|error| self.metrics.service.db_failed(error.class()))
@@ -301,21 +297,21 @@ impl Ingestor {
         }
     }
 
-    /// Puts the agent into `project`, or into none, and wakes readers.
+    /// Puts the agent into `project`, or takes it out of any, and notifies readers.
     ///
     /// # Errors
-    /// [`StoreError::UnknownAgent`], and what the store fails with.
+    /// [`StoreError::UnknownAgent`], or another error of the store.
     pub async fn set_project(&self, agent: &AgentId, project: Option<&ProjectId>) -> StoreResult<()> {
         self.store.set_project(agent, project, self.clock.now()).await?;
         self.notices.agent_changed(agent);
         Ok(())
     }
 
-    /// Changes an agent's settings, which override the configuration from its next append on. Returns all of them. With
-    /// another model, everything that the summary doesn't cover is counted again before this returns.
+    /// Changes an agent's settings, which override the configuration from its next append on, and returns all of them. After a change of
+    /// model, messages that the summary doesn't cover are counted again before this returns.
     ///
     /// # Errors
-    /// [`StoreError::UnknownAgent`], or what the store fails with.
+    /// [`StoreError::UnknownAgent`], or another error of the store.
     pub async fn change_settings(
         &self,
         agent: &AgentId,
@@ -323,7 +319,7 @@ impl Ingestor {
     ) -> StoreResult<AgentSettings> {
         let settings = self.store.change_settings(agent, patch, self.clock.now()).await?;
         self.counters.learn(agent, &settings);
-        // With another time zone the summary shows other times.
+        // Another time zone changes the times in the summary.
         self.notices.agent_changed(agent);
         if let Err(error) = self.recount(agent).await {
             self.metrics.service.db_failed(error.class());
@@ -333,10 +329,10 @@ impl Ingestor {
         Ok(settings)
     }
 
-    /// Ends the running session: its pending exchanges become urgent.
+    /// Ends the running session and makes its pending exchanges urgent.
     ///
     /// # Errors
-    /// [`StoreError::UnknownAgent`], or what the store fails with.
+    /// [`StoreError::UnknownAgent`], or another error of the store.
     pub async fn end_session(&self, agent: &AgentId) -> StoreResult<SessionEnded> {
         let ended = self.store.end_session(agent, self.clock.now()).await?;
         self.tell_queue(ended.enqueued, Reason::SessionEnd);
@@ -344,7 +340,6 @@ impl Ingestor {
         Ok(ended)
     }
 
-    /// The rules that decide appends.
     pub fn rules(&self) -> &AppendRules {
         &self.rules
     }

@@ -4,7 +4,7 @@
 //! - [`worker`]: wake, claim, condense, compact, complete.
 //! - [`schedule`]: the cron jobs (ageing, pruning, reconciling).
 //! - [`snapshot`]: the lock-free read path.
-//! - [`peers`]: what other daemons on the same database did.
+//! - [`peers`]: changes made by other daemons on the same database.
 //! - [`journal`]: histories to files and back, and the live journal.
 //! - [`assembly`]: from configuration to parts.
 

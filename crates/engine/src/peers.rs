@@ -1,11 +1,10 @@
-//! The other daemons on the same database: what they do rings this process's bells.
+//! Passes on what other daemons on the same database do to this process's workers and readers.
 //!
 //! ```text
 //! commit elsewhere ──► trigger: NOTIFY ──► Member::hear ──► follow ──► Notices ──► worker, snapshots, projects
 //! ```
 //!
-//! Nothing rests on it but freshness. The queue is polled all the same, and what was missed while the connection was away
-//! is read again when it is back.
+//! Only freshness depends on it. The queue is polled anyway, and what was missed while the connection was lost is read again afterwards.
 
 use std::convert::Infallible;
 
@@ -14,7 +13,7 @@ use tracing::{error, info, warn};
 use recapd_platform::{clock::Clock, notice::Notices};
 use recapd_store::postgres::{Member, PeerMessage};
 
-/// Passes on what `member` hears, until this future is dropped; then its name is free.
+/// Passes on what `member` hears, until this future is dropped, which frees the member's name.
 pub async fn follow(mut member: Member, notices: &Notices, clock: &dyn Clock) -> Infallible {
     loop {
         pass_on(member.hear().await, notices, clock);

@@ -1,9 +1,8 @@
-//! What happens by the clock: ageing and pruning on cron expressions, the reconciler, and the sampler.
+//! Timed work: ageing and pruning by cron expressions, the reconciler, and the sampler.
 //!
-//! Each task takes no input, is woken by time, does what the state demands and returns what it did; the next
-//! activation is the retry. A cron firing is a row that one caller can take, so that it happens once, however many
-//! daemons run, and a firing missed while nothing ran is made up for at the next look. One that failed, or whose daemon was
-//! killed, is taken again after a while: the work may be done twice without harm.
+//! Each task takes no input, does what the state demands and returns what it did; its next activation is the retry. A cron firing is a row
+//! that one daemon takes, so it happens once however many run. A firing missed while none ran is made up for. A firing that failed, or
+//! whose daemon was killed, is taken again after a while; doing the work twice is harmless.
 
 use std::{
     collections::BTreeMap,
@@ -30,41 +29,35 @@ use recapd_telemetry::metrics::{
     labels::{AgentState, QueueState, RunOutcome},
 };
 
-/// Rows that one ageing or pruning step touches; the rest follows in the next step.
+/// Rows that one step of ageing or pruning touches; the next step takes more.
 const STEP_ROWS_MAX: i64 = 1_000;
-/// A parked row gets one more try after so long.
+/// How long until a parked row gets one more try.
 const PROBE_AFTER_MS: i64 = 6 * HOUR_MS;
-/// How often the cron expressions are looked at.
+/// How often the cron expressions are checked.
 const CRON_LOOK: Duration = Duration::from_secs(30);
-/// While nothing moves, the figures are sampled once in so many periods, and at least once in [`CALM_MAX`].
+/// While nothing changes, the figures are sampled once in this many periods, and at least every [`CALM_MAX`].
 const CALM_PERIODS: u32 = 6;
-/// The alert on a sampler that is stuck fires after five minutes.
+/// Well below five minutes, after which the alert on a stuck sampler fires.
 const CALM_MAX: Duration = Duration::from_secs(90);
 
-/// When things happen, and how much is kept.
 #[derive(Clone, Debug)]
 pub struct ScheduleSettings {
-    /// When items are aged.
     pub ageing: Crontab,
-    /// When old rows are deleted.
     pub prune: Crontab,
-    /// Runs older than this are deleted.
+    /// Older runs are deleted.
     pub runs_keep_days: i64,
-    /// So many of the newest versions of each summary are kept.
+    /// How many of the newest versions of each summary are kept.
     pub versions_keep: i64,
-    /// Journalled answers older than this are deleted.
+    /// Older answers in the journal are deleted.
     pub journal_keep_hours: i64,
-    /// How often the figures are sampled.
     pub sample_ms: u64,
     /// How often missing queue rows are looked for.
     pub reconcile_ms: u64,
-    /// Exchanges may wait so long for company.
+    /// How long pending exchanges may wait for more before the reconciler looks for their row.
     pub max_wait_ms: i64,
-    /// How often a failing update is tried.
     pub attempts_max: i64,
 }
 
-/// The schedules of a daemon.
 #[derive(Clone)]
 pub struct Schedule {
     store: Arc<dyn Store>,
@@ -73,13 +66,12 @@ pub struct Schedule {
     metrics: Metrics,
     settings: ScheduleSettings,
     database: Option<SampledDatabase>,
-    /// The latest firing of each schedule that is known to be made, by this daemon or another one.
+    /// The latest known firing of each schedule, by this daemon or another one.
     made: Arc<Mutex<BTreeMap<&'static str, Timestamp>>>,
-    /// Samples at which the database wasn't well.
+    /// The current run of samples at which the database failed.
     unwell: Arc<Mutex<FailureStreak>>,
 }
 
-/// What the sampler reads beside what stores say.
 #[derive(Clone)]
 struct SampledDatabase {
     operator: Arc<dyn OperatorStore>,
@@ -87,7 +79,6 @@ struct SampledDatabase {
 }
 
 impl Schedule {
-    /// Schedules over `store`, not running yet.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
@@ -107,7 +98,7 @@ impl Schedule {
         }
     }
 
-    /// The same schedules, whose sampler looks at the connections to the database, too, and at what a hand has paused.
+    /// Makes the sampler also watch the database's connections and an operator's pauses.
     #[must_use]
     pub fn with_database(
         self,
@@ -121,8 +112,8 @@ impl Schedule {
         Self { database, ..self }
     }
 
-    /// Fires what is due until `stop`. None of the three waits for another one: a job that is held up by a lock must not
-    /// keep the sampler from saying so.
+    /// Runs all timed work until `stop`. The three tasks don't wait for each other: a job blocked by a lock must not keep the sampler from
+    /// showing it.
     pub async fn run(&self, stop: CancellationToken) {
         let reconcile = Duration::from_millis(self.settings.reconcile_ms.max(1));
         let sample = Duration::from_millis(self.settings.sample_ms.max(1));
@@ -133,12 +124,12 @@ impl Schedule {
         );
     }
 
-    /// Samples once a period; while nothing moves, once in [`CALM_PERIODS`].
+    /// Samples every period; while nothing changes, every [`CALM_PERIODS`].
     async fn keep_sampling(&self, period: Duration) {
         let calm = (period * CALM_PERIODS).min(CALM_MAX);
         let mut last = None;
         loop {
-            // Armed before the look: what moves during it isn't missed.
+            // Subscribed before the look, so that no change during it is missed.
             let mut changes = self.notices.moves();
             let mut woken = Box::pin(self.notices.queue_woken());
             woken.as_mut().enable();
@@ -147,19 +138,19 @@ impl Schedule {
             last = sample;
             if is_calm {
                 tokio::select! {
-                    // Also an error says that something moved: more than was heard.
+                    // An error also means a change: more were sent than this receiver could hold.
                     _ = changes.recv() => {}
                     () = woken => {}
                     () = sleep(calm.saturating_sub(period)) => {}
                 }
             }
-            // Every append tells who listens: mostly that should be nobody.
+            // Every append pays for each receiver, so this one doesn't stay subscribed.
             drop(changes);
             sleep(period).await;
         }
     }
 
-    /// Fires what is due and nobody else has fired: the latest firing of each schedule, however many were missed.
+    /// Fires what is due and no other daemon has fired: only the latest firing of each schedule, however many were missed.
     pub async fn fire_due(&self) {
         if let Some(slot) = self.due("ageing", &self.settings.ageing).await {
             let aged = self.age().await;
@@ -177,10 +168,10 @@ impl Schedule {
         }
     }
 
-    /// What the schedules did last and do next; nothing of one whose database isn't known.
+    /// Returns the last and the next firing of each schedule; the last one only if the database is known.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// When the store fails.
     pub async fn firings(&self) -> StoreResult<Vec<Firing>> {
         let now = self.clock.now();
         let mut firings = Vec::new();
@@ -199,7 +190,7 @@ impl Schedule {
         Ok(firings)
     }
 
-    /// The latest firing of `name`, if it is still to be made, and is ours.
+    /// Takes the latest firing of `name`. `None` if it was made already, or another daemon has taken it.
     async fn due(&self, name: &'static str, crontab: &Crontab) -> Option<Timestamp> {
         let now = self.clock.now();
         let slot = crontab.last_at_or_before(now)?;
@@ -217,7 +208,7 @@ impl Schedule {
         None
     }
 
-    /// Notes that a firing was made, and what it did. One that failed isn't noted, so that it is made again.
+    /// Records a firing and what it did. A failed firing isn't recorded, so that it is made again.
     async fn fired(&self, schedule: &'static str, slot: Timestamp, rows: StoreResult<u64>) {
         let noted = match rows {
             Ok(rows) => {
@@ -234,7 +225,7 @@ impl Schedule {
         }
     }
 
-    /// What the store did, counted if it failed.
+    /// Counts an error of the store, and passes the result on.
     fn counted<T>(&self, done: StoreResult<T>) -> StoreResult<T> {
         done.inspect_err(|error| self.metrics.service.db_failed(error.class()))
     }
@@ -243,10 +234,10 @@ impl Schedule {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the queue for every document of which an item has outgrown its section. Returns how many.
+    /// Queues an update of every document in which an item has outgrown its section. Returns how many.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// When the store fails.
     pub async fn age(&self) -> StoreResult<u64> {
         let (now, mut woken) = (self.clock.now(), 0);
         loop {
@@ -259,10 +250,10 @@ impl Schedule {
         }
     }
 
-    /// Deletes what is too old. Returns how many rows.
+    /// Deletes old rows. Returns how many.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// When the store fails.
     pub async fn prune(&self) -> StoreResult<u64> {
         let now = self.clock.now();
         let prune = Prune {
@@ -274,7 +265,7 @@ impl Schedule {
         self.store.prune(prune).await
     }
 
-    /// Repairs what is missing in the queue, once.
+    /// Adds missing rows to the queue, once.
     pub async fn reconcile(&self) {
         let now = self.clock.now();
         let pending_before = now.plus_ms(-self.settings.max_wait_ms);
@@ -311,7 +302,7 @@ impl Schedule {
         }
     }
 
-    /// What can't be read here stays as it was: the figures that are read next can't either, and say so.
+    /// Samples the pause and the last ageing. Unreadable values stay as they were: the figures read next fail, too, and report it.
     async fn sample_operator(&self, operator: &dyn OperatorStore) {
         if let Ok(since) = operator.queue_paused_since().await {
             self.metrics.updates.paused(since.is_some());
@@ -321,7 +312,7 @@ impl Schedule {
         }
     }
 
-    /// Counts what is the matter with the database, and says so now and then.
+    /// Counts a failure of the database, and logs it now and then.
     fn tell_fault(&self, fault: Option<&StoreError>, now: Timestamp) {
         let mut spell = self.unwell.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(error) = fault else {
@@ -336,7 +327,7 @@ impl Schedule {
         }
     }
 
-    /// Reads the figures and shows them; none if they can't be read.
+    /// Reads the figures and publishes them as metrics; `None` if they can't be read.
     async fn sample(&self) -> Option<metrics::QueueSample> {
         if let Some(database) = &self.database {
             let Connections {
@@ -351,7 +342,7 @@ impl Schedule {
             self.sample_operator(database.operator.as_ref()).await;
         }
         let started_at = self.clock.now();
-        // Figures may be read where nothing can be written any more.
+        // A database may still be readable when nothing can be written any more.
         let pinged = self.store.ping().await;
         let sampled = self.store.sample(started_at, DAY_MS).await;
         self.tell_fault(pinged.as_ref().err().or(sampled.as_ref().err()), started_at);
@@ -370,7 +361,7 @@ impl Schedule {
     }
 }
 
-/// Does `work` now and each `period` from now on, until `stop`.
+/// Does `work` now and after each `period`, until `stop`.
 async fn every<F: Future<Output = ()>>(period: Duration, stop: &CancellationToken, work: impl Fn() -> F) {
     let mut ticks = tokio::time::interval(period);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
@@ -378,7 +369,6 @@ async fn every<F: Future<Output = ()>>(period: Duration, stop: &CancellationToke
     }
 }
 
-/// The sampled gauges.
 fn figures(sample: &Sample) -> metrics::QueueSample {
     metrics::QueueSample {
         depth: vec![

@@ -1,8 +1,7 @@
 //! The read path: one immutable snapshot per agent, replaced whole and read without a lock.
 //!
-//! A reader never waits for a writer, a worker or a model. It gets the last good version, and its age with it; while
-//! the database is away, or takes its time, it gets the last copy, marked stale. So it is where a document's rendering panics, which concerns
-//! that document alone.
+//! A reader never waits for a writer, the worker or a model. It gets the last good version with its age. While the database is away or
+//! slow, or the rendering of a document panics, it gets the last copy, marked stale. A panic concerns only that document.
 
 mod cache;
 mod change_watch;
@@ -57,19 +56,18 @@ pub use kept::DerivedValue;
 pub use reply::SummaryReply;
 pub use running::running;
 
-/// The most bytes that all snapshots may need together, unless configured: a full document has some 40,000.
+/// The default for the most bytes of all snapshots. A full document has some 40,000.
 const BYTES_MAX: usize = 128 << 20;
-/// How many bytes of a document's hash stand in its `ETag`.
+/// Bytes of a document's hash in its `ETag`.
 const TAG_BYTES: usize = 12;
-/// The longest that a changed snapshot is read for before anybody asks.
+/// The longest time for rereading a changed snapshot before a reader asks.
 const REFRESH_TIME_MAX: Duration = Duration::from_secs(2);
-/// What is said to have failed.
+/// Names the computation in errors.
 const RENDERING: &str = "rendering a document";
 
-/// An agent's summary as a reader gets it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The document as Markdown, pending exchanges included.
+    /// The document as Markdown, with pending exchanges.
     pub markdown: String,
     /// Its tokens, by the exact counter.
     pub tokens: i64,
@@ -77,34 +75,30 @@ pub struct Snapshot {
     pub version: i64,
     /// Changes whenever `markdown` does.
     pub etag: String,
-    /// When the version was written.
+    /// When the version was written; before the first, the time of the row.
     pub updated_at: Timestamp,
-    /// The last exchange it covers.
+    /// The last exchange that the document covers.
     pub covers_through: i64,
-    /// The first exchange in the window.
     pub first_exchange: i64,
-    /// How many exchanges wait to be summarised.
     pub pending_exchanges: i64,
-    /// Since when exchanges are pending, if any are.
     pub pending_since: Option<Timestamp>,
-    /// The zone of its times.
+    /// The time zone of the times in `markdown`.
     pub zone: Zone,
-    /// What users of the snapshot derived from it.
+    /// A value that users of the snapshot derived from it.
     pub kept: DerivedValue,
 }
 
 impl Snapshot {
-    /// When the version was written; `None` before the first, although the row has a time then, too.
+    /// When the version was written; `None` before the first.
     pub fn written_at(&self) -> Option<Timestamp> {
         (self.version > 0).then_some(self.updated_at)
     }
 }
 
-/// A snapshot and whether it is stale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup<S = Snapshot> {
     pub snapshot: Arc<S>,
-    /// Set while the database is away or takes its time: the time as of which the copy is known to be right.
+    /// Set while the database is away or slow: the time as of which the copy is known to be right.
     pub stale_since: Option<Timestamp>,
 }
 
@@ -116,7 +110,7 @@ impl<S> Lookup<S> {
         }
     }
 
-    /// What was `read`; where that failed, the copy as of its time, which may be outdated.
+    /// Returns what was `read`; if that failed, the copy, if there is one, marked stale as of its time.
     fn or_copy(
         read: StoreResult<Option<Self>>,
         copy: Option<(Arc<S>, Timestamp)>,
@@ -147,7 +141,7 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// Snapshots over `store`, of at most `tokens_max` tokens by `counter`.
+    /// Makes snapshots of at most `tokens_max` tokens by `counter`.
     pub fn new(
         store: Arc<dyn Store>,
         counter: Arc<dyn TokenCounter>,
@@ -168,13 +162,13 @@ impl Snapshots {
         }
     }
 
-    /// The same snapshots, which redact secrets in pending exchanges by the rules of `redactor`.
+    /// Redacts secrets in pending exchanges with `redactor`.
     #[must_use]
     pub fn redacting(self, redactor: Redactor) -> Self {
         Self { redactor, ..self }
     }
 
-    /// The same snapshots, within about `bytes_max` bytes: the least recently used are dropped.
+    /// Limits memory to about `bytes_max` bytes: the least recently used snapshots are dropped.
     #[must_use]
     pub fn within(self, bytes_max: usize) -> Self {
         Self {
@@ -183,41 +177,37 @@ impl Snapshots {
         }
     }
 
-    /// Notes that what is kept with `snapshot` needs `bytes` more.
+    /// Records that the value kept with `snapshot` needs `bytes` more.
     pub fn grew(&self, snapshot: &Snapshot, bytes: usize) {
         self.cache.grew(snapshot, bytes);
     }
 
-    /// How many snapshots are in memory.
+    /// The number of snapshots in memory.
     pub fn held(&self) -> usize {
         self.cache.len()
     }
 
-    /// The same snapshots, of documents that other daemons change, too: while `contact` with them is lost, copies are
-    /// stale.
+    /// Treats copies as stale while `contact` with other daemons, which change documents, too, is lost.
     #[must_use]
     pub fn in_contact(self, contact: PeerLink) -> Self {
         Self { contact, ..self }
     }
 
-    /// The rules by which secrets are redacted for readers.
     pub fn redactor(&self) -> &Redactor {
         &self.redactor
     }
 
-    /// Counts the documents' tokens.
     pub fn counter(&self) -> &Arc<dyn TokenCounter> {
         &self.counter
     }
 
-    /// The same snapshots, of documents that age by the rules `ageing`.
     #[must_use]
     pub fn ageing(self, ageing: Ageing) -> Self {
         Self { ageing, ..self }
     }
 
-    /// The summary of `agent`; `None` if there is no such agent. A copy is answered within a fraction of a second, whatever the
-    /// database does.
+    /// Returns the summary of `agent`; `None` if there is no such agent. If there is a copy, a reader waits at most a fraction of a second
+    /// for the database.
     ///
     /// # Errors
     /// When the database fails or doesn't answer within two seconds, or rendering panics, and there is no copy.
@@ -240,7 +230,7 @@ impl Snapshots {
         self.cache.used(agent, |held| held.copy.cached(lost_since))
     }
 
-    /// What `agent` works on, from the database; `None` also if that fails or takes its time, since a brief says enough without it.
+    /// Reads what `agent` works on from the database. `None` also if that fails or takes long: a brief does without it.
     pub async fn running(&self, agent: &AgentId) -> Option<RunningExchange> {
         let found = running(self.store.as_ref(), agent, self.ageing, &self.redactor);
         let told = Patience::Short
@@ -250,14 +240,14 @@ impl Snapshots {
         told.ok().flatten()
     }
 
-    /// The summary of `agent`, if it is in memory and needn't be checked.
+    /// Returns the summary of `agent` if it is in memory and needs no check.
     pub fn cached(&self, agent: &AgentId) -> Option<Lookup> {
         let lost_since = self.contact.lost_since();
         self.cache.used(agent, |held| held.copy.at_once(lost_since))?
     }
 
-    /// As [`Self::get`], but if the reader has that version already (`is_known`, by its `ETag`), waits for a change until
-    /// `deadline` or `stop`. It may return without a change.
+    /// As [`Self::get`], but if the reader has that version (`is_known` checks its `ETag`), waits for a change until `deadline` or `stop`.
+    /// It may return without a change.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -285,18 +275,16 @@ impl Snapshots {
         }
     }
 
-    /// The summary of `agent` as contexts show it ([`Store::summary_of_step`]), from the database; `None` if there is no
-    /// such agent.
+    /// Reads the summary of `agent` for a context ([`Store::summary_of_step`]) from the database; `None` if there is no such agent.
     ///
     /// # Errors
-    /// When the database fails: the rest of a context can't be had then either. When rendering panics.
+    /// When the database fails, which leaves no context either, or rendering panics.
     pub async fn of_step(&self, agent: &AgentId) -> StoreResult<Option<Snapshot>> {
         let row = self.store.summary_of_step(agent).await?;
         row.map(|row| self.rendered(agent, row)).transpose()
     }
 
-    /// The summary of `agent` from the database and not from memory: for callers that hear of no changes. `None` if
-    /// there is no such agent.
+    /// Reads the summary of `agent` from the database, past memory, for callers that hear of no changes. `None` if there is no such agent.
     ///
     /// # Errors
     /// When the database fails, or rendering panics.
@@ -305,7 +293,6 @@ impl Snapshots {
         row.map(|row| self.rendered(agent, row)).transpose()
     }
 
-    /// What a reader of `row` sees, the summary of `agent`.
     fn rendered(&self, agent: &AgentId, row: SummaryRow) -> StoreResult<Snapshot> {
         let rendering = || {
             let row = row.rendered_by(self.ageing);
@@ -329,15 +316,14 @@ impl Snapshots {
             return Ok(None);
         };
         let snapshot = Arc::new(self.rendered(agent, row)?);
-        // Whoever refreshed meanwhile didn't find this copy, or is about to be overwritten by it.
+        // A change heard during the read found no copy to mark, or marked one that this replaces.
         let outdated = self.cache.has_changed(changes);
         let held = CachedSnapshot::new(TimedCopy::new(Arc::clone(&snapshot), read_at, outdated));
         self.cache.hold(agent, held, changes, is_asked);
         Ok(Some(snapshot))
     }
 
-    /// Keeps the snapshots fresh: a changed one is read again at once, so that the next reader needn't wait. Ends with
-    /// `stop`.
+    /// Keeps the snapshots fresh until `stop`: rereads a changed one at once, so that the next reader needn't wait.
     pub async fn follow(&self, mut changes: Receiver<Change>, stop: CancellationToken) {
         loop {
             let change = tokio::select! {
@@ -350,7 +336,7 @@ impl Snapshots {
                     self.refresh(&agent).await;
                     self.waiting.wake(&agent);
                 }
-                // Which agents changed isn't known, or too many did: all are read again when they are asked for.
+                // Which agents changed isn't known, or too many did: all are read again on demand.
                 Ok(Change::All) | Err(RecvError::Lagged(_)) => {
                     self.cache.outdate_all();
                     self.waiting.wake_all();
@@ -364,7 +350,7 @@ impl Snapshots {
         if !self.cache.has(agent) {
             return;
         }
-        // Meanwhile no other change is heard of.
+        // No other change is heard during this.
         let refreshed = timeout(REFRESH_TIME_MAX, self.load(agent, false)).await;
         if !matches!(refreshed, Ok(Ok(_))) {
             self.cache.outdate(agent);
@@ -372,7 +358,7 @@ impl Snapshots {
     }
 }
 
-/// The summary of `row` as readers see it, with times in its zone.
+/// Renders the summary of `row` with times in its zone.
 pub fn render(
     row: &SummaryRow,
     tokens_max: i64,
@@ -383,8 +369,8 @@ pub fn render(
     let (markdown, tokens) = with_pending(&document(row), &lines, tokens_max, counter);
     let named = i64_or_max(row.pending.len());
     Snapshot {
-        // Beside the version's figures the `ETag` holds a hash of the text, since that may change while they don't: by
-        // another token count, zone or rule of redaction.
+        // The text can change while the version's figures don't: by another token count, zone or redaction rule. So the `ETag` also holds
+        // a hash of it.
         etag: format!(
             "\"{}.{}.{:x}.{}\"",
             row.version,
@@ -405,7 +391,7 @@ pub fn render(
     }
 }
 
-/// The document as it is stored; if it is empty although it covers exchanges, a line that says so.
+/// Returns the stored document; if it is empty although it covers exchanges, a line that says so.
 fn document(row: &SummaryRow) -> Cow<'_, str> {
     if row.content.is_empty() && row.summarized_through > 0 {
         archived(row.summarized_through).into()
@@ -414,7 +400,7 @@ fn document(row: &SummaryRow) -> Cow<'_, str> {
     }
 }
 
-/// The beginning of the document's hash, in hexadecimal digits.
+/// Returns the beginning of the document's hash, in hexadecimal digits.
 fn fingerprint(markdown: &str) -> String {
     let hash: [u8; 32] = Sha256::digest(markdown.as_bytes()).into();
     let number = hash
@@ -424,14 +410,14 @@ fn fingerprint(markdown: &str) -> String {
     format!("{number:x}")
 }
 
-/// A line for each pending exchange, and one for those too many to name.
+/// Returns a line for each pending exchange, and one for those that are too many to list.
 fn pending_lines(row: &SummaryRow, redactor: &Redactor) -> Vec<PendingLine> {
     let zone = row.zone.unwrap_or_default();
     let named = row.pending.iter().map(|exchange| PendingLine {
         exchange: exchange.exchange,
         at: zone.wall(exchange.opened_at),
         tokens: exchange.tokens,
-        // By today's rules: the headline was redacted by those of its day.
+        // Redacted again by today's rules: the stored headline was redacted by those of its day.
         digest: redactor.redact(&exchange.digest()).into_owned(),
     });
     let unnamed = row

@@ -1,4 +1,4 @@
-//! The worker: wakes, claims what is due, condenses the newly evicted exchanges, composes the document, completes.
+//! The worker: wakes, claims due rows, condenses newly evicted exchanges, composes the document, completes.
 //!
 //! ```text
 //! wake ─► claim (no more than there are free places) ─► material ─► model ─► checks ─► compose ─► complete
@@ -6,13 +6,12 @@
 //!   └── poll, or a notice ◄── release / fail: backoff ◄────┴───────────────────┴── fenced: drop ◄───┘
 //! ```
 //!
-//! An update that has to wait for a provider's rate limits, for a model's circuit breaker, or for the next day's
-//! spending limit gives its lease back until then: a wait holds no lease and counts as no attempt. `llm::chain` says
-//! which model is asked when.
+//! An update that has to wait for a rate limit, a circuit breaker or the next day's spending limit gives its lease back until then: a wait
+//! holds no lease and isn't an attempt. `llm::chain` decides which model is asked when.
 //!
 //! Invariant: no transaction is open while a model thinks.
 //! Invariant: whatever fails, the old summary stays; after the last attempt digests stand for the exchanges.
-//! Invariant: a lease is renewed as long as its update is worked on, and no longer.
+//! Invariant: a lease is renewed only as long as its update is worked on.
 
 mod ageing;
 mod ask;
@@ -74,69 +73,57 @@ pub use resumption::Resumption;
 use suspect::{ClaimTurn, LostLeases};
 pub use update::Outcome;
 
-/// The worker's settings.
 #[derive(Clone, Debug)]
 pub struct WorkerSettings {
-    /// The name under which it holds leases: the same over restarts.
+    /// The name that holds its leases, the same across restarts.
     pub owner: String,
-    /// The most updates that run at the same time.
     pub concurrency: usize,
     /// How often the queue is polled when nothing wakes the worker and a row may be due.
     pub poll_ms: u64,
-    /// How often the queue is polled when, as far as is known, no row is due.
+    /// How often the queue is polled while no row is known to be due.
     pub rest_ms: u64,
     /// How long a lease lasts without a heartbeat.
     pub lease_ms: i64,
-    /// When a failed update is tried again.
     pub retry: RetryPolicy,
-    /// The most exchanges and tokens that one update takes in.
+    /// The most exchanges and tokens of one update.
     pub limits: MaterialLimits,
-    /// How much of each text a model sees.
+    /// How much of each message a model sees.
     pub transcript: TranscriptLimits,
-    /// How much material one prompt holds.
     pub prompt: PromptLimits,
-    /// The most tokens an answer may have.
     pub output_tokens_max: i64,
-    /// How many more tokens a thinking model may write before its answer: they are billed, too.
+    /// Tokens that a thinking model may write before its answer; they are billed, too.
     pub thinking_reserve_tokens: i64,
     /// The number of pending exchanges that makes an update due at once.
     pub batch_exchanges: i64,
-    /// The tokens that these must have, too; 0 asks for none.
+    /// The tokens that these exchanges need as well; 0 for no such condition.
     pub batch_tokens_min: i64,
-    /// How long fewer pending exchanges than that may wait for more.
+    /// How long fewer pending exchanges may wait for more.
     pub max_wait_ms: i64,
-    /// The limits and rules of the document.
     pub policy: SummaryPolicy,
-    /// What models may cost in a day.
     pub spend: DailyLimits,
-    /// The prices of the models.
     pub prices: Prices,
-    /// Whether a model compacts documents that grew too big.
+    /// True if a model compacts documents that grew too big.
     pub compact_by_model: bool,
-    /// Seeds jitter, and the nonces of prompts' fences: of a daemon nobody may guess it.
+    /// Seeds jitter and the nonces that fence prompts. A daemon's seed must be unguessable.
     pub seed: u64,
 }
 
-/// What a worker needs: the store, the model and the like.
 #[derive(Clone)]
 pub struct WorkerParts {
-    /// The database with the queue and the summaries.
     pub store: Arc<dyn Store>,
-    /// The model that writes the items, with its fallbacks.
+    /// The model that writes items, with its fallbacks.
     pub model: Arc<dyn ChatModel>,
-    /// Counts the document, in the encoding that its ceiling is defined in, and what a model is to read.
+    /// Counts tokens of documents, in the encoding that defines their ceiling, and of prompts.
     pub counter: Arc<dyn TokenCounter>,
-    /// The source of the current time.
     pub clock: Arc<dyn Clock>,
-    /// Wakes the worker, and is told by it which summaries changed.
+    /// Wakes the worker, and carries its notices of changed summaries.
     pub notices: Notices,
-    /// The worker's metrics.
     pub metrics: Metrics,
-    /// Removes secrets from what a model reads and from what it answers.
+    /// Removes secrets from what a model reads and answers.
     pub redactor: Redactor,
 }
 
-/// A lease that is worked on, and the tokens that end its waiting for a model.
+/// A lease that is worked on, and the tokens that end its wait for a model.
 struct LeaseGuard {
     lease: Lease,
     lost: CancellationToken,
@@ -145,18 +132,18 @@ struct LeaseGuard {
 }
 
 impl Drop for LeaseGuard {
-    /// However the work ended (by a panic, or because its future was dropped), its lease isn't renewed any more.
+    /// Stops renewing the lease, however the work ended (by a panic, or because its future was dropped).
     fn drop(&mut self) {
         self.heartbeat.remove(&self.lease);
     }
 }
 
-/// Why waiting for a model's answer was ended early.
+/// Why the wait for a model's answer ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Interruption {
     /// The lease was lost: another worker may have taken the row over.
     Lost,
-    /// The daemon stops, and doesn't wait for the answer.
+    /// The daemon stops without waiting for the answer.
     Stopped,
 }
 
@@ -170,29 +157,26 @@ impl LeaseGuard {
     }
 }
 
-/// The worker. Clones share their leases.
 #[derive(Clone)]
 pub struct Worker {
     parts: WorkerParts,
     settings: Arc<WorkerSettings>,
     heartbeat: Arc<Heartbeat>,
     random: Arc<Mutex<fastrand::Rng>>,
-    /// Whether the built-in summariser stood in for a model since a model answered last.
+    /// True if the built-in summariser has stood in for a model since a model last answered.
     owes_revisits: Arc<AtomicBool>,
-    /// Models for which a warning about their unknown price was logged.
+    /// Models whose unknown price was logged as a warning.
     unpriced: Arc<Mutex<BTreeSet<String>>>,
     batching: Option<BatchServices>,
     in_vain: Arc<CompactionCooldown>,
     failure_memory: Arc<FailureMemory>,
     disclaimed: Arc<LostLeases>,
-    /// The time at which the queue was looked at last.
     seen: Arc<Mutex<Option<Timestamp>>>,
-    /// Looks at the queue that fail.
+    /// The current run of failed looks at the queue.
     unreadable: Arc<Mutex<FailureStreak>>,
 }
 
 impl Worker {
-    /// Makes a worker that isn't running yet.
     pub fn new(parts: WorkerParts, settings: WorkerSettings) -> Self {
         let random = Arc::new(Mutex::new(fastrand::Rng::with_seed(settings.seed)));
         let heartbeat = Arc::new(Heartbeat::new(settings.lease_ms));
@@ -212,14 +196,13 @@ impl Worker {
         }
     }
 
-    /// The same worker, which puts questions that may wait into batches.
     #[must_use]
     pub fn with_batches(self, batching: BatchServices) -> Self {
         let batching = Some(batching);
         Self { batching, ..self }
     }
 
-    /// The batch poller that carries its batches to the provider and the answers back, if it has batches.
+    /// Returns the poller that sends the worker's batches and fetches their answers, if it uses batches.
     pub fn batch_poller(&self) -> Option<BatchPoller> {
         let batching = self.batching.clone()?;
         Some(BatchPoller::new(
@@ -230,16 +213,15 @@ impl Worker {
         ))
     }
 
-    /// Makes updates due again that the worker before this one left: this one's limits may be others, and so may its models
-    /// and their keys.
+    /// Makes updates due again that waited under the worker before this one: limits, models or keys may have changed.
     pub fn resumption(&self, whom: Resume) -> Resumption {
         let resumption = Resumption::new(self.parts.clone(), whom);
         resumption.owe();
         resumption
     }
 
-    /// Works until `soft` is cancelled. From then on nothing new is claimed, and it returns when the updates it holds
-    /// are finished; cancelling `hard` makes those that wait for a model give their leases back.
+    /// Works until `soft` is cancelled. Then it claims nothing new, and returns when its updates are finished. Cancelling `hard` makes
+    /// updates that wait for a model give their leases back.
     pub async fn run(&self, soft: CancellationToken, hard: CancellationToken) {
         let (updates, beating) = (TaskTracker::new(), TaskTracker::new());
         let stop_beating = CancellationToken::new();
@@ -259,7 +241,7 @@ impl Worker {
         let places = Arc::new(Semaphore::new(self.settings.concurrency));
         let (mut is_quiet, mut awaits_idle) = (false, false);
         while !soft.is_cancelled() {
-            // Armed before the look, so that a wake-up between the look and the wait isn't lost.
+            // Enabled before the look, so that no wake-up between the look and the wait is lost.
             let mut woken = Box::pin(self.parts.notices.queue_woken());
             woken.as_mut().enable();
             self.watch_for_clock_jump().await;
@@ -305,8 +287,8 @@ impl Worker {
         }
     }
 
-    /// How long the queue needn't be looked at if nothing wakes the worker: one poll interval; where nothing was found
-    /// after one, until the next row falls due, but at most `rest_ms`.
+    /// Returns how long to wait before the next look at the queue if nothing wakes the worker: one poll interval, or after a poll that
+    /// found nothing, until the next row is due, but at most `rest_ms`.
     async fn rest(&self, is_quiet: bool) -> Duration {
         let poll = self.poll_wait();
         let hears_all = self.parts.notices.contact().lost_since().is_none();
@@ -325,7 +307,7 @@ impl Worker {
         rest
     }
 
-    /// Claims and carries out updates until none is due; returns how each of them ended.
+    /// Claims and carries out updates until none is due. Returns how each ended.
     ///
     /// # Errors
     /// When the queue can't be read.
@@ -351,7 +333,7 @@ impl Worker {
         }
     }
 
-    /// As [`Self::drain`], for one agent: no other row of the queue is touched. `queue` must be of the same database.
+    /// As [`Self::drain`], for one agent: no other row of the queue is touched. `queue` must be the same database.
     ///
     /// # Errors
     /// When the queue can't be read.
@@ -379,7 +361,7 @@ impl Worker {
         }
     }
 
-    /// Claims at most `limit` rows that are due: a step of [`Self::run`].
+    /// Claims at most `limit` due rows: a step of [`Self::run`].
     ///
     /// # Errors
     /// When the queue can't be read.
@@ -407,7 +389,7 @@ impl Worker {
         Ok(leases)
     }
 
-    /// If the wall clock was set back, moves waiting rows nearer by as much: else they would wait until it caught up.
+    /// If the wall clock was set back, moves the times of waiting rows back by as much. They would wait until it caught up otherwise.
     async fn watch_for_clock_jump(&self) {
         let now = self.parts.clock.now();
         let before = self.last_seen().replace(now);
@@ -415,8 +397,7 @@ impl Worker {
         if ahead_ms >= CLOCK_JUMP_MS_MIN {
             self.set_back(ahead_ms, now, before).await;
         }
-        // By the new time the worker's own leases may seem to have run out: they are renewed before anything is
-        // claimed.
+        // By the new time the worker's own leases may seem to have run out, so they are renewed before anything is claimed.
         if ahead_ms >= CLOCK_JUMP_MS_MIN || -ahead_ms >= self.settings.lease_ms / 2 {
             self.beat().await;
         }
@@ -463,8 +444,8 @@ impl Worker {
         }
     }
 
-    /// Carries out the update of one lease, with a heartbeat. A lost lease or the daemon's stop ends only the waiting
-    /// for a model; a write that has begun is finished.
+    /// Carries out the update of one lease, with a heartbeat. A lost lease or the daemon's stop ends only the wait for a model; a write
+    /// that has begun is finished.
     pub async fn work(&self, lease: Lease, hard: &CancellationToken) -> Outcome {
         let guard = LeaseGuard {
             lost: self.heartbeat.add(&lease),
@@ -490,7 +471,7 @@ impl Worker {
         outcome
     }
 
-    /// Renews the leases that are held, once: a step of [`Self::run`].
+    /// Renews the held leases once: a step of [`Self::run`].
     pub async fn beat(&self) {
         self.heartbeat.beat(&self.parts).await;
     }
@@ -510,7 +491,7 @@ impl Worker {
         Outcome::Released
     }
 
-    /// The time to the next poll, with a tenth of jitter either way, so that many daemons don't poll in step.
+    /// Returns the time to the next poll, with a tenth of jitter either way, so that many daemons don't poll in step.
     fn poll_wait(&self) -> Duration {
         let poll_ms = self.settings.poll_ms;
         Duration::from_millis(poll_ms * 9 / 10 + self.draw(|random| random.u64(0..=poll_ms / 5)))
@@ -525,12 +506,11 @@ impl Worker {
     }
 }
 
-/// `span_ms` as a duration; zero if the clock ran backwards meanwhile.
+/// Converts milliseconds; negative ones, after the clock ran backwards, become zero.
 fn span(span_ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(span_ms).unwrap_or(0))
 }
 
-/// The metrics' name for why an update failed.
 fn reason(class: &str) -> FailureReason {
     FailureReason::from_name(class).unwrap_or(FailureReason::Internal)
 }

@@ -1,9 +1,8 @@
-//! Anthropic's Messages.
+//! Anthropic's Messages API.
 //!
-//! `temperature`, `thinking`, `tool_choice` and a prefilled answer are never sent: each is refused by some current
-//! model. The answer's format is set by `output_config.format`, and as little thinking as possible by
-//! `output_config.effort`; older models know only one of these or neither, and are then asked without. The instructions
-//! are marked for the prompt cache.
+//! `temperature`, `thinking`, `tool_choice` and a prefilled answer are never sent: each is refused by some current model.
+//! `output_config.format` sets the answer's format, and `output_config.effort` keeps thinking short; older models that know only one of
+//! these or neither are asked without. The instructions are marked for the prompt cache.
 
 mod batch;
 mod wire;
@@ -20,9 +19,8 @@ use super::{
     },
 };
 
-/// The address of Anthropic's own API.
 pub const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com/v1";
-/// How models are called that don't know `output_config.effort`. Whoever else doesn't will say so.
+/// Name prefixes of models without `output_config.effort`. Other models without it are found out by their errors.
 const WITHOUT_EFFORT: [&str; 8] = [
     "claude-2",
     "claude-3",
@@ -34,10 +32,8 @@ const WITHOUT_EFFORT: [&str; 8] = [
     "claude-opus-4-1",
 ];
 
-/// A model behind Anthropic's Messages.
 pub type AnthropicModel = RemoteModel<Anthropic>;
 
-/// The version of the API that requests are made in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ApiVersion {
     /// `2023-06-01`, which every gateway knows.
@@ -47,13 +43,12 @@ pub enum ApiVersion {
     October2026,
 }
 
-/// Anthropic's Messages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anthropic {
     pub version: ApiVersion,
 }
 
-/// What a model understands, depending on its age.
+/// The fields that a model understands, depending on its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnthropicDialect {
     format: AnswerFormat,
@@ -140,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_model_does_not_know_is_left_out() {
+    fn unknown_fields_are_left_out() {
         use AnswerFormat::{Free, Schema};
         let dialect = |format, effort| AnthropicDialect { format, effort };
         let low = Effort::Low;
@@ -179,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn models_that_know_no_effort_are_not_told_any() {
+    fn models_without_effort_are_sent_none() {
         let address: Url = ANTHROPIC_BASE_URL.parse().unwrap();
         for (model, effort) in [
             ("claude-haiku-5-5", Effort::Low),

@@ -1,4 +1,4 @@
-//! The circuit breaker: a provider that fails again and again is left alone for a while, then asked once.
+//! The circuit breaker: leaves a provider alone for a while after it failed several times, then asks it once.
 //!
 //! ```text
 //!            failures in a row, or the account refused
@@ -22,10 +22,9 @@ use circuit::{CallPermit, CallVerdict, Circuit};
 use recapd_core::domain::{number::i64_or_max, time::Timestamp};
 use recapd_platform::clock::Clock;
 
-/// Is called with provider, model and state when a circuit changes.
+/// A callback for changes of a circuit, with provider, model and state.
 pub type BreakerListener = Arc<dyn Fn(&str, &str, CircuitState) + Send + Sync>;
 
-/// A model that is left alone while it fails.
 pub struct Breaker {
     inner: Arc<dyn ChatModel>,
     clock: Arc<dyn Clock>,
@@ -34,7 +33,6 @@ pub struct Breaker {
 }
 
 impl Breaker {
-    /// `inner`, left alone while it fails, by the rules of `settings`.
     pub fn new(inner: Arc<dyn ChatModel>, settings: BreakerSettings, clock: Arc<dyn Clock>) -> Self {
         Self {
             inner,
@@ -44,7 +42,7 @@ impl Breaker {
         }
     }
 
-    /// Changes the circuit, and calls the listener if its state is another one then.
+    /// Changes the circuit, and calls the listener if its state changed.
     fn change<T>(&self, change: impl FnOnce(&mut Circuit, Timestamp) -> T) -> T {
         let now = self.clock.now();
         let (result, before, after) = {
@@ -73,7 +71,7 @@ impl Breaker {
         }
     }
 
-    /// The error, with how long the provider is left alone from now on.
+    /// Adds to the error how long the provider is left alone from now on.
     fn with_outage(&self, error: LlmError) -> LlmError {
         let outage = match self.circuit().state() {
             CircuitState::Open { until } => span(until.since_ms(self.clock.now())),
@@ -97,7 +95,7 @@ impl Breaker {
     }
 }
 
-/// A call under way. If its future is dropped before its end, it has shown nothing.
+/// A call under way. If it is dropped before its end, it counts for nothing.
 struct BreakerCall<'a> {
     breaker: &'a Breaker,
     asked: CallPermit,
@@ -150,7 +148,7 @@ fn span(span_ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(span_ms).unwrap_or(0))
 }
 
-/// What an answer shows about the provider. One that limits the rate or declines works.
+/// What an answer shows about the provider. One that limits the rate or declines does work.
 fn verdict(answer: &Result<ModelAnswer, LlmError>) -> CallVerdict {
     match answer {
         Err(LlmError::Transient(fault)) => CallVerdict::Failed {

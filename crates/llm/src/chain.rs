@@ -1,16 +1,16 @@
-//! Which model is asked when one can't answer: a second model, then the built-in summariser. And which failures go to
-//! the next model, rather than being retried or waited for.
+//! Decides which model is asked when one can't answer: a second model, then the built-in summariser. Some failures go to the next model,
+//! others are retried or waited for.
 //!
 //! | failure | what happens |
 //! |---|---|
-//! | refused content | ask in halves; the next one, at once, where it is about one exchange alone |
-//! | account, request | the next one, at once; a request about several exchanges, after an answer to another, in halves first |
-//! | the provider rests after its failures, this one included | the next one, at once; nobody left: wait for it |
-//! | a limit, an overload | wait; the next one if that is long |
-//! | network, timeout, 5xx | try again; the next one after the last attempt |
-//! | an answer of no use | ask in halves, after an answer to another question; try again; the next one after the last attempt |
-//! | too long, cut off | ask about less; the next one, at once, where it is about one exchange alone |
-//! | a timeout, 5xx or broken connection over one exchange alone, again and again while others are answered | the next one, at once |
+//! | refused content | ask in halves; the next model at once if one exchange alone is refused |
+//! | account, request | the next model at once; for a request about several exchanges, if another one was answered, halves first |
+//! | the provider rests after its failures, this one included | the next model at once; without one, wait |
+//! | rate limit, overload | wait; the next model if the wait is long |
+//! | network, timeout, 5xx | try again; the next model after the last attempt |
+//! | useless answer | ask in halves, if another question was answered; try again; the next model after the last attempt |
+//! | too long, cut off | ask about less; the next model at once if one exchange alone is too much |
+//! | timeout, 5xx or broken connection over one exchange alone, repeatedly, while others are answered | the next model at once |
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,17 +18,15 @@ use async_trait::async_trait;
 
 use super::{ChatModel, LlmError, ModelAnswer, ModelRequest, Wait, breaker::BreakerListener};
 
-/// A model that has to be waited for longer than this is passed over.
+/// A model that has to be waited for longer than this is skipped.
 const WAIT_MAX: Duration = Duration::from_mins(5);
 
-/// A model, and the models that are asked in its place.
 pub struct Chain {
     first: Arc<dyn ChatModel>,
     others: Vec<Arc<dyn ChatModel>>,
 }
 
 impl Chain {
-    /// `first`, with `others` as its fallbacks in their order.
     pub fn new(first: Arc<dyn ChatModel>, others: Vec<Arc<dyn ChatModel>>) -> Self {
         Self { first, others }
     }
@@ -44,7 +42,7 @@ impl ChatModel for Chain {
         self.first.model()
     }
 
-    /// Asks the first model alone: the caller decides which one is next, since that depends on the number of attempts.
+    /// Asks only the first model. The caller chooses the next one, since that depends on the number of attempts.
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
         self.first.answer(request).await
     }
@@ -60,7 +58,7 @@ impl ChatModel for Chain {
 }
 
 impl LlmError {
-    /// Whether the next model of a chain should be asked now; `is_last`: this is the last attempt.
+    /// True if the next model of the chain should be asked now. `is_last`: this is the last attempt.
     pub fn is_for_the_next(&self, is_last: bool) -> bool {
         match self {
             Self::Refused { .. }
@@ -84,7 +82,7 @@ mod tests {
     use crate::{Cause, TransientFailure};
 
     #[test]
-    fn who_is_asked_next_depends_on_what_failed() {
+    fn the_next_model_depends_on_the_failure() {
         let waiting = |minutes, why| LlmError::Waiting {
             wait: Duration::from_mins(minutes),
             why,

@@ -1,30 +1,25 @@
-//! Making a provider's messages fit for logs: short, one line, without the key and without the prompt.
+//! Makes providers' messages fit for logs: short, one line, without the key and without the prompt.
 
 use recapd_core::domain::text::{cut, one_line};
 
-/// The longest message of a provider that is passed on, in characters.
 const MESSAGE_CHARS_MAX: usize = 300;
-/// The longest code or request id that is passed on, in characters.
 const WORD_CHARS_MAX: usize = 80;
-/// How many consecutive characters of the prompt count as a quotation of it.
+/// Consecutive characters of the prompt that count as a quotation.
 const QUOTED_CHARS: usize = 24;
 
-/// The texts that must not be passed on.
 #[derive(Clone, Copy)]
 pub(super) struct Discreet<'a> {
-    /// The key that was sent, if one was.
     pub(super) key: Option<&'a str>,
-    /// The material that was sent.
     pub(super) material: &'a str,
 }
 
 impl Discreet<'_> {
-    /// A provider's message. Some servers echo the key they refuse, or the field of the request they can't read.
+    /// Cleans a provider's message. Some servers echo the key they refuse, or the field of the request they can't read.
     pub(super) fn message(self, said: &str) -> String {
         self.told(said, MESSAGE_CHARS_MAX)
     }
 
-    /// A code or an id.
+    /// Cleans a code or an id.
     pub(super) fn word(self, said: &str) -> String {
         self.told(said, WORD_CHARS_MAX)
     }
@@ -60,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passes_on_what_is_harmless_and_nothing_else() {
+    fn passes_on_only_harmless_text() {
         let discreet = Discreet {
             key: Some("sk-secret"),
             material: "USER: My password is hunter2, please remember it.",

@@ -1,4 +1,4 @@
-//! The body of an error, in whichever format: servers that speak one provider's API answer errors in another's format.
+//! Reads the body of an error in any provider's format, since compatible servers often answer errors in another provider's.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::retry::go_duration;
 
-/// What a provider says about an error. Fields it doesn't give are empty.
+/// A provider's description of an error. Missing fields are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ErrorBody {
     /// The class in the provider's words: `invalid_request_error`.
@@ -16,18 +16,16 @@ pub(super) struct ErrorBody {
     /// The field of the request that is wrong.
     pub(super) param: String,
     pub(super) message: String,
-    /// The request's id, if the body gives it.
     pub(super) request_id: String,
-    /// When to come back, if the body says so in a field of its own.
+    /// When to come back, if the body has a field for it.
     pub(super) retry_after: Option<Duration>,
-    /// The quota that is used up, if the body says so.
     pub(super) quota: Quota,
 }
 
-/// For how long a quota is used up.
+/// The period of a quota that is used up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Quota {
-    /// For a minute, or unknown.
+    /// A minute, or unknown.
     #[default]
     Minute,
     Day,
@@ -35,7 +33,7 @@ pub(super) enum Quota {
     None,
 }
 
-/// The status that goes with an error's name, for errors that come without a status of their own.
+/// The HTTP status for an error's name, for errors without a status of their own.
 const STATUSES: [(&str, u16); 16] = [
     ("rate_limit_exceeded", 429),
     ("rate_limit_error", 429),
@@ -56,13 +54,13 @@ const STATUSES: [(&str, u16); 16] = [
 ];
 
 impl ErrorBody {
-    /// Reads `{"error": {…}}`, `{"error": "text"}`, `{"type": "error", "error": {…}}`, a bare `{"message": …}`, and an
-    /// array around any of them. `None` if the body is none of these.
+    /// Reads `{"error": {…}}`, `{"error": "text"}`, `{"type": "error", "error": {…}}`, a bare `{"message": …}`, and an array around any of
+    /// them. `None` for other bodies.
     pub(super) fn read(body: &[u8]) -> Option<Self> {
         Self::from_value(&serde_json::from_slice(body).ok()?)
     }
 
-    /// See [`Self::read`].
+    /// As [`Self::read`].
     pub(super) fn from_value(body: &Value) -> Option<Self> {
         let body = body.get(0).unwrap_or(body);
         let error = body.get("error").filter(|error| !error.is_null()).unwrap_or(body);
@@ -91,7 +89,7 @@ impl ErrorBody {
         (!read.message.is_empty() || !read.code.is_empty()).then_some(read)
     }
 
-    /// The status that goes with the error: a gateway's numeric code, else by the error's name.
+    /// The HTTP status of the error: a gateway's numeric code, else that of the error's name.
     pub(super) fn implied_status(&self) -> Option<u16> {
         let named = |word: &String| STATUSES.iter().find(|(name, _)| word.eq_ignore_ascii_case(name));
         let number = self.code.parse().ok();
@@ -103,7 +101,7 @@ impl ErrorBody {
         })
     }
 
-    /// All its texts, in lower case, to look for words in.
+    /// All texts of the error in lower case, for searches.
     pub(super) fn words(&self) -> String {
         [&self.kind, &self.code, &self.param, &self.message]
             .map(|word| word.to_lowercase())
@@ -111,7 +109,7 @@ impl ErrorBody {
     }
 }
 
-/// One of Google's error details, by the end of its type: `google.rpc.RetryInfo`.
+/// Returns one of Google's error details by the end of its type, such as `RetryInfo` for `google.rpc.RetryInfo`.
 fn detail<'a>(details: &'a Value, kind: &str) -> Option<&'a Value> {
     let details = details.as_array()?;
     details
@@ -137,7 +135,7 @@ fn quota(failure: &Value) -> Quota {
         .unwrap_or_default()
 }
 
-/// The message; a router adds what the provider behind it said (OpenRouter, `metadata.raw`).
+/// The message. A router adds the message of the provider behind it (OpenRouter, `metadata.raw`).
 fn message(error: &Value) -> String {
     let own = text(error, "message");
     let raw = error
@@ -213,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn googles_details_tell_reason_wait_and_quota() {
+    fn googles_details_give_reason_wait_and_quota() {
         let google = |details: &str| {
             let body = format!(
                 r#"{{"error":{{"code":429,"message":"m","status":"S","details":[{{"@type":"type.googleapis.com/google.rpc.Help"}},{details}]}}}}"#
@@ -244,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_without_a_status_have_the_one_of_their_name() {
+    fn errors_without_a_status_get_that_of_their_name() {
         for (body, status) in [
             (r#"{"error":{"code":"503","message":"m"}}"#, Some(503)),
             (r#"{"error":{"code":"server_error","message":"m"}}"#, Some(500)),

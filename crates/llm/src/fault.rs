@@ -1,5 +1,5 @@
-//! What a provider's error means for the caller. There is one table for all, since compatible servers and gateways use
-//! each other's words.
+//! Maps a provider's error to its meaning for the caller. One table serves all, since compatible servers and gateways use each other's
+//! words.
 
 use super::{
     Cause, LlmError, TransientFailure,
@@ -10,7 +10,7 @@ use super::{
     retry::{OUTAGE_WAIT_MAX, QUOTA_WAIT_MIN, retry_after},
 };
 
-/// Codes, types and phrases that mean that the account is at fault, at any status.
+/// Codes, types and phrases of errors that concern the account, at any status.
 const ACCOUNT: [&str; 13] = [
     "insufficient_quota",
     "credit_balance_exhausted",
@@ -26,8 +26,7 @@ const ACCOUNT: [&str; 13] = [
     "user location is not supported",
     "you have reached your specified api usage limits",
 ];
-/// Those that say that the input is too long. The last is a rate limit that one request alone exceeds: waiting won't
-/// help.
+/// Codes and phrases for a too long input. The last is a rate limit that one request alone exceeds: waiting doesn't help.
 const TOO_LONG: [&str; 21] = [
     "context_length_exceeded",
     "exceed_context_size_error",
@@ -51,7 +50,7 @@ const TOO_LONG: [&str; 21] = [
     "input is too long",        // Bedrock
     "tokens must be reduced in order to run",
 ];
-/// Those that mean that the content is at fault.
+/// Codes and phrases of errors that concern the content.
 const CONTENT: [&str; 9] = [
     "content_policy_violation",
     "content_filter",
@@ -64,7 +63,6 @@ const CONTENT: [&str; 9] = [
     "contentpolicyviolationerror", // LiteLLM
 ];
 
-/// What an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     Account,
@@ -77,7 +75,7 @@ enum Trouble {
     Request,
 }
 
-/// The error that an answer with `status` means. `status` can differ from the one on the wire.
+/// Returns the error of an answer with `status`, which can differ from the one on the wire.
 pub(super) fn refused(reply: &HttpReply, status: u16, discreet: Discreet<'_>) -> LlmError {
     let error = ErrorBody::read(&reply.body).unwrap_or_default();
     let retry_after = retry_after(&reply.headers, &error);
@@ -87,7 +85,7 @@ pub(super) fn refused(reply: &HttpReply, status: u16, discreet: Discreet<'_>) ->
         Trouble::TooLong => LlmError::ContextOverflow(message),
         Trouble::Content => declined(message),
         Trouble::Rate => LlmError::RateLimited { retry_after, message },
-        // The time that goes with a day's quota is when a next request could be counted, not when one could succeed.
+        // The time given with a day's quota is when a next request could be counted, not when one could succeed.
         Trouble::Day => LlmError::RateLimited {
             retry_after: Some(retry_after.unwrap_or_default().max(QUOTA_WAIT_MIN)),
             message,
@@ -103,7 +101,7 @@ pub(super) fn refused(reply: &HttpReply, status: u16, discreet: Discreet<'_>) ->
     }
 }
 
-/// The error of a successful answer that is of no use.
+/// Returns the error of a successful answer that can't be used.
 pub(super) fn without_answer(reply: &HttpReply, none: &NoAnswer, discreet: Discreet<'_>) -> LlmError {
     match none {
         NoAnswer::Truncated => LlmError::Truncated { usage: None },
@@ -120,23 +118,23 @@ fn declined(message: String) -> LlmError {
     LlmError::Refused { message, usage }
 }
 
-/// The error of a successful answer without content: routers put errors into such.
+/// Returns the error of a successful answer without content: routers send errors this way.
 pub(super) fn in_success(reply: &HttpReply, discreet: Discreet<'_>) -> LlmError {
     match ErrorBody::read(&reply.body) {
         Some(error) => refused(reply, error.implied_status().unwrap_or(502), discreet),
         None => LlmError::Transient(TransientFailure::new(
             Cause::Server,
-            said(reply, "the answer isn't what this API answers", discreet),
+            said(reply, "the answer doesn't have this API's format", discreet),
         )),
     }
 }
 
-/// Whether the request itself is wrong, and not its length, its content, the account or the moment.
+/// True if the request itself is wrong, and not its length, its content, the account or the moment.
 pub(super) fn is_about_the_request(reply: &HttpReply, error: &ErrorBody) -> bool {
     trouble(reply, reply.status.as_u16(), error) == Trouble::Request
 }
 
-/// Whether a server refuses a request because it, or what is to follow, is too long.
+/// True if the server refuses a request because the input, or input and answer together, are too long.
 pub(super) fn is_too_long(reply: &HttpReply) -> bool {
     let is_too_long = |error| trouble(reply, reply.status.as_u16(), &error) == Trouble::TooLong;
     !reply.status.is_success() && ErrorBody::read(&reply.body).is_some_and(is_too_long)
@@ -171,8 +169,8 @@ fn trouble(reply: &HttpReply, status: u16, error: &ErrorBody) -> Trouble {
     }
 }
 
-/// `x-should-retry: true` makes a seemingly permanent error a transient one. `false` is ignored: it is meant for
-/// clients that retry within seconds.
+/// Checks for `x-should-retry: true`, which makes a seemingly permanent error transient. `false` is ignored: it is meant for clients that
+/// retry within seconds.
 fn asks_to_retry(reply: &HttpReply) -> bool {
     reply
         .headers
@@ -180,8 +178,8 @@ fn asks_to_retry(reply: &HttpReply) -> bool {
         .is_some_and(|value| value == "true")
 }
 
-/// Status, code, message and request id, as far as they are given. A body of unknown format isn't shown: it may be a
-/// proxy's page, or echo the request.
+/// Formats status, code, message and request id as far as they are given. A body of unknown format isn't shown: it may be a proxy's page,
+/// or echo the request.
 fn message(reply: &HttpReply, status: u16, error: &ErrorBody, discreet: Discreet<'_>) -> String {
     let code = [&error.code, &error.kind]
         .into_iter()
@@ -195,7 +193,6 @@ fn message(reply: &HttpReply, status: u16, error: &ErrorBody, discreet: Discreet
     parts.fold(format!("status {status}"), |message, part| message + &part)
 }
 
-/// The message, with the request's id.
 pub(super) fn said(reply: &HttpReply, said: &str, discreet: Discreet<'_>) -> String {
     let said = discreet.message(said);
     match request_id(reply, "", discreet) {
@@ -204,7 +201,7 @@ pub(super) fn said(reply: &HttpReply, said: &str, discreet: Discreet<'_>) -> Str
     }
 }
 
-/// The request's id: the header's, else the one `in_body`.
+/// Returns the request's id from the headers, or else `in_body`; `None` if both are empty.
 pub(super) fn request_id(reply: &HttpReply, in_body: &str, discreet: Discreet<'_>) -> Option<String> {
     let header = ["x-request-id", "request-id"]
         .iter()

@@ -1,4 +1,4 @@
-//! A fake model for the tests of the layers between the worker and a provider.
+//! A fake model for tests of the layers between the worker and a provider.
 
 use std::sync::Mutex;
 
@@ -6,10 +6,9 @@ use async_trait::async_trait;
 
 use super::{ChatModel, LlmError, ModelAnswer, ModelRequest};
 
-/// The result of a call.
 pub(super) type CannedAnswer = Result<ModelAnswer, LlmError>;
 
-/// Gives these answers, the last one first; then waits for ever.
+/// Gives these answers, the last one first, then waits for ever.
 pub(super) struct CannedModel(pub(super) Mutex<Vec<CannedAnswer>>);
 
 #[async_trait]

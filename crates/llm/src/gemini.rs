@@ -1,7 +1,7 @@
 //! Google's Gemini, `generateContent`.
 //!
-//! Thinking counts in `maxOutputTokens`, so the limit is sent with a reserve for it, and thinking models are asked to
-//! think little: by a level from Gemini 3 on, by a budget before.
+//! `maxOutputTokens` includes thinking, so the limit is sent with a reserve for it. Thinking models are asked to think little: by a level
+//! from Gemini 3 on, by a budget before.
 
 mod batch;
 mod wire;
@@ -18,17 +18,15 @@ use super::{
     },
 };
 
-/// The address of Google's own API; `/v1` works as well.
+/// The base URL of Google's own API; `/v1` works as well.
 pub const GEMINI_BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
 
-/// A model behind Gemini's API.
 pub type GeminiModel = RemoteModel<Gemini>;
 
-/// Gemini's `generateContent`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gemini;
 
-/// What a model understands, depending on its age.
+/// The fields that a model understands, depending on its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeminiDialect {
     format: AnswerFormat,
@@ -40,9 +38,8 @@ pub struct GeminiDialect {
 enum ThinkingLimit {
     /// From Gemini 3 on.
     Level(&'static str),
-    /// Gemini 2.5, in tokens; each of its models takes these numbers.
+    /// Gemini 2.5, in tokens; all its models accept these numbers.
     Budget(i64),
-    /// Not at all: nothing is sent about it.
     Unsaid,
 }
 
@@ -99,7 +96,7 @@ impl Protocol for Gemini {
     const PROVIDER: &'static str = "gemini";
     const BASE_PATH: &'static str = "/v1beta";
 
-    /// The key's header. The key is never in the URL, which proxies log.
+    /// The key goes into a header and never into the URL, which proxies log.
     fn key_header(&self, key: &str) -> (&'static str, String) {
         ("x-goog-api-key", key.to_owned())
     }
@@ -133,7 +130,7 @@ impl Protocol for Gemini {
     }
 }
 
-/// A model's name without the folder in which Google lists it.
+/// Strips the folder that Google lists models under.
 fn bare(model: &str) -> &str {
     model.strip_prefix("models/").unwrap_or(model)
 }
@@ -143,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_generation_is_told_in_its_words_to_think_little() {
+    fn each_generation_gets_its_own_thinking_field() {
         for (model, thinking) in [
             ("gemini-3.8-flash", ThinkingLimit::Level("LOW")),
             ("models/gemini-4-argon", ThinkingLimit::Level("LOW")),
@@ -161,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_does_not_know_is_left_out() {
+    fn unknown_fields_are_left_out() {
         use AnswerFormat::{Free, Object, Schema};
         let low = ThinkingLimit::Level("LOW");
         let dialect = |format, thinking| GeminiDialect { format, thinking };

@@ -1,4 +1,4 @@
-//! Requests to providers: [`http_client`], with failures mapped to what they mean for a call.
+//! Requests to providers: [`http_client`], with failures mapped to their meaning for a call.
 
 use reqwest::{Client, RequestBuilder};
 
@@ -6,13 +6,12 @@ use super::{Cause, LlmError, TransientFailure};
 use recapd_platform::http_client::{self, HttpClientError};
 pub use recapd_platform::http_client::{HttpReply, HttpSettings, RESPONSE_BYTES_MAX};
 
-/// A client with these settings.
 pub fn client(settings: &HttpSettings) -> Result<Client, LlmError> {
     Ok(http_client::client(settings)?)
 }
 
-/// Sends a request and reads the answer, whatever its status. Fails as [`LlmError::Transient`] when none comes, comes
-/// too late, breaks off or is too long.
+/// Sends a request and reads the answer, whatever its status. Fails as [`LlmError::Transient`] if no answer comes, or it is late, breaks
+/// off or is too long.
 pub async fn send(request: RequestBuilder) -> Result<HttpReply, LlmError> {
     send_for(request, RESPONSE_BYTES_MAX).await
 }

@@ -1,11 +1,11 @@
-//! The model seam: the models that turn exchanges into draft items, and what can go wrong.
+//! The models that turn exchanges into draft items, and their errors.
 //!
-//! Every model gets the same request, as a prompt for those that read prompts and as transcripts for the built-in
-//! one, and answers with the same JSON (`domain::reply`), so that every answer passes the same checks.
+//! Every model gets the same request, as a prompt or, for the built-in one, as transcripts, and answers with the same JSON
+//! (`domain::reply`). So every answer passes the same checks.
 //!
 //! ```text
-//! chain ─┬─ breaker ── limits ── a provider       left alone while it fails; within what its key allows
-//!        ├─ breaker ── limits ── a second one     asked in its place
+//! chain ─┬─ breaker ── limits ── a provider       left alone while it fails; within the limits of its key
+//!        ├─ breaker ── limits ── a second one     asked when the first one can't answer
 //!        └─ offline                               asked last; what it writes is condensed again later
 //! ```
 
@@ -42,39 +42,36 @@ pub struct ModelRequest {
     pub prompt: Prompt,
     /// The same exchanges as data, for the built-in summariser.
     pub transcripts: Vec<Transcript>,
-    /// The facts that hold before these exchanges.
     pub facts: Vec<Fact>,
-    /// The most tokens the answer may have.
     pub output_tokens_max: i64,
-    /// The agent that it is about: if the request has to wait, a turn is kept for the agent until it comes back.
+    /// The agent of the question. If the request has to wait, the limits keep a turn for this agent.
     pub agent: Option<AgentId>,
-    /// Whether it still waits for the limits of its key.
+    /// Tells whether the request still waits for the limits of its key.
     pub held: limits::LimitWait,
 }
 
-/// A model's answer. Tokens are counted as the provider bills them, and 0 if it doesn't say.
+/// A model's answer. Tokens are counted as the provider bills them; 0 if it doesn't say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelAnswer {
     /// The answer: JSON by the schema of `domain::reply`, if the model did as asked.
     pub text: String,
-    /// Tokens read, those from and to the cache included; 0 for the offline model.
+    /// Tokens read, those from and to the cache included.
     pub input_tokens: i64,
-    /// How many of these came from the prompt cache.
+    /// Of these, tokens from the prompt cache.
     pub cached_input_tokens: i64,
-    /// How many of these were written to the prompt cache.
+    /// Of these, tokens written to the prompt cache.
     pub cache_write_tokens: i64,
-    /// Tokens written, thinking included; 0 for the offline model.
+    /// Tokens written, thinking included.
     pub output_tokens: i64,
-    /// How many of these were thinking.
+    /// Of these, tokens of thinking.
     pub reasoning_tokens: i64,
-    /// The provider's id of the request.
     pub request_id: Option<String>,
-    /// How long the limits of the key are used up, if the provider says so with its answer.
+    /// How long the limits of the key are used up, if the answer says so.
     pub rest: Option<Duration>,
 }
 
 impl ModelAnswer {
-    /// Its tokens, by kinds that are priced differently.
+    /// Its tokens, by price class.
     pub fn usage(&self) -> Usage {
         Usage {
             input: self.input_tokens - self.cached_input_tokens - self.cache_write_tokens,
@@ -85,11 +82,10 @@ impl ModelAnswer {
     }
 }
 
-/// What can go wrong, by what the caller does next. The messages hold what a provider said, shortened, and never a
-/// key or a prompt.
+/// Errors of a call, by what the caller does next. Messages hold what a provider said, shortened, and never a key or a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LlmError {
-    /// Try again later, not before [`TransientFailure::retry_after`]: network, timeout, 5xx.
+    /// Network, timeout, 5xx: try again later, not before [`TransientFailure::retry_after`].
     #[error("the model is unreachable or failing: {0}")]
     Transient(TransientFailure),
     /// Try again, but not before `retry_after`.
@@ -97,7 +93,6 @@ pub enum LlmError {
     RateLimited {
         /// When the provider said to come back, if it did.
         retry_after: Option<Duration>,
-        /// The provider's message.
         message: String,
     },
     /// The input is too long for the model: send less.
@@ -112,30 +107,28 @@ pub enum LlmError {
     /// The model declined, or a filter blocked it: the same question gets the same answer.
     #[error("the model declined: {message}")]
     Refused {
-        /// The provider's explanation.
         message: String,
         /// The tokens that the provider bills, if it says so.
         usage: Option<Usage>,
     },
-    /// The key is wrong, or its money is spent: nothing helps but an operator.
+    /// The key is wrong, or its money is spent: only an operator can help.
     #[error("the provider refuses the key or the account: {0}")]
     Auth(String),
     /// The request is wrong: trying again is useless.
     #[error("the provider refuses the request: {0}")]
     Permanent(String),
-    /// The model wasn't asked: give the work back until then. It doesn't count as an attempt.
+    /// The model wasn't asked: give the work back for this long. It isn't an attempt.
     #[error("the model isn't asked for {} ms: {why}", wait.as_millis())]
     Waiting {
-        /// How long to wait.
+        /// How long, from now.
         wait: Duration,
         why: Wait,
     },
 }
 
-/// Why a model isn't asked now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// As many calls are under way as are allowed.
+    /// The allowed number of calls is under way.
     Places,
     /// The requests or tokens of a minute are used up, or the provider said to come back later.
     Rate,
@@ -146,41 +139,34 @@ pub enum Wait {
 impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Places => "as many calls are under way as may be",
+            Self::Places => "all allowed calls are under way",
             Self::Rate => "the limits of the key are used up",
             Self::Circuit => "the provider rests after its failures",
         })
     }
 }
 
-/// A failure that may pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransientFailure {
-    /// What the failure is due to.
     pub cause: Cause,
     /// When the provider said to come back, if it did.
     pub retry_after: Option<Duration>,
-    /// How long the provider is left alone from now on, if this counts as an outage and not as a failure of the
-    /// request.
+    /// How long the provider is left alone from now on, if this counts as an outage and not as a failure of the request.
     pub outage: Option<Duration>,
-    /// The tokens that the provider bills for an answer of no use, if it says so.
+    /// The tokens that the provider bills for a useless answer, if it says so.
     pub usage: Option<Usage>,
-    /// What happened.
     pub message: String,
 }
 
-/// What a failure is due to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The provider failed, or sent something that is no answer.
     Server,
-    /// The provider is overloaded.
     Overloaded,
     /// No complete answer came in time.
     Timeout,
-    /// The connection couldn't be made.
     Network,
-    /// The connection broke off after the provider had got the request.
+    /// The connection broke off after the provider had the request.
     Broken,
 }
 
@@ -203,7 +189,6 @@ impl fmt::Display for TransientFailure {
 }
 
 impl TransientFailure {
-    /// A failure for which the provider gave no time to come back.
     pub fn new(cause: Cause, message: impl Into<String>) -> Self {
         Self {
             cause,
@@ -214,8 +199,8 @@ impl TransientFailure {
         }
     }
 
-    /// Whether the failure may be due to the request: the provider had got it, and failed on it. A request that never
-    /// arrived shows nothing about that, and an overloaded provider says that it isn't the request.
+    /// True if the request may have caused the failure: the provider had it, and failed on it. A request that never arrived shows nothing,
+    /// and an overloaded provider says that it isn't the request.
     pub fn may_lie_in_the_request(&self) -> bool {
         match self.cause {
             Cause::Timeout | Cause::Server | Cause::Broken => true,
@@ -243,7 +228,7 @@ impl LlmError {
         }
     }
 
-    /// A short name of the failure for metrics and the runs table.
+    /// The error's short, stable name for metrics and the runs table.
     pub fn class(&self) -> &'static str {
         match self {
             Self::Transient(fault) => match fault.cause {
@@ -262,8 +247,7 @@ impl LlmError {
         }
     }
 
-    /// Whether the provider bills a call that failed in this way, though its answer was of no use; also if the answer
-    /// wasn't waited for any more, since the provider had worked on it.
+    /// True if the provider bills a call that failed this way although its answer is useless or came too late.
     pub fn is_billed(&self) -> bool {
         match self {
             Self::Truncated { .. } | Self::Refused { .. } => true,
@@ -272,7 +256,7 @@ impl LlmError {
         }
     }
 
-    /// The tokens that the provider bills for a call that failed in this way, if it says so.
+    /// The tokens that the provider bills for the failed call, if it says so.
     pub fn usage(&self) -> Option<Usage> {
         match self {
             Self::Transient(fault) => fault.usage,
@@ -281,7 +265,6 @@ impl LlmError {
         }
     }
 
-    /// The same failure, with the tokens that its answer reports.
     fn with_usage(self, usage: Option<Usage>) -> Self {
         match self {
             Self::Transient(fault) => Self::Transient(TransientFailure { usage, ..fault }),
@@ -292,18 +275,16 @@ impl LlmError {
     }
 }
 
-/// A model that summarises.
 #[async_trait]
 pub trait ChatModel: Send + Sync {
     /// The provider's name: `offline`, `openai`, `anthropic`.
     fn provider(&self) -> &str;
 
-    /// The model's name.
     fn model(&self) -> &str;
 
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError>;
 
-    /// Whether the provider can be reached and accepts the key, without asking the model. A local model always can.
+    /// Checks that the provider can be reached and accepts the key, without asking the model. A local model always passes.
     ///
     /// # Errors
     /// As [`Self::answer`].
@@ -311,11 +292,10 @@ pub trait ChatModel: Send + Sync {
         Ok(())
     }
 
-    /// Calls `listener` at each change of this model's circuit, and of its fallbacks' circuits. Only a
-    /// [`breaker::Breaker`] has one.
+    /// Calls `listener` at each change of this model's circuit and of its fallbacks' circuits. Only a [`breaker::Breaker`] has one.
     fn watch(&self, _listener: &breaker::BreakerListener) {}
 
-    /// The models that may be asked in its place, in this order; none, unless it is a [`chain::Chain`].
+    /// The fallbacks, in the order in which they are asked; only a [`chain::Chain`] has any.
     fn fallbacks(&self) -> &[Arc<dyn ChatModel>] {
         &[]
     }

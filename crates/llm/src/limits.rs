@@ -1,7 +1,7 @@
-//! The limits of a key, shared by all callers that use it: concurrent calls, requests and tokens per minute, and the
-//! times at which the provider said to come back.
+//! The limits of a key, shared by all callers: concurrent calls, requests and tokens per minute, and the times at which the provider said
+//! to come back.
 //!
-//! A short wait is waited out. A long one is returned ([`LlmError::Waiting`]), so that no lease is held for it.
+//! A short wait is waited out. A long one is returned as [`LlmError::Waiting`], so that no lease is held for it.
 
 mod minute;
 
@@ -24,19 +24,18 @@ use recapd_platform::clock::Clock;
 
 /// The longest wait that is waited out.
 const WAIT_MS_MAX: i64 = 5 * SECOND_MS;
-/// How long work is given back for when all places are in use.
+/// How long work is given back when all places are in use.
 const PLACES_WAIT: Duration = Duration::from_secs(5);
 /// The first and the longest wait after a refusal that names no time; each refusal in a row doubles it.
 const REFUSED_WAIT_MS: (i64, i64) = (5 * SECOND_MS, 300 * SECOND_MS);
-/// Bytes of a prompt per token, for a reservation: the provider's own count replaces it.
+/// Bytes of a prompt per token, for a reservation. The provider's own count replaces it.
 const PROMPT_BYTES_PER_TOKEN: usize = 4;
 
-/// Whether a request still waits for the limits. One that is given up meanwhile costs nothing, since it wasn't sent.
+/// Tells whether a request still waits for the limits. If it is abandoned while it waits, it costs nothing, since it wasn't sent.
 #[derive(Clone, Debug, Default)]
 pub struct LimitWait(Arc<AtomicBool>);
 
 impl LimitWait {
-    /// Whether the request still waits.
     pub fn is_held(&self) -> bool {
         self.0.load(SeqCst)
     }
@@ -46,7 +45,6 @@ impl LimitWait {
     }
 }
 
-/// A model that is asked within limits.
 pub struct LimitedModel {
     inner: Arc<dyn ChatModel>,
     clock: Arc<dyn Clock>,
@@ -56,12 +54,12 @@ pub struct LimitedModel {
 
 struct LimiterState {
     minute: Minute,
-    /// How many refusals for the rate came since the last answer.
+    /// Refusals for the rate since the last answer.
     refused: u32,
 }
 
 impl LimitedModel {
-    /// `inner` with at most `concurrency` calls at the same time, and within `limits`.
+    /// Limits `inner` to `concurrency` calls at a time, and to `limits`.
     pub fn new(
         inner: Arc<dyn ChatModel>,
         concurrency: usize,
@@ -101,8 +99,7 @@ impl LimitedModel {
         Ok(reserved.id)
     }
 
-    /// Corrects the reservation by the answer, and notes when the provider said to come back. The returned refusal
-    /// always has a time to come back, even if the provider gave none.
+    /// Corrects the reservation by the answer, and records when the provider said to come back. Adds a time to a refusal without one.
     fn learn(&self, id: u64, answer: Result<ModelAnswer, LlmError>) -> Result<ModelAnswer, LlmError> {
         let now = self.clock.now();
         let shared = &mut *self.shared();
@@ -142,7 +139,7 @@ impl LimitedModel {
     }
 }
 
-/// A call that is reserved and waits for its time. Dropped before that, it gives its reservation back.
+/// A reserved call that waits for its time. If it is dropped before, it gives its reservation back.
 struct ReservedCall<'a> {
     limited: &'a LimitedModel,
     id: u64,
@@ -182,7 +179,7 @@ impl ChatModel for LimitedModel {
     }
 }
 
-/// The tokens that a call may take: providers count the longest allowed answer as well.
+/// Estimates the most tokens of a call: providers count the longest allowed answer, too.
 fn estimate(request: &ModelRequest) -> i64 {
     let bytes = request.prompt.system.len() + request.prompt.user.len();
     let read = i64_or_max(bytes / PROMPT_BYTES_PER_TOKEN);

@@ -1,8 +1,7 @@
 //! Ollama's own `/api/chat`.
 //!
-//! Not its OpenAI dialect: there the size of the context can't be set per request, so that a model is loaded with as
-//! little as 4,096 tokens, and whatever doesn't fit is cut off without a word. Here `num_ctx` says how much an update
-//! needs, and `truncate: false` turns what doesn't fit into an error.
+//! Its OpenAI dialect can't set the context size per request, so a model may be loaded with only 4,096 tokens, and whatever doesn't fit is
+//! cut off silently. Here `num_ctx` says how much an update needs, and `truncate: false` turns what doesn't fit into an error.
 
 mod wire;
 
@@ -15,35 +14,30 @@ use super::{
     remote::{AnswerFormat, Dialect, Effort, NoAnswer, Protocol, RemoteModel, RemoteSettings, any_of},
 };
 
-/// Where Ollama answers by default.
 pub const OLLAMA_BASE_URL: &str = "http://127.0.0.1:11434";
 
-/// A model behind Ollama.
 pub type OllamaModel = RemoteModel<Ollama>;
 
-/// Ollama's `/api/chat`.
 #[derive(Clone, Copy, Debug)]
 pub struct Ollama {
-    /// The context with which the model is loaded, in tokens: instructions, material and answer. The same for every
-    /// request, because another size loads the model anew.
+    /// The context size that the model is loaded with, in tokens: instructions, material and answer. It is the same for every request,
+    /// because another size reloads the model.
     pub num_ctx: i64,
 }
 
-/// What servers and models of different age understand.
+/// The fields that servers and models of different age understand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OllamaDialect {
     format: AnswerFormat,
     thinking: ThinkOption,
 }
 
-/// Whether the model shall think before it answers.
+/// Whether the model should think before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ThinkOption {
-    /// It shall not.
     Off,
-    /// So much; some models know no less than `low`.
+    /// This much; some models know nothing below `low`.
     Level(&'static str),
-    /// Nothing is sent.
     Unsaid,
 }
 
@@ -130,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_does_not_know_is_left_out() {
+    fn unknown_fields_are_left_out() {
         use AnswerFormat::{Free, Object, Schema};
         let dialect = |format, thinking| OllamaDialect { format, thinking };
         let cases = [

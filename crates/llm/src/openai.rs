@@ -1,5 +1,4 @@
-//! OpenAI's chat completions, and every server that speaks them: llama.cpp, vLLM, LM Studio, OpenRouter, LiteLLM. For
-//! Ollama there is its own API.
+//! OpenAI's chat completions, and all compatible servers: llama.cpp, vLLM, LM Studio, OpenRouter, LiteLLM. Ollama is asked by its own API.
 
 pub(super) mod batch;
 mod dialect;
@@ -18,17 +17,13 @@ use super::{
 };
 pub use dialect::{OutputLimitField, is_reasoning_model};
 
-/// The address of OpenAI's own API.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 const OPENAI_HOST: &str = "api.openai.com";
 
-/// A model behind OpenAI's chat completions.
 pub type OpenAiModel = RemoteModel<OpenAiChat>;
 
-/// OpenAI's chat completions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenAiChat {
-    /// Which field limits the answer.
     pub output_limit_field: OutputLimitField,
 }
 

@@ -1,8 +1,8 @@
-//! A provider across the network: the common part. What differs between providers is their [`Protocol`].
+//! A provider across the network: the common part. Each provider adds its [`Protocol`].
 //!
-//! Servers differ in what they understand. A model starts with the best wording that can be expected (a strict schema,
-//! little thinking), falls back when a server says that it doesn't know something, leaves more room where an answer was
-//! cut off because the model thought first, and remembers that as long as it lives.
+//! Servers understand different fields. A model starts with the best request form that a server may understand (a strict schema, little
+//! thinking) and falls back when the server rejects something. If an answer was cut off because the model thought first, the next gets
+//! more room. It remembers the result as long as it lives.
 //! Invariant: neither the key nor the prompt appears in an error, in a log or in debug output.
 
 pub(super) mod batch;
@@ -33,28 +33,24 @@ use super::{
 };
 use recapd_core::domain::price::Usage;
 
-/// How many wordings are tried for one answer: three answer formats, and two further fields left out.
+/// The most request forms tried for one answer: three answer formats, and two more fields left out.
 const DIALECTS_TRIED_MAX: usize = 5;
 
-/// How a provider is reached and asked; the same settings for all.
 #[derive(Clone, Debug)]
 pub struct RemoteSettings {
-    /// The base URL, with the version of the API: `https://api.openai.com/v1`.
+    /// The base URL with the API's version: `https://api.openai.com/v1`.
     pub base_url: String,
-    /// The model's name, as the provider knows it.
     pub model: String,
     /// The key; local servers need none.
     pub api_key: Option<SecretString>,
-    /// Time limits and proxy.
     pub http: HttpSettings,
-    /// How much a thinking model should think.
     pub effort: Effort,
     /// Tokens added to the limit of an answer if the provider counts thinking in it.
     pub thinking_reserve_tokens: i64,
 }
 
 impl RemoteSettings {
-    /// Settings for that address and model, without a key, everything else by default.
+    /// Settings for an address and a model, without a key, with defaults for the rest.
     pub fn new(base_url: impl Into<String>, model: impl Into<String>) -> Self {
         Self {
             base_url: base_url.into(),
@@ -74,7 +70,7 @@ impl RemoteSettings {
     }
 }
 
-/// How much a thinking model should think: for an index little is enough.
+/// How much a thinking model should think; for a summary little is enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Effort {
     /// The provider's default: nothing is sent.
@@ -82,14 +78,12 @@ pub enum Effort {
     /// Little, if the model can be told so.
     #[default]
     Low,
-    /// Some.
     Medium,
-    /// Much.
     High,
 }
 
 impl Effort {
-    /// The word that providers use; `None` for [`Effort::Default`].
+    /// The providers' word; `None` for [`Effort::Default`].
     pub fn word(self) -> Option<&'static str> {
         match self {
             Self::Default => None,
@@ -105,14 +99,13 @@ impl Effort {
 pub enum AnswerFormat {
     /// By the schema of `domain::reply`.
     Schema,
-    /// Some JSON object.
+    /// As any JSON object.
     Object,
     /// By the prompt alone.
     Free,
 }
 
 impl AnswerFormat {
-    /// The next simpler one.
     pub(super) fn simpler(self) -> Option<Self> {
         match self {
             Self::Schema => Some(Self::Object),
@@ -122,25 +115,23 @@ impl AnswerFormat {
     }
 }
 
-/// How a request is worded.
 pub trait Dialect: Copy + fmt::Debug + Send + Sync + 'static {
-    /// The wording to try after a server's complaint `words` (lower case), if that is about the wording.
+    /// The form to try after a server's complaint `words` (lower case), if that is about the form.
     fn after(self, words: &str) -> Option<Self>;
 
-    /// The wording to try after an answer was cut off, if its body shows that the model thought first.
+    /// The form to try after an answer was cut off, if its body shows that the model thought first.
     fn after_cut_off(self, _body: &Value) -> Option<Self> {
         None
     }
 
-    /// The wording to try where prompt and answer together are too much for the model's window.
+    /// The form to try if prompt and answer together exceed the model's window.
     fn after_overflow(self) -> Option<Self> {
         None
     }
 }
 
-/// What differs between providers' APIs.
 pub trait Protocol: fmt::Debug + Send + Sync + 'static {
-    /// What differs between servers and models of this API.
+    /// The differences between servers and models of this API.
     type Dialect: Dialect;
 
     /// The provider's name in metrics, logs and the journal.
@@ -158,7 +149,7 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The best wording that can be expected of that model at that address.
+    /// The best form that this model at this address may understand.
     fn first(&self, settings: &RemoteSettings, address: &Url) -> Self::Dialect;
 
     /// The path of a request, after the base URL.
@@ -175,7 +166,7 @@ pub trait Protocol: fmt::Debug + Send + Sync + 'static {
     /// Reads the body of a successful answer.
     fn read(&self, body: &[u8]) -> Result<ModelAnswer, NoAnswer>;
 
-    /// The tokens that an answer's body reports, whatever its text is worth, in an answer without text.
+    /// Reads the tokens that an answer's body reports, whether or not its text is usable, as an answer without text.
     fn read_usage(&self, body: &Value) -> ModelAnswer;
 }
 
@@ -192,7 +183,6 @@ pub enum NoAnswer {
     Unknown,
 }
 
-/// A model behind a provider's API.
 #[derive(Debug)]
 pub struct RemoteModel<P: Protocol> {
     protocol: P,
@@ -204,8 +194,7 @@ pub struct RemoteModel<P: Protocol> {
 }
 
 impl<P: Protocol> RemoteModel<P> {
-    /// A model with these settings; makes no call. Fails as [`LlmError::Permanent`] or [`LlmError::Auth`] if the
-    /// settings can't work.
+    /// Makes a model without calling it. Fails as [`LlmError::Permanent`] or [`LlmError::Auth`] if the settings can't work.
     pub fn new(protocol: P, settings: RemoteSettings) -> Result<Self, LlmError> {
         let address = place::address(&settings.base_url, P::BASE_PATH)?;
         place::check_name(&settings.model)?;
@@ -233,7 +222,7 @@ impl<P: Protocol> RemoteModel<P> {
         http::send(call).await
     }
 
-    /// Asks with simpler and simpler wording, until the server doesn't complain about it any more.
+    /// Asks with simpler and simpler request forms, until the server accepts one.
     async fn ask_until_understood(&self, request: &ModelRequest) -> Result<HttpReply, LlmError> {
         let mut dialect = self.dialect();
         for _ in 1..DIALECTS_TRIED_MAX {
@@ -253,7 +242,7 @@ impl<P: Protocol> RemoteModel<P> {
         self.ask(request, dialect).await
     }
 
-    /// Learns from an answer that was cut off; the next one may have more room.
+    /// Learns from an answer that was cut off; the next one may get more room.
     fn learn_from_cut_off(&self, body: &[u8]) {
         let dialect = self.dialect();
         if let Ok(body) = serde_json::from_slice::<Value>(body)
@@ -279,7 +268,7 @@ impl<P: Protocol> RemoteModel<P> {
         Err(failed.with_usage(self.billed(&reply.body)))
     }
 
-    /// The tokens that an answer of no use is billed with, if it says so.
+    /// Returns the tokens that a useless answer is billed with, if it says so.
     fn billed(&self, body: &[u8]) -> Option<Usage> {
         let body = serde_json::from_slice(body).ok()?;
         let usage = self.protocol.read_usage(&body).usage();
@@ -306,7 +295,7 @@ impl<P: Protocol> RemoteModel<P> {
         *self.dialect.lock().unwrap_or_else(PoisonError::into_inner) = to;
     }
 
-    /// Request ids are what a provider's support asks for first.
+    /// Logs the request id, which a provider's support asks for first.
     fn log(&self, request_id: Option<&str>, answer: &Result<ModelAnswer, LlmError>) {
         let (provider, model) = (P::PROVIDER, self.settings.model.as_str());
         match answer {
@@ -358,7 +347,7 @@ impl<P: Protocol> ChatModel for RemoteModel<P> {
     }
 }
 
-/// The wording to try next when the server refuses a part of `dialect`.
+/// The form to try next when the server refuses a part of `dialect`.
 fn simpler<D: Dialect>(dialect: D, reply: &HttpReply) -> Option<D> {
     if !matches!(reply.status.as_u16(), 400 | 422) {
         return None;
@@ -386,13 +375,13 @@ fn headers(protocol: &impl Protocol, api_key: Option<&SecretString>) -> Result<H
     Ok(headers)
 }
 
-/// The tokens that `field` of an answer's body reports, whatever the answer is worth.
+/// Reads the tokens in `field` of an answer's body; zero if it can't be read.
 pub(super) fn reported<U: DeserializeOwned + Default>(body: &Value, field: &str) -> U {
     let read = Option::<U>::deserialize(&body[field]);
     read.ok().flatten().unwrap_or_default()
 }
 
-/// Whether a server says that it doesn't know a field or a value it was sent.
+/// Checks whether a server says that it doesn't know a field or a value.
 pub(super) fn is_unknown(words: &str) -> bool {
     const UNKNOWN: [&str; 8] = [
         "unsupported",
@@ -407,7 +396,6 @@ pub(super) fn is_unknown(words: &str) -> bool {
     any_of(words, &UNKNOWN)
 }
 
-/// Whether any of the `wanted` stands in `words`.
 pub(super) fn any_of(words: &str, wanted: &[&str]) -> bool {
     wanted.iter().any(|word| words.contains(word))
 }

@@ -1,4 +1,4 @@
-//! OpenAI's Responses. Nothing is stored there (`store: false`), and every request stands alone.
+//! OpenAI's Responses API. Nothing is stored there (`store: false`), and every request is independent.
 
 mod wire;
 
@@ -15,14 +15,12 @@ use super::{
     },
 };
 
-/// A model behind OpenAI's Responses.
 pub type ResponsesModel = RemoteModel<Responses>;
 
-/// OpenAI's Responses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Responses;
 
-/// What a model and its server understand.
+/// The fields that a model and its server understand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponsesDialect {
     format: AnswerFormat,
@@ -96,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_model_does_not_know_is_left_out() {
+    fn unknown_fields_are_left_out() {
         use AnswerFormat::{Free, Object, Schema};
         let dialect = |format, effort| ResponsesDialect { format, effort };
         let cases = [

@@ -1,4 +1,4 @@
-//! Reading when a provider says to come back.
+//! Reads when a provider says to come back.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use reqwest::header::HeaderMap;
 
 use super::envelope::ErrorBody;
 
-/// The longest wait that is obeyed; a day is the longest quota there is.
+/// The longest wait that is obeyed: no quota is longer than a day.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(24);
-/// The longest wait for a provider that fails or is overloaded: it may be back before it thought it would.
+/// The longest wait for a provider that fails or is overloaded: it may be back earlier than it thought.
 pub(super) const OUTAGE_WAIT_MAX: Duration = Duration::from_hours(1);
 /// The least wait for a day's quota, since providers don't say when it is full again.
 pub(super) const QUOTA_WAIT_MIN: Duration = Duration::from_hours(1);
 
 const ANTHROPIC_LIMITS: [&str; 4] = ["requests", "tokens", "input-tokens", "output-tokens"];
 
-/// The wait a refusal asks for: `retry-after-ms`, `retry-after` (seconds or a date), a field of the body (Google's
-/// `RetryInfo`), `try again in 9.8s` in the message, or the reset times of exhausted limits, in this order.
+/// The wait that a refusal asks for, from the first that is given: `retry-after-ms`, `retry-after` (seconds or a date), a field of the
+/// body (Google's `RetryInfo`) or `try again in 9.8s` in the message, the reset times of exhausted limits.
 pub(super) fn retry_after(headers: &HeaderMap, error: &ErrorBody) -> Option<Duration> {
     header(headers, "retry-after-ms")
         .and_then(|text| seconds(text, 1e-3))
@@ -29,7 +29,7 @@ pub(super) fn retry_after(headers: &HeaderMap, error: &ErrorBody) -> Option<Dura
         .map(|wait| wait.min(RETRY_AFTER_MAX))
 }
 
-/// How long the limits are used up that an answer reports as such; `None` if none is.
+/// How long the limits stay used up that an answer reports as such; `None` if none is.
 pub(super) fn used_up(headers: &HeaderMap) -> Option<Duration> {
     let is_used_up = |name: &str| header(headers, name) == Some("0");
     let openai = ["requests", "tokens"].map(|limit| format!("x-ratelimit-remaining-{limit}"));
@@ -42,7 +42,7 @@ pub(super) fn used_up(headers: &HeaderMap) -> Option<Duration> {
     rest.map(|wait| wait.min(RETRY_AFTER_MAX))
 }
 
-/// A duration as Go writes it: `1s`, `6m0s`, `20ms`, `1h2m3.5s`.
+/// Parses a duration as Go writes it: `1s`, `6m0s`, `20ms`, `1h2m3.5s`.
 pub(super) fn go_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut sum_s = 0.0;
@@ -83,7 +83,7 @@ fn until_date(headers: &HeaderMap) -> Option<Duration> {
     Some(wait.to_std().unwrap_or_default())
 }
 
-/// OpenAI's limits, with reset times as durations.
+/// The reset time of OpenAI's limits, given as durations.
 fn reset(headers: &HeaderMap) -> Option<Duration> {
     longest(["requests", "tokens"].map(|limit| {
         let is_used_up = header(headers, &format!("x-ratelimit-remaining-{limit}")) == Some("0");
@@ -92,7 +92,7 @@ fn reset(headers: &HeaderMap) -> Option<Duration> {
     }))
 }
 
-/// Anthropic's limits, with reset times as moments by the server's own clock.
+/// The reset time of Anthropic's limits, given as times by the server's own clock.
 fn reset_at(headers: &HeaderMap) -> Option<Duration> {
     let now = DateTime::parse_from_rfc2822(header(headers, "date")?).ok()?;
     longest(ANTHROPIC_LIMITS.map(|limit| {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_may_say_that_it_was_the_last_one_for_a_while() {
+    fn an_answer_may_report_used_up_limits() {
         let rest = |headers: &[(&'static str, &'static str)]| {
             let map = headers
                 .iter()
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_exact_word_wins() {
+    fn the_most_exact_wait_wins() {
         let both = [("retry-after", "2"), ("retry-after-ms", "1500")];
         assert_eq!(wait_ms(&both, ""), Some(1_500));
         assert_eq!(wait_ms(&[("retry-after", "2")], "try again in 9s"), Some(2_000));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_count_from_the_servers_clock_too() {
+    fn reset_times_count_from_the_servers_clock_too() {
         let limits = [
             ("date", "Fri, 20 Nov 2026 08:00:00 GMT"),
             ("anthropic-ratelimit-requests-reset", "2026-11-20T08:00:05Z"),

@@ -1,4 +1,4 @@
-//! Batches through the real binary: put off, sent, shown; past a SIGKILL; and what is urgent goes past them.
+//! Batches through the real binary: deferred, sent and shown, also across a SIGKILL. Urgent work bypasses them.
 
 use recapd_platform::clock::{Clock as _, SystemClock};
 use serde_json::Value;
@@ -37,7 +37,6 @@ async fn until_open(daemon: &Daemon, state: &str) {
         .await;
 }
 
-/// Lets the time come at which batches are looked after.
 async fn hurry(daemon: &Daemon) {
     let url = format!("sqlite:{}", daemon.folder.path().join("daemon.db").display());
     let mut database = SqliteConnection::connect(&url).await.unwrap();
@@ -49,7 +48,7 @@ async fn hurry(daemon: &Daemon) {
 }
 
 #[tokio::test]
-async fn what_may_wait_is_sent_in_a_batch_and_what_is_urgent_is_not() {
+async fn only_questions_that_may_wait_are_sent_in_a_batch() {
     let fake = FakeProvider::start();
     let daemon = started(&fake).await;
     until_open(&daemon, "submitted").await;
@@ -64,7 +63,7 @@ async fn what_may_wait_is_sent_in_a_batch_and_what_is_urgent_is_not() {
     assert_eq!((fake.requests().len(), fake.batches().made()), (1, 1));
 }
 
-/// Killed while nobody knows whether the batch was made, and once more while the provider works on it.
+/// Killed while it isn't known whether the batch was created, and again while the provider works on it.
 #[tokio::test]
 async fn a_killed_daemon_finds_its_batch_again() {
     let fake = FakeProvider::start();

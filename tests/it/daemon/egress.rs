@@ -1,4 +1,4 @@
-//! A daemon that reaches its provider through a Unix socket alone, as in systemd/examples/egress-locked.conf.
+//! A daemon that reaches its provider only through a Unix socket, as in systemd/examples/egress-locked.conf.
 
 use std::process::Stdio;
 
@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 use super::Daemon;
 use crate::support::fake_provider::{FakeProvider, Shape};
 
-/// Passes the bytes of each connection on, as systemd-socket-proxyd does.
+/// Forwards the bytes of each connection, as systemd-socket-proxyd does.
 async fn pass_on(listener: UnixListener, to: String) {
     let connections = TaskTracker::new();
     while let Ok((mut from, _)) = listener.accept().await {
@@ -30,7 +30,7 @@ async fn a_provider_is_reached_through_a_socket() {
     let (host, path) = address.split_once('/').unwrap();
     TaskTracker::new().spawn(pass_on(UnixListener::bind(&socket).unwrap(), host.to_owned()));
 
-    // A name that nobody can look up: only the socket leads there.
+    // No resolver knows this name: only the socket leads to the provider.
     let settings = [
         format!("model.base_url=http://provider.invalid/{path}"),
         format!("model.proxy=unix:{}", socket.display()),

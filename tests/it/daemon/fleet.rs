@@ -1,4 +1,4 @@
-//! Several of the real binary on one PostgreSQL database.
+//! Several daemons of the real binary on one PostgreSQL database.
 
 use std::{process::Stdio, sync::Arc, time::Duration};
 
@@ -19,9 +19,9 @@ use crate::support::{
     postgres::{Database, connect, execute},
 };
 
-/// So long that nothing in a test ends by it.
+/// Longer than any test, so that no lease runs out.
 const LONG_LEASE: &str = "queue.lease_ms=600000";
-/// A call to a model that outlives what happens meanwhile.
+/// A call to a model that outlasts the test.
 const SLOW: Duration = Duration::from_mins(5);
 
 async fn started(database: &Database, fake: &FakeProvider, settings: &[&str]) -> Daemon {
@@ -30,14 +30,14 @@ async fn started(database: &Database, fake: &FakeProvider, settings: &[&str]) ->
     daemon
 }
 
-/// Two turns, of which the first leaves the window.
+/// Sends two turns, of which the first leaves the window.
 async fn evict(daemon: &Daemon) {
     daemon.turn(1).await;
     daemon.turn(2).await;
 }
 
 #[tokio::test]
-async fn a_daemon_works_on_a_server_and_tells_no_password() {
+async fn a_daemon_on_a_server_shows_no_password() {
     let (database, fake) = (Database::create().await, FakeProvider::start());
     let log = tempfile::NamedTempFile::new().unwrap();
     let settings = ["log.level=info"];
@@ -60,7 +60,7 @@ async fn a_daemon_works_on_a_server_and_tells_no_password() {
 async fn a_daemon_shows_what_another_one_wrote() {
     let (database, fake) = (Database::create().await, FakeProvider::start());
     let one = started(&database, &fake, &[]).await;
-    // It does no work of its own that could tell it anything.
+    // It does no work that would show it anything.
     let other = started(&database, &fake, &["queue.poll_ms=60000", "worker.concurrency=1"]).await;
     evict(&one).await;
     one.until_version(1).await;
@@ -74,7 +74,7 @@ async fn a_daemon_shows_what_another_one_wrote() {
 }
 
 #[tokio::test]
-async fn a_restarted_daemon_takes_back_at_once_what_it_was_doing() {
+async fn a_restarted_daemon_resumes_its_work_at_once() {
     let (database, fake) = (Database::create().await, FakeProvider::start());
     let mut daemon = started(&database, &fake, &[LONG_LEASE, "model.timeout_ms=600000"]).await;
     fake.plan([Planned::Late(SLOW)]);
@@ -83,7 +83,7 @@ async fn a_restarted_daemon_takes_back_at_once_what_it_was_doing() {
     daemon.kill();
     let killed = Instant::now();
     daemon.revive().await;
-    // Soon, by which neither the lease nor the call is over.
+    // Soon, while neither the lease nor the call would have ended.
     daemon.until_version(1).await;
     eprintln!(
         "summarised {} ms after kill -9 in a call to the model",
@@ -92,7 +92,7 @@ async fn a_restarted_daemon_takes_back_at_once_what_it_was_doing() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_asked_to_end_gives_its_work_to_the_others() {
+async fn a_daemon_that_ends_gives_its_work_to_others() {
     let (database, fake) = (Database::create().await, FakeProvider::start());
     let settings = [LONG_LEASE, "model.timeout_ms=600000", "worker.drain_ms=0"];
     let mut ending = started(&database, &fake, &settings).await;
@@ -104,7 +104,7 @@ async fn a_daemon_that_is_asked_to_end_gives_its_work_to_the_others() {
     other.until_version(1).await;
 }
 
-/// As when the address leads to a standby: what is read is answered, and nothing is taken in.
+/// As when the address leads to a standby: reads are answered, writes are refused.
 #[tokio::test]
 async fn a_daemon_whose_server_only_reads_is_not_ready() {
     let (database, fake) = (Database::create().await, FakeProvider::start());
@@ -124,7 +124,7 @@ async fn a_daemon_whose_server_only_reads_is_not_ready() {
     daemon.until_ready().await;
 }
 
-/// As after a crash of the machine: the server doesn't know yet that who had the name is gone.
+/// As after a crash of the machine: the server doesn't know yet that the holder of the name is gone.
 #[tokio::test]
 async fn a_start_waits_for_a_name_that_is_taken() {
     let (database, fake) = (Database::create().await, FakeProvider::start());
@@ -167,7 +167,7 @@ async fn a_start_that_waits_for_its_name_ends_when_asked() {
     one.end().await;
 }
 
-/// While it is away, readers get the last copy at once; when it is back, everything goes on.
+/// While the server is away, readers get the last copy at once; when it is back, everything goes on.
 #[tokio::test]
 async fn a_server_that_was_away_is_found_again() {
     let (database, fake) = (Database::create().await, FakeProvider::start());
@@ -178,7 +178,7 @@ async fn a_server_that_was_away_is_found_again() {
     database.away().await;
     let is_stale = async |daemon: &Daemon| daemon.summary().await["stale_since"] != Value::Null;
     daemon.until("the copy is called stale", is_stale).await;
-    // What a busy machine adds comes and goes; a wait for the server would be there each time.
+    // Delays by a busy machine come and go; a wait for the server would appear every time.
     let mut soonest = Duration::MAX;
     for _ in 0..5 {
         let asked = Instant::now();
@@ -196,7 +196,7 @@ async fn a_server_that_was_away_is_found_again() {
         "summarised {} ms after the server was back",
         back.elapsed().as_millis()
     );
-    // The other daemons are heard again a little later than the server answers, and till then each copy may be old.
+    // The notices of other daemons come back a little later than the server, and each copy may be old until then.
     daemon
         .until("the copy is right again", async |daemon: &Daemon| {
             let summary = daemon.summary().await;
@@ -209,7 +209,7 @@ async fn a_server_that_was_away_is_found_again() {
     );
 }
 
-/// Parts of a daemon, without the daemon: their schedules are fired by hand.
+/// The parts of a daemon; the test fires their schedules itself.
 async fn parts(database: &Database, clock: &Arc<ManualClock>, owner: usize) -> Parts {
     let settings = postgres_settings(database.url());
     let store = Arc::new(SqlStore::open(&settings.into()).await.unwrap());
@@ -225,7 +225,7 @@ async fn parts(database: &Database, clock: &Arc<ManualClock>, owner: usize) -> P
     )
 }
 
-/// How often they aged documents, all together.
+/// How often all of them together aged documents.
 fn aged(fleet: &[Parts]) -> i64 {
     let line = "recapd_aging_runs_total{outcome=\"completed\"} ";
     let counts = fleet.iter().map(|parts| {
@@ -237,14 +237,14 @@ fn aged(fleet: &[Parts]) -> i64 {
 }
 
 #[tokio::test]
-async fn a_schedule_fires_once_in_a_fleet_and_is_made_up_for() {
+async fn a_schedule_fires_once_in_a_fleet_and_makes_up_for_a_pause() {
     let database = Database::create().await;
     let clock = Arc::new(ManualClock::new(
         Timestamp::parse("2026-11-20T12:00:00Z").unwrap(),
     ));
     let fleet = join_all((0..5).map(|owner| parts(&database, &clock, owner))).await;
     let fire = async || drop(join_all(fleet.iter().map(|parts| parts.schedule.fire_due())).await);
-    // Nothing ran for a long time: the latest firing is made up for, by one of five.
+    // Nothing ran for a long time: one of the five makes up for the latest firing.
     fire().await;
     assert_eq!(aged(&fleet), 1);
     fire().await;
@@ -254,7 +254,7 @@ async fn a_schedule_fires_once_in_a_fleet_and_is_made_up_for() {
         fire().await;
         assert_eq!(aged(&fleet), 1 + day);
     }
-    // Away for a week: once, not seven times.
+    // After a week away: once, not seven times.
     clock.advance_ms(7 * DAY_MS);
     fire().await;
     assert_eq!(aged(&fleet), 5);

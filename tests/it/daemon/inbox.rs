@@ -1,4 +1,4 @@
-//! The real binary takes in what agents insert by plain SQL.
+//! The real binary appends what agents insert by plain SQL.
 
 use std::{process::Stdio, time::Duration};
 
@@ -9,12 +9,10 @@ use crate::support::{fake_provider::FakeProvider, postgres::Database};
 
 /// Without a model, and without evictions.
 const SETTINGS: [&str; 2] = ["model.mode=offline", "window.budget_tokens=0"];
-/// Messages of one insert.
 const COUNT: u32 = 40;
 /// The messages as the view shows them, in order.
 const SAID: &str = "SELECT content FROM messages WHERE agent_id = 'coder' ORDER BY id";
 
-/// The insert of a round.
 fn insert(round: u32) -> String {
     let first = round * COUNT + 1;
     let rows = (first..first + COUNT).map(|number| format!("('{AGENT}', 'user', 'Message {number}')"));
@@ -25,14 +23,12 @@ fn insert(round: u32) -> String {
     )
 }
 
-/// What is said after so many rounds.
 fn expected(rounds: u32) -> Vec<String> {
     (1..=rounds * COUNT)
         .map(|number| format!("Message {number}"))
         .collect()
 }
 
-/// A connection of an agent to the daemon's file.
 async fn agent(daemon: &Daemon) -> SqliteConnection {
     let url = format!("sqlite:{}", daemon.folder.path().join("daemon.db").display());
     let mut connection = SqliteConnection::connect(&url).await.unwrap();
@@ -58,7 +54,7 @@ async fn until_taken_in(daemon: &Daemon) {
 }
 
 #[tokio::test]
-async fn inserts_into_sqlite_are_taken_in_whatever_kills_the_daemon() {
+async fn inserts_into_sqlite_survive_kills_of_the_daemon() {
     let fake = FakeProvider::start();
     let mut daemon = started(&fake, &SETTINGS).await;
     let mut agent = agent(&daemon).await;
@@ -66,7 +62,7 @@ async fn inserts_into_sqlite_are_taken_in_whatever_kills_the_daemon() {
         let sql = insert(round);
         sqlx::query(AssertSqlSafe(sql)).execute(&mut agent).await.unwrap();
         if round % 3 == 1 {
-            // Somewhere between hearing of it, appending and deleting.
+            // Somewhere between the notice, the append and the deletion.
             tokio::time::sleep(Duration::from_millis(u64::from(round) * 40)).await;
             daemon.kill();
             daemon.revive().await;
@@ -77,7 +73,7 @@ async fn inserts_into_sqlite_are_taken_in_whatever_kills_the_daemon() {
 }
 
 #[tokio::test]
-async fn a_bad_insert_stands_in_nobodys_way() {
+async fn a_bad_insert_holds_up_no_other() {
     let fake = FakeProvider::start();
     let daemon = started(&fake, &SETTINGS).await;
     let mut agent = agent(&daemon).await;
@@ -100,7 +96,7 @@ async fn a_bad_insert_stands_in_nobodys_way() {
 }
 
 #[tokio::test]
-async fn inserts_into_postgres_are_taken_in_whatever_kills_the_daemon() {
+async fn inserts_into_postgres_survive_kills_of_the_daemon() {
     let fake = FakeProvider::start();
     let database = Database::create().await;
     let mut daemon = Daemon::start_on(Some(&database), &fake, &SETTINGS, &[], Stdio::inherit());

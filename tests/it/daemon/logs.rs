@@ -1,5 +1,4 @@
-//! What the real binary logs in the course of a life: one JSON object an event, with names that are known, and neither
-//! what was said nor a key.
+//! What the real binary logs: one JSON object per event, with known names, and no conversations or keys.
 
 use std::{fs, process::Stdio};
 
@@ -8,7 +7,7 @@ use serde_json::{Value, json};
 use super::Daemon;
 use crate::support::fake_provider::{FakeProvider, Planned, Trouble, Wait};
 
-/// What a user says, and a model, and what opens the provider's door.
+/// A user's word, a model's word, and the provider's key.
 const CANARIES: [&str; 3] = ["cagedcanary", "singingcanary", "sk-canary0123456789abcdef"];
 
 async fn say(daemon: &Daemon, number: u32) {
@@ -28,7 +27,7 @@ async fn say(daemon: &Daemon, number: u32) {
 }
 
 #[tokio::test]
-async fn a_life_at_info_tells_facts_and_nothing_that_was_said() {
+async fn logs_at_info_hold_no_conversations_and_no_keys() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     let log = Stdio::from(fs::File::create(&path).unwrap());
@@ -41,12 +40,12 @@ async fn a_life_at_info_tells_facts_and_nothing_that_was_said() {
         say(&daemon, number).await;
     }
     daemon.until_version(1).await;
-    // Its own words about a key hold the key, as some providers' do.
+    // The refusal quotes the key, as some providers do.
     let refusal = format!(
         "{{\"error\":{{\"message\":\"Incorrect API key provided: {}\"}}}}",
         CANARIES[2]
     );
-    // The last one is final: digests stand in, which makes the next version.
+    // The last failure is final: digests stand in, in a new version.
     fake.plan([
         Planned::Trouble(Trouble::Server, Wait::Unsaid),
         Planned::Content(format!("The {} sings, and this is no JSON", CANARIES[1])),

@@ -1,5 +1,5 @@
-//! A hundred readers of a full context and forty writers of tiny messages: the daemon lives in half a gigabyte, everybody is
-//! answered or told when to come again, and afterwards the memory is the system's again.
+//! A hundred readers of a full context and forty writers of tiny messages: the daemon needs at most half a gigabyte, everybody is answered
+//! or told when to retry, and afterwards the memory is released.
 //!
 //! For a minute: `RECAPD_TEST_SECONDS=60 cargo test --release --test it memory -- --nocapture`.
 
@@ -12,17 +12,16 @@ use super::*;
 
 const READERS: usize = 100;
 const WRITERS: usize = 40;
-/// What the daemon may take at most.
+/// The daemon's memory limit under load.
 const PEAK_BYTES_MAX: u64 = 512 << 20;
-/// What it may take when all is over.
+/// The daemon's memory limit afterwards.
 const REST_BYTES_MAX: u64 = 150 << 20;
-/// The window: so many results of so many bytes, 19 MB.
+/// The window: this many results of this many bytes, 19 MB.
 const RESULTS: usize = 38;
 const RESULT_BYTES: usize = 500_000;
-/// The most messages of one request.
 const TINY_MESSAGES: usize = 10_000;
 
-/// What came of the requests of one kind.
+/// Counts the outcomes of one kind of request.
 #[derive(Default)]
 struct Count {
     answered: AtomicU64,
@@ -30,7 +29,7 @@ struct Count {
 }
 
 impl Count {
-    /// Asks, reads all of the answer, and comes again when it is told to.
+    /// Sends a request, reads the whole answer, and waits if told to retry later.
     async fn ask(&self, request: RequestBuilder) {
         let response = request.send().await.expect("the daemon lives");
         let (status, headers) = (response.status(), response.headers().clone());
@@ -52,8 +51,8 @@ impl Count {
     }
 }
 
-/// A figure of the daemon's, in bytes: `VmHWM`, the most memory so far, or `RssAnon`, what it has now without pages of files,
-/// which the system takes back by itself.
+/// Reads a figure of the daemon's in bytes: `VmHWM`, the peak, or `RssAnon`, the present use without pages of files, which the system
+/// reclaims by itself.
 fn memory(daemon: &Daemon, figure: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.child.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with(figure)).unwrap();
@@ -61,7 +60,7 @@ fn memory(daemon: &Daemon, figure: &str) -> u64 {
     kibibytes.parse::<u64>().unwrap() << 10
 }
 
-/// What the unit says to the C library about memory, as names and values.
+/// The unit's settings of the C library's allocator, as names and values.
 fn allocator(unit: &str) -> Vec<(&str, &str)> {
     let mut lines = unit.lines().filter_map(|line| line.strip_prefix("Environment="));
     let line = lines.find(|line| line.starts_with("MALLOC_"));
@@ -69,7 +68,7 @@ fn allocator(unit: &str) -> Vec<(&str, &str)> {
     words.filter_map(|word| word.split_once('=')).collect()
 }
 
-/// A client that waits longer than the daemon takes to say that it took too long.
+/// A client that waits longer than the daemon's own time limit.
 fn patient_client() -> reqwest::Client {
     let settings = recapd_llm::http::HttpSettings {
         timeout_ms: 120_000,
@@ -79,7 +78,6 @@ fn patient_client() -> reqwest::Client {
     recapd_llm::http::client(&settings).unwrap()
 }
 
-/// Fills the window of `AGENT`.
 async fn fill(daemon: &Daemon) {
     let path = format!("/v1/agents/{AGENT}/messages?format=native");
     let ask = json!([{"kind": "user", "content": "Read all of these logs"}]);
@@ -100,7 +98,7 @@ fn seconds() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_and_writers_cannot_take_more_memory_than_there_is() {
+async fn readers_and_writers_stay_within_the_memory_limits() {
     let fake = FakeProvider::start();
     let unit = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/systemd/recapd.service"));
     let unit = unit.unwrap();

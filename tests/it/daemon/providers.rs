@@ -1,4 +1,4 @@
-//! Whole updates through each provider, and what may never be seen while they fail.
+//! Whole updates through each provider, and secrets that must not show while they fail.
 
 use std::{
     fs::{self, File},
@@ -12,14 +12,14 @@ use crate::{
     support::fake_provider::{FakeProvider, Planned, Shape, Trouble, Wait},
 };
 
-/// What must never be seen.
+/// Must never be seen.
 const KEY: &str = "sk-very-secret-key";
-/// How long a new agent may stay without a call to the model before the next one comes.
+/// How long to wait for a call to the model before adding another agent.
 const PAUSE: Duration = Duration::from_millis(500);
-/// So many agents come at most: some call would have been made by then.
+/// The most agents added while waiting for a call.
 const AGENTS_MAX: usize = 500;
 
-/// The settings that make a daemon ask `fake` in that shape.
+/// The settings that make a daemon use `fake` in that shape.
 fn mode(shape: Shape, fake: &FakeProvider) -> [String; 3] {
     [
         format!("model.mode={}", shape.name()),
@@ -28,7 +28,6 @@ fn mode(shape: Shape, fake: &FakeProvider) -> [String; 3] {
     ]
 }
 
-/// The variable in which that provider's key may be.
 fn key_variable(shape: Shape) -> &'static str {
     match shape {
         Shape::Anthropic => "ANTHROPIC_API_KEY",
@@ -97,13 +96,13 @@ async fn writes_and_recovers(shape: Shape) {
     fake.assert_well_formed();
 }
 
-/// At the finest level of logging, with the provider failing in every way and echoing what it was sent.
+/// At the finest log level, with the provider failing in every way and echoing what it was sent.
 #[tokio::test]
 async fn no_failure_shows_a_key_or_a_prompt_in_log_or_database() {
     futures::future::join_all(Shape::ALL.map(shows_nothing)).await;
 }
 
-/// Has a new agent's first exchange leave its window.
+/// Pushes a new agent's first exchange out of its window.
 async fn evict_one(daemon: &Daemon, agent: &str) {
     for number in 1..=2 {
         daemon.turn_of(agent, number).await;
@@ -135,7 +134,7 @@ async fn shows_nothing(shape: Shape) {
         .collect();
     let count = planned.len();
     fake.plan(planned);
-    // What fails for good is asked again after a minute, everything else soon: so the next one asks.
+    // Final failures are retried after a minute, all others soon, so a new agent causes the next call.
     for number in 1.. {
         let before = fake.requests().len();
         if before >= count {

@@ -1,4 +1,4 @@
-//! The real binary with a provider that is down, with a second one, and with a limit of spending.
+//! The real binary with a provider that is down, with a second one, and with a spending limit.
 
 use recapd_core::domain::{spend::next_day, time::HOUR_MS};
 use recapd_platform::clock::{Clock as _, SystemClock};
@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 use super::{AGENT, Daemon, started};
 use crate::support::fake_provider::{FakeProvider, Planned, Shape};
 
-/// What sets a daemon's clock to noon (UTC): what a day allows is allowed again at midnight.
+/// Sets a daemon's clock to noon (UTC), since daily limits start again at midnight.
 fn at_noon(file: &NamedTempFile) -> String {
     let now = SystemClock.now();
     let noon = next_day(now).plus_ms(-12 * HOUR_MS);
@@ -17,7 +17,6 @@ fn at_noon(file: &NamedTempFile) -> String {
     format!("--clock-offset-file={}", file.path().display())
 }
 
-/// What the operator sees.
 fn status(daemon: &Daemon) -> String {
     let mut command = assert_cmd::Command::cargo_bin("recapd").unwrap();
     let output = command
@@ -29,7 +28,7 @@ fn status(daemon: &Daemon) -> String {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_down_is_stood_in_for_and_what_it_missed_is_made_up_for() {
+async fn stand_ins_for_a_provider_that_is_down_are_replaced_later() {
     let fake = FakeProvider::start();
     fake.otherwise(Planned::status(500, "down"));
     let settings = [
@@ -58,7 +57,7 @@ async fn a_provider_that_is_down_is_stood_in_for_and_what_it_missed_is_made_up_f
     );
     assert_eq!(daemon.metric("recapd_retries_exhausted_total").await, 0);
 
-    // Nobody says anything more: it is found out when the provider has rested.
+    // No more messages come: the daemon notices the recovery after the provider's rest.
     fake.otherwise(Planned::Good);
     daemon
         .until("the model has told of what it missed", async |daemon: &Daemon| {
@@ -95,7 +94,7 @@ async fn a_second_provider_is_asked_when_the_first_refuses() {
     fake.assert_well_formed();
 }
 
-/// Waits until the agent's updates wait for the limit of calls.
+/// Waits until the agent's updates are paused by the limit of calls.
 async fn until_paused(daemon: &Daemon) {
     daemon
         .until("updates are paused", async |daemon: &Daemon| {
@@ -109,7 +108,7 @@ async fn until_paused(daemon: &Daemon) {
 }
 
 #[tokio::test]
-async fn a_limit_of_spending_pauses_and_says_so() {
+async fn a_spending_limit_pauses_updates_and_shows_it() {
     let (fake, clock) = (FakeProvider::start(), NamedTempFile::new().unwrap());
     let settings = ["spend.calls_per_day=1", "spend.usd_per_day=5", &at_noon(&clock)];
     let daemon = started(&fake, &settings).await;
@@ -150,7 +149,7 @@ async fn a_limit_of_spending_pauses_and_says_so() {
 
 /// As on a full disk, or while another program holds the lock: no second reload is needed.
 #[tokio::test]
-async fn what_a_reload_could_not_resume_is_resumed_once_that_can_be_written() {
+async fn a_resumption_that_a_reload_could_not_write_is_retried() {
     let (fake, clock) = (FakeProvider::start(), NamedTempFile::new().unwrap());
     let file = NamedTempFile::new().unwrap();
     let allow =

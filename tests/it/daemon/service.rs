@@ -1,4 +1,4 @@
-//! The real binary under a service manager: what it tells, and when it stops telling.
+//! The real binary under a service manager: its notifications, and when they stop.
 
 use std::{
     fs::Permissions,
@@ -29,20 +29,19 @@ use crate::support::{
     port::Port,
 };
 
-/// The watchdog's interval.
 const WATCHDOG: Duration = Duration::from_millis(400);
-/// So many of its intervals without a sign of life are no matter of a busy machine.
+/// Intervals without a sign of life that no busy machine causes.
 const SILENCE: u32 = 3;
 /// How long a model takes that is asked across a reload.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Work is due so long after it came up that a test can hold the lock by then, as a rule.
+/// Delays work long enough that a test can take the lock before it is due.
 const DUE_LATER: &str = "queue.debounce_ms=2000";
 const WAIT_LATER: &str = "queue.max_wait_ms=2000";
-/// What a test says to itself: it has read all that was told before.
+/// A test's message to its own manager, which marks the end of what was sent before.
 const NOTHING_MORE: &str = "TEST=1";
 
-/// A service manager. It reads all the time: its socket holds ten messages, and a daemon doesn't wait long to be heard.
+/// A service manager. It reads all the time: its socket holds ten messages, and a daemon doesn't wait long to send one.
 struct Manager {
     told: Mutex<UnboundedReceiver<String>>,
     folder: tempfile::TempDir,
@@ -57,7 +56,7 @@ impl Manager {
             let mut bytes = [0; 1_024];
             while let Ok(length @ 1..) = socket.recv(&mut bytes) {
                 let message = String::from_utf8_lossy(&bytes[..length]).into_owned();
-                // Whoever doesn't want to hear more is gone.
+                // Fails when the receiver is gone.
                 tell.send(message).ok();
             }
         });
@@ -65,12 +64,12 @@ impl Manager {
         Self { told, folder }
     }
 
-    /// Says something itself, behind all that was told before.
+    /// Sends a message of its own, after all earlier ones.
     fn say(&self, message: &str) -> io::Result<usize> {
         UnixDatagram::unbound()?.send_to(message.as_bytes(), socket_in(self.folder.path()))
     }
 
-    /// A daemon that it started.
+    /// Starts a daemon that notifies this manager.
     fn start(&self, fake: &FakeProvider, settings: &[&str]) -> Daemon {
         let path = socket_in(self.folder.path()).display().to_string();
         let interval = WATCHDOG.as_micros().to_string();
@@ -82,15 +81,14 @@ impl Manager {
         Daemon::start_with(fake, settings, &environment, Stdio::inherit())
     }
 
-    /// What comes next within `wait`.
     async fn next(&self, wait: Duration) -> Option<String> {
         let mut told = self.told.lock().await;
         tokio::time::timeout(wait, told.recv()).await.ok()?
     }
 
-    /// Everything up to the message that begins so, that one included.
+    /// All messages up to the first that starts with `begin`, which is included.
     async fn until(&self, begin: &str) -> Vec<String> {
-        // Of all of them together: signs of life come for ever.
+        // A deadline for all of them: signs of life never stop.
         let (end, mut messages) = (Instant::now() + PATIENCE, Vec::new());
         loop {
             let message = self
@@ -104,7 +102,7 @@ impl Manager {
         }
     }
 
-    /// Everything that was told and not looked at yet.
+    /// All messages that weren't read yet.
     async fn told(&self) -> Vec<String> {
         self.say(NOTHING_MORE).unwrap();
         let mut told = self.until(NOTHING_MORE).await;
@@ -112,7 +110,7 @@ impl Manager {
         told
     }
 
-    /// Waits for some signs of life that come from now on.
+    /// Waits for several new signs of life.
     async fn until_fed(&self) {
         self.told().await;
         for _ in 0..4 {
@@ -120,7 +118,6 @@ impl Manager {
         }
     }
 
-    /// How many signs of life come within `span`.
     async fn signs_of_life(&self, span: Duration) -> usize {
         let (end, mut signs) = (Instant::now() + span, 0);
         while let Some(message) = self.next(end.saturating_duration_since(Instant::now())).await {
@@ -131,7 +128,7 @@ impl Manager {
 }
 
 impl Drop for Manager {
-    /// An empty message ends the thread that reads.
+    /// An empty message ends the reading thread.
     fn drop(&mut self) {
         self.say("").ok();
     }
@@ -141,14 +138,14 @@ fn socket_in(folder: &Path) -> PathBuf {
     folder.join("notify")
 }
 
-/// A connection to the database, as another program has it.
+/// Another program's connection to the database.
 async fn beside(daemon: &Daemon) -> SqliteConnection {
     let file = daemon.folder.path().join("daemon.db");
     let options = SqliteConnectOptions::new().filename(file).busy_timeout(PATIENCE);
     options.connect().await.unwrap()
 }
 
-/// The database's lock, held as another program may hold it.
+/// The database's lock, held by another program.
 async fn lock(daemon: &Daemon) -> SqliteConnection {
     let mut connection = beside(daemon).await;
     sqlx::query("BEGIN IMMEDIATE")
@@ -158,8 +155,7 @@ async fn lock(daemon: &Daemon) -> SqliteConnection {
     connection
 }
 
-/// Holds the database's lock as work falls due, until that shows. What was done before there was a lock is no such work:
-/// then it tries with other work.
+/// Takes the database's lock as work falls due, until `is_seen`. If the work was done before the lock, tries again with other work.
 async fn held_up(daemon: &Daemon, mut is_seen: impl AsyncFnMut() -> bool) -> SqliteConnection {
     daemon.turn(1).await;
     for turn in 2..8 {
@@ -176,7 +172,7 @@ async fn held_up(daemon: &Daemon, mut is_seen: impl AsyncFnMut() -> bool) -> Sql
 }
 
 #[tokio::test]
-async fn ready_is_said_once_it_serves_and_stopping_before_it_ends() {
+async fn ready_is_sent_when_it_serves_and_stopping_before_it_ends() {
     let (fake, manager) = (FakeProvider::start(), Manager::new());
     let mut daemon = manager.start(&fake, &[]);
     let told = manager.until("READY=1").await;
@@ -194,7 +190,7 @@ async fn ready_is_said_once_it_serves_and_stopping_before_it_ends() {
 }
 
 #[tokio::test]
-async fn ready_is_never_said_when_it_can_not_serve() {
+async fn ready_is_never_sent_if_it_can_not_serve() {
     let (fake, manager) = (FakeProvider::start(), Manager::new());
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = format!("http.listen={}", taken.local_addr().unwrap());
@@ -211,9 +207,9 @@ async fn ready_is_never_said_when_it_can_not_serve() {
     assert_eq!(manager.told().await, [""; 0]);
 }
 
-/// Whatever it waits for: here a server that nobody has started.
+/// Whatever it waits for: here a server that isn't running.
 #[tokio::test]
-async fn a_start_that_waits_is_broken_off_and_says_so() {
+async fn a_waiting_start_can_be_stopped_and_reports_it() {
     let (fake, manager, nobody) = (FakeProvider::start(), Manager::new(), Port::reserve());
     let url = format!("database.url=postgres://recapd@{}/recapd", nobody.address());
     for signal in [Signal::TERM, Signal::INT] {
@@ -225,9 +221,9 @@ async fn a_start_that_waits_is_broken_off_and_says_so() {
     }
 }
 
-/// The runtime takes what this variable says for the number of processors.
+/// The runtime takes this variable's value for the number of processors.
 #[tokio::test]
-async fn many_processors_take_no_more_threads_than_the_service_may_have() {
+async fn threads_stay_within_the_services_limit_on_many_processors() {
     let fake = FakeProvider::start();
     let processors = (threads::ALL_MAX * 2).to_string();
     let environment = [("TOKIO_WORKER_THREADS", processors.as_str())];
@@ -246,20 +242,20 @@ async fn the_watchdog_starves_when_the_worker_is_stuck_though_http_answers() {
     manager.until("READY=1").await;
     manager.until_fed().await;
 
-    // Work that is due in a moment: there has to be something to claim.
+    // Work is due in a moment, so that there is something to claim.
     let is_silent = async || manager.signs_of_life(WATCHDOG * SILENCE).await == 0;
     let lock = held_up(&daemon, is_silent).await;
     assert_eq!(daemon.get("/livez").await.as_deref(), Some("ok\n"));
     assert!(daemon.get("/metrics").await.is_some());
 
-    // Whoever held it lets go.
+    // The holder lets go.
     lock.close().await.unwrap();
     manager.until("WATCHDOG=1").await;
     daemon.end().await;
 }
 
 #[tokio::test]
-async fn a_database_that_fails_is_no_reason_to_be_restarted() {
+async fn a_failing_database_does_not_starve_the_watchdog() {
     let (fake, manager) = (FakeProvider::start(), Manager::new());
     let daemon = manager.start(&fake, &["database.busy_timeout_ms=20", DUE_LATER, WAIT_LATER]);
     manager.until("READY=1").await;
@@ -274,7 +270,7 @@ async fn a_database_that_fails_is_no_reason_to_be_restarted() {
 }
 
 #[tokio::test]
-async fn a_reload_takes_over_what_it_can_and_drops_no_work() {
+async fn a_reload_applies_what_it_can_and_drops_no_work() {
     let (fake, manager) = (FakeProvider::start(), Manager::new());
     let file = manager.folder.path().join("recapd.toml");
     let write = |text: &str| std::fs::write(&file, text).unwrap();
@@ -305,7 +301,7 @@ async fn a_reload_takes_over_what_it_can_and_drops_no_work() {
     assert_eq!(daemon.metric("recapd_workers ").await, 2);
     let status: Value = serde_json::from_str(&daemon.get("/v1/status").await.unwrap()).unwrap();
     assert_eq!(status["spend_limits"]["calls"], 900);
-    // What was under way is finished, by one call, and the new worker goes on.
+    // Work under way is finished with one call, and the new worker goes on.
     daemon.until_version(1).await;
     assert_eq!(fake.requests().len(), 1);
     fake.otherwise(Planned::Good);
@@ -327,7 +323,7 @@ async fn a_reload_takes_over_what_it_can_and_drops_no_work() {
     daemon.turn(4).await;
     daemon.until_version(3).await;
 
-    // However the queue moves, that stands before it until a configuration is good again.
+    // This stays in front of the queue's state until a configuration is valid again.
     let queue = "ready 0 · running 1";
     fake.otherwise(Planned::Hang);
     daemon.turn(5).await;
@@ -369,9 +365,9 @@ async fn a_new_key_in_the_same_file_is_used_after_a_reload() {
     assert_eq!(last_key(), "Bearer the-new-key");
 }
 
-/// Whoever was refused with the old one, or waits for the provider since then, goes on at once; not without another key.
+/// Agents that were refused with the old key, or wait for the provider since, go on at once; but only with another key.
 #[tokio::test]
-async fn a_new_key_ends_the_rest_of_the_provider() {
+async fn a_new_key_ends_the_wait_for_the_provider() {
     let (fake, manager) = (FakeProvider::start(), Manager::new());
     let path = |name: &str| manager.folder.path().join(name);
     let key = path("key");
@@ -424,7 +420,7 @@ async fn a_new_key_ends_the_rest_of_the_provider() {
     assert_eq!(daemon.metric(open).await, 0);
 }
 
-/// A daemon that ends while a model that never answers is asked.
+/// A daemon that is told to end while it waits for a model that never answers.
 async fn draining(fake: &FakeProvider, manager: &Manager, drain: &str) -> Daemon {
     fake.otherwise(Planned::Hang);
     let daemon = manager.start(fake, &[drain, "model.timeout_ms=600000"]);
@@ -453,10 +449,10 @@ async fn readers_are_answered_until_the_work_has_ended() {
 }
 
 #[tokio::test]
-async fn what_is_in_flight_at_the_end_is_given_back() {
+async fn work_under_way_at_the_end_is_given_back() {
     let (fake, manager) = (FakeProvider::start(), Manager::new());
     let mut daemon = draining(&fake, &manager, "worker.drain_ms=200").await;
-    // Signs of life go on until it has ended, long before a model is given up.
+    // Signs of life go on until it has ended, long before the model's time limit.
     manager.until("WATCHDOG=1").await;
     assert!(daemon.ended().await.success());
     let free = "SELECT count(*) FROM summary_update_queue WHERE lease_token IS NULL AND attempts = 0 AND crashes = 0";

@@ -1,4 +1,4 @@
-//! A daemon whose server falls silent, or whose sister stops in the midst of a transaction: nobody waits who needn't.
+//! A daemon whose server falls silent, or another daemon that stops within a transaction: nobody waits unnecessarily.
 
 use std::{process::Stdio, time::Duration};
 
@@ -11,18 +11,17 @@ use tokio_util::task::TaskTracker;
 use super::Daemon;
 use crate::support::{PATIENCE, fake_provider::FakeProvider, line::Line, postgres::Database};
 
-/// The longest that the reader of a summary waits that the daemon has in memory.
+/// The longest that readers of a summary in the daemon's memory wait.
 const KNOWN_TIME_MAX: Duration = Duration::from_millis(300);
-/// The longest that others wait.
+/// The longest that other readers wait.
 const NONE_TIME_MAX: Duration = Duration::from_secs(2);
 /// Nothing leaves the window.
 const ROOMY: [&str; 1] = ["window.budget_tokens=100000"];
 const CLIENTS: usize = 24;
 const HELD_AGENTS: usize = 8;
-/// So many writes of another agent are timed.
 const WRITES: u32 = 100;
 
-/// A daemon with the database's default settings. What it says is summarised without a provider.
+/// A daemon with the database's default settings and without a provider.
 async fn started(database: &Database, settings: &[&str]) -> Daemon {
     let settings = [settings, &["model.mode=offline", "queue.poll_ms=1000"]].concat();
     let daemon = Daemon::start_on(
@@ -55,7 +54,7 @@ async fn stale_age(daemon: &Daemon, agent: &str) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_known_is_read_at_once_while_the_server_says_nothing() {
+async fn known_summaries_are_read_at_once_while_the_server_is_silent() {
     let database = Database::create().await;
     let line = Line::to(&database).await;
     let (url, _) = database.address();
@@ -68,7 +67,7 @@ async fn what_is_known_is_read_at_once_while_the_server_says_nothing() {
     for agent in ["known", "asked"] {
         assert_eq!(read(&daemon, agent, "").await.0.status(), StatusCode::OK);
     }
-    // Once it hears again, all that it has in memory may be outdated.
+    // After it is connected again, everything in memory may be outdated.
     database.away().await;
     daemon
         .until("it has noticed", async |daemon| {
@@ -129,7 +128,7 @@ fn messages_of(daemon: &Daemon, agent: &str) -> String {
     daemon.url(&format!("/v1/agents/{agent}/messages?format=native"))
 }
 
-/// Stops the daemon where the server waits for the next statement of one of its transactions.
+/// Stops the daemon while the server waits for the next statement of one of its transactions.
 async fn stop_within_a_transaction(daemon: &Daemon, database: &Database) {
     let within = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'recapd' \
                   AND state = 'idle in transaction' AND backend_xid IS NOT NULL";
@@ -137,7 +136,7 @@ async fn stop_within_a_transaction(daemon: &Daemon, database: &Database) {
     let end = Instant::now() + PATIENCE;
     loop {
         daemon.signal(Signal::STOP);
-        // What was sent before is done by then.
+        // Statements sent before are done by then.
         tokio::time::sleep(super::TICK).await;
         let within: i64 = sqlx::query_scalar(within).fetch_one(&mut look).await.unwrap();
         if within > 0 {
@@ -150,14 +149,14 @@ async fn stop_within_a_transaction(daemon: &Daemon, database: &Database) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_stopped_within_a_transaction_holds_up_no_other() {
+async fn a_daemon_stopped_in_a_transaction_holds_up_no_other() {
     let database = Database::create().await;
     let (stopped, one, other) = tokio::join!(
         started(&database, &ROOMY),
         started(&database, &ROOMY),
         started(&database, &ROOMY)
     );
-    // The first message loads the tables by which tokens are counted.
+    // The first message loads the tokenizer's tables.
     for (daemon, agent) in [(&one, "free"), (&other, "free-too")] {
         assert_eq!(
             say(&daemon.client, messages_of(daemon, agent)).await,
@@ -204,7 +203,7 @@ async fn a_daemon_that_stopped_within_a_transaction_holds_up_no_other() {
     let p99 = took[took.len() * 99 / 100];
     let (median, slowest) = (took[took.len() / 2], &took[took.len() - 5..]);
     eprintln!("writes of other agents: median {median:?}, p99 {p99:?}, slowest {slowest:?}");
-    // Below 100 ms where nothing else keeps the machine busy.
+    // Below 100 ms on an idle machine.
     assert!(p99 < Duration::from_secs(1), "{slowest:?}");
     // The server has ended the transaction by then, and the clients that moved are served.
     for said in moved {

@@ -16,24 +16,24 @@ use crate::support::{
     fake_provider::{FakeProvider, Planned, Trouble, Wait},
 };
 
-/// What a client says of its own trace.
+/// A client's own trace.
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
-/// What users say, and what opens the collector's door.
+/// A user's word, and the collector's key.
 const CANARY: &str = "cagedcanary";
 const KEY: &str = "collectors-key";
 
-/// A collector: what it got, and what it answers.
+/// A collector with the requests it got and the answers it gives.
 #[derive(Clone)]
 struct Collector {
     calls: Arc<Mutex<Vec<(HeaderMap, String)>>>,
-    /// Answers before it takes anything.
+    /// Answers to give before it accepts anything.
     refusals: Arc<Mutex<Vec<StatusCode>>>,
     came: Arc<Notify>,
 }
 
 impl Collector {
-    /// Listens on a free port; returns its address as well.
+    /// Listens on a free port, and returns its address.
     async fn start(refusals: &[StatusCode]) -> (Self, String) {
         let collector = Self {
             calls: Arc::default(),
@@ -49,7 +49,6 @@ impl Collector {
         (collector, url)
     }
 
-    /// All spans that came so far.
     fn spans(&self) -> Vec<Value> {
         let calls = self.calls.lock().unwrap();
         let bodies = calls
@@ -65,7 +64,6 @@ impl Collector {
             .collect()
     }
 
-    /// The first span that is as wanted, as soon as it came.
     async fn until(&self, is_wanted: impl Fn(&Value) -> bool + Sync) -> Value {
         let looking = async {
             loop {
@@ -120,7 +118,7 @@ async fn say(daemon: &Daemon, number: u32) {
     assert!(request.send().await.unwrap().status().is_success());
 }
 
-/// A daemon that OpenTelemetry's variables make send its traces to `url`. They don't depend on what is logged.
+/// A daemon that sends its traces to `url` because of OpenTelemetry's variables. Traces don't depend on the log level.
 async fn traced(fake: &FakeProvider, url: &str) -> Daemon {
     let environment = [
         ("OPENAI_API_KEY", "key"),
@@ -138,7 +136,7 @@ async fn traced(fake: &FakeProvider, url: &str) -> Daemon {
 }
 
 #[tokio::test]
-async fn a_request_stands_below_its_client_and_tells_nothing_that_was_said() {
+async fn a_requests_span_has_its_client_as_parent_and_holds_no_text() {
     let (collector, url) = Collector::start(&[]).await;
     let fake = FakeProvider::start();
     let mut daemon = traced(&fake, &url).await;
@@ -155,7 +153,7 @@ async fn a_request_stands_below_its_client_and_tells_nothing_that_was_said() {
     );
     assert_eq!(attribute(&request, "http.response.status_code"), "200");
     collector.until(|span| span["name"] == "upsert_memory").await;
-    // The second read is of what is in memory by then.
+    // The second read is served from memory.
     for reader in ["00f067aa0ba90301", "00f067aa0ba90302"] {
         let read = daemon.client.get(daemon.url("/v1/agents/coder/summary"));
         let read = read.header("traceparent", format!("00-{TRACE}-{reader}-01"));
@@ -164,7 +162,7 @@ async fn a_request_stands_below_its_client_and_tells_nothing_that_was_said() {
     }
     let is_probe = |span: &Value| span["name"].as_str().unwrap().contains("readyz");
     assert!(!collector.spans().iter().any(is_probe));
-    // The daemon counts what the collector has taken, once it hears of that.
+    // The daemon counts spans once the collector has confirmed them.
     daemon
         .until("what was sent is counted", async |daemon: &Daemon| {
             daemon.metric("recapd_trace_spans_total{outcome=\"sent\"}").await > 0
@@ -188,7 +186,7 @@ async fn a_request_stands_below_its_client_and_tells_nothing_that_was_said() {
 }
 
 #[tokio::test]
-async fn a_call_to_a_model_stands_below_its_update() {
+async fn a_models_call_has_its_update_as_parent() {
     let (collector, url) = Collector::start(&[]).await;
     let fake = FakeProvider::start();
     let mut daemon = traced(&fake, &url).await;
@@ -225,7 +223,7 @@ async fn a_call_to_a_model_stands_below_its_update() {
 }
 
 #[tokio::test]
-async fn spans_are_sent_again_and_the_last_ones_when_the_daemon_ends() {
+async fn spans_are_resent_and_flushed_when_the_daemon_ends() {
     let (collector, url) = Collector::start(&[StatusCode::SERVICE_UNAVAILABLE]).await;
     let fake = FakeProvider::start();
     let traced = format!("trace.otlp_url={url}/v1/traces");
@@ -242,7 +240,7 @@ async fn spans_are_sent_again_and_the_last_ones_when_the_daemon_ends() {
     collector.until(|span| span["traceId"] == TRACE).await;
     let before = posts();
     say(&daemon, 2).await;
-    // What was noted a moment ago waits for company; the end doesn't.
+    // A new span waits for others to be sent with; the daemon's end doesn't wait.
     daemon.end().await;
     assert!(posts() > before, "the last one is there, too");
     assert!(collector.calls.lock().unwrap()[0].1.contains("\"web\""));
@@ -252,7 +250,7 @@ async fn spans_are_sent_again_and_the_last_ones_when_the_daemon_ends() {
 async fn a_collector_that_is_away_holds_nothing_up() {
     let fake = FakeProvider::start();
     let environment = [("OPENAI_API_KEY", "key")];
-    // Nobody listens there.
+    // No collector listens there.
     let mut daemon = Daemon::start_with(
         &fake,
         &["trace.otlp_url=http://127.0.0.1:9"],

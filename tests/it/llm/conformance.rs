@@ -1,4 +1,4 @@
-//! What every provider must do: one table of what happens and what comes of it.
+//! What every provider must do: a table of events and their results.
 
 use std::{net::TcpListener, time::Duration};
 
@@ -21,7 +21,7 @@ async fn checked(shape: Shape, fake: &FakeProvider) -> Result<CheckedReply, Repl
 }
 
 #[tokio::test]
-async fn a_good_answer_covers_what_was_asked_and_tells_what_it_cost() {
+async fn a_good_answer_covers_its_exchanges_and_reports_its_tokens() {
     for shape in Shape::ALL {
         let fake = FakeProvider::start();
         let asked = request();
@@ -91,7 +91,6 @@ async fn a_request_says_who_asks_and_in_which_form() {
     }
 }
 
-/// Another question, another schema.
 #[tokio::test]
 async fn operations_are_asked_for_by_their_own_schema() {
     for shape in Shape::ALL {
@@ -105,7 +104,7 @@ async fn operations_are_asked_for_by_their_own_schema() {
 }
 
 #[tokio::test]
-async fn answers_that_are_none_are_refused_by_the_checks() {
+async fn invalid_answers_fail_the_checks() {
     for shape in Shape::ALL {
         let fake = FakeProvider::start();
         fake.plan([Planned::Garbage, Planned::Empty, Planned::WrongExchanges]);
@@ -141,7 +140,6 @@ async fn answers_that_are_none_are_refused_by_the_checks() {
     }
 }
 
-/// What happens, and the class that comes of it.
 pub(crate) fn failures(shape: Shape) -> Vec<(Planned, &'static str)> {
     let trouble = |trouble| Planned::Trouble(trouble, Wait::Unsaid);
     let mut failures = vec![
@@ -159,7 +157,7 @@ pub(crate) fn failures(shape: Shape) -> Vec<(Planned, &'static str)> {
         (trouble(Trouble::Server), "provider_server"),
         (trouble(Trouble::Overloaded), "provider_overloaded"),
         (trouble(Trouble::GatewayTimeout), "provider_timeout"),
-        // What proxies and gateways add.
+        // Failures of proxies and gateways.
         (
             Planned::status(502, "<html>Bad gateway</html>"),
             "provider_server",
@@ -212,9 +210,9 @@ async fn every_failure_has_its_class() {
     }
 }
 
-/// What the provider had, and failed over, may be why. Where it has too much to do, any other request fails, too.
+/// A request that the provider had, and failed over, may be the cause. An overloaded provider fails with any request.
 #[tokio::test]
-async fn a_failure_may_lie_in_the_request_or_cannot() {
+async fn failures_tell_whether_the_request_may_be_the_cause() {
     for shape in Shape::ALL {
         let fake = FakeProvider::start();
         let model = model(shape, &fake);
@@ -241,9 +239,9 @@ fn may_be_the_request(error: &LlmError) -> bool {
     matches!(error, LlmError::Transient(fault) if fault.may_lie_in_the_request())
 }
 
-/// Servers that speak one provider's API answer errors in another's words.
+/// Compatible servers often answer errors in another provider's format.
 #[tokio::test]
-async fn an_error_is_understood_in_whichever_words() {
+async fn errors_are_understood_in_every_providers_format() {
     let fake = FakeProvider::start();
     for shape in Shape::ALL {
         let model = model(shape, &fake);
@@ -264,7 +262,7 @@ async fn an_error_is_understood_in_whichever_words() {
 }
 
 #[tokio::test]
-async fn no_more_of_an_answer_is_read_than_an_answer_can_have() {
+async fn the_read_size_of_answers_is_limited() {
     let fake = FakeProvider::start();
     fake.otherwise(Planned::Flood);
     for shape in Shape::ALL {
@@ -308,7 +306,7 @@ async fn the_provider_says_when_to_come_back() {
 async fn slow_answers_are_awaited_and_too_slow_ones_are_not() {
     let fake = FakeProvider::start();
     for shape in Shape::ALL {
-        // A request that is given up may never come to the fake: so nothing is planned for one alone.
+        // An abandoned request may never reach the fake, so no answer is planned for a single one.
         fake.otherwise(Planned::Late(Duration::from_millis(20)));
         assert!(model(shape, &fake).answer(&request()).await.is_ok());
         let (impatient, _) = with(shape, settings(fake.base_url(shape), IMPATIENT_MS)).unwrap();
@@ -329,7 +327,7 @@ async fn slow_answers_are_awaited_and_too_slow_ones_are_not() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_a_matter_of_the_network() {
+async fn an_unreachable_server_is_a_network_failure() {
     let port = Port::reserve();
     let url = format!("http://{}/v1", port.address());
     for shape in Shape::ALL {
@@ -340,10 +338,10 @@ async fn a_server_that_is_not_there_is_a_matter_of_the_network() {
     }
 }
 
-/// The provider has heard nothing of the request, so it can't be why.
+/// The provider never got the request, so the request can't be the cause.
 #[tokio::test]
-async fn a_connection_that_is_not_made_in_time_is_a_matter_of_the_network() {
-    // It takes connections, and says nothing of what TLS needs.
+async fn a_connect_timeout_is_a_network_failure() {
+    // It accepts connections, and never answers the TLS handshake.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/v1", silent.local_addr().unwrap());
     for shape in Shape::ALL {
@@ -386,9 +384,9 @@ async fn a_key_does_not_follow_a_redirect() {
     }
 }
 
-/// Each provider in its own words: what it is refused is not asked again, and the answer is taken nevertheless.
+/// Each provider's own complaints: a refused field isn't sent again, and the answer is used.
 #[tokio::test]
-async fn a_server_that_knows_less_is_asked_for_less_from_then_on() {
+async fn fields_that_a_server_refuses_are_not_sent_again() {
     for (shape, name, complaints, formats) in [
         (
             Shape::Anthropic,

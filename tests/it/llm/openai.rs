@@ -16,7 +16,7 @@ fn error(message: &str, code: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_field_that_was_chosen_is_sent() {
+async fn a_configured_field_is_sent() {
     let fake = FakeProvider::start();
     let chat = OpenAiChat {
         output_limit_field: OutputLimitField::MaxCompletionTokens,
@@ -29,7 +29,7 @@ async fn a_field_that_was_chosen_is_sent() {
 }
 
 #[tokio::test]
-async fn a_server_that_goes_on_complaining_is_given_up() {
+async fn the_forms_tried_for_one_answer_are_limited() {
     let fake = FakeProvider::start();
     let model = model(Shape::OpenAi, &fake);
     fake.plan([
@@ -80,9 +80,9 @@ async fn the_field_of_the_limit_is_changed_when_the_server_says_so() {
     );
 }
 
-/// Names don't tell that a model thinks, but its first answer that is cut off does.
+/// A model's name doesn't tell whether it thinks, but its first answer that is cut off does.
 #[tokio::test]
-async fn a_model_that_thinks_gets_room_for_it_where_there_is_some() {
+async fn a_thinking_model_gets_more_room() {
     let fake = FakeProvider::start();
     let model = model(Shape::OpenAi, &fake);
     let message = json!({"content": "", "reasoning_content": "Well, the user wants"});

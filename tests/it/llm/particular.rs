@@ -1,4 +1,4 @@
-//! What one provider does and no other: its fields, and its ways to end an answer.
+//! What is particular to one provider: its fields, and how its answers end.
 
 use recapd_llm::{
     ChatModel as _,
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{MODEL, PATIENT_MS, model, named, request, settings, with};
 use crate::support::fake_provider::{FakeProvider, Planned, Shape};
 
-/// The body of the request that is sent to a model of that name.
+/// The body of the request that a model of that name gets.
 async fn sent(shape: Shape, name: &str) -> Value {
     let fake = FakeProvider::start();
     named(shape, &fake, name).answer(&request()).await.unwrap();
@@ -18,7 +18,7 @@ async fn sent(shape: Shape, name: &str) -> Value {
     fake.requests().pop().unwrap().body
 }
 
-/// The class of the error, or `ok`, that comes of a success with this body.
+/// The class of the error that a success with this body becomes, or `ok`.
 async fn class(shape: Shape, body: Value) -> String {
     let fake = FakeProvider::start();
     fake.plan([Planned::status(200, body.to_string())]);
@@ -73,7 +73,7 @@ async fn anthropics_answers_end_in_many_ways() {
 }
 
 #[tokio::test]
-async fn openai_is_told_to_think_little_where_the_model_thinks() {
+async fn openais_thinking_models_are_told_to_think_little() {
     let body = sent(Shape::OpenAi, "gpt-5-mini").await;
     assert_eq!(
         (&body["reasoning_effort"], &body["max_completion_tokens"]),
@@ -121,7 +121,7 @@ async fn responses_end_in_many_ways() {
 }
 
 #[tokio::test]
-async fn gemini_is_told_in_the_words_of_its_generation_to_think_little() {
+async fn each_gemini_generation_is_told_to_think_little_in_its_own_field() {
     let config = |body: Value| body["generationConfig"].clone();
     let new = config(sent(Shape::Gemini, "gemini-3.8-flash").await);
     assert_eq!(new["thinkingConfig"], json!({"thinkingLevel": "LOW"}));
@@ -193,9 +193,9 @@ async fn ollamas_answers_end_in_many_ways() {
     }
 }
 
-/// An answer of no use is billed, and the provider says with what.
+/// A useless answer is billed, and the provider reports the tokens.
 #[tokio::test]
-async fn what_an_answer_of_no_use_took_is_told() {
+async fn useless_answers_report_their_tokens() {
     let choice = |why: &str| json!({"message": {"content": "{"}, "finish_reason": why});
     let candidate = |why: &str| json!({"content": {"parts": [{"text": "{"}]}, "finishReason": why});
     let messages = |why: &str| {
@@ -262,7 +262,7 @@ async fn what_an_answer_of_no_use_took_is_told() {
 }
 
 #[tokio::test]
-async fn a_provider_that_shall_think_as_it_likes_is_told_nothing() {
+async fn default_effort_sends_nothing_about_thinking() {
     for (shape, name) in [
         (Shape::Anthropic, "claude-haiku-5-5"),
         (Shape::OpenAi, "gpt-5-mini"),
@@ -282,9 +282,9 @@ async fn a_provider_that_shall_think_as_it_likes_is_told_nothing() {
     }
 }
 
-/// What a provider says of its limits beside an answer is passed on, to be kept by all who ask with the key.
+/// Limits that a provider reports with an answer are passed on, so that all callers with the key keep them.
 #[tokio::test]
-async fn an_answer_may_be_the_last_one_for_a_while() {
+async fn an_answer_may_report_that_limits_are_used_up() {
     let fake = FakeProvider::start();
     let body = json!({"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}).to_string();
     let headers = |remaining: &str| {

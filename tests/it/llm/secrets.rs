@@ -1,4 +1,4 @@
-//! Neither a key nor a prompt is seen: not in errors, not in debug output.
+//! Neither a key nor a prompt appears in errors or debug output.
 
 use recapd_llm::LlmError;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! A model that does its worst, through worker and database: whatever it answers, the data prove what was promised.
+//! An adversarial model, through worker and database: whatever it answers, the data keep all guarantees.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +22,6 @@ use crate::support::{
 const LIVES: u32 = 3;
 const UPDATES_OF_LIFE: usize = 12;
 
-/// The model behind the seam.
 struct Worst(Mutex<Adversary>);
 
 impl Worst {
@@ -61,7 +60,7 @@ impl ChatModel for Worst {
     }
 }
 
-/// Lives through some updates, and returns how many items others replaced.
+/// Runs some updates, and returns how many items others replaced.
 async fn live(seed: u64) -> i64 {
     let db = SqliteBackend::fresh().await;
     let model = Arc::new(Worst(Mutex::new(Adversary::new(seed))));
@@ -93,7 +92,7 @@ async fn live(seed: u64) -> i64 {
 }
 
 #[tokio::test]
-async fn whatever_a_model_answers_the_data_prove_what_was_promised() {
+async fn any_answer_of_a_model_keeps_all_guarantees() {
     let mut replaced = 0;
     for seed in 0..cases(LIVES).cases {
         replaced += live(seed.into()).await;

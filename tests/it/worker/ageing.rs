@@ -1,4 +1,4 @@
-//! Time goes on while updates wait or fail, and nobody is asked about what the document is too old for.
+//! Documents age while updates wait or fail, and no model is asked about exchanges that are too old for them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -33,7 +33,7 @@ async fn two_days_later() -> Rig {
     rig
 }
 
-/// Works off what is due, until nothing is pending.
+/// Carries out what is due until nothing is pending.
 async fn catch_up(rig: &Rig) {
     for _ in 0..6 {
         drop(rig.drain_later().await);
@@ -56,7 +56,7 @@ async fn a_document_ages_while_its_model_is_away() {
     let attempts = "SELECT attempts FROM summary_update_queue WHERE lease_token IS NULL";
     assert_eq!(rig.db.number(attempts).await, Some(1), "it is the same row");
 
-    // Only once, and no attempt is given for it.
+    // Only once, and that isn't an attempt.
     for _ in 0..3 {
         assert_eq!(rig.drain_later().await, [Retried]);
     }
@@ -71,7 +71,7 @@ async fn a_document_ages_while_its_model_is_away() {
 #[tokio::test]
 async fn a_document_ages_while_a_limit_is_used_up() {
     let rig = two_days_later().await;
-    // Nobody knows what the model costs.
+    // The model's price is unknown.
     let patch = SettingsPatch::parse(json!({"usd_per_day": 1.5})).unwrap();
     let (store, now) = (rig.db.store(), rig.clock.now());
     store.change_settings(&rig.agent, &patch, now).await.unwrap();
@@ -85,9 +85,9 @@ async fn a_document_ages_while_a_limit_is_used_up() {
     rig.verify().await;
 }
 
-/// The update goes on all the same.
+/// The update goes on anyway.
 #[tokio::test]
-async fn what_fails_beside_an_update_that_waits_is_counted() {
+async fn failures_while_an_update_waits_are_counted() {
     let rig = two_days_later().await;
     let patch = SettingsPatch::parse(json!({"usd_per_day": 1.5})).unwrap();
     let (store, now) = (rig.db.store(), rig.clock.now());
@@ -99,7 +99,7 @@ async fn what_fails_beside_an_update_that_waits_is_counted() {
 }
 
 #[tokio::test]
-async fn a_failed_revisit_writes_nothing_but_what_time_changes() {
+async fn a_failed_revisit_writes_only_ageing() {
     let rig = Rig::new(&config()).await;
     rig.say(6).await;
     rig.model.plan_then([], Reply::Auth);
@@ -132,7 +132,7 @@ async fn a_failed_revisit_writes_nothing_but_what_time_changes() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_about_what_the_document_is_too_old_for() {
+async fn no_model_is_asked_about_exchanges_too_old_for_the_document() {
     let mut config = config();
     config.summary.drop_older = true;
     let rig = Rig::new(&config).await;
@@ -146,7 +146,7 @@ async fn nobody_is_asked_about_what_the_document_is_too_old_for() {
     let left = "SELECT count(*) FROM summary_items WHERE provisional = 1 OR dropped_version IS NULL";
     assert_eq!(rig.db.number(left).await, Some(0), "nobody looks at them again");
 
-    // What is new is told of by itself.
+    // New exchanges are summarised separately.
     rig.say(6).await;
     assert_eq!(rig.drain().await, [Completed]);
     assert_eq!((rig.model.calls(), rig.model.asked_with(6)), (1, 0));
@@ -154,9 +154,9 @@ async fn nobody_is_asked_about_what_the_document_is_too_old_for() {
     assert_eq!(rig.verify().await.pending, 0);
 }
 
-/// Where nothing leaves for its age alone, what is old is told of like anything else.
+/// If nothing leaves the document for its age alone, old exchanges are summarised like any others.
 #[tokio::test]
-async fn what_is_old_from_the_start_is_told_of_under_earlier() {
+async fn old_exchanges_are_summarised_under_earlier() {
     let rig = Rig::new(&config()).await;
     rig.say(6).await;
     rig.clock.advance_ms(15 * DAY_MS);
@@ -167,9 +167,9 @@ async fn what_is_old_from_the_start_is_told_of_under_earlier() {
     assert_eq!(rig.parts.schedule.age().await.unwrap(), 0, "it stays there");
 }
 
-/// An item goes by the last of its exchanges: what is old would pass for new.
+/// An item goes by its last exchange: old content would pass for new.
 #[tokio::test]
-async fn no_item_is_about_several_sections() {
+async fn no_item_covers_several_sections() {
     for faults in [0, 1] {
         let rig = Rig::new(&config()).await;
         rig.say(6).await;
@@ -181,7 +181,7 @@ async fn no_item_is_about_several_sections() {
             .plan([Reply::Good].into_iter().chain(vec![Reply::Transient; faults]));
         if faults > 0 {
             assert_eq!(rig.drain().await, [Retried]);
-            // Less is asked about at once, but what was answered isn't asked again.
+            // Fewer exchanges are asked about at once, but no answered one again.
             catch_up(&rig).await;
         } else {
             assert_eq!(rig.drain().await, [Completed]);
@@ -194,7 +194,7 @@ async fn no_item_is_about_several_sections() {
     }
 }
 
-/// A model that refuses the key; whoever asks it is woken meanwhile.
+/// A model that refuses the key, and wakes the row while it is asked.
 #[derive(Default)]
 struct Waking(OnceLock<Arc<dyn Store>>);
 
@@ -215,9 +215,9 @@ impl ChatModel for Waking {
     }
 }
 
-/// It isn't parked then, and each attempt is paid for.
+/// The row isn't parked, and each attempt is paid for.
 #[tokio::test]
-async fn whoever_is_woken_during_each_attempt_waits_longer_each_time() {
+async fn a_row_woken_during_each_attempt_waits_longer_each_time() {
     for (attempts, wait_minutes) in [(0, 2), (7, 15)] {
         let model = Arc::new(Waking::default());
         let rig = Rig::asking(&config(), |_, _| Arc::<Waking>::clone(&model)).await;

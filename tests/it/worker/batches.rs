@@ -1,5 +1,5 @@
-//! Batches from end to end: what may wait is asked together, what is urgent isn't, and whatever fails, each exchange is
-//! covered once and paid for at most twice.
+//! Batches from end to end: questions that may wait are asked together, urgent ones directly, and whatever fails, each exchange is covered
+//! once and paid for at most twice.
 
 mod faults;
 mod lost;
@@ -33,10 +33,9 @@ use crate::{
     },
 };
 
-/// The providers that answer batches.
 const SHAPES: [Shape; 4] = [Shape::Anthropic, Shape::OpenAi, Shape::Responses, Shape::Gemini];
 
-/// A daemon that asks in batches, and a provider. What isn't asked in batches is asked of the scripted model.
+/// A daemon with batches, and a provider for them. The scripted model answers direct questions.
 struct BatchRig {
     rig: Rig,
     fake: FakeProvider,
@@ -91,7 +90,7 @@ impl BatchRig {
         }
     }
 
-    /// Says enough for an update, and lets it be put off.
+    /// Sends enough messages for an update, and has it deferred.
     async fn deferred(shape: Shape) -> Self {
         let one = Box::pin(Self::new(shape)).await;
         one.rig.say(6).await;
@@ -100,7 +99,7 @@ impl BatchRig {
         one
     }
 
-    /// As [`Self::deferred`], and lets the batch be sent.
+    /// As [`Self::deferred`], and has the batch sent.
     async fn sent(shape: Shape) -> Self {
         let one = Box::pin(Self::deferred(shape)).await;
         one.look().await;
@@ -108,14 +107,14 @@ impl BatchRig {
         one
     }
 
-    /// Lets time pass until everything that is looked at is due, and looks.
+    /// Advances the clock until every look is due, and looks.
     async fn look(&self) {
         self.rig.clock.advance_ms(11 * MINUTE_MS);
         self.fake.batches().set_clock(self.rig.clock.now());
         self.batch_poller.step().await.unwrap();
     }
 
-    /// As [`Self::look`], whatever the database says.
+    /// As [`Self::look`], and ignores errors.
     async fn try_look(&self) {
         self.rig.clock.advance_ms(11 * MINUTE_MS);
         self.fake.batches().set_clock(self.rig.clock.now());
@@ -145,7 +144,7 @@ impl BatchRig {
 }
 
 #[tokio::test]
-async fn what_may_wait_is_asked_together_and_applied_once() {
+async fn batched_questions_are_answered_and_applied_once() {
     for shape in SHAPES {
         let one = BatchRig::deferred(shape).await;
         let leased =
@@ -233,7 +232,7 @@ async fn a_question_without_an_answer_is_asked_directly() {
 }
 
 #[tokio::test]
-async fn what_is_urgent_does_not_wait_and_the_late_answer_is_dropped() {
+async fn urgent_work_does_not_wait_and_the_late_answer_is_dropped() {
     for shape in SHAPES {
         let one = BatchRig::sent(shape).await;
         let now = one.rig.clock.now();
@@ -266,7 +265,7 @@ async fn what_is_urgent_does_not_wait_and_the_late_answer_is_dropped() {
     }
 }
 
-/// As [`BatchRig::sent`]; meanwhile a direct question failed, so that less is asked about at once. Then the answer is there.
+/// As [`BatchRig::sent`], but a direct question failed meanwhile, so that the portion is smaller. Then the batch's answer arrives.
 async fn answered_after_a_failure() -> BatchRig {
     let one = Box::pin(BatchRig::sent(Shape::Anthropic)).await;
     let (store, now) = (&one.rig.parts.store, one.rig.clock.now());
@@ -280,7 +279,7 @@ async fn answered_after_a_failure() -> BatchRig {
 }
 
 #[tokio::test]
-async fn an_answer_about_more_than_is_asked_about_by_now_is_taken_whole() {
+async fn an_answer_larger_than_the_portion_is_used_whole() {
     let one = answered_after_a_failure().await;
     assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 1));
     let runs = "SELECT count(*) FROM update_runs WHERE outcome = 'completed' AND batched = 1";
@@ -310,7 +309,7 @@ async fn answers_from_batches_let_the_portion_grow() {
 }
 
 #[tokio::test]
-async fn a_question_that_nobody_sent_yet_is_taken_back() {
+async fn an_unsent_question_is_withdrawn() {
     let one = BatchRig::deferred(Shape::Anthropic).await;
     let now = one.rig.clock.now();
     let manual = one
@@ -334,7 +333,7 @@ async fn an_ordinary_wake_neither_ends_the_wait_nor_is_lost() {
     assert_eq!(one.rig.drain().await, [], "it goes on waiting");
     one.fake.batches().end(&[Fate::Good]);
     one.look().await;
-    // The answer is about what was pending then; the rest is asked about in the next batch.
+    // The answer is about what was pending then; the rest goes into the next batch.
     assert_eq!(one.rig.drain().await, [Outcome::Completed, Outcome::Deferred]);
     let report = one.rig.verify().await;
     assert!(report.covered > 0 && report.pending > 0, "{report:?}");
@@ -345,13 +344,13 @@ async fn an_ordinary_wake_neither_ends_the_wait_nor_is_lost() {
     assert_eq!((one.rig.verify().await.pending, one.rig.model.calls()), (0, 0));
 }
 
-/// Digests are condensed again in a batch, also when something else is pending by the time it is back.
+/// Digests are condensed again in a batch, even if other exchanges are pending when its answer arrives.
 #[tokio::test]
-async fn what_is_revisited_may_wait_too() {
+async fn revisits_may_wait_for_a_batch_too() {
     for turns_meanwhile in [0, 5] {
         let one = BatchRig::new(Shape::Anthropic).await;
         one.rig.say(6).await;
-        // Nobody answers: digests stand in.
+        // The model fails, and digests stand in.
         let (store, now) = (&one.rig.parts.store, one.rig.clock.now());
         store.end_session(&one.rig.agent, now).await.unwrap();
         one.rig.model.plan([Reply::Auth]);
@@ -375,9 +374,9 @@ async fn what_is_revisited_may_wait_too() {
     }
 }
 
-/// A batch that is refused for its words says so hours later; a direct question learns it at once, for both.
+/// A batch reports a rejected request form only hours later. A direct question learns it at once, for both.
 #[tokio::test]
-async fn what_is_learnt_by_asking_is_known_in_batches() {
+async fn request_forms_learned_directly_are_used_in_batches() {
     for (shape, complaint) in [
         (
             Shape::Anthropic,
@@ -410,7 +409,7 @@ async fn what_is_learnt_by_asking_is_known_in_batches() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_ever() {
+async fn no_update_waits_for_ever() {
     let one = BatchRig::sent(Shape::Anthropic).await;
     one.rig.clock.advance_ms(one.config.batch.max_wait_ms);
     assert_eq!(one.rig.drain().await, [Outcome::Completed]);
@@ -441,7 +440,7 @@ async fn a_rewind_makes_an_answer_late() {
 
 /// Mostly nothing waits, and every look asks.
 #[tokio::test]
-async fn whether_anything_waits_is_asked_once_in_each_look() {
+async fn each_look_asks_once_whether_anything_waits() {
     let one = BatchRig::new(Shape::Anthropic).await;
     let asked = || ["has_waiting", "withdraw_outdated", "gather"].map(|method| one.rig.flaky.calls(method));
     one.look().await;

@@ -74,7 +74,7 @@ async fn items_are_merged_and_still_cover_their_exchanges() {
 }
 
 #[tokio::test]
-async fn an_answer_of_no_use_never_fails_an_update_and_is_not_asked_for_again_soon() {
+async fn a_useless_compaction_fails_no_update_and_is_not_repeated_soon() {
     for reply in Reply::ALL {
         if matches!(reply, Reply::Good | Reply::Partial | Reply::Overlapping) {
             continue;
@@ -94,7 +94,7 @@ async fn an_answer_of_no_use_never_fails_an_update_and_is_not_asked_for_again_so
     }
 }
 
-/// A model that would drop everything, or the same items twice, is heeded as far as the rules allow.
+/// A model that would drop everything, or the same items twice, is followed as far as the rules allow.
 #[tokio::test]
 async fn no_answer_loses_coverage() {
     for reply in [Reply::Partial, Reply::Overlapping] {
@@ -111,7 +111,7 @@ async fn no_answer_loses_coverage() {
 }
 
 #[tokio::test]
-async fn without_leave_no_model_is_asked() {
+async fn no_model_is_asked_unless_configured() {
     let mut config = tight();
     config.summary.compact_by_model = false;
     let rig = nearly_full(&config).await;
@@ -121,7 +121,7 @@ async fn without_leave_no_model_is_asked() {
 
 #[tokio::test]
 async fn a_crash_pays_for_one_call_at_most() {
-    // Two answers are journalled; whatever fails after that, both are used again.
+    // Two answers are journalled; whatever fails after that, both are reused.
     for (method, nth, when, calls) in [
         ("complete", 1, Before, 2),
         ("journal", 2, Before, 3),

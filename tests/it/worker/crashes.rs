@@ -1,4 +1,4 @@
-//! Rows whose holders vanished again and again.
+//! Rows whose holders vanish repeatedly.
 
 use recapd_core::domain::time::MINUTE_MS;
 use recapd_engine::worker::Outcome;
@@ -34,16 +34,16 @@ async fn after_the_third_crash_no_model_is_asked() {
     assert_eq!(rig.drain().await, [Outcome::Parked]);
     assert_eq!((rig.verify().await.pending, rig.model.calls()), (0, 0));
     assert!(rig.digests().await > 0);
-    // What comes next is asked about, and then what the digests stand for.
+    // New exchanges are asked about, and then those of the digests.
     rig.say(3).await;
     assert_eq!(rig.drain_later().await, [Outcome::Completed; 2]);
     assert!(rig.model.calls() >= 2, "{}", rig.model.calls());
     assert_eq!(rig.digests().await, 0);
 }
 
-/// The model that kills whoever asks it isn't asked for ever: at the second time the digests are there to stay.
+/// A question that kills its holder isn't asked for ever: at the second time the digests become final.
 #[tokio::test]
-async fn what_kills_its_holders_twice_is_not_asked_about_again() {
+async fn a_question_that_kills_its_holders_twice_is_not_repeated() {
     let rig = with_pending().await;
     let vanish = async || {
         let now = recapd_platform::clock::Clock::now(&*rig.clock);
@@ -57,7 +57,7 @@ async fn what_kills_its_holders_twice_is_not_asked_about_again() {
     assert_eq!(rig.drain().await, [Outcome::Parked]);
     let digests = rig.digests().await;
     assert!(digests > 0);
-    // It may have been for another's sake, so it is tried again within minutes.
+    // Another row may have been to blame, so it is tried again within minutes.
     rig.clock.advance_ms(11 * MINUTE_MS);
     let now = recapd_platform::clock::Clock::now(&*rig.clock);
     let long_ago = now.plus_ms(-6 * 60 * MINUTE_MS);

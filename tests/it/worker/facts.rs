@@ -1,4 +1,4 @@
-//! Facts: what an update makes of the changes in an answer.
+//! Facts: how an update applies the changes in an answer.
 
 use recapd_core::domain::{summary::fact::FactKind, transcript::Voice};
 use recapd_engine::worker::Outcome;
@@ -44,7 +44,7 @@ async fn facts_come_with_the_items_of_an_answer() {
         document.contains("- The user demands (#1): “fix the next of the failing tests”\n"),
         "{document}"
     );
-    // The next question tells what holds, and the user's demand isn't told twice.
+    // The next question lists the present facts, and the user's demand only once.
     rig.say(4).await;
     rig.model.plan([Reply::Stating]);
     rig.drain_later().await;
@@ -60,7 +60,7 @@ async fn facts_come_with_the_items_of_an_answer() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_paid_for_keeps_its_facts() {
+async fn a_journalled_answer_keeps_its_facts() {
     let rig = Rig::new(&config()).await;
     rig.say(6).await;
     rig.model.plan([Reply::Stating]);
@@ -73,7 +73,7 @@ async fn an_answer_that_was_paid_for_keeps_its_facts() {
 }
 
 #[tokio::test]
-async fn what_stands_in_for_an_answer_states_nothing() {
+async fn digests_state_no_facts() {
     let rig = Rig::new(&config()).await;
     rig.say(6).await;
     rig.model.plan([Reply::Stating]);

@@ -1,4 +1,4 @@
-//! Who is asked when the model can't be, what waits, and what is made up for when the provider is back.
+//! Which model is asked when the first one can't be, what waits, and what is made up for when the provider is back.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::support::{
 
 const REST_MS: i64 = 30_000;
 
-/// A daemon whose model rests after two failures; in its place those others are asked. Exchanges are pending.
+/// A daemon with pending exchanges, a circuit breaker that opens after two failures, and these fallbacks.
 async fn with_fallbacks(others: Vec<Arc<dyn ChatModel>>) -> Rig {
     let settings = BreakerSettings {
         failures: 2,
@@ -54,7 +54,7 @@ fn offline() -> Vec<Arc<dyn ChatModel>> {
     vec![Arc::new(OfflineModel)]
 }
 
-/// Fails until the provider is left alone. Returns how that went.
+/// Fails until the circuit breaker opens. Returns the outcomes.
 async fn until_it_rests(rig: &Rig) -> Vec<Outcome> {
     rig.model.plan_then([], Reply::Transient);
     let mut outcomes = rig.drain().await;
@@ -64,7 +64,7 @@ async fn until_it_rests(rig: &Rig) -> Vec<Outcome> {
 }
 
 #[tokio::test]
-async fn without_anybody_else_updates_wait_for_a_provider_that_rests() {
+async fn without_fallbacks_updates_wait_for_the_provider() {
     let rig = with_fallbacks(Vec::new()).await;
     assert_eq!(until_it_rests(&rig).await, [Retried, Postponed]);
     assert_eq!(rig.model.calls(), 2);
@@ -78,7 +78,7 @@ async fn without_anybody_else_updates_wait_for_a_provider_that_rests() {
     let postponed =
         "SELECT count(*) FROM update_runs WHERE outcome = 'superseded' AND error_class = 'provider_network'";
     assert_eq!(rig.db.number(postponed).await, Some(1), "and it is told for what");
-    // However long it lasts, no probe burns an attempt, and nothing is parked.
+    // However long it lasts, no probe uses up an attempt, and nothing is parked.
     let first_probe = rig.model.calls();
     for probe in 1..10 {
         assert_eq!(rig.drain_later().await, [Postponed]);
@@ -114,7 +114,7 @@ async fn the_built_in_summariser_stands_in_until_the_provider_is_back() {
     assert_eq!((rig.verify().await.pending, rig.model.calls()), (0, 2));
     assert_eq!(rows(&rig).await, 0, "nobody asks in vain");
 
-    // The provider rests still: who looks waits, and nothing is replaced by the same.
+    // The provider still rests: the update waits, and no item is replaced by the same.
     assert_eq!(
         rig.db
             .store()
@@ -127,7 +127,7 @@ async fn the_built_in_summariser_stands_in_until_the_provider_is_back() {
     assert_eq!(rig.drain().await, [Postponed]);
     assert_eq!(rig.row().await.version, version);
 
-    // The next update finds it well again, and wakes what is owed.
+    // The next update finds the provider back, and queues the provisional items.
     rig.clock.advance_ms(REST_MS);
     rig.model.plan([]);
     rig.say(6).await;
@@ -187,7 +187,7 @@ async fn a_second_model_is_asked_before_the_built_in_one() {
         "a model's items are there to stay"
     );
 
-    // Both decline: so will they the next time, and what stands in stays.
+    // Both decline, and would again, so the built-in summariser's items stay.
     rig.say(6).await;
     rig.model.plan_then([], Reply::Refusal);
     second.plan_then([], Reply::Refusal);
@@ -204,7 +204,7 @@ async fn a_second_model_is_asked_before_the_built_in_one() {
         0
     );
 
-    // The last attempt isn't the last word of the first model alone.
+    // The last attempt goes on to the next model.
     rig.say(6).await;
     rig.model.plan_then([], Reply::Garbage);
     let outcomes = rig.drain_on(4).await;
@@ -215,9 +215,9 @@ async fn a_second_model_is_asked_before_the_built_in_one() {
     );
 }
 
-/// The next one is asked about the exchange that is too much for the first, and about no other.
+/// The second model is asked only about the exchange that is too much for the first.
 #[tokio::test]
-async fn what_is_always_cut_off_is_told_by_who_comes_next() {
+async fn the_next_model_answers_what_is_always_cut_off() {
     let second = Arc::new(ScriptedModel::default());
     let others: Vec<Arc<dyn ChatModel>> = vec![second.clone(), Arc::new(OfflineModel)];
     let rig = with_fallbacks(others).await;
@@ -235,7 +235,7 @@ async fn what_is_always_cut_off_is_told_by_who_comes_next() {
         (0, report.covered)
     );
 
-    // It is too much for both: the built-in one tells of it, and nobody is asked again.
+    // It is too much for both: the built-in summariser writes its item, and no model is asked again.
     rig.say(6).await;
     let pending = rig.verify().await.pending;
     rig.model.plan_then([], Reply::Truncated);
@@ -253,9 +253,9 @@ async fn what_is_always_cut_off_is_told_by_who_comes_next() {
     assert_eq!((rig.model.calls(), second.calls()), calls);
 }
 
-/// What the first one can't tell of waits for the second, and isn't billed with each look.
+/// An exchange that is beyond the first model waits for the second, and isn't billed with each look.
 #[tokio::test]
-async fn what_is_beyond_a_model_is_not_asked_of_it_again_while_the_next_is_away() {
+async fn a_quarantined_exchange_is_not_asked_again_while_the_next_model_is_away() {
     let second = Arc::new(ScriptedModel::default());
     let others: Vec<Arc<dyn ChatModel>> = vec![second.clone()];
     let rig = with_fallbacks(others).await;
@@ -278,9 +278,9 @@ async fn what_is_beyond_a_model_is_not_asked_of_it_again_while_the_next_is_away(
     assert_eq!(rig.model.asked_about(&[1]), 2);
 }
 
-/// A question over which the provider fails looks like an outage where nobody else asks. It isn't asked for ever.
+/// If no other question is asked, a provider that fails over one looks like an outage. It isn't asked for ever.
 #[tokio::test]
-async fn a_question_that_goes_on_failing_alone_uses_up_its_attempts() {
+async fn a_question_that_keeps_failing_alone_uses_up_its_attempts() {
     let rig = with_fallbacks(Vec::new()).await;
     rig.model.plan_then([], Reply::Late);
     let mut outcomes = rig.drain().await;
@@ -318,7 +318,7 @@ async fn a_question_that_goes_on_failing_alone_uses_up_its_attempts() {
     );
 }
 
-/// It is the exchange's fault, so it keeps its digest, and the others don't wait behind it.
+/// The exchange is to blame, so it keeps its digest, and the others don't wait for it.
 #[tokio::test]
 async fn an_exchange_that_fails_while_others_are_answered_is_given_up() {
     let rig = Rig::new(&config()).await;
@@ -346,18 +346,17 @@ async fn an_exchange_that_fails_while_others_are_answered_is_given_up() {
     );
 }
 
-/// Without a chain everything is as it was.
 #[tokio::test]
-async fn nobody_stands_in_where_nobody_is_named() {
+async fn without_fallbacks_digests_stand_in() {
     let rig = with_fallbacks(Vec::new()).await;
     rig.model.plan([Reply::Auth]);
     assert_eq!(rig.drain().await, [Parked]);
     assert!(items(&rig, "digest", 1).await > 0);
 }
 
-/// Who declines for one exchange tells of the others.
+/// A model that declines one exchange summarises the others.
 #[tokio::test]
-async fn one_exchange_that_is_declined_takes_no_others_with_it() {
+async fn one_declined_exchange_does_not_affect_the_others() {
     for (others, origin) in [(offline(), "offline"), (Vec::new(), "digest")] {
         let rig = with_fallbacks(others).await;
         rig.model.always(2, Reply::Refusal);
@@ -378,9 +377,9 @@ async fn one_exchange_that_is_declined_takes_no_others_with_it() {
     }
 }
 
-/// It is the model, and no exchange: it isn't asked in ever more pieces.
+/// The model is to blame and no exchange, so it isn't asked about ever smaller pieces.
 #[tokio::test]
-async fn who_declines_everything_is_asked_in_halves_once() {
+async fn a_model_that_declines_everything_is_halved_once() {
     let rig = with_fallbacks(offline()).await;
     rig.model.plan_then([], Reply::Refusal);
     assert_eq!(rig.drain().await, [Completed]);
@@ -403,9 +402,9 @@ async fn who_declines_everything_is_asked_in_halves_once() {
     );
 }
 
-/// So it is when a model turns useless that told of something before: what stands in tells of everything at once.
+/// The same holds for a model that becomes useless after good answers: a fallback summarises everything at once.
 #[tokio::test]
-async fn who_answers_nothing_of_use_any_more_is_asked_about_everything_at_once() {
+async fn a_model_that_became_useless_is_asked_about_everything_at_once() {
     let rig = with_fallbacks(offline()).await;
     assert_eq!(rig.drain().await, [Completed]);
     let calls = rig.model.calls();
@@ -454,7 +453,7 @@ async fn a_long_wait_for_the_rate_gives_the_work_back() {
     );
 }
 
-/// Whatever the database does while work is given back, it is done later, and once.
+/// Whatever the database does while work is given back, the work is done later, and once.
 #[tokio::test]
 async fn giving_work_back_may_fail() {
     for (method, when, calls) in [

@@ -1,5 +1,5 @@
-//! The database fails at each step of an update, before the step took effect or after: nothing is lost, nothing is
-//! done twice, and at most one call of the model is paid for twice.
+//! The database fails at each step of an update, before or after the step took effect: nothing is lost, nothing is done twice, and at most
+//! one call of the model is paid for twice.
 
 use recapd_core::domain::{time::MINUTE_MS, work::Reason};
 use recapd_engine::worker::Outcome;
@@ -14,11 +14,11 @@ use crate::support::{
     scripted::Reply,
 };
 
-/// Works until nothing waits any more, however often the database fails at the beginning of it.
+/// Works until nothing waits, however often the database fails at first.
 async fn work_off(rig: &Rig) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     for _ in 0..8 {
-        // An error of the claim itself ends a drain; the next poll tries again.
+        // A failed claim ends a drain; the next poll tries again.
         outcomes.extend(rig.parts.worker.drain().await.unwrap_or_default());
         rig.verify().await;
         rig.clock.advance_ms(20 * MINUTE_MS);
@@ -26,7 +26,7 @@ async fn work_off(rig: &Rig) -> Vec<Outcome> {
     outcomes
 }
 
-/// Runs an update in which the first `method` fails. Returns its outcomes and the calls of the model.
+/// Runs an update in which the first call of `method` fails. Returns its outcomes and the number of calls of the model.
 async fn update_with(method: &'static str, when: When, replies: &[Reply]) -> (Vec<Outcome>, usize) {
     let rig = Rig::new(&config()).await;
     rig.say(6).await;
@@ -35,7 +35,7 @@ async fn update_with(method: &'static str, when: When, replies: &[Reply]) -> (Ve
     rig.flaky.fail(method, 1, when);
     let outcomes = work_off(&rig).await;
     assert_eq!(rig.flaky.met(), 1, "{method} was never called");
-    // A look at the queue is counted by whoever looks.
+    // A failed look at the queue is counted elsewhere.
     assert_eq!(
         rig.db_errors(),
         usize::from(method != "claim"),
@@ -75,11 +75,11 @@ async fn every_step_of_an_update_may_fail() {
         ("material", After, &[Retried, Completed], 1),
         ("journalled", Before, &[Retried, Completed], 1),
         ("journalled", After, &[Retried, Completed], 1),
-        // The answer is lost with the journal, and has to be paid for again; else it is reused.
+        // If the journal lost the answer, it is paid for again; otherwise it is reused.
         ("journal", Before, &[Retried, Completed], 2),
         ("journal", After, &[Retried, Completed], 1),
         ("complete", Before, &[Retried, Completed], 1),
-        // It was applied; who tries to give the lease back learns that it is gone.
+        // It was applied; giving the lease back shows that it is gone.
         ("complete", After, &[Superseded], 1),
     ];
     for (method, when, outcomes, calls) in cases {
@@ -89,7 +89,7 @@ async fn every_step_of_an_update_may_fail() {
 }
 
 #[tokio::test]
-async fn a_failure_that_is_not_recorded_is_tried_again_when_the_lease_runs_out() {
+async fn an_unrecorded_failure_is_retried_when_the_lease_runs_out() {
     use Outcome::{Completed, Retried};
     for when in [Before, After] {
         let found = update_with("fail", when, &[Reply::Transient]).await;
@@ -131,7 +131,7 @@ async fn digests_may_fail_to_stand_in() {
             After => assert_eq!(outcomes, [Outcome::Superseded]),
             _ => assert_eq!(outcomes, [Outcome::Retried, Outcome::Parked]),
         }
-        // Each attempt is counted once, with what it failed of in the end.
+        // Each attempt is counted once, by its final failure.
         let metrics = rig.parts.metrics.encode(None).1;
         for (reason, attempts) in [("db", 1), ("provider_auth", i64::from(when == Before))] {
             let counted = format!("\nrecapd_update_failures_total{{reason=\"{reason}\"}} {attempts}\n");
@@ -144,10 +144,9 @@ async fn digests_may_fail_to_stand_in() {
     }
 }
 
-/// More has left the window when an update that was lost is taken up again: its answer is used for what it is about, and the
-/// rest comes next.
+/// More exchanges left the window before a lost update is repeated: its answer is used for what it is about, and the rest comes next.
 #[tokio::test]
-async fn an_answer_is_used_although_more_is_pending_by_then() {
+async fn an_answer_is_used_even_if_more_is_pending_by_then() {
     let rig = Rig::new(&config()).await;
     rig.say(6).await;
     let told = rig.verify().await.pending;
@@ -165,10 +164,10 @@ async fn an_answer_is_used_although_more_is_pending_by_then() {
     assert_eq!((rig.model.calls(), rig.verify().await.pending), (2, 0));
 }
 
-/// Provisional items are condensed again in parts, and the update is lost: the next one doesn't take the journalled answer
-/// about the first part for one about all of them, and asks about no part again.
+/// An update that condenses provisional items in parts is lost. The next one doesn't take the journalled answer about the first part for
+/// one about all, and asks about no part again.
 #[tokio::test]
-async fn an_answer_about_some_is_not_taken_for_all() {
+async fn a_partial_answer_is_not_taken_for_a_full_one() {
     let rig = Rig::new(&config()).await;
     rig.say(6).await;
     rig.model.plan([Reply::Auth]);
@@ -195,7 +194,7 @@ async fn an_answer_about_some_is_not_taken_for_all() {
     );
 }
 
-/// A watermark that moved fences the update; giving the lease back may fail too.
+/// A watermark that moved fences the update; giving the lease back may fail, too.
 #[tokio::test]
 async fn a_fenced_update_gives_its_lease_back_and_starts_again() {
     for fault in [None, Some(Before), Some(After)] {
@@ -207,7 +206,7 @@ async fn a_fenced_update_gives_its_lease_back_and_starts_again() {
         }
         let raise = async {
             rig.model.asked(1).await;
-            // As if somebody had raised the budget: the newest pending exchange is back in the window.
+            // As if the budget had been raised: the newest pending exchange is back in the window.
             let back = "UPDATE agents SET first_exchange = first_exchange - 1, tokens_before_window = \
                         (SELECT tokens_before FROM exchange_log WHERE exchange = first_exchange - 1), budget_tokens = 900";
             assert_eq!(rig.db.raw(back).await, 1);
@@ -227,7 +226,7 @@ async fn a_fenced_update_gives_its_lease_back_and_starts_again() {
 }
 
 #[tokio::test]
-async fn an_append_that_is_tried_again_stores_nothing_twice() {
+async fn a_repeated_append_stores_nothing_twice() {
     for when in [Before, After] {
         let rig = Rig::new(&config()).await;
         let messages: Vec<_> = (0..12)
@@ -246,7 +245,7 @@ async fn an_append_that_is_tried_again_stores_nothing_twice() {
     }
 }
 
-/// The database is away for one call after the other, in all pairs: the update is applied once all the same.
+/// The database fails at one call and then at another, in all pairs: the update is still applied once.
 #[tokio::test]
 async fn two_faults_in_one_update() {
     let steps = ["claim", "material", "journalled", "journal", "complete", "fail"];
@@ -275,9 +274,9 @@ async fn two_faults_in_one_update() {
     }
 }
 
-/// A database that is away when an update fails hears of it later: nobody vanished.
+/// A database that is away when an update fails is told later: no holder vanished.
 #[tokio::test]
-async fn a_failure_that_is_not_recorded_is_no_crash() {
+async fn an_unrecorded_failure_is_no_crash() {
     let rig = Rig::new(&config()).await;
     rig.say(6).await;
     rig.model.plan([Reply::Transient]);
@@ -290,9 +289,9 @@ async fn a_failure_that_is_not_recorded_is_no_crash() {
     assert!(metrics.contains("\nrecapd_leases_expired_total 0\n"), "{metrics}");
 }
 
-/// The row remembers the crash until it is completed, through failures, too.
+/// The row counts the crash until it is completed, through failures, too.
 #[tokio::test]
-async fn a_holder_who_vanished_is_counted_once() {
+async fn a_vanished_holder_is_counted_once() {
     let rig = Rig::new(&config()).await;
     rig.say(6).await;
     let dead = claim("other", 9, rig.clock.now());

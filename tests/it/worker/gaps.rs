@@ -1,4 +1,4 @@
-//! What an answer leaves out: it is asked about alone, once, and again when it is revisited; then no more.
+//! Exchanges that an answer leaves out: each is asked about alone once, and again when it is revisited; then no more.
 
 use recapd_core::domain::time::MINUTE_MS;
 use recapd_engine::worker::Outcome;
@@ -10,7 +10,7 @@ use crate::support::{
     scripted::Reply,
 };
 
-/// A daemon whose model left out the last of the pending exchanges, alone, too. Returns that one, and how often the model was asked.
+/// A daemon whose model left out the last pending exchange, even when asked about it alone. Returns that exchange and the number of calls.
 async fn with_gap() -> (Rig, i64, usize) {
     let rig = Rig::new(&config()).await;
     rig.say(6).await;
@@ -42,7 +42,7 @@ async fn a_gap_is_asked_about_alone_and_again_after_the_next_update() {
     assert_eq!(rig.verify().await.pending, 0);
 }
 
-/// Where nothing leaves the window any more, the reconciler finds it.
+/// If nothing more leaves the window, the reconciler queues the gap.
 #[tokio::test]
 async fn a_gap_of_a_silent_agent_is_asked_about_again() {
     let (rig, gap, calls) = with_gap().await;
@@ -54,9 +54,9 @@ async fn a_gap_of_a_silent_agent_is_asked_about_again() {
     assert_eq!((rig.digests().await, rig.lasting_digests().await), (0, 0));
 }
 
-/// Its digest is there to stay then, and the row isn't parked for it.
+/// Then its digest is final, and the row isn't parked because of it.
 #[tokio::test]
-async fn what_is_left_out_again_when_it_is_revisited_is_asked_about_no_more() {
+async fn a_gap_left_out_again_is_not_asked_about_any_more() {
     for reply in [Reply::WrongExchanges, Reply::Garbage, Reply::Empty] {
         let (rig, gap, _) = with_gap().await;
         rig.model.always(gap, reply);
@@ -79,9 +79,9 @@ async fn what_is_left_out_again_when_it_is_revisited_is_asked_about_no_more() {
     }
 }
 
-/// Gaps of two updates are revisited together, and what is left out of both then stays.
+/// Gaps of two updates are revisited together; those left out again keep their digests.
 #[tokio::test]
-async fn gaps_of_several_updates_end_as_well() {
+async fn gaps_of_several_updates_end_too() {
     let (rig, gap, calls) = with_gap().await;
     rig.say(6).await;
     rig.model

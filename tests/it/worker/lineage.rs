@@ -1,4 +1,4 @@
-//! The worker after a rewind, a fork and a clear: it finds what is so then.
+//! The worker after a rewind, a fork and a clear.
 
 use recapd_core::domain::lineage::Step;
 

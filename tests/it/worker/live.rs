@@ -1,4 +1,4 @@
-//! A live conversation, turn by turn, with a good model, a middling one and a hostile one: what each answer costs.
+//! A live conversation, turn by turn, with a good, a middling and a hostile model: the cost of each answer.
 
 use recapd_config::Config;
 use recapd_core::{domain::time::MINUTE_MS, tokenizer};
@@ -10,9 +10,9 @@ use crate::support::{
 };
 
 const TURNS: usize = 45;
-/// Somebody says something twice a minute.
+/// Two turns per minute.
 const TURN_MS: i64 = MINUTE_MS / 2;
-/// A batch has several of the turns, which are short.
+/// A batch holds several turns, which are short.
 const BATCH_TOKENS: i64 = 80;
 /// A document that is full after some updates.
 const DOCUMENT_TOKENS: i64 = 600;
@@ -25,14 +25,13 @@ fn live_config() -> Config {
     config
 }
 
-/// What came of a live conversation.
 struct Talk {
     rig: Rig,
     outcomes: Vec<Outcome>,
 }
 
 impl Talk {
-    /// With a model that always answers so.
+    /// Runs a conversation with a model that always answers the same way.
     async fn with(reply: Reply) -> Self {
         let rig = Rig::new(&live_config()).await;
         rig.model.plan_then([], reply);
@@ -47,7 +46,7 @@ impl Talk {
         talk
     }
 
-    /// One turn, and what is due after it. Whatever was answered, the document is whole and under its ceiling.
+    /// One turn, and the updates due after it. Whatever was answered, the document is valid and under its ceiling.
     async fn turn(&mut self) {
         let rig = &self.rig;
         rig.say(1).await;
@@ -61,14 +60,13 @@ impl Talk {
         self.outcomes.extend(outcomes);
     }
 
-    /// Everything that left the window has its item, and no digest waits for a better one.
+    /// Checks that everything that left the window has its item, and no digest is provisional.
     async fn assert_whole(&self) {
         let report = self.rig.verify().await;
         assert_eq!(report.covered + report.in_window, report.exchanges);
         assert_eq!((report.pending, self.rig.digests().await), (0, 0));
     }
 
-    /// How many updates wrote a version.
     fn completed(&self) -> usize {
         let completed = |outcome: &&Outcome| **outcome == Outcome::Completed;
         self.outcomes.iter().filter(completed).count()
@@ -83,7 +81,7 @@ impl Talk {
     }
 }
 
-/// A talk in which each update takes one call and each exchange is asked about once. Returns the number of updates.
+/// A conversation in which each update takes one call and each exchange is asked about once. Returns the number of updates.
 async fn talk_of_one_call_an_update(reply: Reply) -> usize {
     let talk = Talk::with(reply).await;
     let updates = talk.completed();
@@ -107,7 +105,7 @@ async fn a_good_answer_costs_one_call() {
 }
 
 #[tokio::test]
-async fn what_is_plain_is_asked_for_once() {
+async fn plain_answers_cost_one_call() {
     for reply in [
         Reply::Sloppy,
         Reply::Overlapping,
@@ -118,9 +116,9 @@ async fn what_is_plain_is_asked_for_once() {
     }
 }
 
-/// The answer to each question leaves out the last exchange, which is asked about by itself.
+/// Each answer leaves out the last exchange, which is then asked about alone.
 #[tokio::test]
-async fn gaps_are_asked_for_alone_and_nothing_else_twice() {
+async fn only_gaps_are_asked_about_twice() {
     let talk = Talk::with(Reply::Middling).await;
     let (updates, model) = (talk.completed(), &talk.rig.model);
     assert_eq!((updates, model.calls()), (talk.outcomes.len(), 2 * updates));
@@ -136,10 +134,10 @@ async fn gaps_are_asked_for_alone_and_nothing_else_twice() {
     assert_eq!(talk.rig.lasting_digests().await, 0);
 }
 
-/// A model that leaves the last exchange out, alone, too: four questions about that one, of which two are about it alone once
-/// it is revisited, and then its digest stays.
+/// The model always leaves out the last exchange, even alone: that costs four questions about it, two of them alone after it is revisited.
+/// Then its digest stays.
 #[tokio::test]
-async fn who_always_leaves_something_out_isnt_asked_for_ever() {
+async fn a_model_that_always_leaves_gaps_is_not_asked_for_ever() {
     let talk = Talk::with(Reply::Partial).await;
     assert!(talk.outcomes.iter().all(|outcome| *outcome == Outcome::Completed));
     let asked = talk.asked().await;
@@ -154,7 +152,7 @@ async fn a_hostile_model_costs_a_bounded_number_of_calls() {
     for reply in [Reply::Garbage, Reply::WrongExchanges, Reply::Flood, Reply::Empty] {
         let mut talk = Talk::with(reply).await;
         let calls = talk.rig.model.calls();
-        // Twice with each attempt, of which five end in a parked row, revived once in ten minutes.
+        // Two calls per attempt, and five attempts until the row is parked, which is revived every ten minutes.
         let minutes = (TURNS / 2 + 20).div_ceil(10);
         assert!(calls <= minutes * 2 * 5, "{reply:?}: {calls}");
         assert!(
@@ -162,7 +160,7 @@ async fn a_hostile_model_costs_a_bounded_number_of_calls() {
             "{reply:?}: {:?}",
             talk.outcomes
         );
-        // The next turn revives the row, and by then the model is a good one.
+        // The next turn revives the row, and by then the model is good.
         talk.rig.model.plan([]);
         talk.turn().await;
         talk.outcomes.extend(talk.rig.drain_on(3).await);
@@ -171,7 +169,7 @@ async fn a_hostile_model_costs_a_bounded_number_of_calls() {
     }
 }
 
-/// After each kind of nonsense a good answer comes: what digests stood for is told of by then.
+/// A good answer follows each kind of nonsense, and replaces the digests.
 #[tokio::test]
 async fn after_every_kind_of_nonsense_the_summary_is_whole() {
     let mut talk = Talk::with(Reply::Good).await;

@@ -30,30 +30,23 @@ use crate::support::{
 
 const CASES: u32 = 40;
 
-/// What happens next.
 #[derive(Clone, Debug)]
 enum Step {
-    /// So many turns are said.
+    /// This many turns are sent.
     Say(usize),
-    /// The queue is worked off while the model replies like this, and from then on always the same.
+    /// The queue is drained while the model gives the replies of the list, and then always the other one.
     Drain(Vec<Reply>, Reply),
-    /// Seconds go by.
     Wait(i64),
-    /// The session ends.
     End,
-    /// A lease is claimed, and its holder never heard of again.
+    /// A lease is claimed, and its holder vanishes.
     Crash,
     /// A lease is claimed and its material read; [`Step::Zombie`] will finish it, however late.
     Stall,
-    /// Whoever stalled goes on.
+    /// The stalled holder goes on.
     Zombie,
-    /// Somebody asks for an update.
     Ask,
-    /// The ageing schedule fires.
     Age,
-    /// The queue is emptied.
     Empty,
-    /// The reconciler looks.
     Reconcile,
     /// A call of the store will fail.
     Fail(&'static str, usize, When),
@@ -96,7 +89,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..25)
 }
 
-/// A daemon, and who stalled in it.
+/// A daemon and its stalled holder.
 struct Life {
     rig: Rig,
     stalled: Option<(Lease, Material)>,
@@ -147,7 +140,7 @@ impl Life {
         }
     }
 
-    /// Works off what is due, and compares the summary before and after with what is said to have happened.
+    /// Drains the queue, and compares the summary before and after with the reported outcomes.
     async fn drain(&self, replies: &[Reply], then: Reply) {
         let rig = &self.rig;
         let (before, content) = (rig.row().await, rig.content().await);
@@ -166,8 +159,8 @@ impl Life {
                 .iter()
                 .filter(|o| matches!(o, Outcome::Completed | Outcome::Parked | Outcome::StoodIn))
                 .count();
-            // One whose answer was lost may have been applied, too; and if the database then fails again, the worker
-            // takes it for one to be tried again. One that waits may have written what time has changed.
+            // An update whose result was lost may have been applied; if the database then fails again, the worker reports it as retried.
+            // An update that waits may have written a version in which only time changed.
             let is_unheard = |o: &&Outcome| match o {
                 Outcome::Superseded => true,
                 Outcome::Retried => is_due || rig.flaky.met() >= met + 2,
@@ -183,7 +176,7 @@ impl Life {
         }
     }
 
-    /// The trouble is over: everything that left the window gets into the summary.
+    /// Ends all trouble, and checks that everything that left the window gets into the summary.
     async fn recover(&self) {
         let rig = &self.rig;
         rig.flaky.mend();
@@ -218,7 +211,7 @@ impl Life {
     }
 }
 
-/// A daemon that asks the model itself, or within limits, with a breaker, and with the built-in one in its place.
+/// A daemon that asks the model directly, or with limits, a breaker, and the built-in summariser as a fallback.
 async fn rig(config: &Config, is_guarded: bool) -> Rig {
     Rig::asking(config, |model, clock| {
         if !is_guarded {
@@ -263,7 +256,7 @@ async fn live(is_guarded: bool, steps: &[Step], max_tokens: i64) {
 }
 
 #[test]
-fn whatever_happens_each_exchange_is_covered_once() {
+fn each_exchange_is_covered_once_in_any_life() {
     let mut runner = TestRunner::new(cases(CASES));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,5 +1,4 @@
-//! Panics in the middle of an update: each is one more failed attempt, and ends in a parked row, never in a lease that is
-//! held for ever.
+//! Panics during an update: each is one more failed attempt, and the end is a parked row, never a lease that is held for ever.
 
 use recapd_engine::worker::Outcome;
 
@@ -53,7 +52,7 @@ async fn an_update_that_panics_each_time_is_parked_with_digests() {
 }
 
 #[tokio::test]
-async fn where_digests_panic_too_the_row_is_parked_without() {
+async fn if_digests_panic_too_the_row_is_parked_without_them() {
     let rig = with_pending().await;
     let pending = rig.verify().await.pending;
     rig.model.plan([Reply::Auth]);

@@ -1,4 +1,4 @@
-//! What models may cost in a day: updates wait for the next one, and nothing is lost or parked meanwhile.
+//! Daily limits of models' cost: updates wait for the next day, and nothing is lost or parked meanwhile.
 
 use recapd_config::{Config, Loader};
 use recapd_core::domain::{
@@ -19,10 +19,10 @@ use crate::support::{
     scripted::Reply,
 };
 
-/// A dollar per million tokens, whatever they are.
+/// A dollar per million tokens of any kind.
 const PRICES: &str = "as_of = \"2026-11-20\"\nsource = \"nobody\"\n[models.script]\ninput = 1_000_000\n\
                       cached_input = 1_000_000\ncache_write = 1_000_000\noutput = 1_000_000\n";
-/// What a call of the scripted model takes in tokens, and with these prices in micro-dollars.
+/// The cost of a call of the scripted model in tokens, and with these prices in micro-dollars.
 const CALL: i64 = 1_100;
 
 /// A daemon's configuration with these prices, and with one key of `[spend]` set.
@@ -72,7 +72,7 @@ async fn each_limit_pauses_until_the_next_day() {
         );
         assert_eq!((sample.today.calls, sample.today.tokens), (2, 2 * CALL));
 
-        // What is pending is shown, and more may come.
+        // Pending exchanges are shown, and more may come.
         rig.say(2).await;
         drop(rig.drain().await);
         let summary = rig.db.store().summary(&rig.agent).await.unwrap().unwrap();
@@ -117,9 +117,9 @@ async fn a_raised_limit_resumes_at_once_and_an_agent_may_have_its_own() {
     assert_eq!(rig.model.calls(), 2);
 }
 
-/// What those beside it have spent counts before it is recorded.
+/// What concurrent updates have spent counts before it is recorded.
 #[tokio::test]
-async fn updates_side_by_side_keep_a_limit_together() {
+async fn concurrent_updates_keep_a_limit_together() {
     let (config, _folder) = with_prices("calls_per_day=4");
     let rig = Rig::new(&config).await;
     for who in ["a", "b", "c", "d"].map(agent) {
@@ -130,15 +130,16 @@ async fn updates_side_by_side_keep_a_limit_together() {
             rig.parts.ingestor.append(&who, messages).await.unwrap();
         }
     }
-    // Each would need three calls to tell of one exchange.
+    // Each would need three calls to summarise one exchange.
     rig.model.plan_then([], Reply::Overflow);
     assert!(rig.drain().await.contains(&Postponed));
     assert!((4..=4 + 4).contains(&rig.model.calls()), "{}", rig.model.calls());
 }
 
-/// Limits may be others then. It is tried until it is done, and once more for whoever was about to wait by those of before.
+/// Limits may have changed. Resuming is retried until it succeeds, and repeated once for updates that were about to wait by the old
+/// limits.
 #[tokio::test]
-async fn after_a_reload_whoever_waits_is_resumed_whatever_fails_at_first() {
+async fn after_a_reload_waiting_updates_are_resumed_despite_failures() {
     let (config, _folder) = with_prices("calls_per_day=1");
     let rig = Rig::new(&config).await;
     rig.say(6).await;
@@ -166,7 +167,7 @@ async fn after_a_reload_whoever_waits_is_resumed_whatever_fails_at_first() {
 
 /// An agent's own limit in dollars is kept as strictly as the configuration's, which is refused without prices.
 #[tokio::test]
-async fn without_prices_a_limit_in_dollars_asks_nobody() {
+async fn without_prices_a_limit_in_dollars_allows_no_call() {
     let rig = Rig::new(&rig::config()).await;
     let set = async |usd: serde_json::Value| {
         let patch = SettingsPatch::parse(json!({"usd_per_day": usd})).unwrap();
@@ -187,9 +188,9 @@ async fn without_prices_a_limit_in_dollars_asks_nobody() {
     assert_eq!(rig.model.calls(), 1);
 }
 
-/// What a call costs is in the runs table, failed calls are counted, and what can't be priced has no figure.
+/// The runs table has the cost of calls, failed calls are counted, and calls without a price have no cost.
 #[tokio::test]
-async fn what_updates_cost_is_kept() {
+async fn the_cost_of_updates_is_recorded() {
     let (config, _folder) = with_prices("calls_per_day=0");
     let rig = Rig::new(&config).await;
     rig.say(6).await;
@@ -216,7 +217,7 @@ async fn what_updates_cost_is_kept() {
         "{metrics}"
     );
 
-    // An answer that was cut off was paid for all the same, up to the last token.
+    // An answer that was cut off was paid for, up to the last token.
     rig.model.plan_then([], Reply::Truncated);
     rig.say(6).await;
     drop(rig.drain().await);
@@ -242,9 +243,9 @@ async fn what_updates_cost_is_kept() {
     );
 }
 
-/// The provider bills what it worked on, whether anybody had anything of it.
+/// The provider bills what it worked on, whether or not the answer was useful.
 #[tokio::test]
-async fn calls_that_came_to_nothing_count() {
+async fn useless_calls_count() {
     let (config, _folder) = with_prices("tokens_per_day=1");
     for (reply, is_told) in [(Reply::Broken, true), (Reply::Late, false)] {
         let rig = Rig::new(&config).await;
@@ -259,17 +260,17 @@ async fn calls_that_came_to_nothing_count() {
         } else {
             assert!(spent.tokens > 500, "the prompt alone has {} tokens", spent.tokens);
         }
-        // Which is more than the day allows.
+        // That is more than the day allows.
         assert_eq!(rig.drain_later().await, [Postponed], "{reply:?}");
         assert_eq!(rig.model.calls(), 1);
     }
 }
 
-/// Whoever lost the race has paid, too.
+/// An update that lost the race has cost something, too.
 #[tokio::test]
-async fn what_was_paid_in_vain_counts() {
+async fn the_cost_of_a_lost_race_counts() {
     let (mut config, _folder) = with_prices("agent_calls_per_day=2");
-    // No beat tells of the lost lease before the answer is there.
+    // No heartbeat reports the lost lease before the answer arrives.
     config.queue.lease_ms = HOUR_MS;
     let rig = Rig::new(&config).await;
     rig.say(6).await;
@@ -277,7 +278,7 @@ async fn what_was_paid_in_vain_counts() {
     let working = rig.drain();
     let losing = async {
         rig.model.asked(1).await;
-        // Somebody takes the lease away.
+        // Another worker takes the lease away.
         rig.db
             .raw("UPDATE summary_update_queue SET lease_token = NULL, visible_at = visible_at + 60000")
             .await;

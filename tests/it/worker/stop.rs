@@ -34,7 +34,7 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 
 async fn with_pending() -> Rig {
     let mut config = config();
-    // A heartbeat every five milliseconds, and no poll that could do a notice's work.
+    // A heartbeat every five milliseconds, and no poll that could replace a notice.
     config.queue.lease_ms = 20;
     config.queue.poll_ms = 3_600_000;
     config.worker.concurrency = 1;
@@ -44,7 +44,7 @@ async fn with_pending() -> Rig {
     rig
 }
 
-/// Another agent, `b`, of whom something is to be summarised.
+/// Another agent, `b`, with exchanges to summarise.
 async fn another_speaks(rig: &Rig) {
     let messages = (0..12).map(|n| native(["user", "assistant"][n % 2], "One of many messages that go by"));
     rig.parts
@@ -122,9 +122,9 @@ async fn a_lost_lease_stops_the_update() {
     }
 }
 
-/// Nobody waits for the update any more, as after a panic: while the heart beats for others, its lease runs out.
+/// The update's future was dropped, as after a panic: the heartbeat goes on for others, and its lease runs out.
 #[tokio::test]
-async fn a_lease_whose_work_is_gone_is_not_renewed() {
+async fn a_lease_without_work_is_not_renewed() {
     let rig = with_pending().await;
     tokio::select! {
         outcomes = rig.drain() => panic!("the model holds it: {outcomes:?}"),
@@ -152,7 +152,7 @@ async fn a_lease_whose_work_is_gone_is_not_renewed() {
     assert_eq!(rig.verify().await.pending, 0);
 }
 
-/// A database that is away for a while is no reason to stop: the fences decide at completion.
+/// A database that is briefly away is no reason to stop: the fences decide at completion.
 #[tokio::test]
 async fn a_failed_renewal_stops_nothing() {
     let rig = with_pending().await;
@@ -193,7 +193,7 @@ fn run(rig: &Rig) -> Running {
     running
 }
 
-/// One that dies now dies of nothing else.
+/// If the daemon dies now, this row is to blame.
 #[tokio::test]
 async fn the_last_try_before_a_row_is_parked_is_made_alone() {
     let mut config = config();
@@ -225,7 +225,7 @@ async fn a_soft_stop_finishes_what_it_holds_and_claims_nothing_more() {
     let running = run(&rig);
     soon(rig.model.asked(1)).await;
     running.soft.cancel();
-    // More work comes in meanwhile, for another agent too.
+    // More work arrives meanwhile, for another agent, too.
     another_speaks(&rig).await;
     assert!(!running.tasks.is_empty(), "it waits for the update");
     rig.model.let_go();
@@ -237,7 +237,7 @@ async fn a_soft_stop_finishes_what_it_holds_and_claims_nothing_more() {
 }
 
 #[tokio::test]
-async fn a_worker_that_knows_of_nothing_to_do_rests() {
+async fn an_idle_worker_rests() {
     let mut config = config();
     config.queue.poll_ms = 10;
     let rig = Rig::new(&config).await;
@@ -252,7 +252,7 @@ async fn a_worker_that_knows_of_nothing_to_do_rests() {
         })
         .await;
     };
-    // Two polls, then rests of thirty. What the polls take is taken in: a late look at them makes no rest shorter.
+    // Two polls, then rests of thirty. The time includes the polls' own: a late look at them makes no rest shorter.
     let begun = Instant::now();
     looks(2).await;
     looks(5).await;
@@ -261,7 +261,7 @@ async fn a_worker_that_knows_of_nothing_to_do_rests() {
         "{:?}",
         begun.elapsed()
     );
-    // What falls due meanwhile is done, without a wake-up when it does.
+    // Work that falls due meanwhile is done without another wake-up.
     let (store, now) = (rig.db.store(), rig.clock.now());
     store.enqueue(&agent("a"), Reason::Manual, 50, now).await.unwrap();
     rig.parts.notices().wake_queue();
@@ -277,7 +277,7 @@ async fn a_worker_that_knows_of_nothing_to_do_rests() {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_back_puts_nothing_off() {
+async fn a_clock_set_back_delays_nothing() {
     const HOUR_MS: i64 = 3_600_000;
     let mut config = config();
     config.queue.poll_ms = 5;
@@ -301,7 +301,7 @@ async fn a_clock_that_is_set_back_puts_nothing_off() {
     })
     .await;
     wake(60_000).await;
-    // The next look does it again.
+    // The next look retries it.
     rig.flaky.fail("set_back", 1, When::Before);
     rig.clock.advance_ms(-HOUR_MS);
     let due_at = Some(begun.0 + 60_000);
@@ -317,7 +317,7 @@ async fn a_clock_that_is_set_back_puts_nothing_off() {
 }
 
 #[tokio::test]
-async fn what_a_stop_could_not_write_is_counted() {
+async fn a_failed_write_at_a_stop_is_counted() {
     let rig = with_pending().await;
     for method in ["record_run", "release"] {
         rig.flaky.fail(method, 1, When::Before);
@@ -341,13 +341,13 @@ async fn a_hard_stop_gives_the_lease_back() {
     assert_eq!(rig.row().await.version, 0);
     let free = "SELECT count(*) FROM summary_update_queue WHERE lease_token IS NULL AND attempts = 0 AND crashes = 0";
     assert_eq!(rig.db.number(free).await, Some(1));
-    // At once, for whoever comes next.
+    // The lease is free at once.
     rig.model.plan([]);
     assert_eq!(rig.drain().await, [Outcome::Completed]);
     assert_eq!(rig.verify().await.pending, 0);
 }
 
-/// A model that shows of each request whether it is held.
+/// A model that records whether each request waits for the limits.
 struct Watched {
     inner: Arc<dyn ChatModel>,
     requests: Arc<Mutex<Vec<LimitWait>>>,
@@ -371,7 +371,7 @@ impl ChatModel for Watched {
 
 /// One call is under way, and the other waits for its place: only the first one was sent.
 #[tokio::test]
-async fn a_stop_bills_what_was_sent_and_not_what_the_limits_held() {
+async fn a_stop_bills_only_calls_that_were_sent() {
     let mut config = config();
     config.queue.poll_ms = 3_600_000;
     config.worker.concurrency = 2;
@@ -388,7 +388,7 @@ async fn a_stop_bills_what_was_sent_and_not_what_the_limits_held() {
     rig.model.plan([Reply::Held]);
     let running = run(&rig);
     soon(rig.model.asked(1)).await;
-    // The one that was sent has the only place, so who is held is the other one.
+    // The call that was sent has the only place, so the held one is the other.
     soon(async {
         while !requests.lock().unwrap().iter().any(LimitWait::is_held) {
             tokio::task::yield_now().await;
@@ -415,7 +415,7 @@ async fn a_notice_wakes_an_idle_worker() {
     let running = run(&rig);
     rig.model.plan([]);
     while rig.model.calls() < 2 {
-        // Each eviction rings; the second time the worker had surely been idle.
+        // Each eviction wakes the worker; the second time it was surely idle.
         let calls = rig.model.calls();
         rig.say(4).await;
         soon(rig.model.asked(calls + 1)).await;

@@ -13,7 +13,6 @@ use crate::support::{
     scripted::Reply,
 };
 
-/// What a hand does to the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hand {
     RollBack,
@@ -56,7 +55,7 @@ async fn with_versions(config: &Config) -> Rig {
     rig
 }
 
-/// Everything is summarised once, and nothing is left to do.
+/// Checks that everything is summarised once and nothing is left to do.
 async fn settled(rig: &Rig) {
     for _ in 0..4 {
         rig.drain_later().await;
@@ -70,7 +69,7 @@ async fn settled(rig: &Rig) {
 }
 
 #[tokio::test]
-async fn what_a_hand_does_voids_the_update_under_way() {
+async fn an_operators_change_voids_the_update_under_way() {
     for hand in Hand::ALL {
         let rig = with_versions(&config()).await;
         rig.say(5).await;
@@ -99,21 +98,21 @@ async fn what_a_hand_does_voids_the_update_under_way() {
 }
 
 #[tokio::test]
-async fn what_a_hand_does_happens_whole_or_not_at_all() {
+async fn an_operators_change_is_atomic() {
     for hand in Hand::ALL {
         for when in [Before, After] {
             let rig = with_versions(&config()).await;
             rig.flaky.fail(hand.method(), 1, when);
             hand.act(&rig).await.unwrap_err();
             rig.verify().await;
-            // Readers may still get the one before.
+            // Readers may still get the version before.
             let version = rig.db.number("SELECT version FROM summaries").await;
             assert_eq!(
                 version,
                 Some(if when == Before { 2 } else { 3 }),
                 "{hand:?} {when:?}"
             );
-            // Whoever doesn't know asks again.
+            // A client that doesn't know the result repeats the request.
             hand.act(&rig).await.unwrap();
             rig.verify().await;
             settled(&rig).await;
@@ -145,7 +144,7 @@ async fn a_rebuild_survives_a_failure_of_each_step() {
                     "{method} {when:?}: the old document until then"
                 );
             }
-            // An error of the claim itself ends a drain; the next poll tries again.
+            // A failed claim ends a drain; the next poll tries again.
             rig.parts.worker.drain().await.unwrap_or_default();
             rig.clock.advance_ms(20 * 60_000);
         }
@@ -155,7 +154,7 @@ async fn a_rebuild_survives_a_failure_of_each_step() {
     }
 }
 
-/// As [`with_versions`], however many versions small batches make.
+/// As [`with_versions`], with as many versions as small batches make.
 async fn with_versions_of(config: &Config) -> Rig {
     let rig = Rig::new(config).await;
     rig.say(9).await;
@@ -165,7 +164,7 @@ async fn with_versions_of(config: &Config) -> Rig {
     rig
 }
 
-/// An operator's words outlast the updates after them; the model's don't come back.
+/// An operator's texts outlast later updates; the model's don't come back.
 #[tokio::test]
 async fn edited_items_stay_as_they_are() {
     let rig = with_versions(&config()).await;

@@ -1,4 +1,4 @@
-//! From `[model]` to the model that writes the summaries.
+//! Builds the models that write summaries from `[model]` and `[fallback]`.
 
 use std::sync::Arc;
 
@@ -24,16 +24,14 @@ use recapd_llm::{
 use recapd_platform::clock::Clock;
 use recapd_telemetry::metrics::Metrics;
 
-/// Tokens of a prompt beside its material: the instructions, which have some 900, and what frames them.
+/// Tokens of a prompt besides its material: about 900 of instructions, and the fences.
 const INSTRUCTIONS_TOKENS: i64 = 2_000;
-/// A context is a multiple of this many tokens.
+/// A context's size is a multiple of this.
 const CONTEXT_STEP_TOKENS: i64 = 1_024;
 
-/// Who writes summaries.
 pub struct Models {
-    /// Who is asked directly.
     pub model: Arc<dyn ChatModel>,
-    /// Who is asked in batches, if the configuration wants them.
+    /// The model for batches, if the configuration wants them.
     pub batch: Option<Arc<dyn BatchModel>>,
 }
 
@@ -45,7 +43,7 @@ impl Models {
         }
     }
 
-    /// One model for both: what it learns of its server from direct questions is known in batches, whose refusals come
+    /// Uses one model for both, so that batches know what direct calls learned about the server. Batches themselves learn of refusals only
     /// hours later.
     fn both<M: ChatModel + BatchModel + 'static>(model: M) -> Self {
         let model = Arc::new(model);
@@ -56,7 +54,7 @@ impl Models {
     }
 }
 
-/// The model that the configuration names. `api_key` is needed by most providers, but not by local ones.
+/// Returns the model that the configuration names. Local providers need no `api_key`.
 ///
 /// # Errors
 /// When the client can't be built.
@@ -79,8 +77,8 @@ fn named(config: &Config, api_key: Option<SecretString>) -> Result<Models, LlmEr
     })
 }
 
-/// The model that the configuration names, within its limits, with a breaker, and with those who are asked in its
-/// place; and the same for batches. The keys are the model's and the second one's.
+/// Returns the configured model with its limits, circuit breaker and fallbacks, and the model for batches. `keys` are those of the model
+/// and of its fallback.
 ///
 /// # Errors
 /// When a client can't be built.
@@ -98,7 +96,7 @@ pub fn models(
     })
 }
 
-/// `first`, with those who are asked in its place.
+/// Adds the configured fallbacks to `first`.
 fn chained(
     config: &Config,
     first: Arc<dyn ChatModel>,
@@ -120,7 +118,7 @@ fn chained(
     Ok(Arc::new(Chain::new(first, others)))
 }
 
-/// `model`, within the limits of its key and left alone while it fails.
+/// Wraps `model` in its rate limits and a circuit breaker.
 fn guarded(config: &Config, model: Arc<dyn ChatModel>, clock: &Arc<dyn Clock>) -> Arc<dyn ChatModel> {
     let settings = &config.model;
     if settings.mode == ModelMode::Offline {
@@ -138,7 +136,7 @@ fn guarded(config: &Config, model: Arc<dyn ChatModel>, clock: &Arc<dyn Clock>) -
     Arc::new(Breaker::new(Arc::new(limited), breaker, Arc::clone(clock)))
 }
 
-/// Metrics that know the models, what they cost, and hear of their circuits.
+/// Returns metrics that know the models and their prices and follow their circuit breakers.
 pub(super) fn metrics(
     config: &Config,
     prices: &Prices,
@@ -150,8 +148,8 @@ pub(super) fn metrics(
     metrics
 }
 
-/// Makes the models known to metrics, what they cost and may cost, and how long they may take over a batch; from then on
-/// these hear of their circuits.
+/// Tells `metrics` of the models, their prices, the spending limit and the longest wait for a batch, and makes them follow the circuit
+/// breakers.
 pub(super) fn introduce(metrics: &Metrics, config: &Config, prices: &Prices, model: &Arc<dyn ChatModel>) {
     for model in std::iter::once(model).chain(model.fallbacks()) {
         let (provider, name) = (model.provider(), model.model());
@@ -168,7 +166,7 @@ pub(super) fn introduce(metrics: &Metrics, config: &Config, prices: &Prices, mod
             let open_until = match state {
                 CircuitState::Closed => None,
                 CircuitState::Open { until } => Some(until),
-                // Until it has answered, it isn't asked by others.
+                // A trial call is under way: the circuit counts as open until it is answered.
                 CircuitState::HalfOpen => return,
             };
             metrics.provider.circuit(provider, model, open_until);
@@ -216,8 +214,8 @@ fn remote_settings(model: &ModelConfig, api_key: Option<SecretString>) -> Remote
     }
 }
 
-/// What Ollama loads a model with: what is configured, else what the largest update may need. Its tokens are not those
-/// by which updates are measured, hence a quarter more for the material.
+/// The context size that Ollama loads a model with: the configured one, or what the largest update may need. The model's own tokens differ
+/// from recapd's count, so the material gets a quarter more.
 fn num_ctx(config: &Config) -> i64 {
     let Config { model, worker, .. } = config;
     if model.num_ctx > 0 {

@@ -1,7 +1,7 @@
-//! How alike the speakers of a conversation sound by now, judged by its last messages.
+//! Measures how alike the last speakers of a conversation sound.
 //!
-//! The messages are read again each time, so that nothing has to be kept between appends: however long the history is,
-//! only the last messages are held in memory, and the result is right after a restart and beside other daemons.
+//! The last messages are read again each time and nothing is kept between appends, so the result is right after a restart and with several
+//! daemons, and memory doesn't grow with the history.
 
 use recapd_core::domain::{
     agent::AgentId,
@@ -11,7 +11,7 @@ use recapd_core::domain::{
 };
 use recapd_store::{SaidMessage, Store, StoreResult};
 
-/// How alike the last two speakers of `agent`'s conversation sound; `None` if no one has answered another yet.
+/// Compares the last two speakers of an agent's conversation; `None` if neither has answered the other yet.
 ///
 /// # Errors
 /// When the store fails.
@@ -39,7 +39,7 @@ fn said(SaidMessage { exchange, stored }: SaidMessage) -> SpeakerMessage {
     }
 }
 
-/// Whether `messages` hold anything said by a named speaker.
+/// Checks whether a named speaker said anything in `messages`.
 pub(super) fn is_talk(messages: &[Message]) -> bool {
     messages.iter().any(|message| {
         matches!(message.kind, Kind::User | Kind::Assistant)

@@ -1,8 +1,7 @@
-//! Which token counter counts an agent's messages: the configuration's, or that of the agent's own provider and model.
+//! Finds the token counter of an agent: the configured one, or that of the agent's own provider and model.
 //!
-//! An agent's settings are read at its first append, and from then on learned from the answer of each append. So a
-//! change that another program makes is heard of one append late; what was counted by the old counter until then is
-//! counted again.
+//! An agent's settings are read at its first append; later appends return them. So a change made by another program takes effect one
+//! append late. Messages counted by the old counter until then are counted again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,28 +9,24 @@ use hashlink::LruCache;
 
 use recapd_core::domain::{agent::AgentId, settings::AgentSettings, tokens::TokenCounter};
 
-/// So many agents are remembered; who said nothing for the longest is forgotten, and costs a read when it goes on.
+/// The most agents remembered. Beyond it the least recently used is forgotten, and its next append reads its settings again.
 pub(super) const AGENTS_MAX: usize = 100_000;
 
-/// Finds the counter for a provider and a model.
 pub type FindCounter = Arc<dyn Fn(&str, &str) -> Arc<dyn TokenCounter> + Send + Sync>;
 
-/// A provider and a model.
 pub(super) type ModelName = (String, String);
 
-/// How an agent's messages are counted.
 #[derive(Clone)]
 pub(super) struct AgentCounter {
-    /// The provider and the model; `None` if they aren't configured, and then nothing can be learned about the counter.
+    /// The provider and the model. `None` if they aren't configured; then nothing is learned about the counter.
     pub(super) named: Option<Arc<ModelName>>,
-    /// The counter without a learned correction: a plain estimate, or an exact one.
+    /// The counter without the learned correction.
     pub(super) plain: Arc<dyn TokenCounter>,
 }
 
-/// Counters by agent.
 pub(super) struct Counters {
     default: AgentCounter,
-    /// The counters of agents with settings of their own; `None` if all are counted by the default.
+    /// The counters of agents with settings of their own; `None` if one counter serves all.
     own: Option<Own>,
 }
 
@@ -42,7 +37,6 @@ struct Own {
 }
 
 impl Counters {
-    /// One counter for all agents.
     pub(super) fn one(counter: Arc<dyn TokenCounter>) -> Self {
         Self {
             default: AgentCounter {
@@ -53,7 +47,7 @@ impl Counters {
         }
     }
 
-    /// A counter for each provider and model, of which `default` is the configuration's.
+    /// Uses a counter for each provider and model; `default` is the configured pair.
     pub(super) fn each(default: ModelName, find: FindCounter) -> Self {
         let named = Arc::new(default);
         Self {
@@ -69,7 +63,7 @@ impl Counters {
         }
     }
 
-    /// How messages of `agent` are counted; `None` if its settings have to be read first.
+    /// Returns the agent's counter; `None` if its settings have to be read first.
     pub(super) fn of(&self, agent: &AgentId) -> Option<AgentCounter> {
         let default = || self.default.clone();
         let Some(own) = &self.own else {
@@ -79,7 +73,7 @@ impl Counters {
         Some(known.get(agent)?.clone().unwrap_or_else(default))
     }
 
-    /// Remembers the settings of `agent`. Returns how its messages are counted.
+    /// Remembers the agent's settings and returns its counter.
     pub(super) fn learn(&self, agent: &AgentId, settings: &AgentSettings) -> AgentCounter {
         let default = || self.default.clone();
         let Some(own) = &self.own else { return default() };
@@ -100,12 +94,12 @@ impl Counters {
 }
 
 impl AgentCounter {
-    /// Whether `other` counts for the same model.
+    /// Checks whether both count for the same provider and model.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.named() == other.named()
     }
 
-    /// The model, if it is known.
+    /// The model's name; empty if it isn't known.
     pub(super) fn model(&self) -> &str {
         self.named().map_or("", |(_, model)| model)
     }
@@ -117,7 +111,7 @@ impl AgentCounter {
 }
 
 impl Own {
-    /// The agent's own provider and model; `None` if they are the configuration's.
+    /// Returns the agent's own provider and model; `None` if they are the configured ones.
     fn named<'a>(&'a self, settings: &'a AgentSettings) -> Option<(&'a str, &'a str)> {
         let default = (self.default.0.as_str(), self.default.1.as_str());
         let named = settings.tokenizer(default.0, default.1);

@@ -1,4 +1,4 @@
-//! Counting the tokens of messages: before the append's transaction, and many messages on several threads.
+//! Counts the tokens of messages, before the append's transaction and on several threads if there are many.
 
 use std::sync::Arc;
 
@@ -22,12 +22,11 @@ use recapd_store::{AppendRequest, PreparedMessage, StoreResult};
 
 /// Messages of more bytes than this are counted on other threads: 2.5 ms of work at 40 MB/s.
 const COUNT_INLINE_BYTES_MAX: usize = 100_000;
-/// Of messages of more bytes than this it is asked first whether they are stored: they take long to count.
+/// Requests of more bytes than this are first compared with what is stored, since counting them takes long.
 const ASK_FIRST_BYTES: usize = 1 << 20;
-/// What is said to have failed.
+/// Names the computation in errors.
 pub(super) const COUNTING: &str = "counting tokens";
 
-/// Counted messages, and what the counter can learn from them.
 pub(super) struct CountResult {
     pub(super) request: AppendRequest,
     pub(super) counting: AgentCounter,
@@ -74,7 +73,7 @@ impl Ingestor {
         })
     }
 
-    /// Whether all of these long messages are stored already. Of others that shows in the store's transaction.
+    /// Checks whether all these messages are stored already. Returns `false` for short requests: the transaction finds their duplicates.
     pub(super) async fn is_known(&self, agent: &AgentId, messages: &[Message]) -> StoreResult<bool> {
         let bytes: usize = messages.iter().map(|message| message.payload.len()).sum();
         let ids: Vec<&str> = messages
@@ -93,10 +92,10 @@ impl Ingestor {
         Ok(named.all(is_same))
     }
 
-    /// The counter for messages of `agent`.
+    /// Returns the counter for an agent's messages, with the learned correction.
     ///
     /// # Errors
-    /// When the agent's settings have to be read first and the store fails.
+    /// When the store fails to read the agent's settings.
     pub async fn counter_of(&self, agent: &AgentId) -> StoreResult<Arc<dyn TokenCounter>> {
         Ok(self.learning.guarded(agent, &self.counting_of(agent).await?))
     }
@@ -110,8 +109,7 @@ impl Ingestor {
         Ok(self.counters.learn(agent, &settings))
     }
 
-    /// When something was said before the replayed `messages`, for those that bring no time: by the moment of their
-    /// arrival everything would be old.
+    /// Returns the time for replayed messages that bring none. Their time of arrival would make all others old.
     async fn said_before(
         &self,
         agent: &AgentId,
@@ -122,7 +120,7 @@ impl Ingestor {
         let is_past = |at: &Timestamp| *at <= now;
         let as_of = row.and_then(|row| row.as_of).filter(is_past);
         let first = messages.iter().filter_map(|message| message.at).find(is_past);
-        // What is replayed may be older than what is there.
+        // Replayed messages may be older than the stored ones.
         Ok(as_of.into_iter().chain(first).min().unwrap_or(now))
     }
 
@@ -157,9 +155,9 @@ impl Ingestor {
     }
 }
 
-/// Each message with the moment at which it counts as said. Without a time that is when the one before was said,
-/// `since` for the first. None counts as said after it arrived, `now`, whatever its client's clock says: one message of the far
-/// future would make all that is replayed old, and never grow old itself.
+/// Gives each message the time at which it counts as said. A message without a time gets that of the one before it, the first one `since`.
+/// None gets a time after `now`, whatever its client's clock says: one message from the far future would make all replayed messages old,
+/// and never age itself.
 fn dated(messages: Vec<Message>, since: Timestamp, now: Timestamp) -> Vec<(Message, Timestamp)> {
     let mut last_at = since;
     let date = |message: Message| {
@@ -173,7 +171,7 @@ fn dated(messages: Vec<Message>, since: Timestamp, now: Timestamp) -> Vec<(Messa
     messages.into_iter().map(date).collect()
 }
 
-/// Counts messages, each with the moment at which it counts as said.
+/// Counts messages; each comes with the time at which it counts as said.
 fn count_all(
     counter: &dyn TokenCounter,
     model: &str,

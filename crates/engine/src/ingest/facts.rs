@@ -1,4 +1,4 @@
-//! Facts as operators see them, over HTTP and on the command line alike.
+//! Changes of facts by operators, with replies that HTTP and the command line share.
 
 use serde::Serialize;
 use tracing::info;
@@ -15,38 +15,36 @@ use recapd_core::domain::{
 };
 use recapd_store::{FactChange, FactEdited, FactRequest, FactRow, StoreResult};
 
-/// A fact, and what became of it.
+/// A fact and its history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[schema(as = Fact)]
 pub struct FactReply {
-    /// Its number within the agent, never used again.
+    /// The fact's number within the agent; it is never reused.
     pub fact: i64,
-    /// What it is about.
     pub kind: FactKind,
-    /// One line; empty if it was forgotten.
+    /// One line; empty if the fact was forgotten.
     pub text: String,
-    /// Whose words these are: `user`, `assistant`, `program`, `call`, `result` or `failed_result`; none for the
-    /// summariser's.
+    /// Who said it: `user`, `assistant`, `program`, `call`, `result` or `failed_result`; absent if the summariser worded it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub voice: Option<&'static str>,
-    /// The name of who said it, if it is known.
+    /// The speaker's name, if it is known.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub speaker: String,
-    /// Since when it holds.
+    /// The time since which it holds.
     pub since: Timestamp,
     /// The exchange that it comes from; 0 if an operator wrote it.
     pub exchange: i64,
-    /// It leaves the document last.
+    /// True if it leaves the document last.
     pub pinned: bool,
-    /// The version that brought it.
+    /// The version that added it.
     pub added_version: i64,
-    /// The version since which it holds no longer.
+    /// The version that ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_version: Option<i64>,
     /// The exchange that ended it, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_by_exchange: Option<i64>,
-    /// The fact that holds in its place.
+    /// The number of the fact that replaced it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replaced_by: Option<i64>,
 }
@@ -71,13 +69,13 @@ impl From<FactRow> for FactReply {
     }
 }
 
-/// What a change of the facts by hand answers.
+/// The reply to an operator's change of a fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[schema(as = EditedFact)]
 pub struct FactEditedReply {
     /// The document's new version.
     pub version: i64,
-    /// The fact now: a new text gave it a new number.
+    /// The fact after the change. A new text gives it a new number.
     #[serde(flatten)]
     pub fact: FactReply,
 }
@@ -92,16 +90,16 @@ impl From<FactEdited> for FactEditedReply {
 }
 
 impl Ingestor {
-    /// Adds a fact by hand. Secrets in it are redacted.
+    /// Adds an operator's fact. Secrets in it are redacted.
     ///
     /// # Errors
-    /// [`recapd_store::StoreError::UnknownAgent`], [`recapd_store::StoreError::Fact`], or what the store fails with.
+    /// [`recapd_store::StoreError::UnknownAgent`], [`recapd_store::StoreError::Fact`], or another error of the store.
     pub async fn add_fact(&self, agent: &AgentId, new: NewFact) -> StoreResult<FactEditedReply> {
         let new = new.redacted(&self.redactor);
         self.change_facts(agent, FactChange::Add(new)).await
     }
 
-    /// Changes a fact by hand. Secrets in its new words are redacted.
+    /// Changes a fact for an operator. Secrets in the new text are redacted.
     ///
     /// # Errors
     /// As of [`Self::add_fact`].

@@ -1,4 +1,4 @@
-//! Forgetting: the store does it, this daemon's live journal is rewritten, and readers are notified.
+//! Forgetting: the store forgets, this daemon rewrites its live journal, and readers are notified.
 
 use std::collections::HashSet;
 
@@ -9,59 +9,58 @@ use super::Ingestor;
 use recapd_core::domain::{agent::AgentId, settings::AgentSettings};
 use recapd_store::{Deletion, Forget, Forgettable, Forgotten, StoreError, StoreResult};
 
-/// The most agents with something to go on with that are looked up at once.
+/// The most agents with unfinished work that are read at once.
 const BEGUN_MAX: i64 = 100;
 
-/// What forgetting did, over HTTP and on the command line alike.
+/// The reply to a request to forget, over HTTP and on the command line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = Forgotten)]
 pub struct ForgetReply {
-    /// Messages that are tombstones now and weren't before.
+    /// Messages that became tombstones.
     pub messages: i64,
-    /// The exchanges that they stood in.
+    /// The exchanges of these messages.
     pub exchanges: Vec<i64>,
-    /// The legs of these exchanges that weren't named: what was said in them is still stored.
+    /// Other legs of the same exchanges, which weren't named and are still stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub legs_left: Vec<LegsLeft>,
-    /// The agents that shared them.
+    /// The agents that shared these exchanges.
     pub agents: Vec<AgentId>,
     /// Items of summaries that were withdrawn or lost their text.
     pub items: i64,
     /// Earlier versions of summaries whose text is gone.
     pub versions: i64,
-    /// Nothing of it is left in the database's files.
+    /// True if nothing of it is left in the database's files.
     pub scrubbed: bool,
-    /// Agents whose file in this daemon's live journal still holds it: it couldn't be written anew. Others have their own.
+    /// Agents whose file in this daemon's live journal still holds it, because rewriting the file failed. Each daemon has its own journal.
     pub journals_left: Vec<AgentId>,
 }
 
-/// Legs of an exchange that are left when others are forgotten.
+/// Legs of an exchange that remain after others were forgotten.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct LegsLeft {
-    /// The exchange, by its first leg.
+    /// The number of the exchange's first leg.
     pub exchange: i64,
-    /// The legs that are left.
+    /// The remaining legs.
     pub legs: Vec<i64>,
 }
 
-/// What the deletion of an agent did.
+/// The reply to the deletion of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = Deletion)]
 pub struct DeleteReply {
-    /// The agent.
+    /// The deleted agent.
     pub agent_id: AgentId,
-    /// Its messages.
+    /// How many messages were deleted.
     pub messages: i64,
-    /// Nothing of it is left in the database's files.
+    /// True if nothing of it is left in the database's files.
     pub scrubbed: bool,
-    /// Its file in this daemon's live journal is gone, or there was none. Others have their own.
+    /// True if this daemon's live journal holds no file of the agent any more. Each daemon has its own journal.
     pub journal_removed: bool,
 }
 
 impl Ingestor {
-    /// Forgets the exchanges or the message of `agent` in all agents that share them, and in this daemon's live
-    /// journal. It does the latter even if the store has forgotten them already, since each daemon has a live journal
-    /// of its own.
+    /// Forgets exchanges or a message of `agent` in all agents that share them, and rewrites this daemon's live journal. It does so even
+    /// if the store has forgotten them before, since each daemon has a journal of its own.
     ///
     /// # Errors
     /// As [`recapd_store::Store::forget`].
@@ -109,7 +108,7 @@ impl Ingestor {
         })
     }
 
-    /// The other legs of exchanges of which some were forgotten. Of what is forgotten for good that is no reason to fail.
+    /// Lists the other legs of partly forgotten exchanges. If reading them fails, it returns what it has: the forgetting itself is done.
     async fn legs_left(&self, agent: &AgentId, forgotten: &[i64]) -> Vec<LegsLeft> {
         let mut left: Vec<LegsLeft> = Vec::new();
         let mut seen: HashSet<i64> = HashSet::new();
@@ -140,14 +139,14 @@ impl Ingestor {
         left
     }
 
-    /// Deletes an agent, and its file in this daemon's live journal, the latter even if the agent is gone already.
+    /// Deletes an agent and its file in this daemon's live journal, the file even if the agent is gone already.
     ///
     /// # Errors
     /// As [`recapd_store::Store::delete_agent`].
     pub async fn delete(&self, agent: &AgentId) -> StoreResult<DeleteReply> {
         let deleted = self.store.delete_agent(agent, self.clock.now()).await;
         let journal_removed = match (&self.journal, &deleted) {
-            // Gone already: another daemon may have deleted the agent, but not from this one's journal.
+            // Another daemon may have deleted the agent, but it can't reach this daemon's journal.
             (Some(journal), Ok(_) | Err(StoreError::UnknownAgent(_))) => journal.remove(agent).await.is_ok(),
             _ => true,
         };
@@ -166,11 +165,11 @@ impl Ingestor {
         })
     }
 
-    /// Goes on with what a crash or a failure broke off: forgettings, deletions, running totals. Who forgets at this moment
-    /// does, too: that they do it together does no harm.
+    /// Finishes what a crash or a failure interrupted: forgettings, deletions, running totals. It may run at the same time as the original
+    /// request without harm.
     ///
     /// # Errors
-    /// What the store fails with first; it goes on with the others, and the next time with that one.
+    /// The first error of the store. The other agents are still worked on, and the next call retries.
     pub async fn finish_begun(&self) -> StoreResult<()> {
         let mut outcome = Ok(());
         for agent in self.store.forgettings_due(BEGUN_MAX).await? {

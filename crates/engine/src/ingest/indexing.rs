@@ -1,4 +1,4 @@
-//! Indexing messages for recall, behind the appends, so that none of them waits for it, and sealing what was stored without seals.
+//! Indexes messages for recall in the background, so that no append waits for it, and seals messages that were stored without seals.
 
 use std::time::Duration;
 
@@ -9,20 +9,19 @@ use tracing::warn;
 use super::Ingestor;
 use recapd_store::StoreResult;
 
-/// How long it waits for more after an append.
+/// How long to gather more messages after an append.
 const GATHER: Duration = Duration::from_secs(2);
-/// How often it looks for messages that another process didn't index, or this one before it ended.
+/// How often to look for messages that another process, or this one before a restart, left unindexed.
 const NET_EVERY: Duration = Duration::from_mins(5);
 /// The most messages that are indexed in one transaction: some milliseconds of writing.
 const INDEX_MESSAGES_MAX: i64 = 128;
-/// The most rows that are sealed in one transaction.
 const SEAL_ROWS_MAX: i64 = 128;
 /// The pause between two transactions, in multiples of the last one's duration: appends go first.
 const REST: u32 = 3;
 
 impl Ingestor {
-    /// Indexes appended messages until `stop`. Recall finds those that aren't indexed yet all the same, by reading
-    /// them. Then it seals what has no seal, of which there is nothing but after an upgrade.
+    /// Indexes appended messages until `stop`; recall reads unindexed ones directly. Also seals messages without seals, which exist only
+    /// after an upgrade.
     pub async fn index(&self, stop: CancellationToken) {
         let work = async {
             loop {
@@ -34,7 +33,7 @@ impl Ingestor {
                     self.metrics.service.db_failed(error.class());
                     warn!(%error, "seals.not_made");
                 }
-                // Without a wake-up it looks after `NET_EVERY`.
+                // Looks again after `NET_EVERY` at the latest.
                 drop(timeout(NET_EVERY, self.unindexed.notified()).await);
                 sleep(GATHER).await;
             }
@@ -65,7 +64,7 @@ impl Ingestor {
     /// Indexes all messages at once, for commands that end.
     ///
     /// # Errors
-    /// When the store fails; what was indexed until then stays so.
+    /// When the store fails; what was indexed before stays indexed.
     pub async fn index_all(&self) -> StoreResult<()> {
         while self.store.index_messages(INDEX_MESSAGES_MAX).await? > 0 {}
         Ok(())

@@ -1,8 +1,7 @@
-//! What agents insert by plain SQL: taken out of the inbox, row by row in order, and appended like any other message.
+//! Takes messages that agents inserted by SQL out of the inbox, in order, and appends them like any others.
 //!
-//! A row leaves the inbox in the transaction that appends it, and rows of one agent are taken in order: a row that
-//! can't be taken now waits, and so do all later ones of that agent. A row that can never be taken is set aside, so
-//! that it doesn't hold up the others.
+//! A row leaves the inbox in the transaction that appends it. A row that can't be appended now waits, and so do all later rows of its
+//! agent. A row that can never be appended is set aside, so that the others can go on.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,23 +24,21 @@ use recapd_store::{
 };
 use recapd_telemetry::metrics::{InboxSample, labels::InboxRefusal};
 
-/// How often the inbox is looked at on databases that don't notify of inserts.
+/// How often the inbox is read on databases that don't notify of inserts.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How often it is looked at where they do: the notices are there to be quick, and one may be lost.
+/// How often the inbox is read on databases that do: a notice may be lost.
 const NET_EVERY: Duration = Duration::from_mins(1);
 /// The most rows that are read at once.
 const ROWS_MAX: i64 = 500;
 /// The most bytes of texts that are read at once, beyond the first row.
 const BYTES_MAX: i64 = 4_000_000;
-/// The longest client id, in bytes.
 const CLIENT_ID_BYTES_MAX: usize = 256;
 
 impl Ingestor {
-    /// Takes in the messages that agents insert, until `stop`.
     pub async fn ingest_inbox(&self, inbox: Arc<dyn InboxStore>, stop: CancellationToken) {
         let mut bell = None;
         loop {
-            // First the listener, then the look: so no insert in between is missed.
+            // Listens before it looks, so that it misses no insert in between.
             if bell.is_none() {
                 bell = heard(inbox.inbox_listener().await);
             }
@@ -59,26 +56,25 @@ impl Ingestor {
         }
     }
 
-    /// Takes in the rows that wait now; one that can't be taken waits, with all later ones of the same agent. Returns
-    /// whether to look again at once: another daemon was quicker, or an earlier row of an agent was committed behind
-    /// the page that is being read.
+    /// Appends the rows that wait now. A row that can't be appended waits, with all later ones of its agent. Returns true if the caller
+    /// should look again at once: another daemon was faster, or an earlier row was committed behind the page being read.
     ///
     /// # Errors
-    /// When the store fails and not just one agent's append; what was taken until then stays so.
+    /// When the store fails for more than one agent. What was appended before stays.
     pub async fn empty_inbox(
         &self,
         inbox: &Arc<dyn InboxStore>,
         stop: &CancellationToken,
     ) -> StoreResult<bool> {
         let passed = self.pass(inbox, stop).await;
-        // Of a pass that failed, too: what waits then is what somebody wants to know.
+        // Samples after a failed pass, too: the metrics show what still waits.
         let sampled = self.sample_inbox(inbox).await;
         let lost = passed?;
         sampled?;
         Ok(lost && !stop.is_cancelled())
     }
 
-    /// Goes once over all rows that wait. Returns whether any was lost to another daemon or to an earlier row.
+    /// Goes over all waiting rows once. Returns whether any was lost to another daemon or to an earlier row.
     async fn pass(&self, inbox: &Arc<dyn InboxStore>, stop: &CancellationToken) -> StoreResult<bool> {
         let (mut after, mut held, mut lost) = (0, HashSet::new(), false);
         let mut has_failed = false;
@@ -93,7 +89,7 @@ impl Ingestor {
                 }
                 match self.take_rows(inbox, &name, rows).await {
                     Ok(()) => has_failed = false,
-                    // Twice in a row: the database is away. Once may be how this agent's append always ends.
+                    // Two failures in a row mean that the database is away; a single one may concern this agent alone.
                     Err(error @ StoreError::Unavailable(_)) if has_failed => return Err(error),
                     Err(error) => {
                         has_failed = matches!(error, StoreError::Unavailable(_));
@@ -122,7 +118,7 @@ impl Ingestor {
         Ok(())
     }
 
-    /// Appends the rows of one agent; those that never can be are set aside.
+    /// Appends the rows of one agent and sets aside those that can never be appended.
     async fn take_rows(
         &self,
         inbox: &Arc<dyn InboxStore>,
@@ -156,7 +152,7 @@ impl Ingestor {
         }
     }
 
-    /// Appends the rows one at a time, since one of them can't be appended and the others can.
+    /// Appends the rows one at a time, after one of them made the whole append fail.
     async fn take_one_by_one(
         &self,
         inbox: &Arc<dyn InboxStore>,
@@ -212,7 +208,7 @@ impl Ingestor {
     }
 }
 
-/// Says why an agent's rows wait. That another daemon was quicker is how it goes where there are several.
+/// Logs why an agent's rows wait. Losing to a faster daemon is normal, and logged for debugging only.
 fn tell_held(agent_id: &str, error: &StoreError) {
     if matches!(error, StoreError::Fenced(_)) {
         debug!(agent_id, %error, "inbox.held");
@@ -225,7 +221,7 @@ fn heard(bell: StoreResult<Box<dyn ChangeListener>>) -> Option<Box<dyn ChangeLis
     bell.inspect_err(|error| warn!(%error, "inbox.no_bell")).ok()
 }
 
-/// Waits for a notice of an insert, for ever if there is no listener. Returns whether the listener is lost.
+/// Waits for a notice of an insert, for ever without a listener. Returns true if the listener is lost.
 async fn rung(bell: &mut Option<Box<dyn ChangeListener>>) -> bool {
     match bell {
         None => std::future::pending().await,
@@ -237,7 +233,7 @@ async fn rung(bell: &mut Option<Box<dyn ChangeListener>>) -> bool {
     }
 }
 
-/// The rows grouped by agent, each group in order; the agents in the order of their first rows.
+/// Groups the rows by agent. Groups keep the order of their rows, and come in the order of their first rows.
 fn by_agent(rows: Vec<InboxRow>) -> Vec<(String, Vec<InboxRow>)> {
     let mut agents: Vec<(String, Vec<InboxRow>)> = Vec::new();
     let mut places = HashMap::new();
@@ -260,7 +256,6 @@ fn refused(row: &InboxRow, reason: String) -> RefusedRow {
     }
 }
 
-/// The message in a row, or why it holds none.
 fn message(row: &InboxRow) -> Result<Message, String> {
     if let Some(column) = row.not_utf8 {
         return Err(format!(
@@ -276,8 +271,7 @@ fn message(row: &InboxRow) -> Result<Message, String> {
             "client_id must have 1 to {CLIENT_ID_BYTES_MAX} bytes; shorten it, or give none"
         ));
     }
-    // PostgreSQL refuses such a time at the insert; SQLite takes any number that is no further from 1970 than the year
-    // 9999.
+    // PostgreSQL refuses such a time at the insert. SQLite accepts any number that is as close to 1970 as the year 9999.
     if row.said_at.is_some_and(|at| at.in_calendar().is_none()) {
         let reason = "created_at is no time between the years 1 and 9999; say when it was said, or give none";
         return Err(reason.to_owned());
@@ -296,7 +290,7 @@ fn message(row: &InboxRow) -> Result<Message, String> {
     })
 }
 
-/// Why a row can never be appended; `None` if the error isn't the row's fault, or may pass.
+/// Why a row can never be appended; `None` if the row isn't at fault or the error may pass.
 fn refusal(error: &StoreError) -> Option<InboxRefusal> {
     match error {
         StoreError::ClientIdReused(_) => Some(InboxRefusal::ClientId),
@@ -320,7 +314,6 @@ mod tests {
     use super::*;
     use recapd_store::Fence;
 
-    /// Whether somebody who looks at warnings is told that rows wait.
     fn warns(error: &StoreError) -> bool {
         let told = Arc::new(AtomicBool::new(false));
         let writer = {
@@ -339,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_was_quicker_is_no_warning() {
+    fn losing_a_row_to_a_faster_daemon_is_no_warning() {
         assert!(!warns(&StoreError::Fenced(Fence::Inbox)));
         assert!(warns(&StoreError::Unavailable("it took too long".into())));
     }

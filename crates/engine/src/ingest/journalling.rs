@@ -1,4 +1,4 @@
-//! Copying stored messages to the live journal.
+//! Copies stored messages to the live journal.
 
 use std::{borrow::Cow, mem, time::Duration};
 
@@ -11,13 +11,13 @@ use crate::journal::live::Journal;
 use recapd_core::domain::{agent::AgentId, journal::MessageRecord, time::Timestamp};
 use recapd_store::{AppendOutcome, AppendRequest, PreparedMessage, StoredAt};
 
-/// How often it looks for messages that the journal's files lack.
+/// How often to look for messages that the journal's files lack.
 const MEND_EVERY: Duration = Duration::from_secs(10);
 /// The pause between two chunks of one file, in multiples of the last one's duration: appends go first.
 const REST: u32 = 3;
 
 impl Ingestor {
-    /// Copies messages that the live journal's files lack, if there is a live journal, until `stop`.
+    /// Completes the live journal's files until `stop`.
     pub async fn tend_journal(&self, stop: CancellationToken) {
         if self.journal.is_none() {
             return;
@@ -31,8 +31,8 @@ impl Ingestor {
         stop.run_until_cancelled(work).await;
     }
 
-    /// Copies once what the live journal's files lack. The agents' next messages would have that copied, too, but some
-    /// agents have no next message.
+    /// Copies missing messages to the live journal's files once. An agent's next append would do the same, but some agents append nothing
+    /// more.
     pub async fn mend_journal(&self) {
         let Some(journal) = &self.journal else { return };
         for agent in journal.lacking() {
@@ -58,13 +58,13 @@ impl Ingestor {
         }
     }
 
-    /// Copies stored messages, of an agent that was made at `since`. If that fails, the append doesn't.
+    /// Writes stored messages of an agent that was created at `since` to the journal. A failure is only logged and counted.
     pub(super) async fn write_journal(&self, agent: &AgentId, since: Timestamp, records: Vec<MessageRecord>) {
         let Some(journal) = self.journal.as_ref().filter(|_| !records.is_empty()) else {
             return;
         };
         let lines = records.len();
-        // Boxed, since otherwise every append's future would have room for it, and few keep a journal.
+        // Boxed: few daemons keep a journal, and every append's future would be larger otherwise.
         match Box::pin(journal.append(agent, since, records)).await {
             Ok(written) => self.metrics.window.journalled(written),
             Err(error) => {
@@ -75,7 +75,6 @@ impl Ingestor {
     }
 }
 
-/// The journal's records of the messages that were stored.
 pub(super) fn records(request: AppendRequest, outcome: &AppendOutcome) -> Vec<MessageRecord> {
     let AppendRequest {
         agent,

@@ -1,8 +1,7 @@
-//! What providers' reports of usage teach about the token counters.
+//! Calibrates the token counters from the usage that providers report.
 //!
-//! It is learned after an append's commit, from what was stored, and kept in memory; it is saved to the database from
-//! time to time and when the daemon ends. So it costs an append some arithmetic, and can't make it fail. A crash loses
-//! a few samples.
+//! Learning happens in memory after an append's commit, from what was stored. Results are saved to the database from time to time and when
+//! the daemon ends. So learning costs an append only some arithmetic and can't make it fail. A crash loses a few samples.
 
 use std::{
     collections::BTreeSet,
@@ -28,14 +27,14 @@ use recapd_core::{
 use recapd_store::{AppendOutcome, KeptCalibration};
 use recapd_telemetry::metrics::Metrics;
 
-/// The number of new samples that are worth a write.
+/// The number of new samples that trigger a save.
 const SAMPLES_UNSAVED_MAX: usize = 16;
 
-/// What was learned, and the samples it is learned from.
+/// The calibrations, and what they are learned from.
 #[derive(Default)]
 pub(super) struct Learner {
     state: Mutex<LearnerState>,
-    /// Wakes the tending task: there is something to save, or to count again.
+    /// Wakes the background task to save, or to count messages again.
     pub(super) work: Notify,
 }
 
@@ -48,7 +47,7 @@ struct LearnerState {
     is_recalled: bool,
 }
 
-/// What was seen last of each agent; of those that said nothing for the longest it is forgotten.
+/// The last observation of each agent, up to a limit; the least recently used is dropped.
 struct Observers(LruCache<AgentId, Observer>);
 
 impl Default for Observers {
@@ -67,7 +66,7 @@ impl LearnerState {
 }
 
 impl Learner {
-    /// The counter with the learned correction, which errs on the safe side.
+    /// Returns the counter with the learned correction, which errs on the safe side.
     pub(super) fn guarded(&self, agent: &AgentId, counting: &AgentCounter) -> Arc<dyn TokenCounter> {
         let plain = || Arc::clone(&counting.plain);
         let Some(named) = &counting.named else {
@@ -79,7 +78,7 @@ impl Learner {
         permille.map_or_else(plain, |permille| GuardedCounter::over(plain(), permille))
     }
 
-    /// Learns from the messages of an append that were stored.
+    /// Learns from the stored messages of an append.
     pub(super) fn watch(
         &self,
         agent: &AgentId,
@@ -114,13 +113,12 @@ impl Learner {
         }
     }
 
-    /// Whether the saved calibrations still have to be read from the database.
+    /// True if the saved calibrations still have to be read from the database.
     pub(super) fn needs_recall(&self) -> bool {
         !self.state().is_recalled
     }
 
-    /// Takes over calibrations saved in the database, by this or other daemons. Unsaved ones of this daemon are newer
-    /// and stay.
+    /// Loads calibrations that this or other daemons saved. Unsaved ones of this daemon are newer and stay.
     pub(super) fn recall(&self, kept: Vec<KeptCalibration>) {
         let mut state = self.state();
         state.is_recalled = true;
@@ -136,7 +134,7 @@ impl Learner {
         }
     }
 
-    /// The calibrations that changed since they were saved; they count as saved from now on.
+    /// Returns the calibrations that changed since the last save, and marks them as saved.
     pub(super) fn take_unsaved(&self) -> Vec<KeptCalibration> {
         let mut state = self.state();
         state.samples_unsaved = 0;
@@ -156,7 +154,7 @@ impl Learner {
         .collect()
     }
 
-    /// Notes that these could not be saved.
+    /// Marks calibrations as unsaved again after a save failed.
     pub(super) fn give_back(&self, unsaved: Vec<KeptCalibration>) {
         let named = unsaved.into_iter().map(|one| Arc::new((one.provider, one.model)));
         self.state().unsaved.extend(named);
@@ -167,14 +165,14 @@ impl Learner {
     }
 }
 
-/// The agent as one who reports. Nobody can choose an id that is taken for another one.
+/// Derives an agent's reporter id from a hash, so that no agent can choose an id that collides with another's.
 fn reporter(agent: &AgentId) -> Reporter {
     let digest = Sha256::digest(agent.as_str());
     let number = digest.iter().take(size_of::<u64>());
     Reporter(number.fold(0, |number, &byte| number << 8 | u64::from(byte)))
 }
 
-/// What `message`, which `counter` counted as `tokens`, can teach about the counter of `model`.
+/// Extracts what `message`, which `counter` counted as `tokens`, can teach about the counter of `model`.
 pub(super) fn seen(message: &Message, tokens: i64, counter: &dyn TokenCounter, model: &str) -> Observation {
     let is_metadata = !message.kind.is_conversation();
     let is_answer = matches!(message.kind, Kind::Assistant | Kind::ToolCall);

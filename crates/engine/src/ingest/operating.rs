@@ -1,4 +1,4 @@
-//! What operators do to updates: the store does it, and the workers are notified.
+//! What operators do to the queue: the store carries it out, and the workers are notified.
 
 use std::sync::Arc;
 
@@ -24,26 +24,26 @@ use recapd_store::{
     },
 };
 
-/// The most documents that one step of ageing touches; the rest follows in the next step.
+/// The most documents that one step of ageing touches; the next step takes more.
 const STEP_ROWS_MAX: i64 = 1_000;
-/// The most documents that are named one by one in the answer.
+/// The most documents that a dry run lists.
 const AGEING_SHOWN_MAX: i64 = 200;
 
-/// What a run of the ageing job answers, over HTTP and on the command line alike.
+/// The reply to a run of the ageing job, over HTTP and on the command line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = Aged)]
 pub struct AgedReply {
-    /// Nothing was changed.
+    /// True if nothing was changed.
     pub dry_run: bool,
-    /// So many documents are looked at next.
+    /// How many documents were queued for an update.
     pub queued: u64,
-    /// On a dry run: those that would be.
+    /// After a dry run: the documents that would be queued.
     pub due: Vec<AgeingDue>,
-    /// There are more of them than are named.
+    /// True if more documents are due than `due` lists.
     pub has_more: bool,
 }
 
-/// The queue and the runs as operators see and change them; clones share them.
+/// An operator's view of the queue and the runs; clones share it.
 #[derive(Clone)]
 pub struct Operator {
     store: Arc<dyn OperatorStore>,
@@ -60,28 +60,28 @@ impl Operator {
         }
     }
 
-    /// A receiver of what changes in this process: agents' states, and rows of the queue.
+    /// Subscribes to changes in this process: of agents' states and of queue rows.
     pub fn moves(&self) -> Receiver<Change> {
         self.notices.moves()
     }
 
-    /// The queue's rows in order of their agents, after `after`.
+    /// Returns queue rows in the order of their agents, after `after`.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// When the store fails.
     pub async fn queue(&self, after: Option<&AgentId>, limit: i64) -> StoreResult<Vec<QueueRow>> {
         self.store.queue_rows(after, limit, self.clock.now()).await
     }
 
-    /// An agent's row, if it has one.
+    /// Returns an agent's row, if it has one.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// When the store fails.
     pub async fn row(&self, agent: &AgentId) -> StoreResult<Option<QueueRow>> {
         self.store.queue_row(agent, self.clock.now()).await
     }
 
-    /// Asks for an update of an agent's summary at once. Returns its queue row; as it was made, if it is gone already.
+    /// Requests an update of an agent's summary at once. Returns its queue row; the row as it was created if a worker has finished it.
     ///
     /// # Errors
     /// As [`OperatorStore::refresh`].
@@ -91,14 +91,14 @@ impl Operator {
         let row = self.row(agent).await;
         self.notices.wake_queue();
         self.notices.agent_moved(agent);
-        // A worker may have finished the row before this look at it.
+        // A worker may have finished the row before it was read back.
         Ok(row?.unwrap_or_else(|| made(agent, enqueued, now)))
     }
 
-    /// Makes a row due that waits, is parked or paused. Returns the row as it is afterwards.
+    /// Makes a waiting, parked or paused row due. Returns the outcome with the row's new state.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// When the store fails.
     pub async fn retry(&self, agent: &AgentId) -> StoreResult<OperatorOutcome> {
         let handled = self.store.retry(agent, self.clock.now()).await?;
         info!(agent_id = %agent, handled = handled.name(), "queue.retried");
@@ -107,10 +107,10 @@ impl Operator {
         Ok(handled)
     }
 
-    /// Parks a row.
+    /// Parks a row, so that no worker takes it.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// When the store fails.
     pub async fn cancel(&self, agent: &AgentId) -> StoreResult<OperatorOutcome> {
         let handled = self.store.cancel(agent, self.clock.now()).await?;
         info!(agent_id = %agent, handled = handled.name(), "queue.cancelled");
@@ -118,7 +118,7 @@ impl Operator {
         Ok(handled)
     }
 
-    /// Pauses an agent's updates, or resumes them.
+    /// Pauses or resumes an agent's updates.
     ///
     /// # Errors
     /// As [`OperatorStore::pause_agent`].
@@ -135,10 +135,10 @@ impl Operator {
         Ok(())
     }
 
-    /// Pauses all updates of all daemons on the database, or resumes them. Returns since when they are paused.
+    /// Pauses or resumes the updates of all daemons on the database. Returns since when they are paused.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// When the store fails.
     pub async fn set_paused(&self, paused: bool) -> StoreResult<Option<Timestamp>> {
         let since = if paused {
             Some(self.store.pause_queue(self.clock.now()).await?)
@@ -151,19 +151,18 @@ impl Operator {
         Ok(since)
     }
 
-    /// Since when all updates are paused, if they are.
+    /// Returns since when all updates are paused, if they are.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// When the store fails.
     pub async fn paused_since(&self) -> StoreResult<Option<Timestamp>> {
         self.store.queue_paused_since().await
     }
 
-    /// Makes updates due for the documents of which an item has outgrown its section, as the ageing job does; with
-    /// `dry_run` only returns which documents they are.
+    /// Queues updates of documents in which an item has outgrown its section, as the ageing job does. With `dry_run` it only lists them.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// When the store fails.
     pub async fn age(&self, dry_run: bool) -> StoreResult<AgedReply> {
         let now = self.clock.now();
         if dry_run {
@@ -195,56 +194,52 @@ impl Operator {
         }
     }
 
-    /// The newest runs, newest first.
+    /// Returns runs, newest first.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// When the store fails.
     pub async fn runs(&self, query: RunQuery) -> StoreResult<Vec<Run>> {
         self.store.runs(query).await
     }
 
-    /// One run.
-    ///
-    /// # Errors
-    /// What the store fails with.
     pub async fn run(&self, run: i64) -> StoreResult<Option<Run>> {
         self.store.run(run).await
     }
 
-    /// Figures about the runs that ended in the last `window_ms`.
+    /// Returns figures about the runs that ended in the last `window_ms`.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// When the store fails.
     pub async fn run_figures(&self, window_ms: i64) -> StoreResult<RunFigures> {
         self.store.run_figures(self.clock.now().plus_ms(-window_ms)).await
     }
 
-    /// Figures about the runs that ended in the last `window_ms`, for each hour in which any did.
+    /// Returns the same figures for each hour in which a run ended.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// When the store fails.
     pub async fn run_hours(&self, window_ms: i64) -> StoreResult<Vec<RunHour>> {
         self.store.run_hours(self.clock.now().plus_ms(-window_ms)).await
     }
 
-    /// What each of `agents` spent today, which is a day of UTC, in their order.
+    /// Returns what each of `agents` has spent since midnight UTC, in the same order.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// When the store fails.
     pub async fn spent_today(&self, agents: &[AgentId]) -> StoreResult<Vec<SpendTotal>> {
         self.store.spent(agents, day_start(self.clock.now())).await
     }
 
-    /// The agents whose exchanges have waited for a summary the longest: name, since when, and how many.
+    /// Returns the agents whose exchanges have waited longest for a summary, each with the time since when and the number of exchanges.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// When the store fails.
     pub async fn stalest(&self, limit: i64) -> StoreResult<Vec<(AgentId, Timestamp, i64)>> {
         self.store.stalest(limit).await
     }
 }
 
-/// A row that was just made or made due, before anyone else touched it.
+/// Builds a row as it was just created or made due.
 fn made(agent: &AgentId, enqueued: EnqueueOutcome, now: Timestamp) -> QueueRow {
     QueueRow {
         agent_id: agent.clone(),

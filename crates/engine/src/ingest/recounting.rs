@@ -1,5 +1,4 @@
-//! What the ingestor does beside appends: it counts tokens again after a change of model, goes on with what was broken off, and
-//! saves to the database what was learned about counters.
+//! Background work of the ingestor: counts tokens again after a change of model, finishes interrupted work, and saves the calibrations.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -11,17 +10,16 @@ use recapd_core::domain::{agent::AgentId, number::i64_or_max, tokens::count_mess
 use recapd_platform::threads;
 use recapd_store::{NewCount, Recount, RecountBatch, RecountOutcome, StoreError, StoreResult};
 
-/// How often it looks for work that was left undone.
+/// How often to look for unfinished work.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
-/// How often those whose counting panicked are tried again: their model may be another one by now.
+/// How often to retry agents whose counting panicked: they may have another model by then.
 const TRY_AGAIN_EVERY: Duration = Duration::from_hours(1);
 /// The most messages that are counted again in one transaction: some milliseconds of writing.
 const RECOUNT_MESSAGES_MAX: i64 = 250;
-/// The most agents that are looked up at once.
 const RECOUNT_AGENTS_MAX: i64 = 100;
 
 impl Ingestor {
-    /// Does this until `stop`; then saves what was learned.
+    /// Does the background work until `stop`, then saves the calibrations.
     pub async fn keep_counts(&self, stop: CancellationToken) {
         let mut look = tokio::time::interval(LOOK_EVERY);
         let mut again = tokio::time::interval(TRY_AGAIN_EVERY);
@@ -52,7 +50,7 @@ impl Ingestor {
         }
     }
 
-    /// Reads what other daemons on the same database have learned.
+    /// Loads the calibrations of other daemons on the same database.
     async fn hear_of_calibrations(&self) {
         match self.store.calibrations().await {
             Ok(kept) => self.learning.recall(kept),
@@ -70,10 +68,10 @@ impl Ingestor {
         }
     }
 
-    /// Reads from the database what earlier runs learned about counters.
+    /// Loads the saved calibrations from the database, once.
     ///
     /// # Errors
-    /// When the store fails; estimates are used uncorrected then.
+    /// When the store fails; estimates stay uncorrected then.
     pub async fn recall_calibrations(&self) -> StoreResult<()> {
         if self.learning.needs_recall() {
             self.learning.recall(self.store.calibrations().await?);
@@ -81,10 +79,10 @@ impl Ingestor {
         Ok(())
     }
 
-    /// Saves to the database what was learned since the last time.
+    /// Saves new calibrations to the database.
     ///
     /// # Errors
-    /// When the store fails; the next time tries again.
+    /// When the store fails; the next call tries again.
     pub async fn keep_calibrations(&self) -> StoreResult<()> {
         self.recall_calibrations().await?;
         let unsaved = self.learning.take_unsaved();
@@ -101,19 +99,19 @@ impl Ingestor {
         kept
     }
 
-    /// Counts again for all agents whose model has changed. One whose messages can't be counted keeps its counts.
+    /// Counts again for all agents whose model has changed. An agent whose messages can't be counted keeps its counts.
     ///
     /// # Errors
-    /// What the store fails with; what was done until then stays.
+    /// When the store fails; what was counted before stays.
     pub async fn recount_due(&self) -> StoreResult<()> {
         self.recount_all_but(&mut HashSet::new()).await
     }
 
-    /// As [`Self::recount_due`], without those that were `given_up`. Whose counting panics is given up: it would panic again,
-    /// each time, and others wait.
+    /// As [`Self::recount_due`], without the agents in `given_up`. Adds agents whose counting panics: it would panic each time, and others
+    /// wait.
     async fn recount_all_but(&self, given_up: &mut HashSet<AgentId>) -> StoreResult<()> {
         loop {
-            // Those that were given up stay due; they mustn't take the places of others.
+            // Agents that were given up stay due; they mustn't take the places of others.
             let in_vain = i64_or_max(given_up.len());
             let agents_max = RECOUNT_AGENTS_MAX.saturating_add(in_vain);
             let mut agents = self.store.recounts_due(agents_max).await?;
@@ -133,16 +131,15 @@ impl Ingestor {
         }
     }
 
-    /// Counts the tokens again that the summary of an agent doesn't cover, after its model has changed; some exchanges
-    /// at a time.
+    /// Counts the messages again that an agent's summary doesn't cover, some exchanges at a time.
     ///
     /// # Errors
-    /// [`StoreError::UnknownAgent`], or what the store fails with; what was done until then stays.
+    /// [`StoreError::UnknownAgent`], or another error of the store; what was counted before stays.
     pub async fn recount(&self, agent: &AgentId) -> StoreResult<()> {
         while let Some(batch) = self.store.recount_batch(agent, RECOUNT_MESSAGES_MAX).await? {
             let request = self.count_again(agent, batch).await?;
             let (messages, is_last) = (request.counts.len(), request.is_last);
-            // `None`: another caller was faster, or the settings have changed; the next batch shows it.
+            // `None`: another caller was faster, or the settings have changed. The next batch shows which.
             if let Some(recounted) = self.store.recount(request).await? {
                 info!(agent_id = %agent, messages, is_last, "recount.done");
                 self.tell_recounted(agent, &recounted);
@@ -151,7 +148,7 @@ impl Ingestor {
         self.settle(agent).await
     }
 
-    /// Has the running totals reckoned that have changed, some at a time.
+    /// Recomputes an agent's running totals, some at a time.
     pub(super) async fn settle(&self, agent: &AgentId) -> StoreResult<()> {
         while let Some(settled) = self
             .store
@@ -204,7 +201,7 @@ impl Ingestor {
         self.notices.agent_changed(agent);
     }
 
-    /// Has an append counted again, since the settings changed meanwhile: it was counted by the wrong counter.
+    /// Requests a recount after an append, whose settings changed while it was counted.
     pub(super) async fn note_old_count(&self, agent: &AgentId) {
         if let Err(error) = self.store.begin_recount(agent).await {
             self.metrics.service.db_failed(error.class());

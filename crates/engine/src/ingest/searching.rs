@@ -1,4 +1,4 @@
-//! Searching the queue and the runs for what no index finds: bounded, and in the order of the list's key.
+//! Searches the queue and the runs by conditions without an index. A search reads a bounded number of rows in the order of the key.
 
 use super::operating::Operator;
 use recapd_core::domain::{agent::AgentId, number::i64_or_max};
@@ -7,24 +7,21 @@ use recapd_store::{
     operate::{QueueRow, Run, RunQuery, SEARCHED_MAX},
 };
 
-/// Rows that a search reads at a time.
 const SEARCH_STEP: i64 = 1_000;
 
-/// What a search found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchReport<Row, Cursor> {
-    /// The rows that match, in the order of the list.
+    /// The matching rows, in the order of the list.
     pub found: Vec<Row>,
-    /// Where to continue, if more rows match than were wanted, or [`SEARCHED_MAX`] were looked at.
+    /// Where to continue, if more rows match than were wanted or [`SEARCHED_MAX`] rows were read.
     pub next: Option<Cursor>,
 }
 
 impl Operator {
-    /// The first `limit` of the queue's rows after `after` that match. It costs the reading of at most [`SEARCHED_MAX`]
-    /// rows by their key, however large the queue is.
+    /// Returns the first `limit` matching rows of the queue after `after`. Reads at most [`SEARCHED_MAX`] rows, however long the queue is.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// When the store fails.
     pub async fn search_queue(
         &self,
         after: Option<&AgentId>,
@@ -42,7 +39,7 @@ impl Operator {
     /// As [`Self::search_queue`] among the runs of `query`, newest first.
     ///
     /// # Errors
-    /// What the store fails with.
+    /// When the store fails.
     pub async fn search_runs(
         &self,
         query: RunQuery,
@@ -61,17 +58,14 @@ impl Operator {
     }
 }
 
-/// A search through a list, page by page.
 struct Search<Row, Cursor> {
     found: Vec<Row>,
     limit: usize,
-    /// The last row that was looked at.
     at: Option<Cursor>,
-    /// How many rows were looked at so far.
     looked_at: i64,
-    /// Whether the list has no further rows.
+    /// True after the last row of the list.
     is_through: bool,
-    /// The last row that was found, once more match than were wanted.
+    /// The last row returned, once more rows match than were wanted.
     full_at: Option<Cursor>,
 }
 
@@ -91,7 +85,7 @@ impl<Row, Cursor> Search<Row, Cursor> {
         !self.is_through && self.full_at.is_none() && self.looked_at < SEARCHED_MAX
     }
 
-    /// Looks at the next page of rows; one that is shorter than a step is the last.
+    /// Examines the next page of rows; a page shorter than a step is the last.
     fn look(&mut self, rows: Vec<Row>, cursor: impl Fn(&Row) -> Cursor, matches: impl Fn(&Row) -> bool) {
         let looked_at = i64_or_max(rows.len());
         self.is_through = looked_at < SEARCH_STEP;
@@ -119,7 +113,7 @@ impl<Row, Cursor> Search<Row, Cursor> {
 mod tests {
     use super::*;
 
-    /// Searches `numbers` for multiples of `of`, as if they were rows.
+    /// Searches the numbers up to `count` for multiples of `of`.
     fn multiples(count: i64, of: i64, limit: usize) -> SearchReport<i64, i64> {
         let mut search = Search::new(None, limit);
         while search.goes_on() {
@@ -131,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_ends_with_enough_with_the_list_or_with_its_patience() {
+    fn a_search_ends_at_its_limit_the_lists_end_or_its_cap() {
         let patience = SEARCHED_MAX;
         for (count, of, limit, found, next) in [
             (10, 3, 5, vec![3, 6, 9], None),

@@ -1,11 +1,11 @@
-//! The replies to a clear, a mark, a rewind and a fork, the same over HTTP and on the command line.
+//! Replies to a clear, a mark, a rewind and a fork, shared by HTTP and the command line.
 
 use serde::Serialize;
 
 use recapd_core::domain::agent::AgentId;
 use recapd_store::{AppendOutcome, ForkOutcome, StepOutcome};
 
-/// What a step did.
+/// The reply to a step.
 #[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
 #[schema(as = StepOutcome)]
 pub struct StepReply {
@@ -22,22 +22,22 @@ pub struct StepReply {
     figures: Option<StepFigures>,
 }
 
-/// What the members that [`StepFigures`] adds look like: of each step its own.
+/// Describes the members that [`StepFigures`] adds; each kind of step has its own.
 #[derive(utoipa::ToSchema)]
 #[expect(
     dead_code,
     reason = "only described: a step answers with those of them that it has"
 )]
 struct SteppedFigures {
-    /// The new session; of a clear.
+    /// The new session, after a clear.
     session: Option<i64>,
-    /// The mark's name; of a mark.
+    /// The mark's name, after a mark.
     label: Option<String>,
-    /// The exchange that holds the mark; of a mark and a rewind.
+    /// The exchange that holds the mark, after a mark or a rewind.
     marked_exchange: Option<i64>,
-    /// How many exchanges were set aside; of a rewind.
+    /// How many exchanges a rewind set aside.
     set_aside: Option<i64>,
-    /// The summary's new version, if it had to change; of a rewind.
+    /// The summary's new version, if a rewind changed it.
     version: Option<i64>,
 }
 
@@ -75,7 +75,7 @@ impl From<AppendOutcome> for StepReply {
                 set_aside,
                 version,
             }),
-            // The ingestor asks for the mark to be there; pins have an answer of their own.
+            // The ingestor refuses unknown marks, and pins have a reply of their own.
             StepOutcome::Ignored { .. }
             | StepOutcome::NotThere { .. }
             | StepOutcome::Pinned { .. }
@@ -91,17 +91,17 @@ impl From<AppendOutcome> for StepReply {
     }
 }
 
-/// What a fork made.
+/// The reply to a fork.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[schema(as = ForkOutcome)]
 pub struct ForkReply {
     /// The new agent.
     pub agent_id: AgentId,
-    /// Whose past it shares.
+    /// The agent that it was forked from.
     pub parent_agent_id: AgentId,
-    /// The parent's last exchange at the fork; none if it had none yet.
+    /// The parent's last exchange at the fork, if it had any.
     pub fork_exchange: Option<i64>,
-    /// How many exchanges the child shares: those in its window, and those pending.
+    /// How many exchanges the child shares: those in its window and those pending.
     pub exchanges: i64,
     /// How many items its document shares.
     pub items: i64,

@@ -1,4 +1,4 @@
-//! Reporting an append: to metrics, the log, the queue's workers, the indexer, readers.
+//! Reports an append to metrics, the log, the workers, the indexer and readers.
 
 use tracing::{info, warn};
 
@@ -39,7 +39,7 @@ impl Ingestor {
         }
         let comes_back = |step: &StepOutcome| matches!(step, StepOutcome::Rewound { version: Some(_), .. });
         if outcome.steps.iter().any(comes_back) {
-            // Exchanges that are no longer covered may have been counted by the counter of an earlier model.
+            // Exchanges that the summary no longer covers may have been counted for an earlier model.
             self.learning.work.notify_one();
         }
         let has_moved = !outcome.evictions.is_empty() || outcome.returned.is_some();

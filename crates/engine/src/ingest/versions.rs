@@ -1,4 +1,4 @@
-//! What an operator does to an agent's document: rolling it back, rebuilding it, editing an item.
+//! Changes of a document by an operator: rolling it back, rebuilding it, editing an item.
 
 use serde::Serialize;
 use tracing::info;
@@ -14,23 +14,22 @@ use recapd_store::{
     EditOutcome, EditRequest, ItemRow, RebuildRequest, RevisionOutcome, RollbackRequest, Store, StoreResult,
 };
 
-/// What a rollback or a rebuild answers, over HTTP and on the command line alike.
+/// The reply to a rollback or a rebuild, over HTTP and on the command line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[schema(as = RevisionOutcome)]
 pub struct RevisedReply {
-    /// Whose document.
     pub agent_id: AgentId,
-    /// Its new version.
+    /// The document's new version.
     pub version: i64,
     /// The last exchange that the new items cover.
     pub covers_through: i64,
-    /// How many exchanges that were covered are to be summarised again.
+    /// How many covered exchanges have to be summarised again.
     pub uncovered_exchanges: i64,
-    /// Items that are back.
+    /// How many items came back.
     pub items_restored: i64,
-    /// Items that are gone.
+    /// How many items were removed.
     pub items_removed: i64,
-    /// Of these, those that an operator had edited or pinned.
+    /// How many of the removed items an operator had edited or pinned.
     pub items_edited_removed: i64,
 }
 
@@ -48,21 +47,20 @@ impl RevisedReply {
     }
 }
 
-/// An item as operators see it, over HTTP and on the command line alike.
+/// An item as operators see it, over HTTP and on the command line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[schema(as = Item)]
 pub struct ItemReply {
-    /// The item.
     #[serde(flatten)]
     pub item: Item,
     /// Its exchanges: `#12–#14, #20`.
     pub exchanges: String,
-    /// The exchange of which all of them are legs, if they are; only in lists.
+    /// The exchange whose legs these are, if all belong to one; only in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub legs_of: Option<i64>,
-    /// The version that brought it.
+    /// The version that added it.
     pub added_version: i64,
-    /// It is in the document; else it was too old or had no room.
+    /// True if it is in the document; false if it was too old or found no room.
     pub shown: bool,
 }
 
@@ -78,11 +76,11 @@ impl From<ItemRow> for ItemReply {
     }
 }
 
-/// The items of `rows`, which are in order, each with the exchange of which its exchanges are legs. Items of one exchange are
-/// neighbours mostly, so that its legs are read once.
+/// Returns the items of `rows` with the exchanges whose legs they cover. `rows` are in order, so items of one exchange are mostly
+/// neighbours, and its legs are read once.
 ///
 /// # Errors
-/// What the store fails with.
+/// When the store fails.
 pub async fn listed(store: &dyn Store, agent: &AgentId, rows: Vec<ItemRow>) -> StoreResult<Vec<ItemReply>> {
     let mut legs: Vec<Exchange> = Vec::new();
     let mut items = Vec::new();
@@ -103,20 +101,20 @@ pub async fn listed(store: &dyn Store, agent: &AgentId, rows: Vec<ItemRow>) -> S
     Ok(items)
 }
 
-/// The exchange of `legs`, if it has several and `first` to `last` are among them.
+/// Returns the exchange of `legs` if it has several and they include `first` to `last`.
 fn legs_between(legs: &[Exchange], first: i64, last: i64) -> Option<i64> {
     let (begin, end) = legs.first().zip(legs.last())?;
     let is_within = begin.exchange <= first && last <= end.exchange;
     (is_within && begin.exchange < end.exchange).then(|| begin.begins_with())
 }
 
-/// What a change of an item answers.
+/// The reply to an edit of an item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[schema(as = EditedItem)]
 pub struct EditedReply {
     /// The document's new version.
     pub version: i64,
-    /// The item now: new words gave it a new number.
+    /// The item after the change. A new text gives it a new number.
     #[serde(flatten)]
     pub item: ItemReply,
 }
@@ -131,11 +129,10 @@ impl From<EditOutcome> for EditedReply {
 }
 
 impl Ingestor {
-    /// Writes a new version with the items of an earlier one. What only later versions covered is summarised again.
+    /// Writes a new version with the items of an earlier one. Exchanges that only later versions covered are summarised again.
     ///
     /// # Errors
-    /// [`recapd_store::StoreError::UnknownAgent`], [`recapd_store::StoreError::UnknownVersion`], or what the store fails
-    /// with.
+    /// [`recapd_store::StoreError::UnknownAgent`], [`recapd_store::StoreError::UnknownVersion`], or another error of the store.
     pub async fn roll_back(&self, agent: &AgentId, version: i64) -> StoreResult<RevisedReply> {
         let request = RollbackRequest {
             agent: agent.clone(),
@@ -148,11 +145,11 @@ impl Ingestor {
         Ok(self.after_revision(agent, revised))
     }
 
-    /// Throws the items away and has everything that has left the window summarised again. Readers get the old document
-    /// until the new one covers as much.
+    /// Drops all items and has everything that left the window summarised again. Readers get the old document until the new one covers as
+    /// much.
     ///
     /// # Errors
-    /// [`recapd_store::StoreError::UnknownAgent`], or what the store fails with.
+    /// [`recapd_store::StoreError::UnknownAgent`], or another error of the store.
     pub async fn rebuild(&self, agent: &AgentId) -> StoreResult<RevisedReply> {
         let request = RebuildRequest {
             agent: agent.clone(),
@@ -164,11 +161,11 @@ impl Ingestor {
         Ok(self.after_revision(agent, revised))
     }
 
-    /// Changes an item by hand. Secrets in its new words are redacted.
+    /// Edits an item for an operator. Secrets in the new texts are redacted.
     ///
     /// # Errors
-    /// [`recapd_store::StoreError::UnknownAgent`], [`recapd_store::StoreError::UnknownItem`],
-    /// [`recapd_store::StoreError::ItemPinsFull`], or what the store fails with.
+    /// [`recapd_store::StoreError::UnknownAgent`], [`recapd_store::StoreError::UnknownItem`], [`recapd_store::StoreError::ItemPinsFull`],
+    /// or another error of the store.
     pub async fn edit_item(&self, agent: &AgentId, item: i64, edit: ItemEdit) -> StoreResult<EditedReply> {
         let request = EditRequest {
             agent: agent.clone(),
@@ -185,7 +182,7 @@ impl Ingestor {
 
     fn after_revision(&self, agent: &AgentId, revised: RevisionOutcome) -> RevisedReply {
         if revised.uncovered > 0 {
-            // Exchanges that are no longer covered may have been counted by the counter of an earlier model.
+            // Exchanges that the summary no longer covers may have been counted for an earlier model.
             self.learning.work.notify_one();
         }
         self.tell_queue(revised.enqueued, Reason::Manual);
@@ -193,7 +190,7 @@ impl Ingestor {
         RevisedReply::new(agent.clone(), revised)
     }
 
-    /// Wakes the workers (an update under way lost its lease, so its row can be claimed at once) and readers.
+    /// Notifies readers and workers: an update under way lost its lease, so its row can be claimed at once.
     pub(super) fn after_document(&self, agent: &AgentId) {
         self.notices.wake_queue();
         self.notices.agent_changed(agent);

@@ -1,4 +1,4 @@
-//! Exporting a history from the database to a journal.
+//! Exports a history from the database to a journal.
 
 use std::io::{self, Write};
 
@@ -6,22 +6,20 @@ use super::chunk;
 use recapd_core::domain::agent::AgentId;
 use recapd_store::archive::{Archive, ArchiveError};
 
-/// Why an agent can't be exported.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The database fails, or holds what a journal can't.
+    /// The database fails, or holds something that a journal can't.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// The file can't be written.
     #[error("can't write the journal: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Writes an agent's history to `out`, up to the message that is its last one now. `progress` is called with the number
-/// of messages that each step wrote. Returns how many there were; `None` for an unknown agent.
+/// Writes an agent's history to `out`, up to its last message at the start of the export. Calls `progress` with the number of messages of
+/// each step. Returns the number of messages; `None` for an unknown agent.
 ///
 /// # Errors
-/// [`ExportError`]; what was written until then stays.
+/// [`ExportError`]; what was written before stays.
 pub async fn export(
     archive: &dyn Archive,
     agent: &AgentId,

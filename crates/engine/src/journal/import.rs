@@ -1,4 +1,4 @@
-//! Importing a journal into the database.
+//! Imports a journal into the database.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -25,98 +25,81 @@ use recapd_store::{
 /// The longest line that is read, in bytes.
 pub const LINE_BYTES_MAX: usize = 64 << 20;
 
-/// A database that histories can be written to.
+/// A database that can take histories.
 pub trait ImportTarget: Store + Archive {}
 impl<T: Store + Archive> ImportTarget for T {}
 
-/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportReport {
-    /// Agents whose messages were read.
     pub agents: u64,
-    /// Messages written.
     pub accepted: i64,
-    /// Messages that were there already.
     pub duplicates: i64,
-    /// How many lines could not be read or did not fit; the rest of such a line's agent is left out.
+    /// Lines that couldn't be read or didn't fit; the rest of such a line's agent is skipped.
     pub refused: u64,
-    /// Agents that aren't in the state that only their journal's head describes (boundary, evictions, ended sessions):
-    /// the head wasn't read, or its last message wasn't read or isn't there, or they have gone on without it or have
-    /// another history. What a live journal doesn't record after its head (later evictions, sessions ended by hand)
-    /// doesn't count as missing.
+    /// Agents that lack the state that only their journal's head describes (boundary, evictions, ended sessions). The head or its last
+    /// message may be missing, or the agent has gone on without it or has another history. What a live journal never records (evictions
+    /// and session ends after its head) doesn't count as missing.
     pub unfinished: BTreeSet<AgentId>,
 }
 
-/// Why a line was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum LineRefusal {
-    /// It can't be read.
     #[error("{0}")]
     Line(#[from] LineError),
-    /// It is longer than is read.
     #[error("the line has more than {LINE_BYTES_MAX} bytes")]
     TooLong,
-    /// It isn't UTF-8.
     #[error("the line is not UTF-8")]
     NotUtf8,
-    /// The agent's messages don't fit.
+    /// The agent's messages don't fit what is stored.
     #[error("agent `{0}`: {1}")]
     Journal(AgentId, JournalError),
 }
 
-/// Reads journals into a database.
 pub struct Import {
     /// The database; `None` for a dry run into an empty one.
     target: Option<Arc<dyn ImportTarget>>,
     clock: Arc<dyn Clock>,
-    /// Keeps secrets out of headlines.
     redactor: Redactor,
     is_dry: bool,
     section: Option<AgentSection>,
     imported: ImportReport,
-    /// What is kept of each agent whose lines were read.
     seen: HashMap<AgentId, ImportMemory>,
-    /// Whether the lines are those of a newer recapd, up to the next head that isn't.
+    /// True while the lines are a newer recapd's, up to the next head that isn't.
     is_newer: bool,
 }
 
-/// What later lines of an agent need to know of the earlier ones.
+/// State of an agent that later lines need.
 #[derive(Default)]
 struct ImportMemory {
-    /// The last head that was read. It takes effect with its last message, which may be in another piece of the
-    /// journal.
+    /// The last head that was read. It takes effect after its last message, which may be in another part of the journal.
     head: Option<Head>,
-    /// The state of the agent after a dry run: a dry run has to know whether a fork's parent would exist, and what a
-    /// piece of a journal would continue.
+    /// The agent's state after a dry run. Later parts of a journal continue it, and forks look for their parent in it.
     rehearsed: Option<DryRunAgent>,
 }
 
-/// The state of an agent in a dry run.
 #[derive(Clone, Default)]
 struct DryRunAgent {
     ledger: Ledger,
-    /// The number of the last message that is really stored.
+    /// The number of the last message that is stored in the database.
     stored_through: i64,
 }
 
-/// The lines of one agent.
 struct AgentSection {
     agent: AgentId,
     origin: Option<AgentOrigin>,
     records: Vec<ReadRecord>,
     bytes: usize,
-    /// Messages written.
     accepted: i64,
     /// See [`RestoreOutcome::lacks_head`].
     lacks_head: bool,
     /// The agent's state in a dry run, once something was read.
     rehearsed: Option<DryRunAgent>,
-    /// Whether a line did not fit, so that the rest is left out.
+    /// True after a line that didn't fit: the rest is skipped.
     is_refused: bool,
 }
 
 impl Import {
-    /// An import into `target`. Secrets in headlines are redacted by the rules of `redactor`.
+    /// Makes an import into `target`; `redactor` redacts secrets in headlines.
     pub fn new(target: Arc<dyn ImportTarget>, clock: Arc<dyn Clock>, redactor: Redactor) -> Self {
         Self {
             is_dry: false,
@@ -124,7 +107,7 @@ impl Import {
         }
     }
 
-    /// An import that only looks whether everything fits into `target`, or into an empty database without one.
+    /// Makes a dry run that only checks whether everything fits into `target`, or into an empty database without one.
     pub fn dry(target: Option<Arc<dyn ImportTarget>>, clock: Arc<dyn Clock>, redactor: Redactor) -> Self {
         Self {
             target,
@@ -138,11 +121,10 @@ impl Import {
         }
     }
 
-    /// Reads one journal to its end. `refused` is called with what is left out and the number of the line, `progress`
-    /// with the number of bytes of each line.
+    /// Reads one journal to its end. Calls `refused` with the number of each refused line, and `progress` with each line's bytes.
     ///
     /// # Errors
-    /// When the journal can't be read or the database fails. What was written stays: importing again continues there.
+    /// When the journal can't be read or the database fails. What was written stays; a new import continues there.
     pub async fn read(
         &mut self,
         journal: &mut (dyn BufRead + Send),
@@ -168,7 +150,6 @@ impl Import {
         Ok(())
     }
 
-    /// The result so far.
     pub fn imported(&self) -> &ImportReport {
         &self.imported
     }
@@ -184,7 +165,8 @@ impl Import {
                 self.begin(head.agent_id.clone(), Some(*head));
                 Ok(ended)
             }
-            // Reported once. A newer recapd's line that looks like a message of today may mean something else.
+            // Refused without a report: the first such line was reported. A line of a newer recapd may look like a message of today and
+            // mean something else.
             _ if self.is_newer => Ok(Ok(())),
             Ok(JournalLine::Message(record)) => self.take_message(record).await,
             Err(refusal) => {
@@ -216,8 +198,8 @@ impl Import {
         Ok(ended)
     }
 
-    /// Whether the head takes effect after what was read last. A live journal goes on after that, and then the agent is
-    /// no longer in the state that the head describes.
+    /// Checks whether the head takes effect after the last message read. A live journal goes on after that, and then the agent is no
+    /// longer in the head's state.
     fn is_at_head(&self, section: &AgentSection) -> bool {
         let head = self.seen.get(&section.agent).and_then(|seen| seen.head.as_ref());
         let last = section.records.last();
@@ -252,14 +234,14 @@ impl Import {
         Ok(ended)
     }
 
-    /// Keeps what later lines of the agent need, and notes whether the agent is still unfinished.
+    /// Keeps what later lines of the agent need, and records whether the agent is still unfinished.
     fn keep(&mut self, section: AgentSection) {
         let seen = self.seen.entry(section.agent.clone()).or_default();
         if section.rehearsed.is_some() {
             seen.rehearsed = section.rehearsed;
         }
         if section.is_refused {
-            // Its head counts messages in whose places the database has others; the refusal reports that.
+            // The head counts messages where the database has others; the refusal reports that.
             seen.head = None;
             return;
         }
@@ -274,7 +256,7 @@ impl Import {
         }
     }
 
-    /// Writes what was read of the section, with the head if it takes effect there.
+    /// Writes the messages read so far, with the head if it takes effect there.
     async fn flush(&mut self, with_head: bool) -> Result<Result<(), LineRefusal>, ImportError> {
         let Some(section) = self.section.as_mut().filter(|section| !section.is_refused) else {
             return Ok(Ok(()));
@@ -310,7 +292,7 @@ impl Import {
 }
 
 impl AgentSection {
-    /// The state in which a dry run begins: of what was read before, or of what is stored, or of the record of a fork.
+    /// Returns the state in which a dry run begins: that of lines read before, of the stored agent, or of the recorded fork.
     async fn begin(
         &self,
         target: Option<&dyn ImportTarget>,
@@ -348,7 +330,7 @@ impl AgentSection {
         self.records.len() >= usize::from(CHUNK_MESSAGES_MAX) || self.bytes >= CHUNK_BYTES_MAX
     }
 
-    /// The answer that [`Archive::restore`] would give, without writing.
+    /// Returns the result that [`Archive::restore`] would return, without writing.
     async fn rehearse(
         &mut self,
         target: Option<&dyn ImportTarget>,
@@ -367,7 +349,7 @@ impl AgentSection {
             .partition_point(|recorded| recorded.record.seq <= ledger.last_seq);
         let (known, fresh) = restore.records.split_at(known);
         if let Some(target) = target {
-            // Messages that were only read can't be compared with.
+            // Only stored messages can be compared; messages of the dry run aren't kept.
             let stored = known.partition_point(|recorded| recorded.record.seq <= *stored_through);
             compare(target, &self.agent, known.split_at(stored).0).await?;
         }
@@ -381,7 +363,7 @@ impl AgentSection {
                 ledger.clear(entry.at);
             }
         }
-        // After messages that were only read, the head would be applied.
+        // After messages that exist only in the dry run, the head would be applied.
         let is_there = |head: &Head| head.last_seq <= *stored_through;
         let there = target.filter(|_| restore.head.as_ref().is_some_and(is_there));
         Ok(RestoreOutcome {
@@ -393,7 +375,7 @@ impl AgentSection {
     }
 }
 
-/// Whether the agent `there` wouldn't be in the state of the given head; without a head, after message `last_seq`.
+/// Checks whether the stored agent would lack the state of the given head. Without a stored agent, checks for a head after `last_seq`.
 async fn lacks_head(
     there: Option<&dyn ImportTarget>,
     restore: &Restore,
@@ -404,7 +386,7 @@ async fn lacks_head(
     };
     let there = match there {
         Some(target) => match target.head(&restore.agent).await {
-            // Its messages exist all the same, and only an export needs to know what it began with.
+            // Its messages exist anyway; only an export needs the record of the fork.
             Err(ArchiveError::Forked(_)) => None,
             found => found?,
         },
@@ -437,18 +419,15 @@ async fn compare(
     Ok(())
 }
 
-/// Why an import stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// The database fails.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// The journal can't be read.
     #[error("can't read the journal: {0}")]
     Io(#[from] io::Error),
 }
 
-/// The next line and its length in bytes; 0 at the end. Of a line that is too long only the length is kept.
+/// Reads the next line. Returns its length in bytes, 0 at the end, and of a line that is too long nothing else.
 fn next_line(journal: &mut (dyn BufRead + Send)) -> io::Result<(u64, Result<String, LineRefusal>)> {
     let mut line = Vec::new();
     let mut bytes = journal.take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut line)? as u64;

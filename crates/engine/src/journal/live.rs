@@ -1,17 +1,15 @@
-//! The live journal: each message is appended to its agent's file as it is accepted.
+//! The live journal: appends each message to its agent's file as it is accepted.
 //!
-//! It is a second copy, and no append depends on it: a failure to write is for the caller to log and count. Lines are
-//! in the order of their numbers, without a gap: missing ones are copied from the database before the next message is
-//! written, one chunk with each append and each [`Journal::mend`], so that no append waits for more than that.
+//! It is a second copy that no append depends on; the caller logs and counts failures. Lines are in order without gaps: missing ones are
+//! copied from the database before the next message is written. Each append and each [`Journal::mend`] copies one chunk, so no append
+//! waits for more.
 //!
-//! An agent's file begins with everything known of the agent at that time, as an export writes it, so the file alone
-//! can be imported. That is copied in chunks, too, into a file of another name, which gets its proper name when it has
-//! caught up with the database. After it come messages alone: later evictions and sessions ended by hand are only in
-//! the database.
+//! An agent's file begins with everything known of the agent at that time, as an export writes it, so the file alone can be imported. This
+//! beginning is copied in chunks, too, into a draft file that gets its proper name once it has caught up with the database. Messages alone
+//! follow; later evictions and ended sessions are only in the database.
 //!
-//! A file is about one life of its agent. If the agent was deleted and made again elsewhere, or lost with the database,
-//! the earlier life's file is set aside as it is; only `remove` deletes it, since which of the two happened isn't known
-//! here.
+//! A file belongs to one life of its agent. If the agent was deleted and created again elsewhere, or lost with the database, the file of
+//! the earlier life is set aside unchanged. This module can't know which of the two happened, so only `remove` deletes it.
 
 mod file;
 
@@ -40,18 +38,16 @@ use recapd_core::domain::{
 use recapd_platform::threads::{self, JOURNAL_MAX};
 use recapd_store::archive::{Archive, ArchiveError, RecordRange};
 
-/// Agents are spread over so many lanes, and those of one lane wait for each other. A write that has a lane finds a
-/// thread.
+/// Agents are spread over this many lanes, and those of a lane wait for each other. There is a thread for each lane's write.
 const LANES: usize = JOURNAL_MAX;
-/// The default for how long an append waits for the disk and for copying. The line may still be written later.
+/// How long an append waits for the disk and for copying by default. The line may still be written later.
 const WAIT: Duration = Duration::from_secs(1);
-/// The most agents that are remembered because their files lack something. Others are completed with their next
-/// messages.
+/// The most agents remembered for incomplete files. The files of others are completed with their next messages.
 const LACKING_MAX: usize = 1_000;
-/// The extension of a file until it is whole.
+/// The extension of a file until it is complete.
 const BEGUN: &str = "begun";
-/// The extension of the folder with files of earlier lives. It sorts after those of files, so that importing all of
-/// them takes the present life.
+/// The extension of the folder for files of earlier lives. It sorts after the files' own, so that an import of the whole folder ends with
+/// the present life.
 const PAST: &str = "past";
 
 /// A folder of journals, one per agent.
@@ -59,18 +55,18 @@ pub struct Journal {
     folder: PathBuf,
     archive: Arc<dyn Archive>,
     lanes: Vec<Mutex<()>>,
-    /// Limits the writes under way: a disk that hangs must not use up ever more threads.
+    /// Limits concurrent writes, so that a hanging disk doesn't use up threads.
     writes: Arc<Semaphore>,
     wait: Duration,
-    /// The agents whose files may lack something at their end, or aren't whole yet, and when each agent was made.
+    /// Agents whose files may be incomplete, each with the time of its creation.
     lacking: std::sync::Mutex<BTreeMap<AgentId, Timestamp>>,
 }
 
 impl Journal {
-    /// A journal in `folder`, which is made if it doesn't exist, of the agents in `archive`.
+    /// Opens a journal of the agents in `archive` in `folder`, which is created if it doesn't exist.
     ///
     /// # Errors
-    /// When the folder can't be made.
+    /// When the folder can't be created.
     pub fn open(folder: &Path, archive: Arc<dyn Archive>) -> io::Result<Self> {
         file::make_folder(folder)?;
         Ok(Self {
@@ -83,18 +79,18 @@ impl Journal {
         })
     }
 
-    /// The same journal, with this limit on how long a write is waited for.
+    /// Sets the longest wait for a write.
     #[must_use]
     pub fn waiting(self, wait: Duration) -> Self {
         Self { wait, ..self }
     }
 
-    /// The file of an agent. It is named by a hash, since ids may hold characters that file names may not.
+    /// The path of an agent's file. A hash names it, since ids may hold characters that file names may not.
     pub fn path(&self, agent: &AgentId) -> PathBuf {
         self.folder.join(format!("{:032x}.jsonl", hash(agent)))
     }
 
-    /// Takes the agent's lane, to be held from before its messages get their numbers until their lines are written.
+    /// Locks the agent's lane. Hold it from before the messages get their numbers until their lines are written.
     pub async fn lane(&self, agent: &AgentId) -> MutexGuard<'_, ()> {
         // A remainder of 64 fits any number, and there are as many lanes.
         let lane = usize::try_from(hash(agent) % LANES as u128).unwrap_or_default();
@@ -105,13 +101,12 @@ impl Journal {
             .await
     }
 
-    /// Appends the lines of messages, which are stored already, of an agent that was made at `since`, and returns how
-    /// many lines it wrote. If earlier ones are missing, it first copies a chunk of those; what is still missing then
-    /// is copied later. If the file isn't whole yet it copies as many lines as it was given, at least a chunk.
+    /// Appends stored messages of an agent created at `since`, and returns how many lines it wrote. If earlier messages are missing it
+    /// copies a chunk of them first, and leaves the rest for later. If the file is still a draft it copies as many lines as it was given,
+    /// at least a chunk.
     ///
     /// # Errors
-    /// When the file system or the database fails, or the disk takes longer than is waited for. What was not written is
-    /// copied later.
+    /// When the file system or the database fails, or the disk takes too long. Unwritten lines are copied later.
     pub async fn append(
         &self,
         agent: &AgentId,
@@ -125,13 +120,11 @@ impl Journal {
         written
     }
 
-    /// Agents whose files may lack something because of an earlier append.
     pub fn lacking(&self) -> Vec<AgentId> {
         self.lacked().keys().cloned().collect()
     }
 
-    /// Copies from the database a chunk of what an agent's file lacks at its end, and returns how many lines that were.
-    /// 0 means that nothing is missing.
+    /// Copies a chunk of the messages that an agent's file lacks at its end, and returns how many lines it copied; 0 if none were missing.
     ///
     /// # Errors
     /// As [`Self::append`].
@@ -151,19 +144,18 @@ impl Journal {
         Ok(lines)
     }
 
-    /// Writes an agent's file anew, if there is one, because something of it was forgotten. Other agents of the same
-    /// lane get their turn between two chunks.
+    /// Rewrites an agent's file, if there is one, after something of it was forgotten. Releases the lane between chunks for other agents.
     ///
     /// # Errors
-    /// As [`Self::append`]; the file is as it was then.
+    /// As [`Self::append`]; the file stays as it was.
     pub async fn rewrite(&self, agent: &AgentId) -> io::Result<()> {
-        // The unfinished file may hold what was forgotten, too.
+        // A draft may hold what was forgotten, too.
         if !self.discard_begun(agent).await? {
             return Ok(());
         }
         let written = self.begin_all(agent).await;
         if written.is_err() {
-            // Nobody goes on with it beside a file that is there.
+            // While the file exists, nobody would continue the draft.
             drop(self.discard_begun(agent).await);
         }
         written
@@ -172,7 +164,7 @@ impl Journal {
     /// Deletes an agent's file, if there is one, and those of its earlier lives.
     ///
     /// # Errors
-    /// When the file system fails, or the disk takes longer than is waited for.
+    /// When the file system fails, or the disk takes too long.
     pub async fn remove(&self, agent: &AgentId) -> io::Result<()> {
         let _lane = self.lane(agent).await;
         let path = self.path(agent);
@@ -195,13 +187,13 @@ impl Journal {
                 Ok(lines)
             }
             DraftState::Whole(lines) => Ok(lines),
-            // They stand alone then, as the messages behind them will.
+            // The file then holds messages alone, without a head.
             DraftState::Headless => self.write_lines(agent, WritePosition::Beginning, records).await,
         }
     }
 
-    /// Continues the file of an agent that was made at `since`, with these messages or with those missing before them.
-    /// `None` if there is no file, or none of this life.
+    /// Continues the file of an agent created at `since`, with these messages or the missing ones before them. `None` if there is no file,
+    /// or only one of an earlier life.
     async fn go_on(
         &self,
         agent: &AgentId,
@@ -214,7 +206,7 @@ impl Journal {
             WriteOutcome::Nothing(last) => last,
         };
         self.note_lacking(agent, since);
-        // Even if it seems to be of an earlier life: daemons' clocks differ, but the database knows.
+        // Asks the database even if the file looks like an earlier life's: the clocks of daemons differ.
         if let Some(copied) = timeout(self.wait, self.catch_up(agent, last)).await?? {
             return Ok(Some(copied));
         }
@@ -227,8 +219,8 @@ impl Journal {
         ))
     }
 
-    /// Copies a chunk of what is stored after the `last` message of an agent's file. `None` if that message isn't
-    /// stored, so that the file is of another life: an earlier state of the database was restored, perhaps.
+    /// Copies a chunk of what is stored after the `last` message of an agent's file. `None` if that message isn't stored: the file is of
+    /// another life, perhaps because the database was restored from a backup.
     async fn catch_up(&self, agent: &AgentId, last: Last) -> io::Result<Option<usize>> {
         if !self.is_stored(agent, last).await? {
             return Ok(None);
@@ -240,7 +232,7 @@ impl Journal {
         ))
     }
 
-    /// Moves an agent's file, which ends with `last`, to those of its earlier lives. Returns whether it did.
+    /// Moves an agent's file, if it still ends with `last`, to those of its earlier lives. Returns whether it did.
     async fn set_aside(&self, agent: &AgentId, last: Last) -> io::Result<bool> {
         let path = self.path(agent);
         let past = path.with_extension(PAST);
@@ -252,7 +244,7 @@ impl Journal {
         Ok(moved)
     }
 
-    /// Continues the beginning of an agent's file, until it is whole or `lines_min` lines were copied.
+    /// Continues an agent's draft until it is complete or `lines_min` lines were copied.
     async fn begin(&self, agent: &AgentId, lines_min: usize) -> io::Result<DraftState> {
         let mut copied = 0;
         loop {
@@ -265,7 +257,7 @@ impl Journal {
         }
     }
 
-    /// As [`Self::begin`], until it is whole.
+    /// As [`Self::begin`], until the file is complete.
     async fn begin_all(&self, agent: &AgentId) -> io::Result<()> {
         loop {
             let _lane = self.lane(agent).await;
@@ -273,18 +265,17 @@ impl Journal {
                 DraftState::Part(_) => {}
                 DraftState::Whole(_) => return Ok(()),
                 DraftState::Headless => {
-                    return Err(io::Error::other("nobody wrote down what the agent began with"));
+                    return Err(io::Error::other("the agent's beginning was never recorded"));
                 }
             }
         }
     }
 
-    /// Copies a chunk of the beginning of an agent's file: after what was copied before, if that is of the agent's
-    /// present life, or else from its head on.
+    /// Copies a chunk into an agent's draft, after its last message if that is of the present life, else from the head on.
     async fn begin_some(&self, agent: &AgentId) -> io::Result<DraftState> {
         let path = self.path(agent);
         let name = path.with_extension(BEGUN);
-        // Before anything is read: what is forgotten meanwhile goes with the file, whoever writes it there.
+        // Opens the draft before reading the database: content that is forgotten meanwhile then goes with the draft.
         let beginning = self.on_disk(move || DraftFile::open(name)).await?;
         let (head, after_seq) = match beginning.last {
             Some(last) if self.is_stored(agent, last).await? => (None, last.seq),
@@ -311,12 +302,12 @@ impl Journal {
         })
     }
 
-    /// Deletes the unfinished beginning of an agent's file, and returns whether the file itself exists.
+    /// Deletes an agent's draft, and returns whether the file itself exists.
     async fn discard_begun(&self, agent: &AgentId) -> io::Result<bool> {
         let _lane = self.lane(agent).await;
         let path = self.path(agent);
         let discarding = move || {
-            // In this order: whoever isn't waited for any longer may give its name to what was begun.
+            // The draft first: a write that nobody waits for any more may rename it to the file.
             remove_if_there(&path.with_extension(BEGUN))?;
             path.try_exists()
         };
@@ -332,7 +323,7 @@ impl Journal {
         self.write_lines(agent, WritePosition::Beginning, &first).await
     }
 
-    /// The head for an agent's file; `None` if the agent doesn't exist, or its fork wasn't recorded.
+    /// Reads the head of an agent's file; `None` if the agent doesn't exist or its fork wasn't recorded.
     async fn head(&self, agent: &AgentId) -> io::Result<Option<Head>> {
         match self.archive.head(agent).await {
             Err(ArchiveError::Forked(_)) => Ok(None),
@@ -340,7 +331,6 @@ impl Journal {
         }
     }
 
-    /// Whether the database has this message at its number.
     async fn is_stored(&self, agent: &AgentId, last: Last) -> io::Result<bool> {
         let there = self.stored(agent, chunk(last.seq - 1, last.seq)).await?;
         Ok(there.first().map(Last::of) == Some(last))
@@ -351,7 +341,7 @@ impl Journal {
         Ok(records.map_err(io::Error::other)?.into())
     }
 
-    /// Writes lines and returns how many; none if another process was faster, which then writes what comes next.
+    /// Writes lines and returns how many; 0 if another process was faster, which then writes them.
     async fn write_lines(
         &self,
         agent: &AgentId,
@@ -404,20 +394,18 @@ impl Journal {
     }
 }
 
-/// How far the beginning of a file has got.
+/// The progress of a draft.
 enum DraftState {
-    /// So many lines were copied, and more are left.
+    /// This many lines were copied, and more are left.
     Part(usize),
-    /// So many lines were copied, and the file has its name.
+    /// This many lines were copied, and the file has its name.
     Whole(usize),
-    /// There is no head for the agent.
     Headless,
 }
 
-/// An optional live journal, as the ingestor holds it.
 pub type LiveJournal = Option<Arc<Journal>>;
 
-/// Half of SHA-256 is more than enough to keep agents apart.
+/// Hashes the id. Half of SHA-256 is enough to tell agents apart.
 fn hash(agent: &AgentId) -> u128 {
     let digest: [u8; 32] = Sha256::digest(agent.as_str().as_bytes()).into();
     digest

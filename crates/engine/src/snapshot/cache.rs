@@ -1,4 +1,4 @@
-//! The copies in memory, found without a lock. When there are too many, the least recently used go.
+//! The copies in memory, found without a lock. Beyond the limits the least recently used are dropped.
 
 use std::sync::{
     Arc,
@@ -12,13 +12,12 @@ use recapd_core::domain::agent::AgentId;
 
 /// The most copies, however short they are.
 const COPIES_MAX: usize = 100_000;
-/// The bytes that a copy is taken to need beside its text: its place in the map, its figures, headers.
+/// The assumed bytes of a copy besides its text: its place in the map, its figures, headers.
 const COPY_BYTES: usize = 1_024;
 
-/// A snapshot in memory.
 pub(super) struct CachedSnapshot {
     pub(super) copy: TimedCopy<Snapshot>,
-    /// When the copy was used last, by the count `taken` of that time.
+    /// The value of `taken` when the copy was used last.
     used_at: AtomicU64,
 }
 
@@ -37,8 +36,7 @@ impl CachedSnapshot {
         }
     }
 
-    /// Notes that the copy was used. It writes only when the value changes, so that readers on many cores don't contend
-    /// for the cache line.
+    /// Records a use of the copy. It writes only a changed value, so that readers on many cores don't contend for the cache line.
     fn used(&self, at: u64) {
         if self.used_at.load(Ordering::Relaxed) != at {
             self.used_at.store(at, Ordering::Relaxed);
@@ -54,12 +52,12 @@ impl CachedSnapshot {
 /// The copies of all agents that a reader asked for.
 pub(super) struct SnapshotCache {
     all: HashMap<AgentId, Arc<CachedSnapshot>>,
-    /// About how many bytes they need together: counted anew whenever some are dropped.
+    /// About how many bytes they need together; recounted whenever some are dropped.
     bytes: AtomicUsize,
     bytes_max: usize,
-    /// How many copies were stored so far: the clock by which uses are ordered.
+    /// How many copies were stored so far: the clock that orders uses.
     taken: AtomicU64,
-    /// How many changes were heard of so far.
+    /// How many changes were heard so far.
     changes: AtomicU64,
     is_clearing: AtomicBool,
 }
@@ -80,7 +78,7 @@ impl SnapshotCache {
         self.all.len()
     }
 
-    /// Returns what `look` gets from the copy of `agent`, and counts that as a use of it.
+    /// Returns what `look` gets from the agent's copy, and counts that as a use.
     pub(super) fn used<T>(&self, agent: &AgentId, look: impl FnOnce(&CachedSnapshot) -> T) -> Option<T> {
         let all = self.all.pin();
         let held = all.get(agent)?;
@@ -92,26 +90,25 @@ impl SnapshotCache {
         self.all.pin().contains_key(agent)
     }
 
-    /// Counts a change that was heard of. Call it before looking for the changed agent's copy.
+    /// Counts a change. Call it before looking for the changed agent's copy.
     pub(super) fn heard(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How many changes were heard of. Read it before reading from the database what is to be stored with
-    /// [`Self::hold`].
+    /// The number of changes heard. Read it before reading from the database what [`Self::hold`] will store.
     pub(super) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Whether any change was heard of since the count was `since`. It is a read-modify-write: so either this call sees
-    /// the change, or whoever heard of that sees the copy that was stored before this call.
+    /// Checks whether a change was heard after the count `since`. It is a read-modify-write: either this call sees the change, or whoever
+    /// heard the change sees the copy stored before this call.
     pub(super) fn has_changed(&self, since: u64) -> bool {
         self.changes.fetch_add(0, Ordering::AcqRel) != since
     }
 
-    /// Stores a copy. `since` is the count of changes before it was read: if more were heard of, the copy is marked
-    /// outdated, since one of them may be its own, and was heard when there was no copy to mark. `is_asked`: a reader
-    /// asked for it; else it replaces a copy and keeps that one's last use.
+    /// Stores a copy. `since` is the count of changes before it was read. If more were heard, the copy is marked outdated: one of them may
+    /// concern it, and found no copy to mark. `is_asked` is false if no reader asked: then the copy replaces another and keeps that one's
+    /// last use.
     pub(super) fn hold(&self, agent: &AgentId, new: CachedSnapshot, since: u64, is_asked: bool) {
         let all = self.all.pin();
         let had = all.get(agent);
@@ -140,7 +137,7 @@ impl SnapshotCache {
         }
     }
 
-    /// Marks the copy as outdated. It is kept for the case that the database is away.
+    /// Marks the copy as outdated. It stays for the case that the database is away.
     pub(super) fn outdate(&self, agent: &AgentId) {
         let all = self.all.pin();
         all.update(agent.clone(), |held| Arc::new(held.outdated()));
@@ -154,7 +151,7 @@ impl SnapshotCache {
         }
     }
 
-    /// Notes that `bytes` more are kept with `snapshot`.
+    /// Records that `bytes` more are kept with `snapshot`.
     pub(super) fn grew(&self, snapshot: &Snapshot, bytes: usize) {
         snapshot.kept.grow(bytes);
         if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > self.bytes_max {
@@ -170,8 +167,8 @@ impl SnapshotCache {
         debug_assert!(shrunk.is_ok());
     }
 
-    /// Drops the least recently used copies until a quarter is free, so that this isn't done for each new one. If
-    /// another thread is doing so already, it is left to that.
+    /// Drops the least recently used copies until a quarter is free, so that not every new copy causes this. Returns at once if another
+    /// thread is doing so.
     fn make_room(&self, bytes_more: usize) {
         if self.is_clearing.swap(true, Ordering::Acquire) {
             return;
@@ -239,13 +236,13 @@ mod tests {
         cache.used(&agent(number), look)?
     }
 
-    /// Since when the copy is stale, where contact was lost at 7.
+    /// Since when the copy is stale if contact was lost at 7.
     fn stale_since(cache: &SnapshotCache, number: usize) -> Option<Timestamp> {
         at_once(cache, number, Some(7)).unwrap().stale_since
     }
 
     #[test]
-    fn a_change_that_found_no_copy_outdates_the_one_that_was_on_its_way() {
+    fn a_change_during_a_load_outdates_its_copy() {
         let cache = SnapshotCache::within(1 << 20);
         let (since, read) = (cache.changes(), held(10));
         cache.heard();
@@ -261,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_reader_looks_whether_an_old_copy_still_holds() {
+    async fn one_reader_checks_an_old_copy() {
         let cache = SnapshotCache::within(1 << 20);
         take(&cache, 1, 10);
         let believed = Duration::from_millis(TTL_MS);
@@ -280,13 +277,13 @@ mod tests {
     }
 
     #[test]
-    fn those_not_asked_for_the_longest_go() {
+    fn the_least_recently_used_copies_are_dropped() {
         let cache = SnapshotCache::within(8 * (COPY_BYTES + 1_000));
         for number in 0..8 {
             take(&cache, number, 1_000);
         }
         cache.used(&agent(0), |_| ()).unwrap();
-        // The next copy of one that is here is no use of it.
+        // Replacing a copy doesn't count as a use.
         cache.hold(&agent(1), held(1_000), cache.changes(), false);
         assert_eq!(cache.len(), 8);
         take(&cache, 8, 1_000);
@@ -295,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_with_a_copy_counts() {
+    fn values_kept_with_a_copy_count() {
         let cache = SnapshotCache::within(10 * COPY_BYTES);
         for number in 0..3 {
             take(&cache, number, COPY_BYTES);
@@ -311,7 +308,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_stay_within_their_bytes(steps in prop::collection::vec((0..20_usize, 0..5_000_usize), 1..200)) {
+        fn copies_stay_within_their_bytes(steps in prop::collection::vec((0..20_usize, 0..5_000_usize), 1..200)) {
             let cache = SnapshotCache::within(20_000);
             for (number, bytes) in steps {
                 take(&cache, number, bytes);

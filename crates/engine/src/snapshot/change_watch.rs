@@ -1,4 +1,4 @@
-//! Readers that wait until an agent's summary changes. No change is kept for them: they are woken and look again.
+//! Readers that wait for a change of an agent's summary. No change is stored: readers are woken and look again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,11 +7,9 @@ use tokio::sync::{Notify, futures::OwnedNotified};
 
 use recapd_core::domain::agent::AgentId;
 
-/// The most agents that somebody has waited for; beyond it those who wait for the one not asked about the longest are
-/// woken, and look again.
+/// The most agents that are waited for. Beyond it the readers of the least recently used one are woken, and look again.
 const AGENTS_MAX: usize = 100_000;
 
-/// Who waits for which agent.
 pub(super) struct ChangeWatch(Mutex<LruCache<AgentId, Arc<Notify>>>);
 
 impl Default for ChangeWatch {
@@ -25,14 +23,13 @@ impl ChangeWatch {
         Self(Mutex::new(LruCache::new(agents_max)))
     }
 
-    /// A wait for the next change of `agent`. Enable it *before* looking, so that a change between the look and the
-    /// wait isn't missed.
+    /// Returns a wait for the agent's next change. Enable it *before* looking, so that no change between the look and the wait is missed.
     pub(super) fn change(&self, agent: &AgentId) -> OwnedNotified {
         let mut all = self.all();
         if let Some(bell) = all.get(agent) {
             return Arc::clone(bell).notified_owned();
         }
-        // Forgotten unrung, it would never ring.
+        // Its readers would never be woken once it is dropped.
         if all.len() >= all.capacity()
             && let Some((_, bell)) = all.remove_lru()
         {
@@ -43,14 +40,12 @@ impl ChangeWatch {
         bell.notified_owned()
     }
 
-    /// Wakes the readers that wait for `agent`.
     pub(super) fn wake(&self, agent: &AgentId) {
         if let Some(bell) = self.all().peek(agent) {
             bell.notify_waiters();
         }
     }
 
-    /// Wakes all readers.
     pub(super) fn wake_all(&self) {
         for (_, bell) in self.all().drain() {
             bell.notify_waiters();
@@ -69,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_forgotten_is_woken_and_nobody_else() {
+    fn only_waiters_of_the_dropped_agent_are_woken() {
         let waiting = ChangeWatch::of_most(2);
         let [a, b, c]: [AgentId; 3] = ["a", "b", "c"].map(|name| name.parse().unwrap());
         let (first, second) = (waiting.change(&a), waiting.change(&b));

@@ -1,8 +1,7 @@
-//! Projects' documents, composed of the items of their agents and kept in memory like the agents' own.
+//! Projects' documents, composed of their agents' items and kept in memory like the agents' own.
 //!
-//! Readers get the copy in memory. After changes the document is composed again a little later, once for many changes,
-//! and only if the project's stamp says that it changed. A copy that was believed for long is checked against the stamp
-//! when a reader asks for it.
+//! Readers get the copy in memory. A little after changes the document is composed again, once for many changes, and only if the project's
+//! stamp changed. An old copy is checked against the stamp when a reader asks for it.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -44,12 +43,11 @@ use recapd_platform::{
 };
 use recapd_store::{ProjectMember, ProjectRow, ProjectStamp, Store, StoreError, StoreResult};
 
-/// The most documents held; beyond it those not asked for the longest are forgotten.
+/// The most documents in memory; beyond it the least recently used are dropped.
 const DOCUMENTS_MAX: usize = 1_000;
 /// How long to wait for further changes before a document is composed again.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// What a reader of a project's summary gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectSnapshot {
     /// The document as Markdown.
@@ -58,37 +56,36 @@ pub struct ProjectSnapshot {
     pub tokens: i64,
     /// Changes whenever `markdown` does.
     pub etag: String,
-    /// When any agent of the project was active last.
+    /// When an agent of the project was last active.
     pub updated_at: Timestamp,
-    /// How many agents belong to the project.
     pub agents: i64,
-    /// The agents that the document is made of.
+    /// The agents that contribute to the document.
     pub members: Vec<MemberFigures>,
 }
 
-/// What an agent contributes.
+/// An agent's contribution to a project's document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct MemberFigures {
-    /// Who.
+    /// The agent.
     pub agent_id: AgentId,
-    /// The version of its own document.
+    /// The version of the agent's own document.
     pub version: i64,
     /// The last exchange that its items cover.
     pub covers_through: i64,
     /// How many of its exchanges wait to be summarised.
     pub pending_exchanges: i64,
-    /// The items it brings along, digests of what is pending included.
+    /// How many items it contributes, digests of pending exchanges included.
     pub items: usize,
-    /// Those that are in the project's document.
+    /// How many of these are in the project's document.
     pub shown_items: usize,
-    /// When it was active last.
+    /// When it was last active.
     pub updated_at: Timestamp,
 }
 
 struct CachedProject {
     copy: TimedCopy<ProjectSnapshot>,
     stamp: ProjectStamp,
-    /// Composing the next one panicked: nobody tries again before a reader asks for it.
+    /// True after composing the next document panicked: only a reader's request triggers another try.
     awaits_reader: bool,
 }
 
@@ -101,7 +98,6 @@ impl CachedProject {
         })
     }
 
-    /// The same document, from before a change.
     fn outdated(&self, awaits_reader: bool) -> Arc<Self> {
         Arc::new(Self {
             copy: self.copy.outdated(),
@@ -125,7 +121,7 @@ pub struct ProjectSnapshots {
 }
 
 impl ProjectSnapshots {
-    /// Documents over `store`, composed by `policy`; secrets in what is pending are redacted by `redactor`.
+    /// Makes documents composed by `policy`; `redactor` redacts secrets in pending exchanges.
     pub fn new(
         store: Arc<dyn Store>,
         counter: Arc<dyn TokenCounter>,
@@ -145,21 +141,20 @@ impl ProjectSnapshots {
         }
     }
 
-    /// The same documents, of which no more than so many are held.
     #[must_use]
     pub fn holding(self, documents_max: usize) -> Self {
         self.held().set_capacity(documents_max);
         self
     }
 
-    /// The same documents, of agents that other daemons change, too: while `contact` with them is lost, copies are stale.
+    /// Treats copies as stale while `contact` with other daemons, which change documents, too, is lost.
     #[must_use]
     pub fn in_contact(self, contact: PeerLink) -> Self {
         Self { contact, ..self }
     }
 
-    /// The summary of `project`; `None` if no agent belongs to it. A copy is answered within a fraction of a second, whatever the
-    /// database does.
+    /// Returns the summary of `project`; `None` if no agent belongs to it. If there is a copy, a reader waits at most a fraction of a
+    /// second for the database.
     ///
     /// # Errors
     /// When the database fails or doesn't answer within two seconds, or rendering panics, and there is no copy.
@@ -183,7 +178,7 @@ impl ProjectSnapshots {
         held.map(|held| held.copy.cached(self.contact.lost_since()))
     }
 
-    /// What goes on when nobody waits for it any more.
+    /// Returns a load that goes on when no reader waits for it any more.
     fn load_of(
         &self,
         project: &ProjectId,
@@ -199,7 +194,7 @@ impl ProjectSnapshots {
         }
     }
 
-    /// The copy, if it is still current, which is right as of now then; else as [`Self::load`].
+    /// Returns the copy, dated now, if the stamp is unchanged; else as [`Self::load`].
     async fn look_again(
         &self,
         project: &ProjectId,
@@ -207,7 +202,7 @@ impl ProjectSnapshots {
     ) -> StoreResult<Option<Arc<CachedProject>>> {
         let now = self.clock.now();
         if self.store.project_stamp(project).await? != Some(held.stamp) {
-            // Composing may take longer than this reader waits: those after it are to wait for the same.
+            // Composing may take longer than this reader waits; later readers wait for the same load.
             self.replace(project, held, &held.outdated(false));
             return self.load(project).await;
         }
@@ -217,7 +212,7 @@ impl ProjectSnapshots {
         Ok(Some(renewed))
     }
 
-    /// Puts `new` in the place of `held`, unless that was replaced by a newer one meanwhile.
+    /// Replaces `held` by `new`, unless a newer document replaced it meanwhile.
     fn replace(&self, project: &ProjectId, held: &Arc<CachedProject>, new: &Arc<CachedProject>) {
         let mut all = self.held();
         if let Some(current) = all.peek_mut(project)
@@ -227,7 +222,7 @@ impl ProjectSnapshots {
         }
     }
 
-    /// Takes `new` in. In the place of an earlier one it is no use of that: readers alone use documents.
+    /// Stores `new`. Replacing an earlier document doesn't count as a use: only readers use documents.
     fn hold(&self, project: &ProjectId, new: &Arc<CachedProject>) {
         let mut all = self.held();
         if let Some(current) = all.peek_mut(project) {
@@ -241,8 +236,8 @@ impl ProjectSnapshots {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Composes the document; and once more if the project changed before the document was stored, since the notice of
-    /// that change found nothing to refresh.
+    /// Composes the document, and once more if the project changed before it was stored: the notice of that change found nothing to
+    /// refresh.
     async fn load(&self, project: &ProjectId) -> StoreResult<Option<Arc<CachedProject>>> {
         let Some(held) = self.compose(project).await? else {
             return Ok(None);
@@ -269,7 +264,7 @@ impl ProjectSnapshots {
         Ok(Some(held))
     }
 
-    /// Keeps the documents fresh: composes changed ones before the next reader asks. Ends with `stop`.
+    /// Keeps the documents fresh until `stop`: composes changed ones before the next reader asks.
     pub async fn follow(&self, mut changes: Receiver<Change>, stop: CancellationToken) {
         loop {
             let change = tokio::select! {
@@ -313,7 +308,6 @@ impl ProjectSnapshots {
     }
 }
 
-/// The document of `row` as readers see it at `now`.
 pub fn render(
     row: ProjectRow,
     now: Timestamp,
@@ -377,12 +371,12 @@ fn figures(member: &ProjectMember) -> MemberFigures {
     }
 }
 
-/// The items of `member`, and digests of its pending exchanges: nothing is ever invisible.
+/// Returns the items of `member` and digests of its pending exchanges, so that nothing is invisible.
 fn items(member: ProjectMember, redactor: &Redactor) -> Vec<Item> {
     let mut items = member.items;
     let mut pending = member.pending;
     for exchange in &mut pending {
-        // By today's rules: the headline was redacted by those of its day.
+        // Redacted again by today's rules: the stored headline was redacted by those of its day.
         exchange.headline = std::mem::take(&mut exchange.headline).redacted(redactor);
     }
     if let Some(first) = pending.first().filter(|_| member.pending_before.exchanges > 0) {

@@ -1,4 +1,4 @@
-//! A summary as programs get it, the same over HTTP and from the command line.
+//! A summary as JSON, the same over HTTP and from the command line.
 
 use serde::Serialize;
 
@@ -9,16 +9,16 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// The summary as JSON.
+/// The summary of an agent.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Summary)]
 pub struct SummaryReply<'a> {
     agent_id: &'a AgentId,
     content: &'a str,
-    /// The same by its headings.
+    /// The content divided by its headings.
     sections: Vec<DocumentSection<'a>>,
     tokens: i64,
-    /// Lines of the document are missing, since less was asked for.
+    /// True if lines were left out because the request asked for less.
     truncated: bool,
     version: i64,
     updated_at: Option<Timestamp>,
@@ -30,7 +30,7 @@ pub struct SummaryReply<'a> {
 }
 
 impl<'a> SummaryReply<'a> {
-    /// The summary of `agent`, or the `excerpt` of it that was asked for.
+    /// Builds the reply from the whole summary, or from the `excerpt` that was asked for.
     pub fn of(
         agent: &'a AgentId,
         snapshot: &'a Snapshot,

@@ -1,4 +1,4 @@
-//! What an agent works on, which a brief says beside what was done.
+//! The exchange that an agent works on, for briefs.
 
 use recapd_core::domain::{
     agent::AgentId, exchange::ExchangeState, legs::RunningExchange, redaction::Redactor,
@@ -6,10 +6,10 @@ use recapd_core::domain::{
 };
 use recapd_store::{AgentRow, Store, StoreResult};
 
-/// The exchange that `agent` works on, if more is expected in its newest one, with times as its summary shows them.
+/// Returns the agent's newest exchange if it is still open, with times as its summary shows them.
 ///
 /// # Errors
-/// What the store fails with.
+/// When the store fails.
 pub async fn running(
     store: &dyn Store,
     agent: &AgentId,

@@ -1,7 +1,7 @@
-//! Loads that go on whether or not a reader still waits for them, one at a time for each document ("single flight").
+//! Loads documents once for all readers that wait ("single flight"). A load goes on when no reader waits for it any more.
 //!
-//! A reader with a copy waits for a moment only. Were its load given up then, a document that takes longer would never be read anew,
-//! and each reader would ask the database once more.
+//! A reader with a copy waits only briefly. If its load were cancelled then, a slow document would never be reread, and each reader would
+//! query the database again.
 
 use std::{
     collections::HashMap,
@@ -23,19 +23,19 @@ use super::{
 };
 use recapd_store::{StoreError, StoreResult};
 
-/// The most loads that ask the database at the same time; others wait in line.
+/// The most loads that query the database at once; others queue.
 const LOADS_MAX: usize = 8;
-/// The most loads that are under way or in line; beyond it a reader isn't given one.
+/// The most loads running or queued; beyond it readers get an error.
 const FLIGHTS_MAX: usize = 10_000;
-/// A load that takes longer is given up: the store's own patience ends before it by default (`database.statement_timeout_ms`).
+/// The longest duration of a load. By default the store's own limit (`database.statement_timeout_ms`) is shorter.
 const LOAD_TIME_MAX: Duration = Duration::from_secs(45);
 
-/// What a load came to: the document, if there is one, or why it can't be had.
+/// The result of a load: the document, if there is one, or an error that all its readers share.
 type LoadOutcome<T> = Result<Option<T>, Arc<StoreError>>;
 type Flight<T> = Shared<BoxFuture<'static, LoadOutcome<T>>>;
 type Flights<K, T> = Arc<Mutex<HashMap<K, Flight<T>>>>;
 
-/// The loads under way; clones share them.
+/// The running loads; clones share them.
 #[derive(Clone)]
 pub(super) struct SingleFlight<K, T> {
     all: Flights<K, T>,
@@ -53,13 +53,13 @@ impl<K, T> Default for SingleFlight<K, T> {
     }
 }
 
-/// The load that a reader waits for.
+/// A reader's share in a load.
 enum LoadTicket<T> {
-    /// It was begun for this reader, so it sees all that was written before.
+    /// A load that began for this reader, so it sees everything written before.
     Own(Flight<T>),
-    /// It was under way.
+    /// A load that was running already.
     Others(Flight<T>),
-    /// Too many are in line.
+    /// Too many loads are queued.
     None,
 }
 
@@ -68,10 +68,10 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     S: Send + Sync + 'static,
 {
-    /// The document of `key` by a load that begins now or is as good as one. `cached` is what the copy gives a reader without a wait.
+    /// Loads the document of `key`, by a load that begins now or is as current as one. `cached` reads the copy without waiting.
     ///
     /// # Errors
-    /// That of the load; [`StoreError::Unavailable`] where too many are in line.
+    /// The load's error; [`StoreError::Unavailable`] if too many loads are queued.
     pub(super) async fn read<F>(
         &self,
         key: &K,
@@ -87,7 +87,7 @@ where
                     let landed = flight.await.map_err(|error| of_all(&error))?;
                     return Ok(landed.map(Lookup::fresh));
                 }
-                // It may have looked before a change that this reader knows of: then its copy is marked.
+                // That load may have read before a change that this reader knows of; then its copy is marked outdated.
                 LoadTicket::Others(flight) => {
                     drop(flight.await);
                     if let Some(CachedRead::Reading(reading)) = cached() {
@@ -105,7 +105,7 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     T: Clone + Send + Sync + 'static,
 {
-    /// The load of `key` that is under way; else `load`, which begins now.
+    /// Joins the running load of `key`, or begins `load`.
     fn board<F>(&self, key: &K, load: impl FnOnce() -> F) -> LoadTicket<T>
     where
         F: Future<Output = StoreResult<Option<T>>> + Send + 'static,
@@ -146,7 +146,7 @@ where
     }
 }
 
-/// Takes a load out of those under way when it ends, also by a panic.
+/// Removes a load from the running ones when it ends, also after a panic.
 struct UnderWay<K: Eq + Hash, T> {
     key: K,
     all: Flights<K, T>,
@@ -162,7 +162,6 @@ fn locked<K, T>(all: &Mutex<HashMap<K, Flight<T>>>) -> MutexGuard<'_, HashMap<K,
     all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The error of a load, for one of those who waited for it.
 fn of_all(error: &StoreError) -> StoreError {
     match error {
         StoreError::Panicked(panicked) => StoreError::Panicked(*panicked),
@@ -180,7 +179,7 @@ fn of_all(error: &StoreError) -> StoreError {
             column,
             value: value.clone(),
         },
-        // What reading never fails with.
+        // Reading never fails with the others.
         other => StoreError::Refused(other.to_string()),
     }
 }
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_load_is_for_all_who_wait_and_goes_on_without_them() {
+    async fn one_load_serves_all_readers_and_goes_on_without_them() {
         let loads = SingleFlight::default();
         let (answer, asked) = tokio::sync::oneshot::channel::<u8>();
         let load = async { Ok(asked.await.ok()) };

@@ -1,5 +1,5 @@
-//! Ageing needs no model, so it waits for none: what has outgrown its section moves on while an update waits, and what is
-//! too old for the document is put to nobody.
+//! Ageing needs no model and waits for none: items move to their sections while an update waits, and no model is asked about exchanges
+//! that are too old for the document.
 
 use tracing::{debug, info, warn};
 
@@ -16,12 +16,12 @@ use recapd_core::domain::{
 use recapd_store::{Material, RunRecord, StoredExchange};
 use recapd_telemetry::metrics::labels::ItemAction;
 
-/// The time that an update of `material` ages items by.
+/// The time by which an update of `material` ages items.
 pub(super) fn as_of(material: &Material, run: &RunRecord) -> Timestamp {
     material.as_of.unwrap_or(run.started_at)
 }
 
-/// Whether time has changed the document.
+/// Checks whether time has changed the document.
 pub(super) fn is_due(material: &Material, run: &RunRecord) -> bool {
     material
         .next_ageing_at
@@ -29,9 +29,8 @@ pub(super) fn is_due(material: &Material, run: &RunRecord) -> bool {
 }
 
 impl Worker {
-    /// Writes what time has changed, if that is all there can be written for now: exchanges wait for a model, and readers
-    /// are to find the others under the right heading however long that takes. The lease goes on; a failure is none of the
-    /// update's.
+    /// Writes a version in which only time has moved items, while the pending exchanges wait for a model, so that readers find each item
+    /// under the right heading. The lease goes on. A failure here doesn't fail the update.
     pub(super) async fn age_meanwhile(&self, lease: &Lease, material: Material, run: &RunRecord) {
         if !is_due(&material, run) {
             return;
@@ -52,7 +51,7 @@ impl Worker {
             &self.policy(&material),
             counter,
         );
-        // The attempt has a record of its own, with what it cost.
+        // The attempt has a record of its own, with its cost.
         let run = RunRecord {
             started_at: run.started_at,
             finished_at: self.parts.clock.now(),
@@ -81,9 +80,9 @@ impl Worker {
         }
     }
 
-    /// How many of the exchanges, from the first one on, go to the same section. An item goes by the last of its
-    /// exchanges: one about several sections would keep what is old among what is new. The built-in summariser gets all of
-    /// them: it costs nothing, learns from them what tells most, and joins few, and none over long pauses.
+    /// Returns how many of the first exchanges go to the same section. An item goes by its last exchange, so one item over several
+    /// sections would keep old things among new ones. The built-in summariser gets all exchanges: it costs nothing, weighs them against
+    /// each other, and joins only few, none over long pauses.
     pub(super) fn in_one_section(
         &self,
         material: &Material,
@@ -94,7 +93,7 @@ impl Worker {
             return exchanges.len();
         }
         let ageing = self.policy(material).ageing;
-        // By the newest so far: where clients' clocks go back and forth there are no more sections than there are.
+        // By the newest time so far: clients' clocks that jump back and forth make no extra sections.
         let newest = exchanges.iter().scan(Timestamp(i64::MIN), |newest, stored| {
             *newest = stored.exchange.last_at.max(*newest);
             Some(*newest)
@@ -103,7 +102,7 @@ impl Worker {
         sections.partition_point(|section| Some(section) == sections.first())
     }
 
-    /// Whether the document is for none of the exchanges any more: whatever is said of them would leave it at once.
+    /// Checks whether all exchanges are too old for the document: their items would leave it at once.
     pub(super) fn are_past(
         &self,
         material: &Material,

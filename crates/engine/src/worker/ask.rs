@@ -1,4 +1,4 @@
-//! Asking a model about exchanges, and the fallbacks that stand in for it.
+//! Asks a model about exchanges, and its fallbacks when it fails.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -20,29 +20,25 @@ use recapd_llm::{ChatModel, LlmError, ModelAnswer, ModelRequest, TransientFailur
 use recapd_store::{JournalledAnswer, RunRecord, StoredExchange};
 use recapd_telemetry::metrics::labels::PostponeReason;
 
-/// The place in the chain of the model that is asked first; batches ask this one, too.
+/// The position of the first model in the chain; batches use it, too.
 pub(super) const FIRST: usize = 0;
-/// How often one exchange is asked about again after its answer was cut off, billed to the last token each time.
+/// How often one exchange is asked about again after its answer was cut off. Each try is billed in full.
 const CUT_OFF_AGAIN_MAX: u32 = 1;
 /// The most agents that are queued at once when the model is back. The reconciler queues the others.
 const REVISITS_MAX: i64 = 1_000;
 
-/// A question to a model: one about exchanges.
 pub(super) struct Question<'a> {
     pub(super) exchanges: &'a [StoredExchange],
-    /// The numbers of those worth asking about.
+    /// The numbers of the exchanges that are worth asking about.
     pub(super) asked: &'a [i64],
-    /// The facts that held before them.
+    /// The facts that held before the exchanges.
     pub(super) facts: &'a [Fact],
-    /// The agent's time zone.
     pub(super) zone: Zone,
-    /// The items of the document.
     pub(super) items: &'a [Item],
     /// The key of the answer in the journal.
     pub(super) key: &'a str,
-    /// Whether the exchanges have items already, provisional ones that the answer replaces.
+    /// True if the exchanges have provisional items, which the answer replaces.
     pub(super) is_revisit: bool,
-    /// Why.
     pub(super) asking: AskReason,
 }
 
@@ -56,13 +52,13 @@ impl Question<'_> {
         }
     }
 
-    /// Whether it is about one exchange alone, so that there is no less to ask about.
+    /// True if it is about one exchange alone, and so can't be divided.
     fn is_least(&self) -> bool {
         self.asked.len() == 1
     }
 
-    /// Whether the question may go on to that model. Replacing what the built-in summariser wrote by the same is of no
-    /// use while any model before it may be back.
+    /// Checks whether the model `next` may be asked. Replacing the built-in summariser's items by the same is useless while a better model
+    /// may come back.
     fn may_go_to(&self, next: &dyn ChatModel, may_be_back: bool) -> bool {
         !(self.is_revisit && may_be_back && origin(next) == Origin::Offline)
     }
@@ -76,20 +72,18 @@ struct Wording {
     cut_off: u32,
 }
 
-/// The answer to a question.
 pub(super) struct AskAnswer {
-    /// What it says.
     pub(super) answer: Answer,
-    /// Which kind of author wrote the items.
+    /// The kind of author of the items.
     pub(super) origin: Origin,
-    /// Whether the built-in summariser stood in for a model that may be back later.
+    /// True if the built-in summariser stood in for a model that may come back.
     pub(super) stands_in: bool,
-    /// The model that is asked first told it.
+    /// True if the first model of the chain answered.
     pub(super) is_by_first: bool,
 }
 
 impl AskAnswer {
-    /// Nobody told of anything: the digests are there to stay.
+    /// An answer without items: the digests are final.
     pub(super) fn nothing() -> Self {
         Self {
             answer: Answer::default(),
@@ -101,7 +95,7 @@ impl AskAnswer {
 }
 
 impl Worker {
-    /// Asks the model or, where it can't be asked or can't answer, its fallbacks in turn. The last failure counts.
+    /// Asks the model and, where it can't be asked or can't answer, its fallbacks in turn. Returns the last failure.
     pub(super) async fn ask(
         &self,
         guard: &LeaseGuard,
@@ -111,14 +105,14 @@ impl Worker {
         let first = self.parts.model.as_ref();
         let mut others = first.fallbacks().iter();
         let (mut place, mut model) = (FIRST, first);
-        // Whether a model that failed may answer later. One that refused refuses again, and one exchange that is beyond
-        // a model stays so: what stands in for its answer is final.
+        // True if a model that failed may answer later. A refusal, or an exchange that is beyond the model, is final, and so is the answer
+        // that replaces it.
         let mut may_be_back = false;
         loop {
             let known = self
                 .failure_memory
                 .quarantined(&guard.lease.agent, question.asked, place);
-            // The last model of the chain is asked with every attempt, of which there are few.
+            // The last model of the chain is asked in every attempt; there are few.
             let known = known.filter(|_| others.clone().any(|next| question.may_go_to(next.as_ref(), true)));
             let is_known = known.is_some();
             let answer = match known {
@@ -184,7 +178,7 @@ impl Worker {
         }
     }
 
-    /// No model can summarise this exchange: its digest stays for good, as that of one which an answer left out.
+    /// Gives up on an exchange that no model can summarise. Its digest stays for good, as after an answer that left it out.
     fn digest_for_good(
         &self,
         guard: &LeaseGuard,
@@ -201,9 +195,8 @@ impl Worker {
         AskAnswer::nothing()
     }
 
-    /// Whether the question is beyond the model: it is about one exchange alone, and the failure is due to that
-    /// exchange. A failure that was billed is remembered, so that the model isn't asked again and again while the next
-    /// one is away.
+    /// Checks whether the question is beyond the model: it is about one exchange alone, which caused the failure. Remembers a billed
+    /// failure, so that the model isn't asked repeatedly while the next one is away.
     fn is_beyond(
         &self,
         place: usize,
@@ -228,24 +221,22 @@ impl Worker {
         is_beyond
     }
 
-    /// Whether a model that left those exchanges out before says nothing of use when they are revisited.
+    /// Checks whether a model that left the exchanges out before gave a useless answer when they were revisited.
     fn is_left_out(&self, guard: &LeaseGuard, question: &Question<'_>, failed: &CondenseError) -> bool {
         let is_useless = matches!(failed, CondenseError::Reply(_) | CondenseError::Coverage(_));
         let failure_memory = &self.failure_memory;
         question.is_revisit && is_useless && failure_memory.has_left_out(&guard.lease.agent, question.asked)
     }
 
-    /// Whether the model can never summarise an exchange that is beyond it: it has answered other questions, so the
-    /// fault isn't the model's or its output limit's; and the failure isn't a context overflow, which is due to the
-    /// model's small window.
+    /// Checks whether the model can never summarise an exchange that is beyond it. It has answered other questions, so neither the model
+    /// nor its output limit is at fault; and the failure is no context overflow, which a larger window would solve.
     fn is_incapable(&self, place: usize, failed: &CondenseError) -> bool {
         !failed.is_overflow() && self.failure_memory.has_answered(place)
     }
 
-    /// Remembers what the failure means for the next question, and returns the failure to report. One exchange over
-    /// which the provider always fails looks like an outage, which gives the attempt back, for ever if nothing else is
-    /// asked. So after some failures of an exchange alone its attempts count. A provider that can't be reached at all
-    /// (a refused connection) stays an outage.
+    /// Remembers what the failure means for the next question, and returns the failure to report. If the provider always fails over one
+    /// exchange, that looks like an outage, which gives the attempt back, for ever if nothing else is asked. So after some failures of an
+    /// exchange alone, its attempts count. A refused connection always counts as an outage.
     fn classify_failure(
         &self,
         guard: &LeaseGuard,
@@ -260,14 +251,13 @@ impl Worker {
                 LlmError::Transient(TransientFailure { outage, ..fault }).into()
             }
             failed => {
-                // Revisited exchanges are divided within the update, since one item may stand for more of them than any
-                // portion: a smaller portion doesn't help. After a transient failure (above) it does: one exchange that
-                // fails would hold up all the others otherwise.
+                // Revisited exchanges are divided within the update, since one item may stand for more of them than any portion. After a
+                // transient failure (above) a smaller portion does help: one bad exchange would hold up all others.
                 if failed.is_too_much() && !question.is_revisit {
                     self.failure_memory.was_too_much(agent, asked);
                 } else if question.is_least()
                     && self.may_lie_in_one(&failed)
-                    // Else it is known to be the model.
+                    // Otherwise the model is known to be at fault.
                     && self.failure_memory.may_divide()
                 {
                     self.failure_memory.failed(agent, asked, false);
@@ -277,7 +267,7 @@ impl Worker {
         }
     }
 
-    /// Remembers that provisional items will have to be condensed again, and queues that once a model has answered.
+    /// Remembers that the built-in summariser stood in. Once a model answers, queues the provisional items to be condensed again.
     async fn note_answer(&self, origin: Origin, stands_in: bool) {
         if stands_in {
             self.owes_revisits.store(true, SeqCst);
@@ -327,8 +317,7 @@ impl Worker {
         Ok(believed)
     }
 
-    /// The answer with what it left out, which is asked about once more, by itself. What is missing then has digests, until it
-    /// is revisited.
+    /// Asks once more about the exchanges that the answer left out. Those still missing get digests until they are revisited.
     async fn completed(
         &self,
         model: &dyn ChatModel,
@@ -352,7 +341,7 @@ impl Worker {
         let request = self.request(&guard.lease.agent, subject, self.settings.prompt);
         let more = match self.call(model, guard, &request, run).await {
             Ok(more) => more,
-            // Whoever ends the update, or the database, ends all of it.
+            // An interruption or a failing database ends the whole update.
             Err(fault @ (CondenseError::Interrupted(_) | CondenseError::Store(_))) => return Err(fault),
             Err(fault) => {
                 debug!(agent_id = %guard.lease.agent, error_class = fault.class(), "update.gap_left");
@@ -371,7 +360,7 @@ impl Worker {
         Ok(completed)
     }
 
-    /// Calls a model until the question isn't too much for it; of one exchange the material is cut.
+    /// Calls a model until the question isn't too much for it. If it is about one exchange, its material is cut.
     async fn call_about(
         &self,
         model: &dyn ChatModel,
@@ -410,7 +399,7 @@ impl Worker {
         }
     }
 
-    /// Journals the parsed and redacted answer, not the model's text: no secret that a model repeats is kept.
+    /// Journals the parsed and redacted answer, not the model's text, so that no secret that a model repeats is kept.
     async fn keep(
         &self,
         guard: &LeaseGuard,
@@ -428,12 +417,11 @@ impl Worker {
     }
 }
 
-/// Half of the material's characters, to be the next limit. Characters, not bytes: a Chinese one has three of these.
+/// Returns half of the material's length as the next limit, in characters and not bytes: a Chinese character has three bytes.
 fn half_of(user: &str, chars_max: usize) -> usize {
     (user.chars().count().min(chars_max) / 2).max(MATERIAL_CHARS_MIN)
 }
 
-/// The origin of items that this model writes.
 pub(super) fn origin(model: &dyn ChatModel) -> Origin {
     if model.provider() == OFFLINE {
         Origin::Offline
@@ -442,7 +430,6 @@ pub(super) fn origin(model: &dyn ChatModel) -> Origin {
     }
 }
 
-/// The metrics' label for why an update is postponed.
 pub(super) fn wait_label(why: Wait) -> PostponeReason {
     match why {
         Wait::Places => PostponeReason::Places,

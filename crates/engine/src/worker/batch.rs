@@ -1,8 +1,8 @@
-//! Which questions may wait for a batch, and whether an answer from one fits the material.
+//! Decides which questions may wait for a batch, and whether an answer from a batch fits the material.
 //!
-//! Only ordinary work waits: the first attempt at what no one urged, as long as it hasn't waited too long already. A
-//! question that comes back from a batch without an answer is asked directly. While a question is out its row has no
-//! lease; an urgent wake makes the row visible, the update asks directly, and the batch's answer is dropped as late.
+//! Only ordinary work waits: first attempts that nobody made urgent and that haven't waited too long. A question that comes back
+//! unanswered is asked directly. While a question is out, its row has no lease. An urgent wake makes the row visible, the update asks
+//! directly, and the batch's answer is dropped as late.
 
 use std::sync::Arc;
 
@@ -25,45 +25,38 @@ use recapd_store::{
     batch::{BatchQuestion, BatchStore, BatchedAnswer},
 };
 
-/// How many questions go into batches, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchSettings {
     /// How long a question waits for others before its batch is sent.
     pub gather_ms: i64,
-    /// The most questions of one batch.
     pub requests_max: i64,
     pub bytes_max: i64,
-    /// The most batches that are open at once.
     pub open_max: i64,
-    /// How long exchanges may wait for a batch's answer before they are asked about directly.
+    /// How long exchanges may wait for a batch's answer before the model is asked directly.
     pub max_wait_ms: i64,
 }
 
-/// What a worker needs for batches.
 #[derive(Clone)]
 pub struct BatchServices {
-    /// The store of questions and batches.
     pub store: Arc<dyn BatchStore>,
-    /// The model that answers them.
     pub model: Arc<dyn BatchModel>,
-    /// The limits of batches.
     pub settings: BatchSettings,
 }
 
-/// How the items of an update are obtained.
+/// How an update gets its items.
 pub(super) enum Route {
     /// By asking the model now.
     Direct(Box<Material>),
-    /// By a batch: the question is stored, and the lease given back.
+    /// From a batch: the question is stored, and the lease given back.
     Deferred,
-    /// Not today: a limit of the day is used up.
+    /// Not today: a daily limit is used up.
     Paused(Box<Material>, SpendPause),
-    /// From a batch's answer: the part of the material that it is about, and what it makes of that.
+    /// From a batch's answer: the part of the material that it is about, and what was condensed of that.
     Answered(Box<Material>, Condensation),
 }
 
 impl Worker {
-    /// Decides how the material is condensed. A question for a batch is stored here, and the lease given back.
+    /// Decides how the material is condensed. For a batch, stores the question and gives the lease back.
     pub(super) async fn route(
         &self,
         lease: &Lease,
@@ -90,7 +83,7 @@ impl Worker {
         if let Some(paused) = self.used_up(&lease.agent, run).await? {
             return Ok(Route::Paused(Box::new(material), paused));
         }
-        // A run that has made paid calls isn't deferred: a waiting row has no run record to account for them.
+        // A run that has made paid calls isn't deferred: a waiting row has no run record for their cost.
         let as_of = as_of(&material, run);
         if run.model_calls == 0 && self.defer(batching, lease, &material, as_of).await? {
             return Ok(Route::Deferred);
@@ -102,14 +95,14 @@ impl Worker {
         Ok(Route::Direct(Box::new(material)))
     }
 
-    /// What an answer from a batch makes of exchanges, and the material that it is about, if that is still as it was.
+    /// Returns the condensed answer of a batch with the material that it is about, if that is unchanged.
     async fn fitting(
         &self,
         lease: &Lease,
         batched: &BatchedAnswer,
         material: &Material,
     ) -> StoreResult<Option<(Material, Condensation)>> {
-        // The answer is paid for, even if it is about more than is asked about at once by now.
+        // The answer is paid for, even if it covers more than is asked about at once by now.
         let whole = if material.exchanges.len() < batched.exchanges.len() {
             Some(self.parts.store.material(lease, self.settings.limits).await?)
         } else {
@@ -130,8 +123,8 @@ impl Worker {
         }))
     }
 
-    /// The material that a batch's answer is about: a part of `material`, since more may be pending by now; or items
-    /// that it revisits, although exchanges may be pending by now. `None` if the summary has moved on.
+    /// Returns the material that a batch's answer is about: a part of `material`, or the items that it revisits, though more may be
+    /// pending by now. `None` if the summary has changed.
     async fn told(
         &self,
         lease: &Lease,
@@ -186,8 +179,8 @@ impl Worker {
         Ok(is_deferred)
     }
 
-    /// The question about the material, or about so much of what is pending as goes to one section; none if it can't
-    /// stand in a batch, or there is nothing to ask.
+    /// Builds the question about the material, or about the pending exchanges of one section. `None` if it doesn't fit into a batch, or
+    /// there is nothing to ask.
     fn question(
         &self,
         batching: &BatchServices,
@@ -243,7 +236,7 @@ impl Worker {
         })
     }
 
-    /// The tokens that a question may take, estimated before it is answered: its prompt, and the longest answer.
+    /// Estimates the most tokens that a question may cost: its prompt and the longest answer.
     fn expected(&self, request: &ModelRequest) -> Usage {
         let counter = &self.parts.counter;
         let longest = request.output_tokens_max;
@@ -255,8 +248,7 @@ impl Worker {
     }
 }
 
-/// `material` with those exchanges that the batch's question was about, if they and the summary's version are
-/// unchanged.
+/// Returns `material` with the exchanges of the batch's question, if they and the summary's version are unchanged.
 fn part(batched: &BatchedAnswer, material: &Material, exchanges: &[StoredExchange]) -> Option<Material> {
     if (batched.version, batched.lo) != (material.version, material.lo) {
         return None;
@@ -343,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_tells_what_its_answer_cost() {
+    fn a_run_records_the_cost_of_its_answer() {
         let started = || RunRecord {
             cost_microusd: Some(0),
             ..RunRecord::default()

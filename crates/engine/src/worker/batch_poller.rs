@@ -1,7 +1,7 @@
-//! The batch poller: carries questions to the provider in batches, and the answers back.
+//! The batch poller: sends questions to the provider in batches, and fetches the answers.
 //!
-//! Everything it does can be done again: a batch is written down before it is sent, looked for before it is sent again,
-//! and closed in one transaction with all its answers. So it may stop, or be killed, between any two steps.
+//! Every step can be repeated: a batch is recorded before it is sent, looked for before it is sent again, and closed in one transaction
+//! with all its answers. So the poller may stop, or be killed, between any two steps.
 
 use std::{
     collections::HashMap,
@@ -35,28 +35,24 @@ use recapd_store::{
     batch::{BatchEnd, BatchLine, BatchMove, BatchReply, Gather, OpenBatch},
 };
 
-/// How often the batch poller looks for what is due.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// The most batches looked after in one step.
+/// The most batches that one step handles.
 const LOOKS_MAX: i64 = 100;
-/// The most ids of the provider's that are read as known to be ours: older batches aren't among the newest listed any
-/// more.
+/// The most known batch ids that are read: providers list only their newest batches.
 const KNOWN_MAX: i64 = 1_000;
 /// Letters and digits at the end of a batch's name.
 const NAME_CHARS: usize = 16;
 
-/// The batch poller of one worker.
 pub struct BatchPoller {
     parts: WorkerParts,
     batching: BatchServices,
     prices: Prices,
     random: Mutex<fastrand::Rng>,
-    /// Resumes updates that wait for a limit, since less may count against it after a batch than before.
+    /// Resumes updates that wait for a spending limit: a batch may cost less than was expected.
     resumption: Resumption,
 }
 
 impl BatchPoller {
-    /// A batch poller that isn't running yet.
     pub(super) fn new(parts: WorkerParts, batching: BatchServices, prices: Prices, seed: u64) -> Self {
         Self {
             resumption: Resumption::new(parts.clone(), Resume::Paused),
@@ -67,7 +63,6 @@ impl BatchPoller {
         }
     }
 
-    /// Looks after batches until `stop`.
     pub async fn run(&self, stop: CancellationToken) {
         let mut look = tokio::time::interval(LOOK_EVERY);
         loop {
@@ -84,21 +79,20 @@ impl BatchPoller {
                 }
                 () = stop.cancelled() => return,
             }
-            // Reset after a step of whatever length, so that pauses under way are written down before the next one.
+            // Reset after each step, however long, so that updates that are being paused have recorded that before the next resumption.
             look.reset();
         }
     }
 
-    /// Looks after the batches that are due, and sends what waits.
+    /// Checks the batches that are due, and sends waiting questions.
     ///
     /// # Errors
-    /// When the store fails. Nothing is lost by that; the next step goes on.
+    /// When the store fails. Nothing is lost; the next step goes on.
     pub async fn step(&self) -> StoreResult<()> {
-        // First, so that no failure below keeps it waiting.
+        // First, so that no failure below delays it.
         self.resumption.step().await;
         self.look_after_due().await?;
-        // One query for both, since mostly no question waits. Failing here has changed nothing, so no resumption is
-        // owed.
+        // One query for both, since mostly no question waits. A failure here has changed nothing, so no resumption is owed.
         if !self.batching.store.has_waiting().await? {
             return Ok(());
         }
@@ -118,7 +112,7 @@ impl BatchPoller {
             .await?;
         for batch in due {
             match (batch.state, batch.provider_id.clone()) {
-                // The configuration names another provider now: this batch can't be asked about any more.
+                // The configuration names another provider now, which doesn't know this batch.
                 _ if batch.provider != self.batching.model.provider() => {
                     self.give_up(&batch, "other_provider").await?;
                 }
@@ -131,8 +125,7 @@ impl BatchPoller {
 
     async fn withdraw_outdated(&self) -> StoreResult<()> {
         let withdrawn = self.batching.store.withdraw_outdated(self.now()).await;
-        // It may have been done although the call failed. If so, the next step resumes updates, once the store answers
-        // again.
+        // The store may have done it although the call failed. Then the next step resumes the updates.
         if withdrawn.inspect_err(|_| self.resumption.owe())? > 0 {
             self.wake_waiting().await;
         }
@@ -177,7 +170,7 @@ impl BatchPoller {
         }
     }
 
-    /// Looks for a batch that may have been made.
+    /// Looks for a batch that the provider may have created.
     async fn search(&self, batch: &OpenBatch) -> StoreResult<()> {
         let listed = match self.batching.model.find(&batch.wanted).await {
             Ok(listed) => listed,
@@ -188,7 +181,7 @@ impl BatchPoller {
         };
         let provider = self.batching.model.provider();
         let known = self.batching.store.known_batches(provider, KNOWN_MAX).await?;
-        // The newest come first: of several, the one made right after it was written down.
+        // The newest come first: of several, takes the one created right after the batch was recorded.
         let found = listed.into_iter().rfind(|listed| !known.contains(&listed.id));
         match found {
             Some(found) => self.submitted(batch, found.id).await,
@@ -217,7 +210,7 @@ impl BatchPoller {
         Ok(())
     }
 
-    /// Looks how a batch stands, and fetches its results if it ended.
+    /// Checks the state of a batch, and fetches its results if it ended.
     async fn look(&self, batch: &OpenBatch, id: &str) -> StoreResult<()> {
         let read = match self.batching.model.look(id).await {
             Ok(BatchStatus::Running) => return self.go_on(batch, BatchObservation::Running, None).await,
@@ -243,7 +236,7 @@ impl BatchPoller {
         self.close(batch, Vec::new(), why).await
     }
 
-    /// Takes the step that follows from a sight without results. `error` is the reason, and may say when to come back.
+    /// Takes the step that follows from an observation without results. `error` is the cause, and may say when to come back.
     async fn go_on(
         &self,
         batch: &OpenBatch,
@@ -257,7 +250,7 @@ impl BatchPoller {
             self.guard(batch, wait_ms.max(asked_ms)).await?;
             return Ok(());
         }
-        // Looking may have taken so long that another daemon has taken the batch over.
+        // The look may have taken so long that another daemon has taken the batch over.
         let Some(held) = self.guard(batch, LOOK_MS).await? else {
             info!(batch = batch.wanted.name, "batch.taken_over");
             return Ok(());
@@ -269,7 +262,7 @@ impl BatchPoller {
         }
     }
 
-    /// Keeps other daemons from a batch for `wait_ms`; `None` if another daemon has it.
+    /// Keeps other daemons from a batch for `wait_ms`. `None` if another daemon has it.
     async fn guard(&self, batch: &OpenBatch, wait_ms: i64) -> StoreResult<Option<OpenBatch>> {
         let until = self.now().plus_ms(wait_ms);
         let step = BatchMove {
@@ -290,14 +283,14 @@ impl BatchPoller {
         step(batch.state, sight, batch.looks, age_ms)
     }
 
-    /// Journals what is believed of the results, and wakes the rows that wait for them.
+    /// Journals the valid results, and wakes the rows that wait for them.
     async fn close(&self, batch: &OpenBatch, results: Vec<BatchResult>, otherwise: &str) -> StoreResult<()> {
         let lines = self.batching.store.batch_lines(batch.batch).await?;
         let asked: HashMap<&str, &[i64]> = lines
             .iter()
             .map(|line| (line.key.as_str(), line.exchanges.as_slice()))
             .collect();
-        // A result with another key isn't an answer to one of our questions.
+        // A result with another key answers none of these questions.
         let ours = results.into_iter().filter_map(|result| {
             let asked = asked.get(result.key.as_str())?;
             Some((self.reply(&result, asked, &batch.model), result.billed))
@@ -309,7 +302,7 @@ impl BatchPoller {
             now: self.now(),
         };
         let closed = self.batching.store.close_batch(batch.batch, end).await;
-        // The batch may be closed although the call failed, and then no later step comes back to it.
+        // The batch may be closed although the call failed, and then no later step returns to it.
         let closed = closed.inspect_err(|_| self.resumption.owe())?;
         for answer in &billed {
             self.bill(&batch.model, answer);
@@ -328,11 +321,10 @@ impl BatchPoller {
         Ok(())
     }
 
-    /// Questions are no longer on their way: rows that waited for them can be claimed, and less may count against the limits
-    /// than was expected.
+    /// Makes rows claimable that waited for questions, and resumes updates: less may count against the limits than was expected.
     async fn wake_waiting(&self) {
         self.resumption.owe();
-        // If it fails, the next step tries it again: batches don't wait for it.
+        // If it fails, the next step retries it; batches don't wait for it.
         self.resumption.step().await;
         self.parts.notices.wake_queue();
     }
@@ -351,9 +343,9 @@ impl BatchPoller {
         }
     }
 
-    /// The parsed and redacted answer, not the model's text: no secret that a model repeats is kept.
+    /// Returns the parsed and redacted answer, not the model's text, so that no secret that a model repeats is kept.
     fn believed(&self, text: &str, asked: &[i64]) -> Result<String, String> {
-        // What was said isn't at hand: the update that takes the answer checks what the user demanded.
+        // The messages aren't at hand: the update that takes the answer checks the user's demands.
         let later = UserWords::checked_later();
         let believed = reply::parse_said(text, asked, &later, &self.parts.redactor);
         let CheckedReply { drafts, facts, .. } = believed.map_err(|error| error.class().to_owned())?;
@@ -368,7 +360,7 @@ impl BatchPoller {
         }
     }
 
-    /// What an answer cost in a batch; `None` if the model's price isn't known.
+    /// Returns the cost of an answer in a batch; `None` if the model's price is unknown.
     fn cost_microusd(&self, model: &str, answer: &ModelAnswer) -> Option<i64> {
         let price = self.prices.of(model)?;
         Some(cost_in_batch_microusd(
@@ -376,7 +368,7 @@ impl BatchPoller {
         ))
     }
 
-    /// A name that no other batch of any daemon has.
+    /// Returns a name that no other batch of any daemon has.
     fn name(&self) -> String {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         let letters: String = std::iter::repeat_with(|| random.alphanumeric())
@@ -390,7 +382,7 @@ impl BatchPoller {
     }
 }
 
-/// Whether the provider may have made the batch although sending it failed with `error`.
+/// Checks whether the provider may have created the batch although sending it failed with `error`.
 fn may_have_been_made(error: &LlmError) -> bool {
     matches!(error, LlmError::Transient(_) | LlmError::RateLimited { .. })
 }

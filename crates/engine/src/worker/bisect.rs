@@ -1,42 +1,38 @@
-//! What one update asks about, piece by piece.
+//! Divides an update's exchanges into pieces, to find the exchange that a model fails over.
 //!
-//! One exchange that a model declines, or answers nonsense about, spoils all the others that are asked about with it. So the
-//! question is asked in halves until that one stands alone. A model that does so with everything isn't asked in ever smaller
-//! pieces: from one answer to the next there are as many divisions as it takes to find one exchange, and of two that fail
-//! alone without an answer neither is to blame.
+//! One exchange that a model declines, or answers with nonsense, spoils the question about all others. So the question is halved until
+//! that exchange stands alone. A model that fails over everything isn't asked about ever smaller pieces: between two answers there are
+//! only as many divisions as it takes to find one exchange. If two exchanges fail alone and nothing was answered, neither is to blame.
 
 use super::condense::{CondenseError, half, worth_asking};
 use recapd_store::StoredExchange;
 
-/// Why a piece is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AskReason {
-    /// It is there, and stays in one piece.
+    /// It is pending or revisited, and isn't divided when it fails.
     Whole,
-    /// It is there, and is asked about in halves if it fails for what may be one exchange.
+    /// As `Whole`, but it is halved if one exchange may have caused its failure.
     Divisible,
-    /// It failed alone already, while others were answered.
+    /// It failed alone before, while others were answered.
     Suspect,
 }
 
-/// The pieces of an update.
 pub(super) struct Bisection<'a> {
-    /// Last in, first out: so they come in the order of their exchanges.
+    /// The pieces still to ask about, last in first out, which keeps their order.
     left: Vec<&'a [StoredExchange]>,
-    /// As many divisions find one exchange among all.
+    /// The number of divisions that find one exchange among all.
     divisions_max: u32,
-    /// So many may follow, until the first model answers.
+    /// The divisions that are left until the first model answers.
     divisions: u32,
-    /// One exchange was looked for.
+    /// True if a single exchange was searched for.
     was_searched: bool,
-    /// What failed alone, and how.
+    /// The exchanges that failed alone, and how.
     suspects: Vec<(&'a [StoredExchange], CondenseError)>,
-    /// The first model answered about a piece.
+    /// True if the first model answered about a piece.
     is_answered: bool,
 }
 
 impl<'a> Bisection<'a> {
-    /// All of them in one piece.
     pub(super) fn of(exchanges: &'a [StoredExchange]) -> Self {
         let divisions_max = divisions_of(worth_asking(exchanges).len());
         Self {
@@ -49,31 +45,30 @@ impl<'a> Bisection<'a> {
         }
     }
 
-    /// The next one.
     pub(super) fn take(&mut self) -> Option<&'a [StoredExchange]> {
         self.left.pop()
     }
 
-    /// What is left of one, to come next.
+    /// Puts the rest of a piece back, to come next.
     pub(super) fn put_back(&mut self, rest: &'a [StoredExchange]) {
         if !rest.is_empty() {
             self.left.push(rest);
         }
     }
 
-    /// Whether a piece may be divided to find the exchange that it fails for.
+    /// Checks whether a piece may be divided to find the exchange that makes it fail.
     pub(super) fn may_search(&self, piece: &[StoredExchange]) -> bool {
         self.divisions > 0 && half(piece).is_some()
     }
 
-    /// Divides a piece to find the exchange that it fails for. Says whether it could be.
+    /// Divides a piece to find the exchange that makes it fail. Returns false if it can't be divided.
     pub(super) fn search(&mut self, piece: &'a [StoredExchange]) -> bool {
         self.divisions = self.divisions.saturating_sub(1);
         self.was_searched = true;
         self.divide(piece)
     }
 
-    /// Divides a piece, which is too much. Says whether it could be.
+    /// Divides a piece that is too much for the model. Returns false if it can't be divided.
     pub(super) fn divide(&mut self, piece: &'a [StoredExchange]) -> bool {
         let Some((first, second)) = half(piece).and_then(|half| piece.split_at_checked(half)) else {
             return false;
@@ -82,8 +77,8 @@ impl<'a> Bisection<'a> {
         true
     }
 
-    /// Keeps an exchange that failed alone for the end, when the others were asked about. It fails at once if there are no
-    /// others, or if another one failed alone and nothing was answered: then it is no matter of one exchange.
+    /// Keeps an exchange that failed alone until the others were asked about. Fails at once if there are no others, or if another one
+    /// failed alone and nothing was answered: then no single exchange is to blame.
     pub(super) fn suspect(
         &mut self,
         piece: &'a [StoredExchange],
@@ -98,17 +93,16 @@ impl<'a> Bisection<'a> {
         Ok(())
     }
 
-    /// What failed alone, to be asked about once more.
+    /// Takes the exchanges that failed alone, to ask about them once more.
     pub(super) fn suspects(&mut self) -> Vec<(&'a [StoredExchange], CondenseError)> {
         std::mem::take(&mut self.suspects)
     }
 
-    /// Whether the first model answered about a piece.
     pub(super) fn is_answered(&self) -> bool {
         self.is_answered
     }
 
-    /// Somebody told of a piece. That others do shows nothing of the first one, who is asked in pieces.
+    /// Records an answer about a piece. Only an answer of the first model shows that it works.
     pub(super) fn was_told(&mut self, is_by_first: bool) {
         if is_by_first {
             self.is_answered = true;
@@ -116,13 +110,13 @@ impl<'a> Bisection<'a> {
         }
     }
 
-    /// Whether one exchange was looked for, and the first model answered about nothing.
+    /// True if a single exchange was searched for, and the first model answered nothing.
     pub(super) fn were_searched_in_vain(&self) -> bool {
         self.was_searched && !self.is_answered
     }
 }
 
-/// So many divisions find one of as many exchanges.
+/// The number of divisions that find one of this many exchanges.
 fn divisions_of(exchanges: usize) -> u32 {
     exchanges.max(1).next_power_of_two().ilog2()
 }

@@ -1,4 +1,4 @@
-//! One call of a model: the limits of the day, and what it costs.
+//! One call of a model, with the daily limits and its cost.
 
 use std::{pin::pin, sync::PoisonError};
 
@@ -17,11 +17,11 @@ use recapd_llm::{ChatModel, LlmError, ModelAnswer, ModelRequest};
 use recapd_store::{RunRecord, SpendPause, StoreResult};
 use recapd_telemetry::metrics::{ProviderTokens, labels::ProviderErrorClass};
 
-/// Bytes of a prompt per token, where a provider bills a call without saying for how many.
+/// Bytes of a prompt per token, for billed calls whose tokens the provider doesn't report.
 const PROMPT_BYTES_PER_TOKEN: usize = 4;
 
 impl Worker {
-    /// Makes one call, if the day's limits allow it. It is counted, answered or not, unless it was never sent.
+    /// Makes one call, if the daily limits allow it. It is counted whether or not it is answered, unless it was never sent.
     pub(super) async fn call(
         &self,
         model: &dyn ChatModel,
@@ -42,7 +42,7 @@ impl Worker {
         } else {
             Span::none()
         };
-        // The built-in summariser costs nothing: its answers aren't counted as calls.
+        // Answers of the built-in summariser cost nothing and aren't counted as calls.
         run.model_calls += i64::from(is_model);
         let asking = model.answer(request).instrument(traced.clone());
         let answer = match unless_interrupted(guard, request, asking).await {
@@ -78,14 +78,14 @@ impl Worker {
         if is_model {
             let before = spent_by(run);
             self.bill(model, tokens, run);
-            // What a batch's answer cost counts in the store until the run is recorded.
+            // The store counts the cost of a batch's answer until the run is recorded.
             self.heartbeat
                 .note_spent(&guard.lease, of_call(before, spent_by(run)));
         }
         Ok(answer?)
     }
 
-    /// Fails if a limit of the day is used up, including what this run has spent.
+    /// Fails if a daily limit is used up, counting what this run has spent.
     async fn check_limits(&self, guard: &LeaseGuard, run: &RunRecord) -> Result<(), CondenseError> {
         match self.used_up(&guard.lease.agent, run).await? {
             None => Ok(()),
@@ -93,12 +93,11 @@ impl Worker {
         }
     }
 
-    /// The limit of the day that is used up, with what this run and those beside it have spent, and until when that
-    /// pauses updates.
+    /// Returns the daily limit that is used up, counting this run and the concurrent ones, and how long it pauses updates.
     pub(super) async fn used_up(&self, agent: &AgentId, run: &RunRecord) -> StoreResult<Option<SpendPause>> {
         let now = self.parts.clock.now();
         let spending = self.parts.store.spending(agent, day_start(now)).await?;
-        // After the look into the store: counted twice, what is recorded meanwhile would pause updates until midnight.
+        // Read after the store's figures: spending that is recorded in between would be counted twice and pause updates until midnight.
         let beside = self.heartbeat.spent_by_others(agent);
         let so_far = spent_by(run);
         let limits = &self.settings.spend;
@@ -113,7 +112,7 @@ impl Worker {
         }))
     }
 
-    /// Under a limit in dollars every model that may be asked needs a known price: without one the limit can't be kept.
+    /// Returns [`SpendLimit::Price`] if there is a limit in dollars and a model without a known price, so that it can't be kept.
     fn lacks_price(&self, agent: &AgentId, is_in_dollars: bool) -> Option<SpendLimit> {
         let first = &self.parts.model;
         let mut all = std::iter::once(first).chain(first.fallbacks());
@@ -126,7 +125,7 @@ impl Worker {
         Some(SpendLimit::Price)
     }
 
-    /// Nobody waits for the call's answer any more, but the provider bills it, unless it wasn't sent yet.
+    /// Bills a call that was abandoned before its answer, unless it wasn't sent yet: the provider bills it, too.
     fn given_up_unanswered(&self, model: &dyn ChatModel, request: &ModelRequest, run: &mut RunRecord) {
         if request.held.is_held() {
             run.model_calls -= 1;
@@ -166,7 +165,6 @@ impl Worker {
     }
 }
 
-/// What a run has spent so far.
 fn spent_by(run: &RunRecord) -> SpendTotal {
     SpendTotal {
         calls: run.model_calls,
@@ -176,7 +174,7 @@ fn spent_by(run: &RunRecord) -> SpendTotal {
     }
 }
 
-/// What one call cost, with which a run has spent more than `before` it; the call itself is counted already.
+/// The cost of one call, from a run's totals before and after it. The call itself is already counted in `before`.
 fn of_call(before: SpendTotal, after: SpendTotal) -> SpendTotal {
     SpendTotal {
         calls: 1,
@@ -186,7 +184,7 @@ fn of_call(before: SpendTotal, after: SpendTotal) -> SpendTotal {
     }
 }
 
-/// The result of a call, unless the update is interrupted before.
+/// Waits for a call's result, unless the update is interrupted first.
 async fn unless_interrupted(
     guard: &LeaseGuard,
     request: &ModelRequest,
@@ -194,8 +192,7 @@ async fn unless_interrupted(
 ) -> Result<Result<ModelAnswer, LlmError>, Interruption> {
     let mut asking = pin!(asking);
     tokio::select! {
-        // The interruption first: a call that stops makes room within the limits, and one that waited for it would be
-        // sent at once.
+        // The interruption first: a call that stops makes room within the rate limits, and one that waited for that would be sent at once.
         biased;
         why = guard.interrupted() => {
             // An answer that has arrived was paid for.
@@ -206,7 +203,7 @@ async fn unless_interrupted(
     }
 }
 
-/// The tokens of an answer, by kinds that are billed differently.
+/// The tokens of an answer, by price class.
 pub(super) fn tokens_of(answer: &ModelAnswer) -> ProviderTokens {
     counted(answer.usage())
 }
@@ -220,7 +217,6 @@ fn counted(usage: Usage) -> ProviderTokens {
     }
 }
 
-/// The same tokens, for the price table.
 pub(super) fn usage_of(tokens: ProviderTokens) -> Usage {
     Usage {
         input: tokens.input,
@@ -230,8 +226,8 @@ pub(super) fn usage_of(tokens: ProviderTokens) -> Usage {
     }
 }
 
-/// The tokens to bill for a call. Failed calls often come without figures though they are billed: then the prompt's
-/// tokens are estimated and, for an answer that was cut off, the most output is assumed.
+/// The tokens to bill for a call. Failed calls are often billed but report no tokens. Then the prompt's tokens are estimated and, for an
+/// answer that was cut off, the most output is assumed.
 fn tokens(
     answer: &Result<ModelAnswer, LlmError>,
     request: &ModelRequest,
@@ -255,7 +251,6 @@ fn tokens(
     }
 }
 
-/// The tokens of the prompt, estimated from its length.
 fn prompt_tokens(request: &ModelRequest) -> ProviderTokens {
     let bytes = request.prompt.system.len() + request.prompt.user.len();
     ProviderTokens {

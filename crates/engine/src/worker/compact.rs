@@ -1,6 +1,6 @@
-//! Compacting: a document that grew too big is made shorter by operations that a model proposes, asked once per update.
+//! Compacting: shortens a document that grew too big, by operations that a model proposes once per update.
 //!
-//! If that fails, the document is composed without it: shorter texts and fewer items need no model.
+//! If that fails, the document is composed without a model: shorter texts and fewer items need none.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -24,37 +24,34 @@ use recapd_core::domain::{
 use recapd_llm::{LlmError, ModelRequest, limits::LimitWait};
 use recapd_store::{JournalledAnswer, Material, RunRecord, StoreError};
 
-/// The tokens that the texts of one operation take in an answer.
+/// Tokens of an answer that the texts of one operation need.
 const WORDING_TOKENS: i64 = 300;
-/// After an answer that was of no use no model is asked for so many versions of the document.
+/// After a useless answer, no model is asked for this many versions of the document.
 const VERSIONS_BETWEEN: i64 = 8;
 /// The most agents for which a useless answer is remembered.
 const AGENTS_MAX: usize = 10_000;
 
-/// What a new version is made of.
+/// The contents of a new version.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
-    /// The items that a document is composed of; new ones have the number 0.
+    /// The items to compose the document of; new ones have the number 0.
     pub(super) items: Vec<Item>,
-    /// Items that leave the document, stored or new ones.
+    /// Items that leave the document, stored or new.
     pub(super) dropped: Vec<Item>,
     /// The numbers of stored items that others replace.
     pub(super) replaced: Vec<i64>,
-    /// What the document needed before a model compacted it; `None` if none did.
+    /// The path that the document needed before a model compacted it; `None` if none did.
     pub(super) path: Option<Path>,
-    /// What changes of the facts.
     pub(super) facts: FactUpdate,
-    /// Whether only time has changed it. Then only items that are too old leave: one that finds no room now may find
-    /// some when others have aged, so the result doesn't depend on how often the ageing job runs.
+    /// True if only time has changed the document. Then only items that are too old leave. An item without room now may find some when
+    /// others have aged, so the result doesn't depend on how often the ageing job runs.
     pub(super) only_ages: bool,
-    /// How many items a model's merges joined.
     pub(super) merged: usize,
-    /// How many items a model shortened.
     pub(super) condensed: usize,
 }
 
 impl Draft {
-    /// The shown items without the revisited ones, and the `added` ones.
+    /// The shown items, with `added` in place of the revisited ones.
     pub(super) fn new(material: &Material, added: Vec<Item>) -> Self {
         let kept = material
             .items
@@ -72,7 +69,6 @@ impl Draft {
         }
     }
 
-    /// The shown items, aged.
     pub(super) fn aged(material: &Material) -> Self {
         Self {
             only_ages: true,
@@ -80,7 +76,7 @@ impl Draft {
         }
     }
 
-    /// The shown items, of which the revisited ones are there to stay: they aren't asked about any more.
+    /// The shown items; the revisited ones become final, and no model is asked about them again.
     pub(super) fn lasting(material: &Material) -> Self {
         let revisited = material
             .items
@@ -108,7 +104,7 @@ impl Draft {
     }
 }
 
-/// For which versions asking was of no use: the next ones aren't worth a call either.
+/// The versions at which a model's compaction was useless. The next versions aren't worth a call either.
 #[derive(Debug)]
 pub(super) struct CompactionCooldown(Mutex<LruCache<AgentId, i64>>);
 
@@ -132,19 +128,14 @@ impl CompactionCooldown {
     }
 }
 
-/// Why a model's compaction came to nothing.
 #[derive(Debug, thiserror::Error)]
 enum CompactError {
-    /// The model gave no answer.
     #[error(transparent)]
     Call(#[from] CondenseError),
-    /// The model's answer isn't valid.
     #[error(transparent)]
     Reply(#[from] ReplyError),
-    /// The journal failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The operations save too little.
     #[error(transparent)]
     NoProgress(#[from] NoProgress),
 }
@@ -159,10 +150,10 @@ impl Worker {
         }
     }
 
-    /// `draft`, compacted by a model if its document is too big for its items as they are.
+    /// Has a model compact `draft`, if the document is too big for its items as they are.
     ///
     /// # Errors
-    /// When the update was interrupted; any other failure leaves the draft as it is.
+    /// When the update was interrupted. After any other failure the draft stays as it is.
     pub(super) async fn compact(
         &self,
         guard: &LeaseGuard,
@@ -201,7 +192,7 @@ impl Worker {
                 Ok(draft.compacted(done, path))
             }
             Err(CompactError::Call(CondenseError::Interrupted(why))) => Err(why),
-            // No model was asked, so it isn't known whether that would have been of use.
+            // No model was asked, so nothing is known about its usefulness.
             Err(CompactError::Call(
                 CondenseError::Paused(_) | CondenseError::Llm(LlmError::Waiting { .. }),
             )) => Ok(draft),
@@ -216,7 +207,6 @@ impl Worker {
         }
     }
 
-    /// The policy for the agent of `material`.
     pub(super) fn policy(&self, material: &Material) -> SummaryPolicy {
         self.settings.policy.for_agent(material.time)
     }
@@ -243,7 +233,7 @@ impl Worker {
         Ok(done)
     }
 
-    /// Asks for operations, and journals what is believed of the answer.
+    /// Asks for operations, and journals those that are valid.
     async fn propose(
         &self,
         guard: &LeaseGuard,
@@ -257,7 +247,7 @@ impl Worker {
             transcripts: Vec::new(),
             facts: Vec::new(),
             output_tokens_max: self.settings.output_tokens_max,
-            // No agent: if the provider's limits would make it wait, the update goes on without compaction.
+            // No agent, so no turn is kept for it: if the limits would make it wait long, the update goes on without compaction.
             agent: None,
             held: LimitWait::default(),
         };

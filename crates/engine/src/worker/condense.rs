@@ -1,4 +1,4 @@
-//! Condensing: turns pending exchanges into items, by a model whose answer is checked, or by digests.
+//! Condensing: turns pending exchanges into items, from a model's checked answer or from digests.
 
 use sha2::{Digest as _, Sha256};
 use tracing::debug;
@@ -30,13 +30,12 @@ use recapd_store::{
     AttemptError, Material, MaterialLimits, RunRecord, SpendPause, StoreError, StoreResult, StoredExchange,
 };
 
-/// Changes with the prompt or the schema, so that an answer journalled under an older one isn't used.
+/// Changes with the prompt or the schema, so that answers journalled under an older one aren't used.
 const PROMPT_VERSION: &str = "4";
 
-/// Why exchanges could not be condensed, by what to do next.
+/// Why exchanges could not be condensed, by what happens next.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CondenseError {
-    /// The model failed.
     #[error(transparent)]
     Llm(#[from] LlmError),
     /// The model answered, but its answer isn't valid.
@@ -45,19 +44,18 @@ pub(super) enum CondenseError {
     /// The model answered about the wrong exchanges.
     #[error(transparent)]
     Coverage(#[from] CoverageError),
-    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The waiting for the model's answer was ended early.
+    /// The wait for the model's answer ended early.
     #[error("interrupted")]
     Interrupted(Interruption),
-    /// No model may be asked before the next day.
+    /// A daily limit is used up: no model may be asked before the next day.
     #[error("{} is used up", .0.limit.key())]
     Paused(SpendPause),
 }
 
 impl CondenseError {
-    /// A short, stable name of the error, for metrics and logs.
+    /// The error's short, stable name in metrics and logs.
     pub(super) fn class(&self) -> &'static str {
         match self {
             Self::Llm(error) => error.class(),
@@ -69,7 +67,7 @@ impl CondenseError {
         }
     }
 
-    /// As the runs table keeps it.
+    /// The error as the runs table keeps it.
     pub(super) fn told(&self) -> AttemptError {
         AttemptError {
             class: self.class().to_owned(),
@@ -77,7 +75,7 @@ impl CondenseError {
         }
     }
 
-    /// Whether asking again later is useless until somebody changes something.
+    /// True if asking again is useless until somebody changes something.
     pub(super) fn is_final(&self) -> bool {
         matches!(
             self,
@@ -85,7 +83,7 @@ impl CondenseError {
         )
     }
 
-    /// Whether the next model should be asked; `is_last`: this is the last attempt.
+    /// True if the next model should be asked. `is_last`: this is the last attempt.
     pub(super) fn is_for_the_next(&self, is_last: bool) -> bool {
         match self {
             Self::Llm(error) => error.is_for_the_next(is_last),
@@ -94,7 +92,7 @@ impl CondenseError {
         }
     }
 
-    /// Whether asking about fewer exchanges may help.
+    /// True if asking about fewer exchanges may help.
     pub(super) fn is_too_much(&self) -> bool {
         matches!(
             self,
@@ -102,7 +100,7 @@ impl CondenseError {
         )
     }
 
-    /// Whether the failure may be due to one of the exchanges that were asked about.
+    /// True if one of several exchanges may have caused the failure: a refusal, or an invalid request or answer.
     pub(super) fn may_lie_in_one(&self) -> bool {
         matches!(
             self,
@@ -110,17 +108,16 @@ impl CondenseError {
         )
     }
 
-    /// The model declined.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Self::Llm(LlmError::Refused { .. }))
     }
 
-    /// The model's window is too small for what was asked.
+    /// True if the question exceeds the model's context window.
     pub(super) fn is_overflow(&self) -> bool {
         matches!(self, Self::Llm(LlmError::ContextOverflow(_)))
     }
 
-    /// Whether the failure may be due to what the question is about.
+    /// True for a transient failure that the question's content may have caused, such as a timeout or a server error.
     pub(super) fn may_lie_in_the_question(&self) -> bool {
         matches!(self, Self::Llm(LlmError::Transient(fault)) if fault.may_lie_in_the_request())
     }
@@ -134,7 +131,7 @@ fn numbers(exchanges: &[StoredExchange]) -> Vec<i64> {
     exchanges.iter().map(|stored| stored.exchange.exchange).collect()
 }
 
-/// The numbers of those that there is something to tell of: nobody is asked about the others, which keep their digests.
+/// The numbers of the exchanges that have something to tell. The others keep their digests.
 pub(super) fn worth_asking(exchanges: &[StoredExchange]) -> Vec<i64> {
     let worth = exchanges.iter().filter(|stored| has_lines(stored));
     worth.map(|stored| stored.exchange.exchange).collect()
@@ -144,15 +141,14 @@ pub(super) fn has_lines(stored: &StoredExchange) -> bool {
     Transcript::has_lines(stored.messages.iter().map(|stored| &stored.message))
 }
 
-/// How many of the exchanges come before the second half of those worth asking about; none if these can't be divided.
+/// How many exchanges come before the second half of those worth asking about; `None` if these can't be divided.
 pub(super) fn half(exchanges: &[StoredExchange]) -> Option<usize> {
     let asked = worth_asking(exchanges);
     let second = asked.get(asked.len() / 2).filter(|_| asked.len() > 1)?;
     Some(exchanges.partition_point(|stored| stored.exchange.exchange < *second))
 }
 
-/// The pending material, up to that many of its exchanges. `takes_all` stays as it was: what is left is new, and may
-/// wait for more.
+/// Keeps the first `exchanges` of the pending material. `takes_all` stays: the others are new, and may wait for more.
 fn up_to(mut material: Material, exchanges: Option<usize>) -> Material {
     if let Some(exchanges) = exchanges.filter(|exchanges| *exchanges < material.exchanges.len()) {
         material.exchanges.truncate(exchanges);
@@ -162,7 +158,7 @@ fn up_to(mut material: Material, exchanges: Option<usize>) -> Material {
     material
 }
 
-/// `material` without the revisited items that are about none of the exchanges `told`.
+/// Drops revisited items that are about none of the exchanges in `told`.
 fn revisiting(material: Material, told: &[i64]) -> Material {
     let items: Vec<&Item> = material
         .items
@@ -184,12 +180,12 @@ fn revisiting(material: Material, told: &[i64]) -> Material {
 }
 
 impl Worker {
-    /// Digests of the exchanges, in place of a model's items; they are condensed again when a model is back.
+    /// Makes digests of the exchanges, to be condensed again when a model is back.
     pub(super) fn digests(&self, material: &Material) -> Vec<Item> {
         let rows: Vec<Exchange> = rows(&material.exchanges)
             .into_iter()
             .map(|row| Exchange {
-                // By today's rules: the headline was redacted by those of its day.
+                // Redacted again by today's rules: the stored headline was redacted by those of its day.
                 headline: row.headline.redacted(&self.parts.redactor),
                 ..row
             })
@@ -197,8 +193,8 @@ impl Worker {
         digest_items(&rows)
     }
 
-    /// Asks the model about the exchanges of `material`: in one question or, where it tells nothing of use or revisited items
-    /// are too much for it, in several about fewer exchanges each, so that each exchange still stands in exactly one item.
+    /// Asks the model about the exchanges of `material`. If it gives no useful answer, or revisited items are too much for it, asks again
+    /// about fewer exchanges at a time. Each exchange ends up in exactly one item.
     pub(super) async fn condense(
         &self,
         guard: &LeaseGuard,
@@ -253,7 +249,7 @@ impl Worker {
             let is_divided = if may_search && may_lie_in_one {
                 pieces.search(piece)
             } else {
-                // Of what is pending smaller batches are taken instead, one update each.
+                // Pending exchanges are taken in smaller batches instead, one update each.
                 fault.is_too_much() && !material.revisited.is_empty() && pieces.divide(piece)
             };
             if is_divided {
@@ -275,7 +271,7 @@ impl Worker {
         Ok(condensed)
     }
 
-    /// Asks once more about what failed alone, after others were answered: what fails again does so for what it is.
+    /// Asks once more about exchanges that failed alone, after others were answered: if one fails again, it is to blame.
     async fn condense_suspects(
         &self,
         guard: &LeaseGuard,
@@ -294,13 +290,13 @@ impl Worker {
         Ok(condensed)
     }
 
-    /// Whether one of the exchanges that were asked about may be why. A model that says nothing of use before it has told of
-    /// anything is at fault itself, or its settings.
+    /// As [`CondenseError::may_lie_in_one`], but after an invalid answer only if the first model has answered anything: before that, the
+    /// model or its settings are at fault.
     pub(super) fn may_lie_in_one(&self, failed: &CondenseError) -> bool {
         failed.is_refusal() || failed.may_lie_in_one() && self.failure_memory.has_answered(FIRST)
     }
 
-    /// The material, which was read with these `limits`, as answers are there about it: they were paid for.
+    /// Fits the material, read with these `limits`, to answers that the journal has: they were paid for.
     pub(super) async fn with_answered(
         &self,
         lease: &Lease,
@@ -317,9 +313,9 @@ impl Worker {
         }
     }
 
-    /// The pending material, up to where the journal has an answer about it. More exchanges may have left the window
-    /// since that was asked for, and asking about all would pay for a part again: the rest comes with the next update.
-    /// After a failure less is asked about at once, and the answer may be about more.
+    /// Cuts the pending material to what the journal has an answer about. If more exchanges have left the window since, asking about all
+    /// would pay for a part again; the rest comes with the next update. After a failure the portion may be smaller than the answer: then
+    /// the larger material is read.
     async fn up_to_answered(
         &self,
         lease: &Lease,
@@ -338,14 +334,14 @@ impl Worker {
         }
         let whole = self.parts.store.material(lease, all).await?;
         Ok(match self.answered_of(lease, &whole, as_of(&whole, run)).await? {
-            // Nothing may be pending any more by now.
+            // By now nothing may be pending any more.
             answered @ Some(_) if whole.revisited.is_empty() => up_to(whole, answered),
             _ => material,
         })
     }
 
-    /// How many of the material's exchanges, from the first one on, the longest answer in the journal covers; with those
-    /// before it that are past, about which nobody was asked.
+    /// Returns how many of the material's first exchanges the longest answer in the journal covers, including those before it that are too
+    /// old to be asked about.
     async fn answered_of(
         &self,
         lease: &Lease,
@@ -361,11 +357,11 @@ impl Worker {
         Ok(answered.map(|answered| past + answered))
     }
 
-    /// The revisited material; or, if the journal has answers about other items, the material of those. After a failure
-    /// fewer items are revisited at once, and what was answered about others would be paid for again.
+    /// Returns the revisited material; if the journal has answers about other items, the material of those. After a failure fewer items
+    /// are revisited at once, and the answers about others would be paid for again.
     async fn or_answered(&self, lease: &Lease, material: Material) -> StoreResult<Material> {
         let all = self.settings.limits;
-        // Read as the answers' questions were: an item that was rewritten (after a forgetting, say) is revisited last.
+        // Read as for the questions of those answers: an item that was rewritten since (after a forgetting, say) is revisited last.
         let whole = self.parts.store.material(lease, all).await?;
         let mut told = numbers(&whole.exchanges);
         let mut answered = 0;
@@ -381,18 +377,18 @@ impl Worker {
             return Ok(material);
         }
         let whole = revisiting(whole, &told);
-        // Not `whole` if an exchange that failed alone is in it: that must not hold up the others, answered or not.
+        // Not `whole` if it holds an exchange that failed alone, which would hold up the others, answered or not.
         let fails = self
             .failure_memory
             .has_failed_alone(&lease.agent, &numbers(&whole.exchanges));
-        // Exchanges may have become pending by now: then nothing is revisited.
+        // If exchanges have become pending, nothing is revisited.
         let is_better = !fails && !whole.revisited.is_empty();
         Ok(if is_better { whole } else { material })
     }
 
-    /// How many of the next exchanges are asked about at once: those of one section. One revisited item may stand for
-    /// more of them than the portion, which differs from attempt to attempt, and sections differ from hour to hour. So
-    /// what an answer is about is taken as it was asked: in other pieces it would be paid for again.
+    /// Returns how many of the next exchanges to ask about at once: those of one section, within the portion. If the journal has an
+    /// answer, its exchanges are taken as they were asked about, since portions and sections change over time and other pieces would be
+    /// paid for again.
     async fn at_once(
         &self,
         lease: &Lease,
@@ -405,20 +401,19 @@ impl Worker {
         if of_section == rest.len() && material.revisited.is_empty() || rest.len() == 1 {
             return Ok(rest.len());
         }
-        // Looked up for each piece: the first piece may have no answer, because no model could summarise it, while a
-        // later one has.
+        // Looked up for each piece: the first may have no answer, because no model could summarise it, while a later one has.
         let longest = self.longest_answered(lease, material, &numbers(rest)).await?;
         Ok(longest.unwrap_or(of_section))
     }
 
-    /// How many of those exchanges, from the first one on, the longest answer in the journal covers.
+    /// Returns how many of the first exchanges the longest answer in the journal covers.
     async fn longest_answered(
         &self,
         lease: &Lease,
         material: &Material,
         exchanges: &[i64],
     ) -> StoreResult<Option<usize>> {
-        // All keys in one query: there may be a thousand of them.
+        // All keys in one query: there may be a thousand.
         let beginnings = (1..=exchanges.len()).map(|count| exchanges.split_at(count).0);
         let keys: Vec<String> = beginnings
             .map(|begun| self.piece_key(lease, material, begun))
@@ -428,8 +423,8 @@ impl Worker {
         Ok(longest.map(|place| place + 1))
     }
 
-    /// Asks the model about some exchanges, if there is anything to tell of them, and the document is still for it. An answer
-    /// that was paid for before a crash is used. Says, too, whether the model that is asked first told it.
+    /// Asks the model about a piece, unless there is nothing to tell or it is too old for the document. Uses an answer that was paid for
+    /// before a crash. Also returns whether the first model answered.
     async fn condense_piece(
         &self,
         guard: &LeaseGuard,
@@ -472,8 +467,8 @@ impl Worker {
         Ok((condensed, told.is_by_first))
     }
 
-    /// The answer that the journal has about those of the exchanges that are worth asking about, if it can be
-    /// believed: one that today's rules don't believe would fail each attempt, and is asked for again.
+    /// Returns the journal's answer about the exchanges, if it is valid. One that today's rules reject would fail every attempt, so the
+    /// model is asked again.
     async fn journalled(
         &self,
         lease: &Lease,
@@ -488,7 +483,7 @@ impl Worker {
         Ok(believed.ok().map(Answer::from))
     }
 
-    /// The answer, parsed, checked against the exchanges `asked` and what the user said there, and redacted.
+    /// Parses and redacts the answer, and checks it against the exchanges `asked` and the user's words there.
     pub(super) fn believed(
         &self,
         answer: &str,
@@ -498,20 +493,18 @@ impl Worker {
         reply::parse_said(answer, asked, words, &self.parts.redactor)
     }
 
-    /// Whether the model is the built-in summariser. It costs nothing: its answers aren't counted as calls, nor
-    /// journalled.
+    /// True if the model is the built-in summariser. It costs nothing; its answers aren't counted as calls, nor journalled.
     pub(super) fn is_offline(&self) -> bool {
         self.parts.model.provider() == offline::OFFLINE
     }
 
-    /// The journal key of the question about those exchanges; the watermarks alone don't tell which ones are revisited.
+    /// Returns the journal key of the question about the exchanges. The watermarks alone don't tell which ones are revisited.
     pub(super) fn piece_key(&self, lease: &Lease, material: &Material, exchanges: &[i64]) -> String {
         let named: Vec<String> = exchanges.iter().map(i64::to_string).collect();
         self.journal_key(lease, material, &named.join(","))
     }
 
-    /// The journal key of a question. The same question asked again after a crash has the same key, whatever else is
-    /// pending.
+    /// Returns the journal key of a question. The same question after a crash has the same key, whatever else is pending.
     pub(super) fn journal_key(&self, lease: &Lease, material: &Material, asked: &str) -> String {
         let (model, Material { version, lo, .. }) = (&self.parts.model, material);
         let question = [

@@ -1,4 +1,4 @@
-//! What was condensed of exchanges: their items, and what they change of the facts.
+//! The result of condensing exchanges: items, and changes of the facts.
 
 use super::{
     Worker,
@@ -15,17 +15,16 @@ use recapd_core::domain::{
 };
 use recapd_store::{Material, StoredExchange};
 
-/// What becomes of exchanges that an answer leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gaps {
     /// Their digests are provisional: a later update asks about them once more.
     AskedLater,
-    /// Their digests are there to stay.
+    /// Their digests are final.
     Lasting,
 }
 
 impl Gaps {
-    /// Those of an answer about `material`. What is left out again when it is revisited would be left out for ever.
+    /// For an answer about `material`. Revisited exchanges that are left out again would be left out for ever.
     pub(super) fn of(material: &Material) -> Self {
         if material.revisited.is_empty() {
             Self::AskedLater
@@ -39,12 +38,12 @@ impl Gaps {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Condensation {
     pub(super) items: Vec<Item>,
-    /// What they change of the facts, answer by answer.
+    /// Their changes of the facts, answer by answer.
     pub(super) facts: Vec<FactChanges>,
 }
 
 impl Condensation {
-    /// What an answer about `exchanges` makes of them. Digests stand for those that it leaves out.
+    /// Makes items of an answer about `exchanges`. Digests stand for those that it leaves out.
     pub(super) fn of(
         answer: Answer,
         exchanges: &[StoredExchange],
@@ -64,7 +63,6 @@ impl Condensation {
         })
     }
 
-    /// Adds what was condensed of others.
     pub(super) fn add(&mut self, other: Self) {
         self.items.extend(other.items);
         self.facts.extend(other.facts);
@@ -72,7 +70,7 @@ impl Condensation {
 }
 
 impl Worker {
-    /// Which of the changes are believed, by what was said in the exchanges of `material`.
+    /// Applies the changes that what was said in the exchanges of `material` supports.
     pub(super) fn believed_facts(&self, material: &Material, changes: &[FactChanges]) -> FactUpdate {
         if changes.iter().all(FactChanges::is_empty) {
             return FactUpdate::default();

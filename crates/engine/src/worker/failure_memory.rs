@@ -1,8 +1,8 @@
-//! How many exchanges of an agent are asked about at once, after a question was too much, and what a failure is due to.
+//! Remembers how questions ended: how many exchanges of an agent to ask about at once, and what causes failures.
 //!
-//! Four things are learned from how questions end: how many exchanges to ask about at once ([`question_size`]), whether an
-//! exchange or an outage is to blame for a failure ([`failure_count`]), which exchanges are beyond which models
-//! ([`quarantine`]), and which ones answers leave out ([`left_out`]). They are kept in memory alone: after a restart they are learned again.
+//! Four things are learned: how many exchanges to ask about at once ([`question_size`]), whether an exchange or an outage caused a failure
+//! ([`failure_count`]), which exchanges are beyond which models ([`quarantine`]), and which ones answers leave out ([`left_out`]). They
+//! are kept in memory only and learned again after a restart.
 
 mod failure_count;
 mod left_out;
@@ -22,22 +22,20 @@ use recapd_core::domain::agent::AgentId;
 use recapd_llm::LlmError;
 use recapd_store::MaterialLimits;
 
-/// The most agents that are remembered.
 const AGENTS_MAX: usize = 10_000;
 
-/// What was learned from failed questions, per agent.
 #[derive(Debug, Default)]
 pub(super) struct FailureMemory(Mutex<MemoryState>);
 
-/// All of it behind one lock: how a question ended is told to each of the three at once.
+/// Everything behind one lock, since the end of a question concerns several of these at once.
 #[derive(Debug)]
 struct MemoryState {
     agents: LruCache<AgentId, OfAgent>,
-    /// Questions that models answered, whoever asked.
+    /// The number of questions that models have answered, of any agent.
     answers: u64,
-    /// Questions were divided since the first model answered last, and that was of no use: it wasn't one exchange.
+    /// True if questions were divided since the first model last answered, without success: no single exchange was to blame.
     in_vain: bool,
-    /// Agents whose questions were divided in vain: the oldest exchange of the last one, and how many answers there were then.
+    /// Agents whose questions were divided in vain: the oldest exchange of the last one, and the value of `answers` then.
     vain: LruCache<AgentId, (i64, u64)>,
     quarantine: Quarantine,
     left_out: LeftOut,
@@ -56,29 +54,28 @@ impl Default for MemoryState {
     }
 }
 
-/// What is kept of one agent.
 #[derive(Clone, Copy, Debug, Default)]
 struct OfAgent {
     size: QuestionSize,
-    /// The exchange that failed alone. There is one at a time, since the oldest is asked about first.
+    /// The exchange that failed alone. There is only one at a time, since the oldest is asked about first.
     alone: Option<FailureCount>,
 }
 
 impl FailureMemory {
-    /// `limits`, with no more exchanges than the agent's portion.
+    /// Reduces `limits` to the agent's portion.
     pub(super) fn within(&self, agent: &AgentId, limits: MaterialLimits) -> MaterialLimits {
         let mut kept = self.kept();
         let of_agent = kept.agents.get(agent);
         of_agent.map_or(limits, |of_agent| of_agent.size.within(limits))
     }
 
-    /// Notes that a question about those exchanges was too much for the model.
+    /// Records that a question about the exchanges was too much for the model.
     pub(super) fn was_too_much(&self, agent: &AgentId, asked: &[i64]) {
         self.kept().halved(agent, asked, false);
     }
 
-    /// Notes that a question about those exchanges failed, perhaps because of them. Returns whether the failure still
-    /// counts as an outage, given that it looks like one (`is_outage`).
+    /// Records that a question about the exchanges failed, perhaps because of them. `is_outage` says that it looks like an outage; returns
+    /// whether it still counts as one.
     pub(super) fn failed(&self, agent: &AgentId, asked: &[i64], is_outage: bool) -> bool {
         let kept = &mut *self.kept();
         let answers = kept.answers;
@@ -91,21 +88,20 @@ impl FailureMemory {
         is_outage && alone.may_be_outage()
     }
 
-    /// Whether a question that has just failed, and isn't noted yet, failed because of the exchange it is about.
+    /// Checks whether the exchange of a question that just failed, and isn't recorded yet, is to blame.
     pub(super) fn is_to_blame(&self, agent: &AgentId, asked: &[i64]) -> bool {
         let kept = self.kept();
         let alone = kept.agents.peek(agent).and_then(|of_agent| of_agent.alone);
         alone.is_some_and(|alone| alone.is_to_blame(asked, kept.answers))
     }
 
-    /// Whether one of those exchanges is the one that failed alone.
+    /// Checks whether one of the exchanges is the one that failed alone.
     pub(super) fn has_failed_alone(&self, agent: &AgentId, asked: &[i64]) -> bool {
         let alone = self.kept().agents.peek(agent).and_then(|of_agent| of_agent.alone);
         alone.is_some_and(|alone| alone.is_among(asked))
     }
 
-    /// The failure by which that one exchange is known to be beyond the model at `place`: asking again would fail, and
-    /// be billed.
+    /// Returns the failure that showed one exchange to be beyond the model at `place`. Asking again would fail and be billed.
     pub(super) fn quarantined(&self, agent: &AgentId, asked: &[i64], place: usize) -> Option<LlmError> {
         let &[exchange] = asked else {
             return None;
@@ -113,7 +109,7 @@ impl FailureMemory {
         self.kept().quarantine.failure(agent, exchange, place)
     }
 
-    /// Notes that one exchange is beyond the model at `place`, and the failure that showed it.
+    /// Records that one exchange is beyond the model at `place`, with the failure that showed it.
     pub(super) fn quarantine(&self, agent: &AgentId, asked: &[i64], place: usize, error: LlmError) {
         let &[exchange] = asked else {
             return;
@@ -121,19 +117,19 @@ impl FailureMemory {
         self.kept().quarantine.note(agent, exchange, place, error);
     }
 
-    /// Whether the model at `place` has answered anything since the start.
+    /// True if the model at `place` has answered anything since the start.
     pub(super) fn has_answered(&self, place: usize) -> bool {
         self.kept().quarantine.has_answered(place)
     }
 
-    /// Whether a question may be divided to find the exchange that it fails for.
+    /// True if a question may be divided to find the exchange that makes it fail.
     pub(super) fn may_divide(&self) -> bool {
         !self.kept().in_vain
     }
 
-    /// That was of no use: the first model answered about no part. It isn't the exchanges, so the agent's next question
-    /// is about as many as ever: about one at a time each would have attempts of its own. But if models have answered others
-    /// between two searches among the same exchanges, it is these.
+    /// Records that dividing was useless: the first model answered no part. The exchanges aren't to blame, so the agent's next question is
+    /// about as many as ever; otherwise each exchange would be asked about alone, with attempts of its own. But if models have answered
+    /// other questions between two searches among the same exchanges, these are to blame.
     pub(super) fn was_divided_in_vain(&self, agent: &AgentId, exchanges: &[i64]) {
         let kept = &mut *self.kept();
         kept.in_vain = true;
@@ -147,22 +143,22 @@ impl FailureMemory {
         }
     }
 
-    /// Notes that an answer, and the one to the question about them alone, left out those exchanges.
+    /// Records that an answer left out the exchanges, and so did the answer about them alone.
     pub(super) fn were_left_out(&self, agent: &AgentId, exchanges: &[i64]) {
         self.kept().left_out.note(agent, exchanges);
     }
 
-    /// Whether all of those exchanges were left out before.
+    /// Checks whether all exchanges were left out before.
     pub(super) fn has_left_out(&self, agent: &AgentId, exchanges: &[i64]) -> bool {
         self.kept().left_out.has_all(agent, exchanges)
     }
 
-    /// Somebody told of those exchanges for good.
+    /// Records that the exchanges have their final items.
     pub(super) fn was_settled(&self, agent: &AgentId, asked: &[i64]) {
         self.kept().quarantine.settle(agent, asked);
     }
 
-    /// Notes that the model at `place` answered a question about those exchanges just now.
+    /// Records that the model at `place` just answered a question about the exchanges.
     pub(super) fn was_answered(&self, agent: &AgentId, asked: &[i64], place: usize) {
         let mut kept = self.kept();
         kept.answers += 1;
@@ -171,8 +167,7 @@ impl FailureMemory {
         self.was_told(agent, asked, place);
     }
 
-    /// As [`Self::was_answered`], for an answer from a batch: it is older, so it doesn't show that the provider works
-    /// now.
+    /// As [`Self::was_answered`], for an answer from a batch: it is older and doesn't show that the provider works now.
     pub(super) fn was_told(&self, agent: &AgentId, asked: &[i64], place: usize) {
         let kept = &mut *self.kept();
         kept.quarantine.was_answered(place);
@@ -189,7 +184,7 @@ impl FailureMemory {
 }
 
 impl MemoryState {
-    /// Halves the agent's portion after a question about those exchanges was too much, or may have met an outage.
+    /// Halves the agent's portion after a question about the exchanges was too much, or may have met an outage.
     fn halved(&mut self, agent: &AgentId, asked: &[i64], may_be_outage: bool) -> &mut OfAgent {
         let of_agent = self.agents.entry(agent.clone());
         let of_agent = of_agent.or_insert_with(OfAgent::default);
@@ -203,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_search_in_vain_is_the_models_fault_unless_it_answers_others() {
+    fn a_failed_search_blames_the_model_unless_it_answers_others() {
         let (failure_memory, agent) = (FailureMemory::default(), "coder".parse().unwrap());
         let all = MaterialLimits {
             exchanges_max: 200,

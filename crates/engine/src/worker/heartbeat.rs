@@ -14,17 +14,15 @@ use super::WorkerParts;
 use recapd_core::domain::{agent::AgentId, spend::SpendTotal, work::Lease};
 use recapd_telemetry::metrics::labels::RenewalResult;
 
-/// How often a lease is renewed within its length: three beats may be lost before the lease is.
+/// Renewals per length of a lease: three may be missed before the lease is lost.
 const BEATS_PER_LEASE: i64 = 4;
 
 struct LeaseInFlight {
     lease: Lease,
     lost: CancellationToken,
-    /// What its update has spent so far.
     spent: SpendTotal,
 }
 
-/// The leases in flight.
 pub(super) struct Heartbeat {
     lease_ms: i64,
     /// By token, so that leases are renewed in the order in which they were given out.
@@ -33,7 +31,6 @@ pub(super) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// A heartbeat for leases of `lease_ms`.
     pub(super) fn new(lease_ms: i64) -> Self {
         Self {
             lease_ms,
@@ -42,7 +39,7 @@ impl Heartbeat {
         }
     }
 
-    /// Keeps a lease alive. The token is cancelled when the lease is lost.
+    /// Keeps a lease alive. The returned token is cancelled when the lease is lost.
     pub(super) fn add(&self, lease: &Lease) -> CancellationToken {
         let lost = CancellationToken::new();
         let held = LeaseInFlight {
@@ -55,20 +52,19 @@ impl Heartbeat {
         lost
     }
 
-    /// Stops renewing a lease.
     pub(super) fn remove(&self, lease: &Lease) {
         self.held().remove(&lease.token);
     }
 
-    /// Notes what a call of a lease's update has cost.
+    /// Records what a call of the lease's update has cost.
     pub(super) fn note_spent(&self, lease: &Lease, spent: SpendTotal) {
         if let Some(held) = self.held().get_mut(&lease.token) {
             held.spent = held.spent.plus(spent);
         }
     }
 
-    /// What the updates of other agents have spent that isn't recorded yet: a lease isn't kept alive any more when its
-    /// update records what it spent.
+    /// Returns what other agents' updates have spent and not recorded yet. Before an update records its cost, its lease leaves the
+    /// heartbeat.
     pub(super) fn spent_by_others(&self, agent: &AgentId) -> SpendTotal {
         let held = self.held();
         let others = held.values().filter(|held| held.lease.agent != *agent);
@@ -86,7 +82,7 @@ impl Heartbeat {
         }
     }
 
-    /// Waits for the next beat; while no lease is held, there is none.
+    /// Waits for the next beat, and before that for a lease to be held.
     async fn pause(&self, beat: Duration) {
         if self.held().is_empty() {
             self.added.notified().await;
@@ -94,13 +90,12 @@ impl Heartbeat {
         tokio::time::sleep(beat).await;
     }
 
-    /// Renews the leases in flight, once.
     pub(super) async fn beat(&self, parts: &WorkerParts) {
         let leases: Vec<Lease> = self.held().values().map(|held| held.lease.clone()).collect();
         if leases.is_empty() {
             return;
         }
-        // A database that is away proves nothing about the leases: the fences decide at completion.
+        // An unreachable database proves nothing about the leases: the fences decide at completion.
         match parts.store.renew(&leases, parts.clock.now(), self.lease_ms).await {
             Ok(renewed) => self.stop_lost(parts, &leases, &renewed),
             Err(error) => {

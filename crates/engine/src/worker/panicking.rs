@@ -1,4 +1,4 @@
-//! Panics in the middle of an update: each is a defect, and ends one attempt and nothing else.
+//! Panics during an update: each is a defect, and ends one attempt and nothing else.
 
 use std::{future::Future, panic::AssertUnwindSafe};
 
@@ -8,8 +8,8 @@ use tracing::error;
 use recapd_core::domain::work::Lease;
 use recapd_store::AttemptError;
 
-/// The result of `work`. A panic in it is a failed attempt, which is retried and given up like any other. The state
-/// that the work held is dropped, and nothing of it is looked at again.
+/// Returns the result of `work`, or a failed attempt if it panics, which is retried and given up like any other. The state of the work is
+/// dropped and not looked at again.
 pub(super) fn caught<T>(
     lease: &Lease,
     work: impl Future<Output = T>,
@@ -18,11 +18,11 @@ pub(super) fn caught<T>(
     ended.map(move |ended| ended.map_err(|_| panicked(lease)))
 }
 
-/// The panic's text has gone through the panic hook already. It may quote a conversation, so it is kept nowhere else.
+/// The panic hook has logged the panic's text. It may quote a conversation, so it is kept nowhere else.
 fn panicked(lease: &Lease) -> AttemptError {
     error!(agent_id = %lease.agent, attempt = lease.attempt, lease_token = lease.token, "update.panicked");
     AttemptError {
         class: "internal".to_owned(),
-        message: "the update panicked; where, stands in the log".to_owned(),
+        message: "the update panicked; the log says where".to_owned(),
     }
 }

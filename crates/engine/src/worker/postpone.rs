@@ -13,16 +13,15 @@ use recapd_telemetry::metrics::labels::PostponeReason;
 /// The shortest wait, in milliseconds, for which a lease is given back.
 const WAIT_MS_MIN: i64 = 500;
 
-/// What an update waits for.
 pub(super) enum WaitReason {
     /// A provider, for that long, after that failure.
     Provider(Duration, Wait, AttemptError),
-    /// The next day, since a limit is used up.
+    /// The next day, since a daily limit is used up.
     Paused(SpendPause),
 }
 
 impl Worker {
-    /// Gives a lease back until the wait is over. It counts as no attempt.
+    /// Gives a lease back until the wait is over. This isn't an attempt.
     pub(super) async fn postpone(&self, lease: &Lease, waiting: WaitReason, mut run: RunRecord) -> Outcome {
         let now = self.parts.clock.now();
         run.finished_at = now;
@@ -63,7 +62,7 @@ impl Worker {
         }
     }
 
-    /// The time at which a wait ends, with jitter: updates that wait for the same thing don't all come back at once.
+    /// The end of a wait, with jitter, so that updates that wait for the same thing don't all come back at once.
     fn after(&self, now: Timestamp, wait: Duration) -> Timestamp {
         let wait_ms = i64::try_from(wait.as_millis())
             .unwrap_or(i64::MAX)
@@ -72,13 +71,13 @@ impl Worker {
             .plus_ms(self.draw(|random| random.i64(0..=wait_ms / 4)))
     }
 
-    /// Ends an update that lost to another one: only its cost is recorded.
+    /// Ends an update that another one overtook: only its cost is recorded.
     pub(super) async fn superseded(&self, lease: &Lease, run: RunRecord) -> Outcome {
         self.note_cost(lease, run).await;
         Outcome::Superseded
     }
 
-    /// Records what an attempt without effect cost, since that counts against the limits, too.
+    /// Records the cost of an attempt without effect, since that counts against the limits, too.
     pub(super) async fn note_cost(&self, lease: &Lease, mut run: RunRecord) {
         if run.model_calls == 0 {
             return;

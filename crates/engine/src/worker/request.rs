@@ -1,4 +1,4 @@
-//! Wording a question about exchanges.
+//! Builds the request for a question about exchanges.
 
 use super::{Worker, condense::has_lines};
 use recapd_core::domain::{
@@ -12,23 +12,21 @@ use recapd_core::domain::{
 use recapd_llm::{ModelRequest, limits::LimitWait};
 use recapd_store::StoredExchange;
 
-/// How many letters and digits the nonce of a prompt's fence has.
+/// Letters and digits of the nonce of a prompt's fence.
 const NONCE_CHARS: usize = 16;
 
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
     /// The exchanges; those without a line are left out.
     pub(super) exchanges: &'a [StoredExchange],
-    /// The agent's time zone.
     pub(super) zone: Zone,
-    /// The items of the document, of which those just before the exchanges are shown.
+    /// The items of the document. The prompt shows those just before the exchanges.
     pub(super) items: &'a [Item],
-    /// The facts that hold before them.
     pub(super) facts: &'a [Fact],
 }
 
 impl Worker {
-    /// What is asked about those of the exchanges that are worth it.
+    /// Builds the request about the exchanges that are worth asking about.
     pub(super) fn request(
         &self,
         agent: &AgentId,
@@ -58,7 +56,7 @@ impl Worker {
         }
     }
 
-    /// The exchanges as a model reads them; those of which there is nothing to tell are left out.
+    /// Returns the exchanges as a model reads them, without those that have nothing to tell.
     pub(super) fn transcripts(&self, exchanges: &[StoredExchange], zone: Zone) -> Vec<Transcript> {
         let told = exchanges.iter().filter(|stored| has_lines(stored));
         told.map(|stored| self.transcript(stored, zone)).collect()
@@ -79,7 +77,7 @@ impl Worker {
         Transcript { zone, ..transcript }
     }
 
-    /// A random text that marks the fence of one prompt.
+    /// Returns a random text that marks the fence of one prompt.
     pub(super) fn nonce(&self) -> String {
         self.draw(|random| {
             std::iter::repeat_with(|| random.alphanumeric())
@@ -89,7 +87,7 @@ impl Worker {
     }
 }
 
-/// The last items about what was before that exchange, oldest first. What has no item of its own yet says nothing.
+/// Returns the last items before the exchange, oldest first. Provisional items are left out.
 fn before(items: &[Item], exchange: i64) -> Vec<&Item> {
     let end = |item: &Item| item.ranges.last().map_or(i64::MIN, |range| range.last);
     let told = items

@@ -1,5 +1,5 @@
-//! Makes updates that were paused by a spending limit due again once the limits, or what counts against them, may have
-//! changed; and those that wait for a provider, or were refused by it, once another one may be asked, or with another key.
+//! Makes waiting updates due again: those paused by a spending limit once the limits or the spending may have changed, and those that a
+//! provider delayed or refused once another provider or key may be used.
 
 use std::{
     sync::atomic::{AtomicU8, Ordering::SeqCst},
@@ -12,23 +12,19 @@ use tracing::warn;
 use super::WorkerParts;
 use recapd_store::Resume;
 
-/// How often paused updates are resumed each time. A worker that read the limits before may write its pause after the
-/// first resumption, but not after the second.
+/// Resumptions per occasion. A worker that read the old limits may still write its pause after the first, but not after the second.
 const RESUMPTIONS: u8 = 2;
-/// The time between two resumptions, whatever came of the first.
+/// The time between two resumptions, whether or not the first one succeeded.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// Makes updates due again, until all owed resumptions are done.
+/// Makes updates due again until no resumption is owed.
 pub struct Resumption {
     parts: WorkerParts,
-    /// Which updates.
     whom: Resume,
-    /// How many resumptions are still to be made.
     owed: AtomicU8,
 }
 
 impl Resumption {
-    /// Makes one that has nothing to do yet.
     pub(super) fn new(parts: WorkerParts, whom: Resume) -> Self {
         Self {
             parts,
@@ -37,12 +33,12 @@ impl Resumption {
         }
     }
 
-    /// Asks for resumptions from now on.
+    /// Requests resumptions from now on.
     pub(super) fn owe(&self) {
         self.owed.store(RESUMPTIONS, SeqCst);
     }
 
-    /// Resumes updates until no resumption is owed any more, or until `stop`.
+    /// Resumes updates until no resumption is owed, or until `stop`.
     pub async fn run(&self, stop: CancellationToken) {
         let resuming = async {
             self.step().await;
@@ -64,7 +60,7 @@ impl Resumption {
         match resumed.await {
             Ok(_) => {
                 self.owed.store(owed - 1, SeqCst);
-                // However few were resumed: an earlier call may have done it although its answer was lost.
+                // Even if none were resumed: an earlier call may have done it, and its answer was lost.
                 self.parts.notices.wake_queue();
             }
             Err(error) => {

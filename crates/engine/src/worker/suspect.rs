@@ -1,9 +1,8 @@
-//! Rows whose holders vanished: who is to blame, and who isn't.
+//! Rows whose holders vanished: which rows are to blame, and which aren't.
 //!
-//! A daemon that dies leaves all its leases behind, and each of their rows counts a crash. So a row's last try before it is
-//! parked is made alone: while a daemon works on it, that holds no other lease. Whoever comes through is innocent, and its
-//! count begins anew. And a holder that lives says so: a lease that merely ran out (the database was away, the machine
-//! slept) is no crash.
+//! A daemon that dies leaves all its leases behind, and each of their rows counts a crash. So before a row is parked, its last try is made
+//! alone: the daemon holds no other lease meanwhile. A row that succeeds is innocent, and its count starts again. A lease that merely ran
+//! out while its holder lived (the database was away, the machine slept) is no crash; the holder reports that.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,21 +11,21 @@ use tracing::{debug, warn};
 use super::Worker;
 use recapd_core::domain::work::{Lease, RetryPolicy};
 
-/// So many lost leases are remembered until the database hears of them; more are counted as crashes.
+/// The most lost leases that are remembered until the database is told; more of them count as crashes.
 const DISCLAIMED_MAX: usize = 1_000;
 
-/// What is worked on now of the leases of a claim.
+/// Which leases of a claim are worked on now.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ClaimTurn {
     /// All of these at once.
     Together(Vec<Lease>),
-    /// This one, and nothing else until it is done.
+    /// Only this one until it is done.
     Alone(Lease),
-    /// These; and nothing is claimed until they and all others are done, since one that was claimed has to be alone.
+    /// These. Then nothing is claimed until all work is done, since a claimed row has to run alone.
     ThenIdle(Vec<Lease>),
 }
 
-/// Whose turn it is of claimed leases, and which of them are given back. `is_idle`: nothing else is held.
+/// Divides claimed leases into those to work on and those to give back. `is_idle`: no other lease is held.
 fn turn_of(leases: Vec<Lease>, retry: &RetryPolicy, is_idle: bool) -> (ClaimTurn, Vec<Lease>) {
     let (mut suspects, others): (Vec<Lease>, Vec<Lease>) =
         leases.into_iter().partition(|lease| retry.is_suspect(lease));
@@ -40,12 +39,11 @@ fn turn_of(leases: Vec<Lease>, retry: &RetryPolicy, is_idle: bool) -> (ClaimTurn
     (ClaimTurn::Alone(alone), [suspects, others].concat())
 }
 
-/// Leases that ended without the database's knowledge, or that others took over from a holder who lives.
+/// Leases whose end the database doesn't know of, or that others took over although their holder lives.
 #[derive(Debug, Default)]
 pub(super) struct LostLeases(Mutex<Vec<Lease>>);
 
 impl LostLeases {
-    /// Remembers a lease until the database hears of it.
     pub(super) fn add(&self, lease: &Lease) {
         let mut kept = self.kept();
         if kept.len() < DISCLAIMED_MAX {
@@ -63,7 +61,7 @@ impl LostLeases {
 }
 
 impl Worker {
-    /// Whose turn it is of claimed leases. The others are given back, and are due as they were.
+    /// Decides which claimed leases to work on. Gives the others back; they stay due.
     pub(super) async fn turn(&self, leases: Vec<Lease>, is_idle: bool) -> ClaimTurn {
         let (turn, given_back) = turn_of(leases, &self.settings.retry, is_idle);
         if given_back.is_empty() {
@@ -88,8 +86,7 @@ impl Worker {
         turn
     }
 
-    /// Tells the database of leases that ended while it was away, and of those that others took over although their holder
-    /// lives.
+    /// Tells the database of leases that ended while it was away, or that others took over although their holder lives.
     pub(super) async fn disclaim(&self) {
         let leases = self.disclaimed.take();
         if leases.is_empty() {
@@ -130,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_suspected_is_worked_on_alone() {
+    fn a_suspect_row_is_worked_on_alone() {
         let retry = RetryPolicy::default();
         let told = |crashes: &[i64], is_idle| {
             let (turn, given_back) = turn_of(leases(crashes), &retry, is_idle);

@@ -1,4 +1,4 @@
-//! The trace spans of updates and of calls to models: figures and names, never any text of a conversation.
+//! The trace spans of updates and of calls to models: figures and names, never text of a conversation.
 
 use tracing::{Span, field::Empty, info_span};
 
@@ -6,7 +6,7 @@ use recapd_core::domain::work::Lease;
 use recapd_llm::{ChatModel, LlmError, ModelAnswer, ModelRequest};
 use recapd_telemetry::trace::{ERROR, TARGET};
 
-/// The span of an update, from its claim to its end. By OpenTelemetry's names it updates an agent's memory.
+/// The span of an update, from its claim to its end. In OpenTelemetry's terms it updates an agent's memory.
 pub(super) fn update(lease: &Lease) -> Span {
     info_span!(
         target: TARGET,
@@ -43,7 +43,6 @@ pub(super) fn call(model: &dyn ChatModel, request: &ModelRequest) -> Span {
     )
 }
 
-/// Records the result of a call in its span.
 pub(super) fn answered(call: &Span, answer: &Result<ModelAnswer, LlmError>) {
     match answer {
         Ok(answer) => {
@@ -56,7 +55,7 @@ pub(super) fn answered(call: &Span, answer: &Result<ModelAnswer, LlmError>) {
                 call.record("gen_ai.response.id", id.as_str());
             }
         }
-        // The call wasn't made: a limit is used up, or the model rests.
+        // The call wasn't made: a limit is used up, or the circuit breaker is open.
         Err(LlmError::Waiting { .. }) => {
             call.record("recapd.is_waiting", true);
         }

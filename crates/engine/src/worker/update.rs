@@ -33,24 +33,20 @@ use recapd_telemetry::{
 };
 use trouble::Trouble;
 
-/// How an update ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A new version was written.
     Completed,
-    /// There was nothing to write.
     Settled,
     /// It failed and will be tried again.
     Retried,
     /// It failed for the last time: digests stand in, and the row is parked.
     Parked,
-    /// It failed for the last time and digests stand in, but it was woken meanwhile: it will be tried again.
+    /// It failed for the last time and digests stand in, but a wake-up came meanwhile: it will be tried again.
     StoodIn,
-    /// It failed for the last time, and there was nothing to write, or that failed, too: the row is parked as it is.
+    /// It failed for the last time, and there was nothing to write or writing failed, too: the row is parked as it is.
     GivenUp,
-    /// Somebody else went first.
+    /// Another writer was first.
     Superseded,
-    /// The lease was given back.
     Released,
     /// It waits for a provider, or for the next day's limits.
     Postponed,
@@ -59,7 +55,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The outcome's name in traces.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Completed => "completed",
@@ -85,14 +80,14 @@ impl Outcome {
         }
     }
 
-    /// Whether a version was written; then the metrics of the update are recorded already.
+    /// True if a version was written; then the update's metrics are recorded already.
     pub(super) fn has_written(self) -> bool {
         matches!(self, Self::Completed | Self::Parked | Self::StoodIn)
     }
 }
 
 impl Worker {
-    /// Carries out an update. Every failure in it, a panic included, is dealt with here.
+    /// Carries out an update, and handles every failure in it, panics included.
     pub(super) async fn update(&self, guard: &LeaseGuard) -> Outcome {
         let lease = &guard.lease;
         let mut run = RunRecord {
@@ -173,7 +168,7 @@ impl Worker {
                 }
                 Err(fault) => {
                     let is_divided = fault.is_too_much() && material.revisited.is_empty();
-                    // Where half isn't less, asking again is useless.
+                    // If half isn't less, asking again is useless.
                     let half = half(&material.exchanges).map(count);
                     let half = half.filter(|half| is_divided && *half < limits.exchanges_max);
                     let Some(half) = half else {
@@ -193,7 +188,7 @@ impl Worker {
         }
     }
 
-    /// Nothing is pending, but time may have moved items to another section.
+    /// Handles a row without pending exchanges: time may still have moved items to another section.
     async fn without_pending(
         &self,
         lease: &Lease,
@@ -216,8 +211,7 @@ impl Worker {
         Ok(Outcome::Settled)
     }
 
-    /// Composes the document and writes everything in one transaction. With `park` the row is parked instead of
-    /// finished.
+    /// Composes the document and writes everything in one transaction. With `park` the row is parked and not finished.
     async fn apply(
         &self,
         lease: &Lease,
@@ -251,14 +245,14 @@ impl Worker {
             run,
         );
         if is_given_up {
-            // Whoever is woken during each attempt, as by an ageing job that runs every minute, isn't parked: it waits longer
-            // from one to the next.
+            // A row that is woken during each attempt, as by an ageing job that runs every minute, isn't parked; it waits longer after
+            // each attempt.
             let backoff_ms = self.settings.retry.backoff_ms(lease.attempt, 1.0);
             patch.rearm_wait_ms = patch.rearm_wait_ms.max(backoff_ms);
         }
         let (dropped, added) = (patch.dropped.len(), patch.added.len());
         let refused = patch.facts.refused.clone();
-        // An update that ends needs no heartbeat, and losing its lease from here on is no loss.
+        // An update that ends needs no heartbeat, and from here on losing its lease does no harm.
         self.heartbeat.remove(lease);
         let completed = self.parts.store.complete(lease, patch).await?;
         self.tell(lease, material, &composed, completed, run);
@@ -308,8 +302,8 @@ impl Worker {
             .zip(draft.items)
             .map(|(index, item)| (item, is_dropped(index)));
         let (items, dropped) = (composed.collect::<Vec<_>>(), draft.dropped.into_iter());
-        // Provisional items of this update are no reason to go on at once: what stands in waits until a model is back, and what
-        // an answer left out would be left out again just now.
+        // Provisional items of this update are no reason to go on at once. Stand-ins wait until a model is back, and what an answer left
+        // out would be left out again right now.
         let stands_in = items
             .iter()
             .any(|(item, _)| item.item == 0 && item.provisional && item.origin == Origin::Offline);
@@ -338,7 +332,7 @@ impl Worker {
             as_of,
             next_ageing_at: composition.next_change,
             park,
-            // What found no room in this update has waited already, and nothing is gained by waiting for more.
+            // What found no room in this update has waited already, and gains nothing by waiting for more.
             rearm_wait_ms: if material.takes_all {
                 self.settings.max_wait_ms
             } else {
@@ -375,16 +369,16 @@ impl Worker {
         }
     }
 
-    /// After the last attempt: the exchanges' digests as provisional items, a parked row, and an alert. Where digests stand
-    /// already and time has changed nothing, a version would be the same as the one before: there is none.
+    /// After the last attempt: writes digests of the exchanges as provisional items, parks the row, and alerts. If digests exist already
+    /// and time has changed nothing, the version would equal the one before, so none is written.
     async fn complete_with_digests(&self, lease: &Lease, fault: AttemptError, mut run: RunRecord) -> Outcome {
         let cause = fault.clone();
         let applied = async {
-            // Read with the full limits, not the portion: the row is parked, and all that is pending is to be seen.
+            // Read with the full limits, not the portion: the row is parked, and all pending exchanges must be visible.
             let material = self.parts.store.material(lease, self.settings.limits).await?;
             let adds_nothing = material.lo == material.hi;
             if !material.revisited.is_empty() && self.settings.retry.is_poison(lease) {
-                // They were asked about a second time, and whoever asked has vanished again.
+                // The revisited exchanges were asked about a second time, and the holder has vanished again.
                 let draft = Draft::lasting(&material);
                 let applied = self.apply(lease, &material, draft, Some(fault), &mut run).await;
                 return applied.map(Some);
@@ -415,7 +409,7 @@ impl Worker {
                 self.fail(lease, cause, retry, run).await
             }
             Ok(Ok(Some(outcome))) => {
-                // Only now: where digests can't stand in, that is what the attempt fails of, and it is counted once.
+                // Counted only now: if writing digests fails, the attempt fails for that reason, and counts once.
                 self.parts.metrics.updates.failed(reason(&cause.class));
                 if outcome == Outcome::Parked {
                     self.tell_parked(lease, &cause);
@@ -428,7 +422,7 @@ impl Worker {
                 outcome
             }
             Ok(Err(error)) => self.after_store_error(lease, error, run).await,
-            // There is nothing left to try: the row waits for the next eviction, or for an operator.
+            // Nothing is left to try: the row waits for the next eviction, or for an operator.
             Err(panicked) => {
                 let retry = Retry {
                     after_ms: 0,
@@ -480,7 +474,7 @@ impl Worker {
         }
     }
 
-    /// Says that the row is parked: nobody goes on with it but the next eviction or an operator.
+    /// Logs that the row is parked: only the next eviction or an operator revives it.
     fn tell_parked(&self, lease: &Lease, fault: &AttemptError) {
         error!(
             target: ALERT_TARGET, agent_id = %lease.agent, attempt = lease.attempt, error_class = %fault.class,
@@ -501,7 +495,7 @@ impl Worker {
                 self.disclaimed.add(lease);
                 self.superseded(lease, run).await
             }
-            // The state moved on, which is no failure: the row is read again by its next claim.
+            // The state moved on, which is no failure: the next claim reads the row again.
             StoreError::Fenced(fence) => {
                 info!(agent_id = %lease.agent, %fence, "update.fenced");
                 self.give_back(lease).await;
@@ -514,8 +508,7 @@ impl Worker {
             }
             error => {
                 self.parts.metrics.service.db_failed(error.class());
-                // A database that is away comes back; an error of any other kind is a defect, and isn't retried for
-                // ever.
+                // A database that is away comes back. Any other error is a defect, and isn't retried for ever.
                 let is_away = matches!(error, StoreError::Unavailable(_));
                 let class = if is_away { "db" } else { "internal" };
                 let fault = AttemptError {
@@ -529,18 +522,16 @@ impl Worker {
     }
 }
 
-/// The contents of a new version, and the document composed of them.
 pub(super) struct Contents<'a> {
     pub(super) draft: Draft,
     pub(super) composition: &'a Composition,
     pub(super) as_of: Timestamp,
 }
 
-/// When a failed update is tried again.
 struct Retry {
     /// The least wait, in milliseconds.
     after_ms: i64,
-    /// Whether the row is parked until an operator or an eviction revives it.
+    /// True if the row is parked until an operator or an eviction revives it.
     park: bool,
 }
 

@@ -76,7 +76,7 @@ impl BatchProtocol for Anthropic {
         made["id"].as_str().map(str::to_owned)
     }
 
-    /// Reads a batch. The URL of the results isn't used: the key belongs to the host it was given for.
+    /// Reads a batch. It ignores the URL of the results, since the key must only go to the host that it was configured for.
     fn read_batch(&self, id: &str, batch: &Value) -> Option<BatchStatus> {
         Some(match batch["processing_status"].as_str()? {
             "ended" => BatchStatus::Ended(FinishedBatch {
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_stand_under_their_keys() {
+    fn questions_carry_their_keys() {
         let call = BatchCall {
             key: "k".to_owned(),
             body: r#"{"model":"m","max_tokens":1}"#.to_owned(),

@@ -1,4 +1,4 @@
-//! What goes over the wire: the request's body, and the message in the answer's.
+//! The JSON of requests and answers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -9,7 +9,6 @@ use crate::{
     remote::{AnswerFormat, NoAnswer, RemoteSettings},
 };
 
-/// A request's body.
 #[derive(Serialize)]
 pub(super) struct MessagesRequest<'a> {
     model: &'a str,
@@ -20,7 +19,7 @@ pub(super) struct MessagesRequest<'a> {
     output_config: Option<OutputConfig>,
 }
 
-/// The instructions are the same in every request: the cache may keep them.
+/// The instructions; they are the same in every request, so the prompt cache may keep them.
 #[derive(Serialize)]
 struct SystemText<'a> {
     r#type: &'static str,
@@ -86,7 +85,6 @@ impl<'a> MessagesRequest<'a> {
     }
 }
 
-/// An answer's body.
 #[derive(Deserialize)]
 pub(super) struct MessageAnswer {
     content: Vec<AnswerBlock>,
@@ -97,7 +95,7 @@ pub(super) struct MessageAnswer {
     usage: MessageUsage,
 }
 
-/// A block of an answer; of those that aren't text nothing is read.
+/// A block of an answer; only text blocks are read.
 #[derive(Deserialize)]
 struct AnswerBlock {
     r#type: String,
@@ -113,7 +111,6 @@ struct StopDetails {
     explanation: Option<String>,
 }
 
-/// What an answer took.
 #[derive(Default, Deserialize)]
 pub(super) struct MessageUsage {
     #[serde(default)]
@@ -140,7 +137,7 @@ impl MessageAnswer {
         match message.stop_reason.as_deref() {
             Some("max_tokens" | "model_context_window_exceeded") => Err(NoAnswer::Truncated),
             Some("refusal") => Err(NoAnswer::Refused(refusal(message.stop_details))),
-            // The last two need tools or an edit of the context, and neither was asked for.
+            // The last two need tools or context editing, which no request asks for.
             Some(reason @ ("pause_turn" | "tool_use" | "compaction")) => {
                 Err(NoAnswer::Broken(format!("the model stopped with {reason}")))
             }
@@ -158,7 +155,7 @@ impl MessageAnswer {
 }
 
 impl MessageUsage {
-    /// An answer that took it, without its text.
+    /// Returns an answer with this usage and no text.
     pub(super) fn answer(self) -> ModelAnswer {
         let cached = self.cache_read_input_tokens.unwrap_or_default();
         let written = self.cache_creation_input_tokens.unwrap_or_default();

@@ -1,29 +1,29 @@
-//! The states of a circuit, as a function of what calls came to and the time.
+//! The states of a circuit, as a function of time and the results of calls.
 
 use recapd_core::domain::time::{CLOCK_JUMP_MS_MIN, MINUTE_MS, Timestamp};
 
-/// The longest rest after failing probes, unless the first rest is longer.
+/// The longest rest after failed probes, unless the first rest is longer.
 const REST_MS_MAX: i64 = 10 * MINUTE_MS;
-/// The wait for callers that come while the one probe is under way.
+/// The wait for callers while a probe is under way.
 const PROBE_WAIT_MS: i64 = 5_000;
 
 /// When a circuit opens, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerSettings {
-    /// How many failures in a row open it; 0 never does.
+    /// The failures in a row that open it; 0 never opens it.
     pub failures: i64,
-    /// The first rest; each failing probe doubles it, up to ten minutes.
+    /// The first rest; each failed probe doubles it, up to ten minutes.
     pub rest_ms: i64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CircuitState {
-    /// The provider is asked.
+    /// Calls go through.
     #[default]
     Closed,
-    /// The provider isn't asked.
+    /// No calls go through.
     Open { until: Timestamp },
-    /// It is asked once, to see whether it is back.
+    /// One call goes through, to see whether the provider is back.
     HalfOpen,
 }
 
@@ -32,19 +32,19 @@ pub enum CircuitState {
 pub(super) enum CallVerdict {
     /// It works.
     Answered,
-    /// It doesn't; it asked to be left alone for that long.
+    /// It failed, and asked to be left alone for this long.
     Failed { rest_ms: i64 },
     /// It refuses the account: only an operator can help.
     Refused,
-    /// Nothing: the call wasn't made after all, or its answer wasn't waited for.
+    /// Nothing: the call wasn't made, or nobody waited for its answer.
     Nothing,
 }
 
-/// Which call may be made.
+/// The kind of a permitted call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallPermit {
     Ordinary,
-    /// The one that decides whether the provider is back.
+    /// The call that decides whether the provider is back.
     Probe,
 }
 
@@ -54,9 +54,9 @@ pub(super) struct Circuit {
     state: CircuitState,
     /// Failures since the last answer.
     failures: i64,
-    /// How long the provider is left alone after the next opening.
+    /// The length of the next rest.
     rest_ms: i64,
-    /// How long it is left alone since the last opening.
+    /// The length of the present rest.
     resting_ms: i64,
 }
 
@@ -75,7 +75,7 @@ impl Circuit {
         self.state
     }
 
-    /// Which call may be made, or how long to wait.
+    /// Permits a call, or returns how many milliseconds to wait.
     pub(super) fn ask(&mut self, now: Timestamp) -> Result<CallPermit, i64> {
         match self.state {
             CircuitState::Closed => Ok(CallPermit::Ordinary),
@@ -93,7 +93,7 @@ impl Circuit {
         }
     }
 
-    /// Ends a call. One that was under way when the circuit opened changes nothing any more.
+    /// Ends a call. A call that was under way when the circuit opened changes nothing.
     pub(super) fn ended(&mut self, asked: CallPermit, verdict: CallVerdict, now: Timestamp) {
         let its_state = match asked {
             CallPermit::Ordinary => CircuitState::Closed,
@@ -149,7 +149,7 @@ mod tests {
         })
     }
 
-    /// What a call made at that time comes to; `None` if none may be made.
+    /// Makes a call at that time and returns the new state; `None` if no call may be made.
     fn call(circuit: &mut Circuit, at_ms: i64, verdict: CallVerdict) -> Option<CircuitState> {
         let asked = circuit.ask(Timestamp(at_ms)).ok()?;
         circuit.ended(asked, verdict, Timestamp(at_ms));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_in_a_row_open_it_and_an_answer_between_them_does_not() {
+    fn only_failures_in_a_row_open_it() {
         let mut circuit = circuit();
         for verdict in [FAILED, FAILED, CallVerdict::Answered, FAILED, FAILED] {
             assert_eq!(call(&mut circuit, 0, verdict), Some(CircuitState::Closed));
@@ -196,7 +196,7 @@ mod tests {
             call(&mut circuit, 91_000, CallVerdict::Answered),
             Some(CircuitState::Closed)
         );
-        // And it has forgotten.
+        // The failed probes are forgotten.
         assert_eq!(call(&mut circuit, 91_000, FAILED), Some(CircuitState::Closed));
     }
 
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_account_opens_it_at_once_and_the_providers_time_is_kept() {
+    fn a_refused_account_opens_it_and_the_providers_wait_is_kept() {
         assert_eq!(call(&mut circuit(), 0, CallVerdict::Refused), Some(open(30_000)));
         let mut circuit = circuit();
         call(&mut circuit, 0, FAILED);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn it_can_be_switched_off_and_a_clock_turned_back_is_no_prison() {
+    fn it_can_be_switched_off_and_a_clock_set_back_ends_the_rest() {
         let mut off = Circuit::new(BreakerSettings {
             failures: 0,
             rest_ms: 30_000,

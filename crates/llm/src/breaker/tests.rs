@@ -1,4 +1,4 @@
-//! Whole calls through a breaker.
+//! Tests of whole calls through a breaker.
 
 use super::*;
 use crate::{
@@ -83,7 +83,7 @@ async fn a_failing_provider_is_left_alone_and_asked_again() {
 }
 
 #[test]
-fn what_answers_tell_of_the_provider() {
+fn answers_show_whether_the_provider_works() {
     let words = String::new;
     for (answer, told) in [
         (Ok(ModelAnswer::default()), CallVerdict::Answered),
@@ -110,9 +110,9 @@ fn what_answers_tell_of_the_provider() {
     }
 }
 
-/// A probe that nobody waits for any more isn't waited for for ever.
+/// A probe whose future is dropped doesn't block the next one for ever.
 #[tokio::test]
-async fn a_probe_that_is_given_up_makes_way_for_the_next() {
+async fn a_dropped_probe_allows_the_next() {
     let clock = Arc::new(ManualClock::new(Timestamp(0)));
     let breaker = Breaker::new(
         Arc::new(CannedModel(Mutex::new(vec![Err(LlmError::Auth(String::new()))]))),

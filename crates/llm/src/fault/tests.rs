@@ -1,4 +1,4 @@
-//! Bodies as the providers document them or as public reports quote them, and what they mean.
+//! Error bodies from providers' documentation and public reports, and their meaning.
 
 use reqwest::{
     StatusCode,
@@ -265,12 +265,12 @@ fn every_error_has_its_class() {
 }
 
 #[test]
-fn waits_and_wishes_of_the_server_are_heeded() {
+fn the_servers_waits_and_retry_hints_are_obeyed() {
     let discreet = Discreet {
         key: None,
         material: "",
     };
-    // Of an outage no more than an hour is believed.
+    // A wait for an outage is limited to an hour.
     for (status, told, wait_s) in [
         (429, "7", 7),
         (503, "7", 7),
@@ -292,7 +292,7 @@ fn waits_and_wishes_of_the_server_are_heeded() {
 }
 
 #[test]
-fn messages_say_who_and_what_in_short() {
+fn messages_are_short_and_name_the_request() {
     let discreet = Discreet {
         key: Some("sk-1234"),
         material: "USER: the quick brown fox jumps",
@@ -314,7 +314,7 @@ fn messages_say_who_and_what_in_short() {
 }
 
 #[test]
-fn the_quota_of_a_day_is_waited_for_longer_than_google_says() {
+fn a_daily_quota_waits_longer_than_google_says() {
     let body = |wait: &str| {
         format!(
             r#"{{"error":{{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":[

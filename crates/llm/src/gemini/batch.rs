@@ -94,7 +94,7 @@ impl BatchProtocol for Gemini {
         (batches.filter_map(listed).collect(), next.map(str::to_owned))
     }
 
-    /// The id is the name of an operation, with its folder: `batches/123`.
+    /// The id is an operation's name with its folder: `batches/123`.
     fn path_of(&self, id: &str) -> String {
         format!("/{id}")
     }
@@ -130,7 +130,7 @@ impl BatchProtocol for Gemini {
         }))
     }
 
-    /// Reads a result. One without its key is ignored: the order isn't relied on.
+    /// Reads a result. One without a key is ignored, since the order isn't guaranteed.
     fn read_result(&self, result: &Value) -> Option<(String, Outcome)> {
         let key = result["metadata"]["key"].as_str()?.to_owned();
         let outcome = if result["response"].is_object() {
@@ -145,7 +145,7 @@ impl BatchProtocol for Gemini {
     }
 }
 
-/// The HTTP status for a `google.rpc.Status`, whose codes are those of gRPC.
+/// Maps a `google.rpc.Status`, whose codes are gRPC's, to an HTTP status.
 fn status_of(error: &Value) -> Option<u16> {
     Some(match error["code"].as_i64()? {
         3 | 9 | 11 => 400,
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn results_stand_in_either_place() {
+    fn results_are_read_from_either_place() {
         let lines =
             json!({"inlinedResponses": {"inlinedResponses": [{"metadata": {"key": "k"}, "response": {}}]}});
         for operation in [

@@ -1,4 +1,4 @@
-//! What goes over the wire: the request's body, and the candidate in the answer's.
+//! The JSON of requests and answers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -9,7 +9,6 @@ use crate::{
     remote::{AnswerFormat, NoAnswer, RemoteSettings},
 };
 
-/// A request's body.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct GenerateRequest<'a> {
@@ -84,7 +83,7 @@ impl<'a> Content<'a> {
     }
 }
 
-/// An answer's body. Every field may be missing: Google leaves out what is empty.
+/// An answer's body. Google leaves out empty fields, so each may be missing.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct GenerateAnswer {
@@ -126,7 +125,6 @@ struct SaidPart {
     thought: bool,
 }
 
-/// What an answer took.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct UsageMetadata {
@@ -167,7 +165,7 @@ impl GenerateAnswer {
         }
     }
 
-    /// What was thought before it was answered isn't said.
+    /// Returns the answer without the parts that are thoughts.
     fn answer(self, said: CandidateContent) -> ModelAnswer {
         let parts = said.parts.into_iter().filter(|part| !part.thought);
         ModelAnswer {
@@ -178,7 +176,7 @@ impl GenerateAnswer {
 }
 
 impl UsageMetadata {
-    /// An answer that took it, without its text.
+    /// Returns an answer with this usage and no text.
     pub(super) fn answer(self) -> ModelAnswer {
         ModelAnswer {
             input_tokens: self.prompt,

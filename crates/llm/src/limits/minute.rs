@@ -1,9 +1,9 @@
-//! The calls of the last minute: when the next one may be made.
+//! The calls of the last minute: decides when the next one may be made.
 //!
-//! A sliding window and no bucket: in whatever 60 seconds a provider counts, no more calls fall than it allows.
+//! It is a sliding window and no token bucket: no 60 seconds, however the provider counts them, hold more calls than it allows.
 //!
-//! A call that is sent away to wait keeps its turn. A later call goes before it only if that delays none of those that
-//! wait, so that small calls don't keep out a big one for ever.
+//! A call that is sent away to wait keeps its turn. A later call goes first only if that delays no waiting call, so small calls can't
+//! block a big one for ever.
 
 use std::collections::VecDeque;
 
@@ -15,11 +15,10 @@ use recapd_core::domain::{
 
 /// The most turns that are kept. Beyond it calls wait without one.
 const TURNS_MAX: usize = 64;
-/// How long a turn is kept if its agent doesn't come back in time: updates come back at most a quarter later than
-/// asked, and then wait in the queue.
+/// How long a turn is kept for an agent that is late: updates come back up to a quarter later than told, and then wait in the queue.
 const TURN_KEPT_MS: i64 = MINUTE_MS;
 
-/// How much may be asked in a minute; 0 is no limit.
+/// The limits per minute; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MinuteLimits {
     pub requests: i64,
@@ -37,7 +36,7 @@ pub(super) struct Minute {
     last_id: u64,
     /// The provider said not to come back before this.
     not_before: Timestamp,
-    /// How long that wait was when the provider said so.
+    /// The length of that wait when the provider named it.
     rest_ms: i64,
 }
 
@@ -48,7 +47,6 @@ struct MinuteCall {
     tokens: i64,
 }
 
-/// A call that was sent away.
 #[derive(Debug)]
 struct DelayedCall {
     agent: AgentId,
@@ -57,12 +55,11 @@ struct DelayedCall {
     until: Timestamp,
 }
 
-/// A call that may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reservation {
-    /// Its number, for [`Minute::correct`] and [`Minute::give_back`].
+    /// Identifies the call for [`Minute::correct`] and [`Minute::give_back`].
     pub(super) id: u64,
-    /// In how many milliseconds it may be made.
+    /// Milliseconds until it may be made.
     pub(super) wait_ms: i64,
 }
 
@@ -78,9 +75,8 @@ impl Minute {
         }
     }
 
-    /// Reserves a call of some `tokens`. If its wait would be longer than `wait_ms_max`, it reserves nothing and
-    /// returns the wait, but keeps a turn for the `agent`, which will come back. A call that alone exceeds the limit
-    /// has a minute to itself.
+    /// Reserves a call of about `tokens`. If it had to wait longer than `wait_ms_max`, reserves nothing, returns the wait and keeps a turn
+    /// for `agent`. A call that alone exceeds the limit gets a minute to itself.
     pub(super) fn reserve(
         &mut self,
         now: Timestamp,
@@ -109,19 +105,19 @@ impl Minute {
         Ok(Reservation { id, wait_ms })
     }
 
-    /// Replaces a call's estimated tokens by those it really took.
+    /// Replaces a call's estimated tokens by the actual ones.
     pub(super) fn correct(&mut self, id: u64, tokens: i64) {
         if let Some(call) = self.calls.iter_mut().find(|call| call.id == id) {
             call.tokens = tokens;
         }
     }
 
-    /// Cancels a reserved call: its room is free for others.
+    /// Cancels a reserved call, which frees its room.
     pub(super) fn give_back(&mut self, id: u64) {
         self.calls.retain(|call| call.id != id);
     }
 
-    /// Makes no call for `rest_ms`.
+    /// Allows no call for `rest_ms`.
     pub(super) fn rest(&mut self, now: Timestamp, rest_ms: i64) {
         self.forget_rest(now);
         let until = now.plus_ms(rest_ms);
@@ -137,7 +133,7 @@ impl Minute {
         }
     }
 
-    /// Drops calls older than a minute; those of a clock that was set back since can't be compared.
+    /// Drops calls older than a minute, and all calls if the clock was set back, since their times can't be compared.
     fn forget(&mut self, now: Timestamp, wait_ms_max: i64) {
         if self
             .calls
@@ -177,8 +173,7 @@ impl Minute {
         self.turns.insert(place, turn);
     }
 
-    /// When a call may be made with `ahead` turns before it, and whether it may be made before all of these, because
-    /// that delays none of them.
+    /// Returns when a call may be made with `ahead` turns before it, and whether it may go before all of these because it delays none.
     fn in_turn(&self, now: Timestamp, tokens: i64, ahead: usize) -> (Timestamp, bool) {
         let at = self.earliest(&self.calls, now, tokens);
         let mut calls = self.calls.clone();
@@ -193,7 +188,7 @@ impl Minute {
         }
     }
 
-    /// Adds the first `count` turns to `calls`, each as early as it may be; returns when each may be made.
+    /// Adds the first `count` turns to `calls`, each as early as possible, and returns their times.
     fn plan(&self, calls: &mut VecDeque<MinuteCall>, now: Timestamp, count: usize) -> Vec<Timestamp> {
         let mut planned = Vec::with_capacity(count);
         for turn in self.turns.iter().take(count) {
@@ -300,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_providers_time_is_kept_and_a_clock_turned_back_is_no_prison() {
+    fn the_providers_wait_is_kept_and_a_clock_set_back_ends_it() {
         let mut calls = minute(0, 0);
         calls.rest(Timestamp(0), 30_000);
         assert_eq!(wait(&mut calls, 1_000, 1), Err(29_000));
@@ -325,7 +320,7 @@ mod tests {
         );
     }
 
-    /// A small call every ten seconds, of 150 tokens, never leaves room for a big one by itself.
+    /// Small calls every ten seconds, of 150 tokens each, never leave room for a big one by themselves.
     #[test]
     fn a_big_call_has_its_turn_among_small_ones() {
         let mut calls = minute(0, 1_000);
@@ -350,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_kept_for_a_minute_and_not_for_everybody() {
+    fn turns_are_limited_and_kept_for_a_minute() {
         let mut calls = minute(1, 0);
         assert_eq!(wait(&mut calls, 0, 1), Ok(0));
         assert_eq!(wait_of(&mut calls, "gone", 1_000, 1), Err(59_000));
@@ -370,9 +365,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes meanwhile, who comes back when told to goes then.
+        /// Whatever comes meanwhile, a call that comes back when it was told to may be made.
         #[test]
-        fn a_wait_that_was_told_is_kept(
+        fn an_announced_wait_is_kept(
             newcomers in prop::collection::vec((0_i64..15_000, 1_i64..1_200), 1..60),
         ) {
             let mut minute = minute(9, 1_000);
@@ -393,7 +388,7 @@ mod tests {
         }
 
         #[test]
-        fn no_minute_holds_more_than_it_may(
+        fn no_minute_exceeds_its_limits(
             calls in prop::collection::vec((0_i64..20_000, 1_i64..400), 1..200),
         ) {
             let (requests, tokens) = (7, 1_000);

@@ -1,4 +1,4 @@
-//! Against a model that answers as told, with a clock turned by hand.
+//! Tests with a canned model and a manual clock.
 
 use super::*;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 use recapd_core::domain::{prompt::Prompt, reply, time::Timestamp};
 use recapd_platform::clock::ManualClock;
 
-/// A call that waits for the minute waits for four seconds here.
+/// Shorter than the four seconds that a call waits for the minute here.
 const LESS_THAN_THE_WAIT: Duration = Duration::from_secs(3);
 
 fn request() -> ModelRequest {
@@ -67,12 +67,12 @@ async fn wait_s(model: &LimitedModel) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn what_a_call_really_took_counts() {
+async fn actual_tokens_replace_the_estimate() {
     let limits = MinuteLimits {
         requests: 0,
         tokens: 1_000,
     };
-    // Each is reserved with 500 tokens.
+    // Each call reserves 500 tokens.
     let answers = vec![Ok(took(900, None)), Ok(took(100, None)), Ok(took(1, None))];
     let (model, clock) = limited(answers, 9, limits);
     assert_eq!(wait_s(&model).await, None);
@@ -87,7 +87,7 @@ async fn what_a_call_really_took_counts() {
 }
 
 #[tokio::test]
-async fn what_the_provider_says_holds_for_all() {
+async fn the_providers_wait_holds_for_all_callers() {
     let rest = Some(Duration::from_secs(20));
     let answers = vec![
         Ok(took(1, rest)),
@@ -132,7 +132,7 @@ async fn refusals_without_a_time_wait_longer_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_short_wait_is_waited_for() {
+async fn a_short_wait_is_waited_out() {
     let limits = MinuteLimits {
         requests: 1,
         tokens: 0,
@@ -162,9 +162,9 @@ async fn a_request_is_held_until_it_may_be_sent() {
     assert!(asked.is_err() && !request.held.is_held(), "no answer ever comes");
 }
 
-/// What wasn't sent took nothing of the minute.
+/// A call that wasn't sent uses nothing of the minute.
 #[tokio::test(start_paused = true)]
-async fn whoever_gives_up_while_it_is_held_leaves_its_room_to_others() {
+async fn an_abandoned_held_call_frees_its_room() {
     for (requests, tokens) in [(1, 0), (0, 500)] {
         let answers = vec![Ok(took(1, None)), Ok(took(1, None))];
         let (model, clock) = limited(answers, 9, MinuteLimits { requests, tokens });
@@ -179,7 +179,7 @@ async fn whoever_gives_up_while_it_is_held_leaves_its_room_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_calls_are_under_way_than_may_be() {
+async fn concurrent_calls_are_limited() {
     let (model, _) = limited(Vec::new(), 1, MinuteLimits::default());
     let request = request();
     tokio::select! {
@@ -187,6 +187,6 @@ async fn no_more_calls_are_under_way_than_may_be() {
         _ = model.answer(&request) => panic!("it never ends"),
         wait = wait_s(&model) => assert_eq!(wait, Some(5)),
     }
-    // Who gives up makes room.
+    // An abandoned call frees its place.
     assert_eq!(model.places.available_permits(), 1);
 }

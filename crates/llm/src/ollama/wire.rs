@@ -1,4 +1,4 @@
-//! What goes over the wire: the request's body, and the message in the answer's.
+//! The JSON of requests and answers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -9,15 +9,15 @@ use crate::{
     remote::{AnswerFormat, NoAnswer, RemoteSettings},
 };
 
-/// A request's body. Ollama knows its own sampling best, so nothing is said about that.
+/// A request's body. Ollama knows the best sampling for a model, so it sets none.
 #[derive(Serialize)]
 pub(super) struct OllamaRequest<'a> {
     model: &'a str,
     messages: [ChatMessage<'a>; 2],
     stream: bool,
-    /// What doesn't fit is an error, not cut off.
+    /// False, so that a prompt that doesn't fit is an error and isn't cut off.
     truncate: bool,
-    /// Nor is it pushed out while the answer is written.
+    /// False, so that the prompt isn't pushed out while the answer is written.
     shift: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     format: Option<&'static RawValue>,
@@ -84,7 +84,6 @@ impl<'a> OllamaRequest<'a> {
     }
 }
 
-/// An answer's body.
 #[derive(Deserialize)]
 pub(super) struct Chat {
     message: AnswerMessage,

@@ -1,4 +1,4 @@
-//! OpenAI's batches, for chat completions and Responses: a file of lines is uploaded, the results are files too.
+//! OpenAI's batches, for chat completions and Responses: questions are uploaded as a file of lines, results are files, too.
 
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
@@ -19,7 +19,7 @@ use recapd_core::domain::{
 
 const BATCHES: &str = "/batches";
 const FILES: &str = "/files";
-/// The key in a batch's metadata under which its name is stored.
+/// The metadata key for a batch's name.
 const NAME: &str = "recapd_batch";
 
 #[derive(Serialize)]
@@ -30,7 +30,7 @@ struct BatchLine<'a> {
     body: Box<RawValue>,
 }
 
-/// The endpoint that the questions are for, with the API's version from the base address.
+/// The endpoint of the questions, with the API's version as in the base URL.
 fn url(protocol: &impl Protocol) -> String {
     format!("/v1{}", protocol.path(""))
 }
@@ -123,7 +123,7 @@ fn read_result(line: &Value) -> Option<(String, Outcome)> {
     Some((line["custom_id"].as_str()?.to_owned(), outcome))
 }
 
-/// The same for both of OpenAI's APIs.
+/// Implements batches for both of OpenAI's APIs.
 macro_rules! openai_batches {
     ($($protocol:ty),+) => {
         $(impl BatchProtocol for $protocol {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_batch_has_what_was_done_in_time() {
+    fn an_expired_batch_keeps_results_done_in_time() {
         let batch = json!({"status": "expired", "output_file_id": "file-1", "error_file_id": null});
         let Some(BatchStatus::Ended(ended)) = read_batch(&batch) else {
             unreachable!("it ended")

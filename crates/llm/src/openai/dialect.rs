@@ -1,4 +1,4 @@
-//! What a server understands: how the answer's format is requested, and which field limits its length.
+//! The request fields that a server understands: how the answer's format is requested, and which field limits its length.
 
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
@@ -7,39 +7,36 @@ use serde_json::Value;
 use super::OPENAI_HOST;
 use crate::remote::{AnswerFormat, Dialect, Effort, RemoteSettings, any_of, is_unknown};
 
-/// Which field limits the length of the answer.
+/// The field that limits the length of the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputLimitField {
-    /// `max_completion_tokens` for OpenAI itself and for models that reason, `max_tokens` for others; changed when the
-    /// server says that it doesn't know the one.
+    /// `max_completion_tokens` for OpenAI itself and for models that reason, `max_tokens` for others; changed when the server doesn't know
+    /// it.
     #[default]
     Auto,
-    /// Always `max_tokens`.
     MaxTokens,
-    /// Always `max_completion_tokens`.
     MaxCompletionTokens,
 }
 
-/// Room for thinking in `max_tokens`; `max_completion_tokens` always has it. Names don't tell which models think, and
-/// servers may refuse a limit that is too high, so it is made for those that were seen to think.
+/// Room for thinking in `max_tokens`; `max_completion_tokens` always has it. Names don't tell which models think, and servers may refuse a
+/// high limit, so only models that were seen to think get it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThinkingRoom {
     /// No answer was cut off after thinking.
     Unasked,
-    /// One was.
+    /// An answer was cut off after thinking, so there is room now.
     Made,
-    /// The server doesn't take so high a limit.
+    /// The server refuses so high a limit.
     Refused,
 }
 
-/// How a request is worded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChatDialect {
     pub(super) format: AnswerFormat,
-    /// Whether `max_completion_tokens` is used instead of `max_tokens`.
+    /// True for `max_completion_tokens`, false for `max_tokens`.
     pub(super) limits_completion: bool,
-    /// Whether the field of the limit was set in the configuration.
+    /// True if the configuration sets the field.
     pub(super) limit_is_fixed: bool,
     pub(super) room: ThinkingRoom,
     pub(super) effort: Effort,
@@ -48,7 +45,7 @@ pub struct ChatDialect {
 }
 
 impl ChatDialect {
-    /// The best dialect that can be expected.
+    /// The best form that this server may understand.
     pub(super) fn first(field: OutputLimitField, settings: &RemoteSettings, address: &Url) -> Self {
         let is_openai = address.host_str() == Some(OPENAI_HOST);
         let reasons = is_reasoning_model(&settings.model);
@@ -119,8 +116,8 @@ impl Dialect for ChatDialect {
     }
 }
 
-/// Whether an answer's body shows that the model thought: in the usage, in a field or in parts of its own, or in the
-/// text, where a server doesn't tell thoughts apart.
+/// Checks whether an answer's body shows that the model thought: in the usage, in a field or in parts of its own, or in the text, if the
+/// server doesn't separate thoughts.
 fn thought(body: &Value) -> bool {
     let said = &body["choices"][0]["message"];
     let has = |field: &str| said[field].as_str().is_some_and(|text| !text.is_empty());
@@ -147,7 +144,8 @@ impl ChatDialect {
     }
 }
 
-/// OpenAI's models that reason refuse `max_tokens`: the o series, and `gpt-5` and later, also behind a router's prefix.
+/// Checks whether this is one of OpenAI's reasoning models, which refuse `max_tokens`: the o series, and `gpt-5` and later, also behind a
+/// router's prefix.
 pub fn is_reasoning_model(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let number_after = |prefix: &str| -> Option<u32> {
@@ -250,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn who_thinks_has_room_for_it_until_the_server_refuses() {
+    fn thinking_models_get_room_until_the_server_refuses() {
         let cut_off = |message: Value, reasoning_tokens: i64| {
             json!({"choices": [{"message": message, "finish_reason": "length"}],
                    "usage": {"completion_tokens_details": {"reasoning_tokens": reasoning_tokens}}})
@@ -286,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_change_what_they_are_about() {
+    fn complaints_change_only_what_they_are_about() {
         use AnswerFormat::{Free, Object, Schema};
         let thinking = ChatDialect {
             effort: Effort::Low,

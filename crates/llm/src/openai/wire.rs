@@ -1,4 +1,4 @@
-//! What goes over the wire: the request's body, and the completion in the answer's.
+//! The JSON of requests and answers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
@@ -10,7 +10,7 @@ use crate::{
 };
 use recapd_core::domain::reply::Schema;
 
-/// A request's body. It never holds `temperature`: models that reason refuse it.
+/// A request's body. It never holds `temperature`, which reasoning models refuse.
 #[derive(Serialize)]
 pub(super) struct ChatRequest<'a> {
     model: &'a str,
@@ -90,7 +90,6 @@ impl ResponseFormat {
     }
 }
 
-/// An answer's body.
 #[derive(Deserialize)]
 pub(super) struct Completion {
     choices: Vec<Choice>,
@@ -114,7 +113,6 @@ struct AnswerMessage {
     refusal: Option<String>,
 }
 
-/// What an answer took.
 #[derive(Default, Deserialize)]
 pub(super) struct ChatUsage {
     #[serde(default)]
@@ -152,7 +150,7 @@ impl Completion {
 }
 
 impl ChatUsage {
-    /// An answer that took it, without its text.
+    /// Returns an answer with this usage and no text.
     pub(super) fn answer(self) -> ModelAnswer {
         let prompt = self.prompt_tokens_details.unwrap_or_default();
         ModelAnswer {
@@ -186,7 +184,7 @@ impl Choice {
     }
 }
 
-/// The text of a message: a string, or some servers' list of parts, of which those that reason aren't text.
+/// The text of a message: a string, or some servers' list of parts, without the reasoning parts.
 fn text(content: Value) -> String {
     match content {
         Value::String(text) => text,

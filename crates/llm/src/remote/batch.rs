@@ -18,21 +18,20 @@ use crate::{
 };
 use recapd_core::domain::batch::{BatchIdentity, ListedBatch};
 
-/// How long one call about a batch may take: some carry all its questions or answers.
+/// The longest call about a batch: some carry all its questions or answers.
 const CALL_TIMEOUT: Duration = Duration::from_mins(5);
-/// How many pages of the list, of a hundred batches each, are read.
+/// Pages of the list that are read, with a hundred batches each.
 const LIST_PAGES_MAX: usize = 10;
-/// The boundary between the parts of an upload. It can't occur in JSON, where a line break is escaped.
+/// The boundary between the parts of an upload. It can't occur in JSON, which escapes line breaks.
 const BOUNDARY: &str = "recapd-part-7b1f4e0c9a52";
 
-/// What differs between providers' batches.
 pub trait BatchProtocol: Protocol {
-    /// The path and content of the file with the questions, if they are uploaded before the batch is made.
+    /// The path and content of the file with the questions, if they are uploaded before the batch is created.
     fn upload(&self, _calls: &[BatchCall]) -> serde_json::Result<Option<(&'static str, Vec<u8>)>> {
         Ok(None)
     }
 
-    /// The path and the body of the call that makes a batch; `file` is the id of the upload.
+    /// The path and the body of the call that creates a batch; `file` is the id of the upload.
     fn create(
         &self,
         model: &str,
@@ -41,32 +40,30 @@ pub trait BatchProtocol: Protocol {
         file: Option<&str>,
     ) -> serde_json::Result<(String, Vec<u8>)>;
 
-    /// The path of a page of the list: the one after `after`, or the first.
+    /// The path of the list's page after `after`, or of the first one.
     fn list(&self, after: Option<&str>) -> String;
 
-    /// A page of the list, and the `after` of the next one.
+    /// Reads a page of the list, and the `after` of the next one.
     fn read_list(&self, page: &Value) -> (Vec<ListedBatch>, Option<String>);
 
     fn path_of(&self, id: &str) -> String;
 
-    /// The id of a batch or a file that was just made.
+    /// Reads the id of a new batch or file.
     fn read_id(&self, made: &Value) -> Option<String>;
 
-    /// The state of a batch.
     fn read_batch(&self, id: &str, batch: &Value) -> Option<BatchStatus>;
 
-    /// A result: its key and its outcome.
+    /// Reads a result's key and outcome.
     fn read_result(&self, result: &Value) -> Option<(String, Outcome)>;
 }
 
-/// The outcome of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The body of an answer.
     Body(Value),
     /// The body of an error, and its status if known.
     Error(Option<u16>, Value),
-    /// None, for a reason in a word.
+    /// No result; the reason in a word.
     None(&'static str),
 }
 
@@ -86,7 +83,7 @@ impl<P: BatchProtocol> BatchModel for RemoteModel<P> {
             .body(&self.settings, request, self.dialect())
             .map_err(|error| permanent(&error))?;
         let body = String::from_utf8(body).map_err(|error| LlmError::Permanent(error.to_string()))?;
-        // JSON escapes line breaks in texts: those that are left are between tokens, in the schema.
+        // JSON escapes line breaks in texts; the others are between tokens, in the schema.
         Ok(body.replace(['\n', '\r'], ""))
     }
 
@@ -147,7 +144,6 @@ impl<P: BatchProtocol> BatchModel for RemoteModel<P> {
 }
 
 impl<P: BatchProtocol> RemoteModel<P> {
-    /// Uploads a file of lines and returns its id.
     async fn upload(&self, path: &str, name: &str, lines: &[u8]) -> Result<String, LlmError> {
         let mut headers = self.headers.clone();
         let kind = format!("multipart/form-data; boundary={BOUNDARY}");
@@ -182,8 +178,8 @@ impl<P: BatchProtocol> RemoteModel<P> {
         self.checked(self.request(path).await?)
     }
 
-    /// A success as it is, everything else as an error that quotes nothing: comparing it with all questions of a batch
-    /// would take too long.
+    /// Passes a success on. Other replies become errors without quotations: comparing them with all questions of a batch would take too
+    /// long.
     fn checked(&self, reply: HttpReply) -> Result<HttpReply, LlmError> {
         if reply.status.is_success() {
             return Ok(reply);
@@ -225,7 +221,7 @@ impl<P: BatchProtocol> RemoteModel<P> {
     }
 }
 
-/// An answer as if it had been asked for alone.
+/// Wraps a result as the reply to a single call.
 fn reply(status: u16, body: &Value) -> HttpReply {
     HttpReply {
         status: StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY),
@@ -261,7 +257,6 @@ fn strange(what: &str) -> LlmError {
     LlmError::Transient(TransientFailure::new(Cause::Server, what))
 }
 
-/// The same error with another message.
 fn tersely(error: LlmError, words: &str) -> LlmError {
     let words = words.to_owned();
     match error {
@@ -280,7 +275,7 @@ fn tersely(error: LlmError, words: &str) -> LlmError {
         },
         LlmError::Auth(_) => LlmError::Auth(words),
         LlmError::Permanent(_) => LlmError::Permanent(words),
-        // They hold no message of the provider's.
+        // These hold no message of the provider's.
         LlmError::Truncated { .. } | LlmError::Waiting { .. } => error,
     }
 }

@@ -4,8 +4,7 @@ use reqwest::Url;
 
 use crate::LlmError;
 
-/// The address that `base_url` names, with `path` if it has none. Credentials and the like are refused, since it is
-/// logged.
+/// Parses `base_url`, adding `path` if it has none. Refuses credentials, queries and fragments, since addresses are logged.
 pub(super) fn address(base_url: &str, path: &str) -> Result<Url, LlmError> {
     let wrong = |what: &str| LlmError::Permanent(format!("the base URL {what}"));
     let mut url = Url::parse(base_url.trim().trim_end_matches('/'))
@@ -26,7 +25,6 @@ pub(super) fn address(base_url: &str, path: &str) -> Result<Url, LlmError> {
     Ok(url)
 }
 
-/// The address of one call.
 pub(super) fn endpoint(address: &Url, path: &str) -> Result<Url, LlmError> {
     let text = format!("{}{path}", address.as_str().trim_end_matches('/'));
     Url::parse(&text).map_err(|error| LlmError::Permanent(format!("the address can't be read: {error}")))
@@ -80,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_none_are_refused() {
+    fn impossible_names_are_refused() {
         for model in ["", " ", "a model", "x?key=1", "../models/x", "x#y", "x%2f"] {
             assert!(check_name(model).is_err(), "{model}");
         }

@@ -1,4 +1,4 @@
-//! Checking that a provider can be reached and accepts the key, without asking a model.
+//! Checks that a provider can be reached and accepts the key, without asking a model.
 
 use reqwest::StatusCode;
 

@@ -1,4 +1,4 @@
-//! What goes over the wire: the request's body, and the response in the answer's.
+//! The JSON of requests and answers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -9,7 +9,6 @@ use crate::{
     remote::{AnswerFormat, NoAnswer, RemoteSettings},
 };
 
-/// A request's body.
 #[derive(Serialize)]
 pub(super) struct ResponsesRequest<'a> {
     model: &'a str,
@@ -72,7 +71,6 @@ impl<'a> ResponsesRequest<'a> {
     }
 }
 
-/// An answer's body.
 #[derive(Deserialize)]
 pub(super) struct Response {
     #[serde(default)]
@@ -107,7 +105,6 @@ struct ContentPart {
     refusal: Option<String>,
 }
 
-/// What an answer took.
 #[derive(Default, Deserialize)]
 pub(super) struct ResponseUsage {
     #[serde(default)]
@@ -135,7 +132,7 @@ struct OutputDetails {
 }
 
 impl Response {
-    /// A failed response tells its error as an error's body would, so it is left to those who read these.
+    /// Reads an answer. A failed response holds its error as an error's body does, so it counts as unknown and is read as one.
     pub(super) fn read(body: &[u8]) -> Result<ModelAnswer, NoAnswer> {
         let response: Self = serde_json::from_slice(body).map_err(|_| NoAnswer::Unknown)?;
         let why = response.incomplete_details.as_ref();
@@ -173,7 +170,7 @@ impl Response {
 }
 
 impl ResponseUsage {
-    /// An answer that took it, without its text.
+    /// Returns an answer with this usage and no text.
     pub(super) fn answer(self) -> ModelAnswer {
         let input = self.input_tokens_details.unwrap_or_default();
         ModelAnswer {

@@ -13,15 +13,13 @@ use crate::support::{
     flaky_store::When,
 };
 
-/// Whatever goes wrong once is over after so many looks.
+/// Any single failure is overcome within this many looks.
 const LOOKS_MAX: usize = 12;
 
-/// What goes wrong, once.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
     /// The nth call of this operation of the database.
     Store(&'static str, usize, When),
-    /// A call to the provider.
     Provider(BatchCall, Hitch),
 }
 
@@ -65,7 +63,7 @@ impl Trouble {
     }
 
     fn prepare(self, one: &BatchRig) {
-        // The list is read, and the known batches, only when an answer was lost before.
+        // The list and the known batches are read only after an answer was lost.
         if matches!(
             self,
             Self::Provider(BatchCall::List, _) | Self::Store("known_batches", ..)
@@ -79,9 +77,9 @@ impl Trouble {
     }
 }
 
-/// The daemon is killed at every step, or what it talks to is: a new batch poller goes on where the old one was.
+/// The daemon, the database or the provider fails at every step: a new batch poller continues where the old one stopped.
 #[tokio::test]
-async fn whatever_fails_nothing_is_lost_or_applied_twice() {
+async fn no_failure_loses_or_repeats_an_update() {
     for trouble in Trouble::of_store().chain(Trouble::of_provider()) {
         Box::pin(survives(Shape::Anthropic, trouble)).await;
     }
@@ -125,9 +123,9 @@ async fn survives(shape: Shape, trouble: Trouble) {
     }
 }
 
-/// Who waits for a limit is looked after later; the other answers are here.
+/// The resumption is retried later; the other answers are used now.
 #[tokio::test]
-async fn whoever_cannot_be_resumed_holds_up_no_other_batch() {
+async fn a_failed_resumption_holds_up_no_other_batch() {
     let fake = FakeProvider::start();
     let mut config = config(Shape::Anthropic, &fake);
     config.batch.requests_max = 1;

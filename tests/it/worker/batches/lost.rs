@@ -1,4 +1,4 @@
-//! Batches that are refused, gone, or not known to be made.
+//! Batches that are refused, gone, or may or may not exist.
 
 use std::{
     slice,
@@ -38,7 +38,7 @@ async fn a_refused_batch_is_asked_directly() {
 
 /// Providers echo what they refuse.
 #[tokio::test]
-async fn errors_tell_neither_the_key_nor_the_question() {
+async fn errors_show_neither_the_key_nor_the_question() {
     for shape in SHAPES {
         let fake = FakeProvider::start();
         let model = model(&config(shape, &fake)).unwrap();
@@ -86,7 +86,7 @@ async fn a_batch_that_is_gone_is_asked_directly() {
     }
 }
 
-/// Somebody else on the same account made batches: of these nothing is used.
+/// Batches that another program created on the same account are ignored.
 #[tokio::test]
 async fn a_lost_batch_is_found_among_others() {
     for shape in SHAPES {
@@ -107,7 +107,7 @@ async fn a_lost_batch_is_found_among_others() {
     }
 }
 
-/// Where there are no names a batch may be mistaken for ours: it has no answer for us, and costs one more call.
+/// Batches without names may be mistaken for ours: such a batch has no answer for us, and costs one more call.
 #[tokio::test]
 async fn a_mistaken_batch_does_no_harm() {
     let one = BatchRig::deferred(Shape::Anthropic).await;
@@ -121,7 +121,7 @@ async fn a_mistaken_batch_does_no_harm() {
     assert_eq!((one.rig.verify().await.pending, one.paid()), (0, 1));
 }
 
-/// A provider whose list takes so long that another daemon, which finds it quick, takes over what is looked for.
+/// A provider whose list is so slow that another daemon takes the batch over meanwhile.
 struct SlowList {
     provider: Arc<dyn llm::BatchModel>,
     clock: Arc<ManualClock>,
@@ -166,7 +166,7 @@ impl llm::BatchModel for SlowList {
 }
 
 #[tokio::test]
-async fn a_list_that_takes_long_sends_no_batch_twice() {
+async fn a_slow_list_sends_no_batch_twice() {
     let one = BatchRig::deferred(Shape::Anthropic).await;
     one.fake.batches().hitch(BatchCall::Create, Hitch::Refused(504));
     one.look().await;

@@ -1,4 +1,4 @@
-//! What batches cost: it counts against the limits of the day as soon as it is asked, and is told as it was billed.
+//! The cost of batches: it counts against the daily limits from the question on, and is recorded as it was billed.
 
 use recapd_config::{Config, SpendConfig};
 use recapd_core::domain::{
@@ -18,14 +18,13 @@ use crate::support::{
     flaky_store::When,
 };
 
-/// A dollar per million tokens, whatever they are; half of it in a batch.
+/// A dollar per million tokens of any kind; half of it in a batch.
 const PRICES: &str = "as_of = \"2026-11-20\"\nsource = \"nobody\"\n\
                       [models.small-model]\ninput = 1_000_000\ncached_input = 1_000_000\n\
                       cache_write = 1_000_000\noutput = 1_000_000\n\
                       [models.script]\ninput = 1_000_000\ncached_input = 1_000_000\n\
                       cache_write = 1_000_000\noutput = 1_000_000\n";
 
-/// A daemon's configuration with these prices.
 fn priced(shape: Shape, fake: &FakeProvider) -> (Config, TempDir) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("prices.toml");
@@ -35,7 +34,7 @@ fn priced(shape: Shape, fake: &FakeProvider) -> (Config, TempDir) {
     (config, folder)
 }
 
-/// A limit that one question may use up by what is expected of it, and doesn't by what is billed in the end.
+/// Limits that a question's estimate uses up, and its bill doesn't.
 fn limits() -> [fn(&mut SpendConfig); 2] {
     [
         |spend| spend.tokens_per_day = 5_000,
@@ -43,7 +42,7 @@ fn limits() -> [fn(&mut SpendConfig); 2] {
     ]
 }
 
-/// One agent's question uses up the limit of the day, and another agent waits for it.
+/// One agent's question uses up the daily limit, and another agent waits for it.
 async fn paused_by_a_question(limit: fn(&mut SpendConfig)) -> (BatchRig, TempDir) {
     let fake = FakeProvider::start();
     let (mut config, folder) = priced(Shape::Anthropic, &fake);
@@ -63,7 +62,7 @@ async fn paused_by_a_question(limit: fn(&mut SpendConfig)) -> (BatchRig, TempDir
 }
 
 #[tokio::test]
-async fn what_is_out_uses_up_a_limit_until_it_is_billed() {
+async fn a_question_counts_against_limits_until_it_is_billed() {
     for limit in limits() {
         let (one, _folder) = Box::pin(paused_by_a_question(limit)).await;
         one.look().await;
@@ -81,7 +80,7 @@ async fn what_is_out_uses_up_a_limit_until_it_is_billed() {
     }
 }
 
-/// As after a rewind: nobody waits for the answers any more.
+/// As after a rewind: no update waits for the answers any more.
 async fn outdate_questions(one: &BatchRig) {
     let moved_on = "UPDATE batch_requests SET version = version + 1";
     one.rig.db.raw(moved_on).await;
@@ -92,7 +91,7 @@ async fn paused(one: &BatchRig) -> i64 {
     one.number(paused).await
 }
 
-/// The question ends with the next look: answered if it is sent before, or outdated.
+/// The question ends with the next look: answered if it was sent, otherwise outdated.
 async fn end_with_the_next_look(one: &BatchRig, is_sent: bool) {
     if is_sent {
         one.look().await;
@@ -102,9 +101,9 @@ async fn end_with_the_next_look(one: &BatchRig, is_sent: bool) {
     }
 }
 
-/// Not with the next batch that ends, of which there may be none today.
+/// Not only with the next batch that ends: there may be none today.
 #[tokio::test]
-async fn whoever_could_not_be_resumed_is_by_the_next_look() {
+async fn the_next_look_repeats_a_failed_resumption() {
     for is_sent in [false, true] {
         let (one, _folder) = Box::pin(paused_by_a_question(limits()[0])).await;
         end_with_the_next_look(&one, is_sent).await;
@@ -123,7 +122,7 @@ async fn whoever_could_not_be_resumed_is_by_the_next_look() {
     }
 }
 
-/// What a worker holds that was about to wait for the limit.
+/// The lease of a worker that is about to wait for the limit.
 async fn claimed_again(one: &BatchRig) -> Lease {
     let (store, now) = (one.rig.db.store(), one.rig.clock.now());
     assert_eq!(store.resume(Resume::Paused, now).await.unwrap(), 1);
@@ -132,9 +131,9 @@ async fn claimed_again(one: &BatchRig) -> Lease {
     leases.remove(0)
 }
 
-/// A worker has read the limits before a question ended, and writes its pause down once everybody is resumed.
+/// A worker read the limits before a question ended, and records its pause after everybody was resumed.
 #[tokio::test]
-async fn whoever_pauses_right_after_the_resumption_is_resumed_by_the_next_look() {
+async fn a_pause_right_after_a_resumption_ends_with_the_next_look() {
     for is_sent in [false, true] {
         let (one, _folder) = Box::pin(paused_by_a_question(limits()[0])).await;
         end_with_the_next_look(&one, is_sent).await;
@@ -161,7 +160,7 @@ async fn whoever_pauses_right_after_the_resumption_is_resumed_by_the_next_look()
     }
 }
 
-/// Whoever doesn't hear what the database did takes it for done.
+/// A call whose result is lost may have been carried out.
 #[tokio::test]
 async fn a_lost_answer_leaves_nobody_paused() {
     for method in ["withdraw_outdated", "close_batch"] {
@@ -179,7 +178,7 @@ async fn a_lost_answer_leaves_nobody_paused() {
     }
 }
 
-/// As on a full disk, where reading goes on.
+/// As on a full disk, where reading still works.
 #[tokio::test]
 async fn while_nothing_can_be_written_each_look_tries_once_and_wakes_nobody() {
     let (one, _folder) = Box::pin(paused_by_a_question(limits()[0])).await;
@@ -202,9 +201,9 @@ async fn while_nothing_can_be_written_each_look_tries_once_and_wakes_nobody() {
     assert!(woken.as_mut().enable(), "the worker looks at once");
 }
 
-/// What was only read is as it was.
+/// A failed read changed nothing.
 #[tokio::test]
-async fn a_failed_look_at_what_waits_resumes_nobody() {
+async fn a_failed_look_at_waiting_questions_resumes_nobody() {
     let (one, _folder) = Box::pin(paused_by_a_question(limits()[0])).await;
     one.rig.flaky.fail("has_waiting", 1, When::Before);
     one.try_look().await;
@@ -218,9 +217,9 @@ async fn a_failed_look_at_what_waits_resumes_nobody() {
     assert_eq!(one.rig.flaky.calls("resume"), 0);
 }
 
-/// Whoever asks directly takes the question back that waits.
+/// The direct question replaces the waiting one.
 #[tokio::test]
-async fn a_question_that_waits_holds_up_no_urgent_update_of_its_agent() {
+async fn a_waiting_question_holds_up_no_urgent_update() {
     let of_agent: fn(&mut SpendConfig) = |spend| spend.agent_tokens_per_day = 5_000;
     for limit in limits().into_iter().chain([of_agent]) {
         let fake = FakeProvider::start();
@@ -239,7 +238,7 @@ async fn a_question_that_waits_holds_up_no_urgent_update_of_its_agent() {
     }
 }
 
-/// What batches cost by the metrics, which know the scripted model alone.
+/// The cost of batches in the metrics, which label every model but the scripted one as `other`.
 fn metered_usd(one: &BatchRig) -> f64 {
     let (_, metrics) = one.rig.parts.metrics.encode(None);
     let series = "recapd_provider_cost_usd_total{provider=\"other\",model=\"other\"} ";
@@ -247,9 +246,9 @@ fn metered_usd(one: &BatchRig) -> f64 {
     usd.map_or(0.0, |usd| usd.parse().unwrap())
 }
 
-/// Cut off, declined or not believed: what the provider bills is told, and the question is asked directly.
+/// Cut off, declined or invalid: the bill is recorded, and the question is asked directly.
 #[tokio::test]
-async fn what_is_billed_counts_whatever_it_is_worth() {
+async fn useless_answers_are_billed() {
     for shape in SHAPES {
         for fate in [Fate::Truncated, Fate::Declined, Fate::Garbage] {
             let fake = FakeProvider::start();

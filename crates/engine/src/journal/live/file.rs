@@ -1,8 +1,7 @@
 //! A file of the live journal.
 //!
-//! Invariant: a message's line follows that of the message before it, once, whatever writes it: a thread that isn't
-//! waited for any longer, or another process with the same folder. So it is written under the file's lock, after a look
-//! at the file's end.
+//! Invariant: each message's line follows that of the message before it, once, whatever writes it: a thread that nobody waits for any
+//! more, or another process with the same folder. So every write locks the file and reads its end first.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, TryLockError},
@@ -17,13 +16,12 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// How many bytes of a file's end are read first; more, if its last line is longer.
+/// Bytes of a file's end that are read first; more if the last line is longer.
 const END_BYTES: u64 = 16 << 10;
 
-/// Where lines may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WritePosition {
-    /// After the message before them, if that was received at this time or later.
+    /// After the message before them, if that was received at `since` or later.
     Next { since: Timestamp },
     /// After this message, whatever their numbers.
     Behind(Last),
@@ -31,27 +29,25 @@ pub(super) enum WritePosition {
     Beginning,
 }
 
-/// The result of writing lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteOutcome {
     All,
-    /// None was written: the file ends with another message than the one before them.
+    /// Nothing was written: the file ends with this message, which isn't the one before them.
     Nothing(Last),
-    /// There is no file, or one without a whole line.
+    /// There is no file, or it has no complete line.
     NoFile,
 }
 
 /// The last message of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Last {
-    /// Its number.
     pub(super) seq: i64,
-    /// Tells it from the message that has its number in another life of the agent.
+    /// Tells it from the message with its number in another life of the agent.
     received_at: Timestamp,
 }
 
 impl Last {
-    /// A file's last message, if it is this one.
+    /// The last message of a file that ends with `record`.
     pub(super) fn of(record: &MessageRecord) -> Self {
         Self {
             seq: record.seq,
@@ -59,7 +55,6 @@ impl Last {
         }
     }
 
-    /// Whether it was received before then.
     pub(super) fn is_before(self, time: Timestamp) -> bool {
         self.received_at < time
     }
@@ -74,11 +69,11 @@ impl Last {
 
 #[derive(Default)]
 struct End {
-    /// Whether it holds no whole line.
+    /// True if the file has no complete line.
     is_empty: bool,
-    /// `None` if it holds no message yet, or its last line isn't a message. Anything may follow.
+    /// The last line's message. `None` if there is none or the last line is no message; then anything may follow.
     last: Option<Last>,
-    /// Where an incomplete line begins, left by a crash or a full disk, in bytes.
+    /// Where an incomplete line begins, in bytes, after a crash or on a full disk.
     torn_at: Option<u64>,
 }
 
@@ -110,7 +105,7 @@ impl End {
     }
 }
 
-/// Appends the lines of messages to a file: all of them, unless the disk fails.
+/// Appends the lines of messages to a file: all or, unless the disk fails, none of them.
 pub(super) fn append(
     path: &Path,
     place: WritePosition,
@@ -142,22 +137,21 @@ pub(super) fn append(
     Ok(WriteOutcome::All)
 }
 
-/// The messages' lines.
 fn text(records: &[MessageRecord]) -> String {
     let lines = records.iter().map(|record| record.line() + "\n");
     lines.collect()
 }
 
-/// A file that isn't whole yet, under another name. It is locked while this exists.
+/// A file that isn't complete yet, under another name. It is locked while this exists.
 pub(super) struct DraftFile {
     file: File,
     name: PathBuf,
-    /// The message that it ends with; `None` if it has to be begun from its first line on.
+    /// Its last message; `None` if it has to be written from the first line on.
     pub(super) last: Option<Last>,
 }
 
 impl DraftFile {
-    /// Opens what was begun under this name, or a new file.
+    /// Opens the draft under this name, or a new file.
     pub(super) fn open(name: PathBuf) -> io::Result<Self> {
         let file = open_private(&name, true)?;
         hold(&file)?;
@@ -168,8 +162,7 @@ impl DraftFile {
         Ok(Self { file, name, last })
     }
 
-    /// Appends lines, or with a head replaces what is there. If the disk has no room for them they are removed again,
-    /// so that it gets the room back.
+    /// Appends lines; with a head, replaces the whole content. If the disk is full it deletes the draft, which frees the room.
     pub(super) fn go_on(mut self, head: Option<&Head>, records: &[MessageRecord]) -> io::Result<Self> {
         match self.write(head, records) {
             Ok(()) => Ok(self),
@@ -186,16 +179,15 @@ impl DraftFile {
             self.file.write_all((head.line() + "\n").as_bytes())?;
         }
         self.file.write_all(text(records).as_bytes())?;
-        // Here, so that the last chunk doesn't have to wait for all of them.
+        // Each chunk is synced, so that the last one doesn't wait for all.
         self.file.sync_all()
     }
 
-    /// Removes it.
     pub(super) fn discard(self) -> io::Result<()> {
         remove_if_there(&self.name)
     }
 
-    /// Gives the file, which is whole, its proper name.
+    /// Gives the complete file its proper name.
     pub(super) fn finish(self, path: &Path) -> io::Result<()> {
         if !is_called(&self.file, &self.name)? {
             return Err(io::Error::other("it was removed meanwhile"));
@@ -205,13 +197,13 @@ impl DraftFile {
     }
 }
 
-/// Whether a file still has the name that it was opened by, and no other file has it.
+/// Checks whether a file still has the name that it was opened by, and no other file has taken it.
 fn is_called(file: &File, name: &Path) -> io::Result<bool> {
     let (held, named) = (file.metadata()?, std::fs::metadata(name)?);
     Ok((held.dev(), held.ino()) == (named.dev(), named.ino()))
 }
 
-/// Moves a file into the folder `past`. Returns whether it did: it may end with another message by now.
+/// Moves a file into the folder `past`. Returns false if it ends with another message by now.
 pub(super) fn set_aside(path: &Path, past: &Path, last: Last) -> io::Result<bool> {
     let file = open_private(path, false)?;
     hold(&file)?;
@@ -226,7 +218,6 @@ pub(super) fn set_aside(path: &Path, past: &Path, last: Last) -> io::Result<bool
     Ok(true)
 }
 
-/// A free name in a folder.
 fn free_place(folder: &Path) -> io::Result<PathBuf> {
     let mut number = 1_u64;
     loop {
@@ -238,7 +229,6 @@ fn free_place(folder: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Removes the files of an agent, if there are any.
 pub(super) fn remove(begun: &Path, path: &Path, past: &Path) -> io::Result<()> {
     remove_if_there(begun)?;
     remove_if_there(path)?;
@@ -252,7 +242,6 @@ fn sync_folder(path: &Path) -> io::Result<()> {
         .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// Removes a file, if there is one.
 pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
     unless_missing(std::fs::remove_file(path))
 }
@@ -264,16 +253,16 @@ fn unless_missing(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Takes the lock of a file, for as long as it is open. It doesn't wait: what isn't written now is copied later.
+/// Locks a file for as long as it is open. It doesn't wait: unwritten lines are copied later.
 fn hold(file: &File) -> io::Result<()> {
     match file.try_lock() {
-        // A file system that has no locks keeps nobody out, but a journal can stand on it all the same.
+        // On a file system without locks nobody is kept out, but a journal still works there.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(io::Error::other("somebody else is writing it")),
     }
 }
 
-/// Makes a folder of conversations, for its owner alone, if it isn't there.
+/// Creates a folder that only its owner may read, since it holds conversations.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -282,7 +271,7 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Opens or makes a file that only its owner may read, since it holds conversations.
+/// Opens or creates a file that only its owner may read, since it holds conversations.
 fn open_private(path: &Path, makes: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(makes);

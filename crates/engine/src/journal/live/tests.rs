@@ -1,4 +1,4 @@
-//! Names, torn lines, and what is missing before a line.
+//! Tests of file names, torn lines and missing lines.
 
 use std::fs::File;
 
@@ -13,20 +13,20 @@ use recapd_store::{
     archive::{Restore, RestoreOutcome},
 };
 
-/// When agents were made, if a test doesn't say otherwise; `record`s came later.
+/// When agents were created by default; `record`s came later.
 const SINCE: Timestamp = Timestamp(-1_000_000);
 
-/// What an agent said, `record`s of its name.
+/// A database with one agent, whose messages are `record`s.
 struct FixtureDatabase {
     has_heads: bool,
     last_seq: i64,
-    /// Behind this message nothing can be read.
+    /// Messages after this one can't be read.
     readable: i64,
-    /// It answers nobody who asks for messages.
+    /// True if no query for messages ever returns.
     hangs: bool,
 }
 
-/// Knows no agent: what is appended stands alone.
+/// Knows no agent, so files hold appended messages alone.
 const EMPTY: FixtureDatabase = FixtureDatabase {
     has_heads: false,
     last_seq: 0,
@@ -34,7 +34,7 @@ const EMPTY: FixtureDatabase = FixtureDatabase {
     hangs: false,
 };
 
-/// Knows an agent with a past of more than two chunks.
+/// Knows an agent with a history of more than two chunks.
 const LONG: FixtureDatabase = FixtureDatabase {
     has_heads: true,
     last_seq: 600,
@@ -70,7 +70,7 @@ impl Archive for FixtureDatabase {
     }
 }
 
-/// A journal on a disk that may take its time: the machine may be busy with other tests.
+/// A journal that waits long for the disk, since the machine may be busy with other tests.
 fn open(folder: &Path) -> Journal {
     over(folder, EMPTY)
 }
@@ -80,14 +80,13 @@ fn over(folder: &Path, database: FixtureDatabase) -> Journal {
     journal.waiting(Duration::from_mins(1))
 }
 
-/// A journal of an agent that has said so much, and whose file ends with this line.
+/// A journal of an agent with messages up to `last_seq`, whose file ends with `line`.
 fn behind(folder: &Path, last_seq: i64, line: &MessageRecord) -> (Journal, AgentId) {
     let journal = over(folder, FixtureDatabase { last_seq, ..EMPTY });
     std::fs::write(journal.path(&line.agent_id), line.line() + "\n").unwrap();
     (journal, line.agent_id.clone())
 }
 
-/// The numbers of an agent's messages in its file.
 fn numbers(journal: &Journal, agent: &AgentId) -> Vec<i64> {
     let text = std::fs::read_to_string(journal.path(agent)).unwrap();
     text.lines().map(number).collect()
@@ -100,7 +99,7 @@ fn number(line: &str) -> i64 {
     }
 }
 
-/// An agent's file has a head, and so many messages behind it.
+/// Checks that an agent's file has a head, and all messages up to `last_seq`.
 #[track_caller]
 fn assert_whole(journal: &Journal, agent: &AgentId, last_seq: i64) {
     let text = std::fs::read_to_string(journal.path(agent)).unwrap();
@@ -113,7 +112,7 @@ fn assert_whole(journal: &Journal, agent: &AgentId, last_seq: i64) {
     assert_eq!(numbers, (1..=last_seq).collect::<Vec<i64>>());
 }
 
-/// Mends an agent's file until nothing is missing. How many lines each time brought.
+/// Mends an agent's file until nothing is missing. Returns how many lines each call copied.
 async fn mended(journal: &Journal, agent: &AgentId) -> Vec<usize> {
     let mut brought = Vec::new();
     loop {
@@ -124,12 +123,10 @@ async fn mended(journal: &Journal, agent: &AgentId) -> Vec<usize> {
     }
 }
 
-/// What stands under an agent's name until its file is whole.
 fn begun(journal: &Journal, agent: &AgentId) -> PathBuf {
     journal.path(agent).with_extension(BEGUN)
 }
 
-/// Appends the message of this number.
 async fn say(journal: &Journal, agent: &AgentId, seq: i64) -> io::Result<usize> {
     journal
         .append(agent, SINCE, vec![record(agent.as_str(), seq)])
@@ -155,7 +152,7 @@ fn record(agent: &str, seq: i64) -> MessageRecord {
 }
 
 #[tokio::test]
-async fn each_agent_has_a_file_that_does_not_tell_its_name() {
+async fn file_names_hide_the_agents_ids() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder.path().join("deep/down"));
     for agent in ["team:secret", "other"] {
@@ -171,9 +168,9 @@ async fn each_agent_has_a_file_that_does_not_tell_its_name() {
     }
 }
 
-/// A crash or a full disk may leave a piece of a line: it gives way to the whole one.
+/// A crash or a full disk may leave part of a line, which the whole line replaces.
 #[tokio::test]
-async fn a_torn_line_is_written_anew() {
+async fn a_torn_line_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = behind(folder.path(), 3, &record("a", 1));
     let whole = std::fs::read_to_string(journal.path(&id)).unwrap();
@@ -185,9 +182,9 @@ async fn a_torn_line_is_written_anew() {
     assert_eq!(numbers(&journal, &id), [2]);
 }
 
-/// An append copies a chunk at most of what is missing before it. The rest is copied later, and the order is kept.
+/// An append copies at most a chunk of what is missing before it. The rest is copied later, in order.
 #[tokio::test]
-async fn what_is_missing_comes_first_a_chunk_at_a_time() {
+async fn missing_lines_are_copied_first_in_chunks() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = behind(folder.path(), 600, &record("a", 1));
     let copied = say(&journal, &id, 600).await.unwrap();
@@ -199,7 +196,7 @@ async fn what_is_missing_comes_first_a_chunk_at_a_time() {
     assert_eq!(numbers(&journal, &id), (1..=600).collect::<Vec<i64>>());
 }
 
-/// Lines may be longer than what is read of a file's end at first.
+/// The last line may be longer than the part of the file's end that is read first.
 #[tokio::test]
 async fn the_last_line_may_be_long() {
     let folder = tempfile::tempdir().unwrap();
@@ -210,9 +207,9 @@ async fn the_last_line_may_be_long() {
     assert_eq!(numbers(&journal, &id), [1, 2, 3]);
 }
 
-/// Two processes with one folder, or one that was thought to have given up.
+/// Two processes may share a folder, or a write that timed out may still be running.
 #[tokio::test]
-async fn nobody_writes_a_line_twice_or_beside_another() {
+async fn concurrent_writers_write_each_line_once() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = behind(folder.path(), 4, &record("a", 1));
     let other = over(folder.path(), FixtureDatabase { last_seq: 4, ..EMPTY });
@@ -226,9 +223,9 @@ async fn nobody_writes_a_line_twice_or_beside_another() {
     assert_eq!(numbers(&journal, &id), [1, 2, 3, 4]);
 }
 
-/// The database may be an earlier state that was restored: what the file tells of is kept, and nothing is made up between.
+/// The database may be an earlier state that was restored: the file keeps what it has, and nothing is invented for the gap.
 #[tokio::test]
-async fn what_another_life_left_is_gone_on_from() {
+async fn a_file_from_before_a_restore_is_continued() {
     let folder = tempfile::tempdir().unwrap();
     let mut earlier = record("a", 2);
     earlier.received_at = Timestamp(-1_000);
@@ -239,7 +236,7 @@ async fn what_another_life_left_is_gone_on_from() {
     assert_eq!(numbers(&journal, &id), [2, 4, 5]);
 }
 
-/// A message of an agent's earlier life, of this number, in its file.
+/// Leaves a file with a message of the agent's earlier life. Returns its line.
 fn leave_earlier_life(journal: &Journal, agent: &AgentId, seq: i64) -> String {
     let mut earlier = record(agent.as_str(), seq);
     earlier.received_at = Timestamp(-1);
@@ -248,10 +245,10 @@ fn leave_earlier_life(journal: &Journal, agent: &AgentId, seq: i64) -> String {
     line
 }
 
-/// Elsewhere the agent was deleted and made again, or the database lost it: wherever that life ended, also before a message
-/// that seems to follow.
+/// The agent was deleted and created again elsewhere, or the database lost it, wherever the earlier life ended: even right before a
+/// message that seems to follow.
 #[tokio::test]
-async fn another_life_is_not_gone_on_from_but_set_aside() {
+async fn a_file_of_an_earlier_life_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();
     let database = FixtureDatabase { last_seq: 5, ..LONG };
     let (journal, id) = (over(folder.path(), database), "a".parse().unwrap());
@@ -269,7 +266,7 @@ async fn another_life_is_not_gone_on_from_but_set_aside() {
 }
 
 #[tokio::test]
-async fn another_life_is_set_aside_later_where_the_disk_failed() {
+async fn an_earlier_life_is_set_aside_later_if_the_disk_failed() {
     let folder = tempfile::tempdir().unwrap();
     let database = FixtureDatabase { last_seq: 5, ..LONG };
     let (journal, id) = (over(folder.path(), database), "a".parse().unwrap());
@@ -283,9 +280,9 @@ async fn another_life_is_set_aside_later_where_the_disk_failed() {
     assert_whole(&journal, &id, 5);
 }
 
-/// What was received before the agent was made may come from a daemon whose clock is behind: the database knows.
+/// A message from before the agent's creation may come from a daemon whose clock is behind. The database knows.
 #[tokio::test]
-async fn what_the_database_has_is_of_no_earlier_life() {
+async fn a_stored_message_belongs_to_the_present_life() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = behind(folder.path(), 4, &record("a", 2));
     for seq in [3, 4] {
@@ -296,9 +293,9 @@ async fn what_the_database_has_is_of_no_earlier_life() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// Whoever looked, and wakes late, finds what has been written since.
+/// A writer that was delayed after its look finds what has been written since.
 #[test]
-fn lines_of_another_life_stand_behind_the_line_that_was_judged() {
+fn lines_are_written_only_after_the_line_that_was_read() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = behind(folder.path(), 5, &record("a", 2));
     let path = journal.path(&id);
@@ -317,9 +314,9 @@ fn lines_of_another_life_stand_behind_the_line_that_was_judged() {
     assert_eq!(numbers(&journal, &id), [2, 5]);
 }
 
-/// A power cut may leave that.
+/// A power cut may leave such a file.
 #[tokio::test]
-async fn a_file_without_a_whole_line_is_begun_anew() {
+async fn a_file_without_a_complete_line_is_restarted() {
     let folder = tempfile::tempdir().unwrap();
     let id = "a".parse().unwrap();
     for (has_heads, lines) in [(true, 3), (false, 1)] {
@@ -343,7 +340,7 @@ async fn a_file_without_a_whole_line_is_begun_anew() {
 }
 
 #[tokio::test]
-async fn a_file_that_could_not_be_begun_is_begun_later() {
+async fn a_file_that_could_not_be_started_is_started_later() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("journal");
     let database = FixtureDatabase {
@@ -361,9 +358,9 @@ async fn a_file_that_could_not_be_begun_is_begun_later() {
     assert_whole(&journal, &id, 2);
 }
 
-/// Nobody waits for all of a long past: an append copies a chunk of it, and the file appears when it is whole.
+/// No append waits for a long history: each copies a chunk, and the file appears when it is complete.
 #[tokio::test]
-async fn a_long_past_is_copied_a_chunk_at_a_time() {
+async fn a_long_history_is_copied_in_chunks() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
     for _ in 0..2 {
@@ -376,9 +373,9 @@ async fn a_long_past_is_copied_a_chunk_at_a_time() {
     assert_whole(&journal, &id, 600);
 }
 
-/// Who says much at a time never had its file whole otherwise.
+/// Otherwise the file of an agent with large appends would never be complete.
 #[tokio::test]
-async fn as_much_of_a_past_is_copied_as_is_said() {
+async fn an_append_copies_as_many_lines_as_it_brings() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
     let said = (1..=600).map(|seq| record("a", seq)).collect();
@@ -387,9 +384,9 @@ async fn as_much_of_a_past_is_copied_as_is_said() {
     assert_whole(&journal, &id, 600);
 }
 
-/// The last chunk may be a full one: that nothing follows shows with the next.
+/// The last chunk may be full; only the next one shows that nothing follows.
 #[tokio::test]
-async fn a_past_of_whole_chunks_becomes_whole() {
+async fn a_history_of_full_chunks_is_completed() {
     let folder = tempfile::tempdir().unwrap();
     let database = FixtureDatabase {
         last_seq: 512,
@@ -400,9 +397,9 @@ async fn a_past_of_whole_chunks_becomes_whole() {
     assert_whole(&journal, &id, 512);
 }
 
-/// Whoever begins is killed, or the database fails: what was copied isn't copied again, unless it is another life's.
+/// If the process is killed or the database fails, what was copied isn't copied again, unless it is of another life.
 #[tokio::test]
-async fn a_beginning_goes_on_where_it_was_left() {
+async fn a_draft_continues_where_it_stopped() {
     let lines = |range: std::ops::RangeInclusive<i64>, received_at| {
         let line = |seq| {
             let mut record = record("a", seq);
@@ -432,7 +429,7 @@ async fn a_beginning_goes_on_where_it_was_left() {
 }
 
 #[tokio::test]
-async fn a_database_that_fails_leaves_what_was_copied() {
+async fn a_failing_database_keeps_the_draft() {
     let folder = tempfile::tempdir().unwrap();
     let failing = FixtureDatabase {
         readable: 256,
@@ -447,9 +444,9 @@ async fn a_database_that_fails_leaves_what_was_copied() {
     assert_whole(&journal, &id, 600);
 }
 
-/// An append goes on without the journal, and the agent's lane is free.
+/// The append goes on without the journal, and the agent's lane is free.
 #[tokio::test(start_paused = true)]
-async fn a_beginning_is_waited_for_no_longer_than_a_line() {
+async fn copying_a_draft_times_out_like_a_write() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (
         over(folder.path(), FixtureDatabase { hangs: true, ..LONG }),
@@ -463,9 +460,9 @@ async fn a_beginning_is_waited_for_no_longer_than_a_line() {
     assert_eq!(journal.lacking(), vec![id]);
 }
 
-/// To a disk that is full.
+/// The draft links to a full disk.
 #[tokio::test]
-async fn a_beginning_that_finds_no_room_gives_back_what_it_had() {
+async fn a_draft_on_a_full_disk_is_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
     std::os::unix::fs::symlink("/dev/full", begun(&journal, &id)).unwrap();
@@ -476,7 +473,7 @@ async fn a_beginning_that_finds_no_room_gives_back_what_it_had() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn only_the_owner_reads_it() {
+async fn only_the_owner_may_read_the_files() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let folder = tempfile::tempdir().unwrap();
@@ -488,7 +485,7 @@ async fn only_the_owner_reads_it() {
 }
 
 #[tokio::test]
-async fn a_folder_that_went_away_is_an_error() {
+async fn a_missing_folder_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(folder.path());
     drop(folder);
@@ -500,7 +497,7 @@ async fn a_folder_that_went_away_is_an_error() {
     );
 }
 
-/// An agent's file and what was begun of another one, as a process left them that was killed; both hold what is forgotten.
+/// Leaves an agent's file and a draft, as a killed process would; both hold what is forgotten.
 fn leave_forgotten(journal: &Journal, agent: &AgentId) -> String {
     let mut gone = record(agent.as_str(), 1);
     gone.payload = "\"xylocopa\"".to_owned();
@@ -512,7 +509,7 @@ fn leave_forgotten(journal: &Journal, agent: &AgentId) -> String {
 }
 
 #[tokio::test]
-async fn what_is_forgotten_goes_from_a_long_file() {
+async fn a_rewrite_removes_forgotten_content_from_a_long_file() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
     leave_forgotten(&journal, &id);
@@ -523,9 +520,9 @@ async fn what_is_forgotten_goes_from_a_long_file() {
     assert!(!begun(&journal, &id).exists());
 }
 
-/// Who shares an agent's lane doesn't wait for all of its file.
+/// Other agents of the lane don't wait for the whole rewrite.
 #[tokio::test]
-async fn others_go_between_the_chunks_of_a_file_that_is_written_anew() {
+async fn a_rewrite_lets_others_in_between_chunks() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
     leave_forgotten(&journal, &id);
@@ -547,12 +544,12 @@ async fn others_go_between_the_chunks_of_a_file_that_is_written_anew() {
         done = journal.rewrite(&id) => done.unwrap(),
         () = releasing => {}
     }
-    // Before it, before the first of three chunks, and before each of the others.
+    // Once before the rewrite, and once before each of its three chunks.
     assert_eq!(turns, 4);
 }
 
 #[tokio::test]
-async fn a_file_that_can_not_be_written_anew_is_as_it_was() {
+async fn a_failed_rewrite_keeps_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let failing = FixtureDatabase {
         readable: 256,
@@ -566,7 +563,7 @@ async fn a_file_that_can_not_be_written_anew_is_as_it_was() {
 }
 
 #[tokio::test]
-async fn of_what_was_only_begun_nothing_is_left() {
+async fn drafts_are_deleted_with_their_content() {
     let folder = tempfile::tempdir().unwrap();
     let (journal, id) = (over(folder.path(), LONG), "a".parse().unwrap());
     for forgets in [true, false] {

@@ -1,31 +1,28 @@
-//! Whether a failure is due to the provider, or to what was asked about.
+//! Tells failures of the provider from failures over an exchange.
 //!
-//! A timeout, a server error (5xx) or a broken connection may be due to either, and nothing in it says which. So the
-//! next question is halved, too, until it is about one exchange alone. If that exchange goes on failing, it no longer
-//! counts as an outage after some tries (nothing else may ever be asked that would show the difference); and if other
-//! questions are answered meanwhile, the exchange is to blame.
+//! Either may cause a timeout, a server error (5xx) or a broken connection, and nothing in it says which. So the next question is halved
+//! until it is about one exchange alone. If that goes on failing, it stops counting as an outage after some tries, since nothing else may
+//! ever be asked that would show the difference. If other questions are answered meanwhile, the exchange is to blame.
 
-/// After so many failures of one exchange alone these no longer count as an outage. Between the tries the provider
-/// rests, soon for ten minutes each time: that is some hours.
+/// After this many failures of one exchange alone they no longer count as an outage. Between the tries the provider rests, soon for ten
+/// minutes each time, which makes some hours.
 const OUTAGES_MAX: u32 = 24;
-/// After so many failures alone, each with answers to other questions since the failure before, the exchange is to
-/// blame.
+/// After this many failures alone, each with other questions answered since the one before, the exchange is to blame.
 const FAILURES_AMONG_ANSWERS_MAX: u32 = 3;
 
-/// The failures of one exchange that was asked about alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FailureCount {
     exchange: i64,
-    /// How many of the failures were taken for an outage.
+    /// How many failures counted as an outage.
     outages: u32,
-    /// How many of the failures came after other questions had been answered since the failure before.
+    /// How many failures came after other questions had been answered since the failure before.
     among_answers: u32,
-    /// The number of questions that models had answered when the exchange failed last.
+    /// How many questions models had answered at the last failure.
     answers: u64,
 }
 
 impl FailureCount {
-    /// The failures of that exchange so far: none, if `before` is about another one.
+    /// The failures of the exchange so far: none if `before` is about another one.
     pub(super) fn of(exchange: i64, before: Option<Self>, answers: u64) -> Self {
         before.filter(|alone| alone.exchange == exchange).unwrap_or(Self {
             exchange,
@@ -35,7 +32,6 @@ impl FailureCount {
         })
     }
 
-    /// The same, with one more failure.
     pub(super) fn again(self, is_outage: bool, answers: u64) -> Self {
         Self {
             exchange: self.exchange,
@@ -47,18 +43,16 @@ impl FailureCount {
         }
     }
 
-    /// Whether the failures may still be taken for an outage.
     pub(super) fn may_be_outage(self) -> bool {
         self.outages < OUTAGES_MAX
     }
 
-    /// Whether one more failure of a question about those exchanges would be this exchange's fault.
+    /// True if one more failure of a question about exactly this exchange would put the blame on it.
     pub(super) fn is_to_blame(self, asked: &[i64], answers: u64) -> bool {
         let now = self.again(false, answers);
         asked == [self.exchange] && now.among_answers >= FAILURES_AMONG_ANSWERS_MAX
     }
 
-    /// Whether this exchange is one of those.
     pub(super) fn is_among(self, asked: &[i64]) -> bool {
         asked.contains(&self.exchange)
     }
@@ -81,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn one_exchange_alone_is_no_outage_for_ever() {
+    fn failures_of_one_exchange_stop_counting_as_an_outage() {
         let (failure_memory, a) = (FailureMemory::default(), agent("a"));
         for _ in 0..9 {
             assert!(
@@ -107,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_is_to_blame_that_fails_while_others_are_answered() {
+    fn an_exchange_that_fails_while_others_are_answered_is_to_blame() {
         let (failure_memory, a) = (FailureMemory::default(), agent("a"));
         assert!(!failure_memory.has_failed_alone(&a, &[1]));
         failure_memory.failed(&a, &[1], false);

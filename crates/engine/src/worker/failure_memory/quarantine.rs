@@ -1,4 +1,4 @@
-//! Exchanges that are beyond a model: asked about one of them alone, it failed because of that exchange.
+//! Exchanges that are beyond a model: it was asked about one alone, and failed because of it.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,13 @@ use hashlink::LruCache;
 use recapd_core::domain::agent::AgentId;
 use recapd_llm::LlmError;
 
-/// The most exchanges that are remembered.
 const EXCHANGES_MAX: usize = 10_000;
 
-/// The models that exchanges are beyond, until somebody has told of them for good.
+/// The models that each exchange is beyond, until it has its final item.
 #[derive(Debug)]
 pub(super) struct Quarantine {
     failures: LruCache<(AgentId, i64), Vec<Failure>>,
-    /// Which models have answered anything, by their places in the chain.
+    /// The models that have answered anything, by their places in the chain.
     answered: BTreeSet<usize>,
 }
 
@@ -27,18 +26,17 @@ impl Default for Quarantine {
     }
 }
 
-/// How one model failed over one exchange alone, for what it is about.
+/// One model's failure over one exchange alone.
 #[derive(Debug)]
 struct Failure {
     place: usize,
-    /// Whether the model had answered anything else by then. Before it has, the model may be at fault and not the
-    /// exchange.
+    /// True if the model had answered anything else by then. Before that, the model may be at fault and not the exchange.
     has_answered: bool,
     error: LlmError,
 }
 
 impl Quarantine {
-    /// How the model at that place failed over that exchange, if it is known to be beyond it.
+    /// Returns the failure of the model at `place` over the exchange, if the exchange is known to be beyond it.
     pub(super) fn failure(&mut self, agent: &AgentId, exchange: i64, place: usize) -> Option<LlmError> {
         let has_answered = self.has_answered(place);
         let all = self.failures.get(&(agent.clone(), exchange))?;
@@ -48,7 +46,7 @@ impl Quarantine {
         known.map(|one| one.error.clone())
     }
 
-    /// Notes that an exchange is beyond the model at `place`, and the failure that showed it.
+    /// Records that an exchange is beyond the model at `place`, with the failure that showed it.
     pub(super) fn note(&mut self, agent: &AgentId, exchange: i64, place: usize, error: LlmError) {
         let has_answered = self.has_answered(place);
         let all = self.failures.entry((agent.clone(), exchange));
@@ -61,17 +59,15 @@ impl Quarantine {
         });
     }
 
-    /// Whether the model at `place` has answered anything.
     pub(super) fn has_answered(&self, place: usize) -> bool {
         self.answered.contains(&place)
     }
 
-    /// Notes that the model at `place` has answered.
     pub(super) fn was_answered(&mut self, place: usize) {
         self.answered.insert(place);
     }
 
-    /// Forgets the failures on exchanges that have their final items.
+    /// Forgets the failures of exchanges that have their final items.
     pub(super) fn settle(&mut self, agent: &AgentId, asked: &[i64]) {
         if self.failures.is_empty() {
             return;
@@ -92,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_a_model_is_known_until_it_is_told_of() {
+    fn an_exchange_stays_in_quarantine_until_it_has_its_item() {
         let (failure_memory, a, cut_off) = (
             FailureMemory::default(),
             agent("a"),

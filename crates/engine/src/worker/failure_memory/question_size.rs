@@ -1,32 +1,27 @@
 //! How many exchanges of an agent are asked about at once: its portion.
 //!
-//! What was too much for a model would be too much in the next update, too, and an answer that was cut off is billed.
-//! So each question that was too much halves the portion, which then grows by one exchange now and then, as TCP's
-//! window does. If it may have been an outage that halved it, each answer doubles it.
+//! What was too much for a model once would be too much again, and an answer that is cut off is billed. So each such question halves the
+//! portion, which then grows slowly by one exchange at a time, as TCP's window does. If an outage may have halved it, each answer doubles
+//! it.
 
 use recapd_core::domain::number::i64_or_max;
 use recapd_store::MaterialLimits;
 
-/// After so many answers about full failure memory the portion grows by one: most answers are about as much as the model can
-/// take.
+/// After this many answers about full portions the portion grows by one: mostly the model can't take much more.
 const ANSWERS_PER_STEP: u32 = 4;
 
-/// The portion of one agent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct QuestionSize {
-    /// The most exchanges that are asked about at once.
     exchanges_max: i64,
-    /// How many full failure memory were answered since the portion changed.
+    /// How many full portions were answered since the portion changed.
     answers: u32,
-    /// Whether the last question failed.
     is_failing: bool,
-    /// Whether what may have been an outage halved it. That says nothing about its right size, so it grows as fast as
-    /// it shrank.
+    /// True if an outage may have halved the portion. That says nothing about its right size, so it grows as fast as it shrank.
     doubles: bool,
 }
 
 impl QuestionSize {
-    /// `limits`, with no more exchanges than the portion.
+    /// Reduces `limits` to the portion.
     pub(super) fn within(self, limits: MaterialLimits) -> MaterialLimits {
         MaterialLimits {
             exchanges_max: self.exchanges_max.min(limits.exchanges_max),
@@ -34,7 +29,7 @@ impl QuestionSize {
         }
     }
 
-    /// Halves the portion after a question about those exchanges was too much, or may have met an outage.
+    /// Halves the portion after a question about the exchanges was too much, or may have met an outage.
     pub(super) fn halve(&mut self, asked: &[i64], may_be_outage: bool) {
         *self = Self {
             exchanges_max: i64_or_max(asked.len() / 2).max(1),
@@ -44,14 +39,13 @@ impl QuestionSize {
         };
     }
 
-    /// Whether the portion was doubled after an answer, and the doubled one was too much: a model that is too slow for
-    /// so many exchanges fails like an outage, and would do so after every other answer.
+    /// True if the portion was doubled after an answer and then proved too much. A model that is too slow for this many exchanges fails as
+    /// in an outage, and would do so after every other answer.
     fn has_overreached(self, asked: &[i64]) -> bool {
         self.doubles && !self.is_failing && i64_or_max(asked.len()) >= self.exchanges_max
     }
 
-    /// Grows the portion after an answer about those exchanges. An answer about fewer than the portion says nothing
-    /// about it.
+    /// Grows the portion after an answer about the exchanges. An answer about fewer than the portion says nothing about it.
     pub(super) fn grow(&mut self, asked: &[i64]) {
         self.is_failing = false;
         if i64_or_max(asked.len()) < self.exchanges_max {
@@ -89,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_too_much_is_halved_and_grows_again() {
+    fn a_portion_is_halved_and_grows_again() {
         let (failure_memory, a) = (FailureMemory::default(), agent("a"));
         failure_memory.was_answered(&a, &[1, 2, 3], 0);
         assert_eq!(portion(&failure_memory), 6);
@@ -123,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn after_an_outage_it_grows_as_fast_as_it_shrank() {
+    fn after_an_outage_a_portion_grows_as_fast_as_it_shrank() {
         let (failure_memory, a) = (FailureMemory::default(), agent("a"));
         let answered = || {
             let asked: Vec<i64> = (0..portion(&failure_memory)).collect();
@@ -134,10 +128,10 @@ mod tests {
             failure_memory.failed(&a, asked, true);
         }
         assert_eq!([answered(), answered(), answered()], [2, 4, 6]);
-        // Another one, of which this agent meets but one failure.
+        // Another outage, of which this agent meets only one failure.
         failure_memory.failed(&a, &[1, 2], true);
         assert_eq!([answered(), answered()], [2, 4]);
-        // Four in time, and never eight: that is no outage.
+        // Four exchanges are answered in time and eight never: that is no outage.
         failure_memory.failed(&a, &[1, 2, 3, 4], false);
         assert_eq!([answered(), answered(), answered(), answered()], [2, 2, 2, 3]);
         failure_memory.was_too_much(&a, &[1, 2, 3]);

@@ -7,20 +7,18 @@ use recapd_store::{AttemptError, StoreError};
 
 /// Why an attempt stopped, by what happens next.
 pub(super) enum Trouble {
-    /// A failure that may pass; not before so many milliseconds.
+    /// A failure that may pass; wait at least this many milliseconds.
     Passing(AttemptError, i64),
     /// A failure that won't pass by itself.
     Final(AttemptError),
-    /// The store refused or failed.
     Store(StoreError),
-    /// The lease is lost, or the daemon stops.
     Interrupted(Interruption),
     /// Nothing failed, but no model can be asked yet.
     Waiting(WaitReason),
 }
 
 impl Trouble {
-    /// Whether the exchanges wait for a later attempt; else digests stand in for them, or somebody else goes on.
+    /// True if the exchanges wait for a later attempt. Otherwise digests stand in for them, or another worker goes on.
     pub(super) fn puts_off(&self, is_last: bool) -> bool {
         match self {
             Self::Waiting(_) => true,
