@@ -2,7 +2,7 @@
 //! their answers.
 //!
 //! A handler carries its own description (`#[utoipa::path]`), and [`super::routes`] registers both at once, so no route
-//! lacks one. What holds for all routes is added here.
+//! lacks one. Parts that all routes have in common are added here.
 
 pub(super) mod answers;
 pub(super) mod parameters;
@@ -55,7 +55,7 @@ const TAGS: [(&str, &str); 9] = [
     ("daemon", "The daemon itself."),
 ];
 
-/// The description without its paths.
+/// Returns the description without its paths.
 pub(super) fn frame() -> OpenApi {
     let info = InfoBuilder::new()
         .title("recapd")
@@ -81,12 +81,12 @@ pub(super) fn frame() -> OpenApi {
         .build()
 }
 
-/// The whole description.
+/// Returns the whole description.
 pub fn document() -> Value {
     completed(routes::routes().get_openapi())
 }
 
-/// `api` with what every operation has, as JSON.
+/// Adds to `api` what every operation has.
 pub(super) fn completed(api: &OpenApi) -> Value {
     let mut document = json!(api);
     let operations = document
@@ -98,7 +98,7 @@ pub(super) fn completed(api: &OpenApi) -> Value {
         .flat_map(|methods| methods.values_mut());
     operations.for_each(complete);
     if let Some(document) = document.as_object_mut() {
-        // Either nothing or a token: the daemon's settings decide.
+        // Either nothing or a token, depending on the daemon's settings.
         document.insert("security".to_owned(), json!([{}, { "token": [] }]));
     }
     if let Some(components) = document.pointer_mut("/components").and_then(Value::as_object_mut) {
@@ -115,7 +115,7 @@ pub(super) fn completed(api: &OpenApi) -> Value {
     document
 }
 
-/// How a token is sent.
+/// Describes how a token is sent.
 fn tokens() -> Value {
     let description =
         "Needed where a token was ever made, and beyond loopback; `recapd token create` makes one.";
@@ -133,7 +133,7 @@ fn complete(operation: &mut Value) {
     }
 }
 
-/// Removes null from a parameter's schema: a parameter is there or not.
+/// Removes null from a parameter's schema, since a parameter is either there or not.
 fn present(parameter: &mut Value) {
     let Some(kind) = parameter.pointer_mut("/schema/type") else {
         return;
@@ -146,7 +146,7 @@ fn present(parameter: &mut Value) {
     }
 }
 
-/// The bytes that are served.
+/// Returns the document as it is served.
 pub(super) fn bytes(document: &Value) -> Bytes {
     Bytes::from(format!("{document:#}\n"))
 }

@@ -26,7 +26,7 @@ const ROUTES: [(&str, MethodLabel); 13] = [
     ("/metrics", MethodLabel::Get),
 ];
 
-/// Registers the routes, so that their first requests are seen as a change.
+/// Registers the routes, so that metrics show the first request to each as a change.
 pub(crate) fn announce(metrics: &Metrics) {
     for (route, method) in ROUTES {
         metrics.service.route(route, method);

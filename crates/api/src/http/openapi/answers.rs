@@ -1,6 +1,6 @@
-//! The answers that many routes share: what can go wrong.
+//! Error answers that many routes share.
 //!
-//! A handler names the sets that it may answer with: [`Always`], and [`OfAgent`], [`WithBody`] and so on beside it.
+//! A handler names the sets that it may answer with: [`Always`], and also [`OfAgent`], [`WithBody`] and so on.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use utoipa::{
 
 use recapd_client::PROBLEM_TYPES;
 
-/// The component's name, its status, what it means, and a problem as an example.
+/// A shared answer, with a problem as an example.
 struct AnswerSpec {
     name: &'static str,
     status: u16,
@@ -169,7 +169,6 @@ const ALL: [AnswerSpec; 12] = [
     UNAVAILABLE,
 ];
 
-/// A set of answers, for `responses(…)`.
 macro_rules! sets {
     ($($(#[$doc:meta])* $set:ident: $($answer:ident),+;)+) => {$(
         $(#[$doc])*
@@ -228,14 +227,14 @@ impl AnswerSpec {
     }
 }
 
-/// `components/responses`.
+/// Returns `components/responses`.
 pub(super) fn components() -> Value {
     ALL.iter()
         .map(|answer| (answer.name.to_owned(), answer.component()))
         .collect()
 }
 
-/// The header that every answer has.
+/// Adds the header that every answer has.
 pub(super) fn with_request_id(answer: &mut Value) {
     with_header(
         answer,

@@ -1,5 +1,5 @@
-//! The reference of the interface as Markdown, generated from its description and the table of what routes demand, so
-//! that it can't be out of date.
+//! Generates the reference of the interface as Markdown from its description and the table of what routes demand, so that
+//! it is never out of date.
 
 use std::fmt::Write as _;
 
@@ -39,7 +39,7 @@ What a route demands is a scope, where tokens are demanded at all ([security](se
 Beside these, `/mcp` speaks the Model Context Protocol ([mcp](mcp.md)), and `/ui/` has pages for people ([dashboard](dashboard.md)).
 ";
 
-/// Answers that every route may give, and that are therefore mentioned only once.
+/// Answers that every route may give, so that they are mentioned only once.
 const EVERYWHERE: [&str; 6] = ["400", "401", "403", "429", "500", "503"];
 
 /// A route with what it demands.
@@ -63,7 +63,7 @@ pub fn reference() -> String {
     text
 }
 
-/// Every route, in reading order.
+/// Returns every route, in reading order.
 fn operations(document: &Value) -> Vec<Operation<'_>> {
     let described = |method: &str, path: &str| document["paths"].get(path)?.get(method.to_lowercase());
     access::demands()
@@ -137,7 +137,7 @@ fn section(operation: &Operation<'_>, text: &mut String) {
 fn parameter(parameter: &Value, text: &mut String) {
     let name = parameter["name"].as_str().unwrap_or_default();
     let place = parameter["in"].as_str().unwrap_or_default();
-    // `{id}` is the agent's or the project's, as the path says.
+    // The path shows whether `{id}` is an agent's or a project's.
     if (place, name) == ("path", "id") {
         return;
     }
@@ -194,7 +194,7 @@ fn headers(answer: &Value, text: &mut String) {
     }
 }
 
-/// The formats of a body: a shape, or the media type of what isn't JSON.
+/// Returns the formats of a body: a shape, or a media type if it isn't JSON.
 fn contents(content: &Map<String, Value>) -> String {
     let kinds = content.iter().map(|(media, described)| match media.as_str() {
         "application/json" | "application/problem+json" => shape::kind(&described["schema"]),

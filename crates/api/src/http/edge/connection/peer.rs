@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// How many bits of an IPv6 address name a network: its owner has all addresses of it.
+/// The bits of an IPv6 address that name a network. Its owner has all of its addresses.
 const NETWORK_BITS: u32 = 64;
 
 /// The other end of a connection.
@@ -15,7 +15,7 @@ const NETWORK_BITS: u32 = 64;
 pub(crate) enum Peer {
     /// An address, or the network of one.
     Address(IpAddr),
-    /// A program on this machine, by the Unix socket.
+    /// A program on this machine, through the Unix socket.
     Local,
 }
 
@@ -40,7 +40,7 @@ impl From<IpAddr> for Peer {
     }
 }
 
-/// How many connections each peer has. It has no more entries than there are connections.
+/// The number of connections of each peer. There are no more entries than connections.
 pub(super) struct Peers {
     most: usize,
     counts: Mutex<HashMap<Peer, usize>>,
@@ -54,7 +54,7 @@ impl Peers {
         }
     }
 
-    /// A place for one more connection of `peer`, if it may have one.
+    /// Takes a place for one more connection of `peer`; `None` if it has too many.
     pub(super) fn take(peers: &Arc<Self>, peer: Peer) -> Option<PeerSlot> {
         let mut counts = peers.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(peer).or_default();
@@ -69,7 +69,7 @@ impl Peers {
     }
 }
 
-/// A connection's place, given back when it is dropped.
+/// A connection's place, returned when dropped.
 pub(super) struct PeerSlot {
     peers: Arc<Peers>,
     peer: Peer,
