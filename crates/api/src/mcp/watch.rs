@@ -1,4 +1,4 @@
-//! Notices of changes.
+//! Sends notices of changes.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn look_again(way: &Way, agent: &AgentId, known: Option<&str>) -> Result<O
     way.recent_source().await?.tag(agent, known).await
 }
 
-/// The tag of the summary as it is now.
+/// Returns the current tag of the summary.
 pub(super) async fn look(way: &Way, agent: &AgentId) -> Result<Option<String>, SourceError> {
     way.source().await?.tag(agent, None).await
 }

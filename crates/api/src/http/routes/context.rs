@@ -25,11 +25,12 @@ use recapd_core::{
 };
 use recapd_platform::threads;
 
-/// What is made of a byte of a window until the context is sent: the payload, its parts, values of JSON twice, the text.
+/// How much memory a byte of a window takes until the context is sent: in the payload, its parts, twice in JSON values, the
+/// text.
 const MADE_OF_A_BYTE: usize = 6;
-/// The largest budget that can be asked for, in tokens.
+/// The largest budget that can be requested, in tokens.
 const BUDGET_TOKENS_MAX: i64 = 100_000_000;
-/// The most tokens of a summary that can be asked for: far more than one has.
+/// The most tokens of a summary that can be requested: far more than one has.
 const SUMMARY_TOKENS_MAX: i64 = 1_000_000;
 
 /// Builds a context.
@@ -76,13 +77,13 @@ pub(super) async fn read(
         step_tokens: budget.step_tokens(),
         ..in_force.context_options(configured.context)
     };
-    // A long tool result takes a while to be shortened; other requests shouldn't wait for it.
+    // It takes a while to shorten a long tool result; other requests shouldn't wait for it.
     let build = move || (material.build(query, defaults, counter.as_ref()), share);
     let (reply, share) = threads::computed("building a context", build).await?;
     Ok(share.until_sent(Json(reply).into_response()).await)
 }
 
-/// What is asked for, and by which speaker.
+/// Returns the query, and the speaker who is to see the context.
 fn query(uri: &Uri) -> Result<(ContextQuery, Option<String>), Problem> {
     let known = [
         "format",

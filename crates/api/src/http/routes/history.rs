@@ -19,7 +19,7 @@ use crate::{
 use recapd_core::domain::history::{HistoryView, render_text};
 use recapd_store::StoreError;
 
-/// The width of the text, as the command line has it when it isn't told.
+/// The width of the text, which is the command line's default.
 const TEXT_COLUMNS: usize = 80;
 
 /// Shows a history.

@@ -1,5 +1,4 @@
-//! `GET /v1/agents/{id}/items` and `PATCH /v1/agents/{id}/items/{item}`: what the document is made of, and its correction
-//! by hand.
+//! `GET /v1/agents/{id}/items` and `PATCH /v1/agents/{id}/items/{item}`: the items of the document, and their correction.
 
 use axum::{
     Json,
@@ -33,16 +32,16 @@ use recapd_store::ItemQuery;
 
 const EXAMPLE: &str = r#"send an object such as {"text": "Chose RS256 for the tokens", "pinned": true}"#;
 
-/// A page of items, by their numbers.
+/// A page of items, ordered by number.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = ItemPage)]
 pub(super) struct ItemsPage {
     items: Vec<ItemReply>,
-    /// Where the next page begins; none on the last one.
+    /// The cursor of the next page; null on the last.
     next_cursor: Option<Cursor>,
 }
 
-/// Lists the items of the document; with `all` those too that aren't in it any more.
+/// Lists the items of the document; with `all` also those that are no longer in it.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/items", operation_id = "list_items", tag = "summary",
     params(AgentPath,

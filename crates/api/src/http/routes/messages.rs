@@ -26,14 +26,14 @@ use crate::http::{
 use recapd_core::domain::{convergence::ConvergenceScore, message::Format};
 use recapd_store::AppendOutcome;
 
-/// What an append did, over HTTP and on the command line alike.
+/// What an append did, the same over HTTP and on the command line.
 #[derive(Serialize, utoipa::ToSchema)]
 pub struct AppendReply {
     accepted: i64,
     duplicates: i64,
     exchange: i64,
     window: WindowFigures,
-    /// What a raised budget took back.
+    /// The exchanges that a raised budget took back into the window.
     #[serde(skip_serializing_if = "Option::is_none")]
     returned: Option<EvictedExchanges>,
     evicted: Vec<EvictedExchanges>,
@@ -41,12 +41,12 @@ pub struct AppendReply {
     #[serde(skip_serializing_if = "Option::is_none")]
     session_ended: Option<i64>,
     summary: SummaryFigures,
-    /// How alike the speakers sound; `stop` asks whoever drives the conversation to end it.
+    /// How alike the speakers sound. `stop` asks the client to end the conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     convergence: Option<ConvergenceScore>,
 }
 
-/// The window after it. Without a budget, 0, there is no ratio and nothing until an eviction.
+/// The window afterwards. Without a budget (0), `fill_ratio` and `tokens_until_eviction` are null.
 #[derive(Serialize, utoipa::ToSchema)]
 struct WindowFigures {
     tokens: i64,
@@ -65,14 +65,14 @@ struct EvictedExchanges {
 
 #[derive(Serialize, utoipa::ToSchema)]
 struct SummaryFigures {
-    /// 0 before the first; another one than that of a document at hand says that there is a newer one.
+    /// 0 before the first. If it differs from the version of a document that a client has, there is a newer document.
     version: i64,
-    /// How many exchanges wait to be summarised, at most: set-aside ones and preambles between them count, too.
+    /// An upper bound of the exchanges that wait to be summarised: set-aside ones and preambles between them count, too.
     pending_exchanges: i64,
     covers_through: i64,
 }
 
-/// Stores messages, and answers what that did to the window.
+/// Stores messages, and returns what that did to the window.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/messages", operation_id = "append_messages", tag = "messages",
     params(AgentPath,

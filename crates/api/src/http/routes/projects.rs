@@ -1,4 +1,4 @@
-//! Projects: which agents belong to one, and the summary they share.
+//! Projects: their agents, and the summary they share.
 
 use std::sync::Arc;
 
@@ -41,7 +41,6 @@ use recapd_engine::snapshot::{
 };
 use recapd_store::{ProjectFigures, StoreResult};
 
-/// The project of the path.
 pub(crate) struct Project(ProjectId);
 
 impl<S: Send + Sync> FromRequestParts<S> for Project {
@@ -55,7 +54,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Project {
     }
 }
 
-/// The project and the agent of the path.
 pub(super) struct Membership(ProjectId, AgentId);
 
 impl<S: Send + Sync> FromRequestParts<S> for Membership {
@@ -87,12 +85,12 @@ pub(crate) fn unknown(project: &ProjectId) -> Problem {
     .hint("a project is made by its first agent: PUT /v1/projects/{id}/agents/{agent}")
 }
 
-/// A page of projects, by name.
+/// A page of projects, ordered by name.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = ProjectPage)]
 pub(super) struct ProjectsPage {
     projects: Vec<ProjectRow>,
-    /// Where the next page begins; none on the last one.
+    /// The cursor of the next page; null on the last.
     next_cursor: Option<Cursor>,
 }
 
@@ -132,7 +130,7 @@ pub(super) async fn list(
     }))
 }
 
-/// Projects that `caller` may see, by name, after `after`.
+/// Reads the projects that `caller` may see, ordered by name, after `after`.
 async fn figures(
     app: &App,
     caller: &Caller,
@@ -159,7 +157,7 @@ async fn figures(
     Ok(found)
 }
 
-/// Who belongs where.
+/// The project of an agent.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Membership)]
 pub(super) struct Belongs {
@@ -167,7 +165,7 @@ pub(super) struct Belongs {
     project_id: Option<ProjectId>,
 }
 
-/// Makes an agent one of the project, whatever it belonged to.
+/// Moves an agent to the project, from any project that it was in.
 #[utoipa::path(
     put, path = "/v1/projects/{id}/agents/{agent}", operation_id = "join_project", tag = "projects",
     params(ProjectPath,
@@ -191,7 +189,7 @@ pub(super) async fn join(
     }))
 }
 
-/// Takes an agent out of the project.
+/// Removes an agent from the project.
 #[utoipa::path(
     delete, path = "/v1/projects/{id}/agents/{agent}", operation_id = "leave_project", tag = "projects",
     params(ProjectPath,

@@ -58,7 +58,7 @@ pub(super) async fn search(
     Ok(answer(&headers, &found, recall::found_text))
 }
 
-/// An exchange of an agent, as the path names it.
+/// The agent and the exchange of the path.
 pub(crate) struct ExchangePath {
     pub(crate) agent: AgentId,
     pub(crate) exchange: i64,
@@ -131,7 +131,7 @@ pub(crate) fn unknown_exchange(agent: &AgentId, exchange: i64) -> Problem {
     .hint("GET /v1/agents/{id}/history lists exchanges, GET /v1/agents/{id}/recall?q=… finds them by words")
 }
 
-/// The reply as JSON, or as text if the client prefers that.
+/// Returns the reply as JSON, or as text if the client prefers that.
 pub(super) fn answer<T: Serialize>(headers: &HeaderMap, reply: &T, text: impl Fn(&T) -> String) -> Response {
     let vary = [(VARY, HeaderValue::from_static("accept"))];
     if preferred(headers, &[JSON, TEXT]) == TEXT {

@@ -39,30 +39,30 @@ const WINDOW_HOURS_MAX: i64 = 366 * WINDOW_HOURS;
 #[schema(as = RunPage)]
 pub(super) struct RunsPage {
     runs: Vec<Run>,
-    /// Where the next page begins; none on the last one.
+    /// The cursor of the next page; null on the last.
     next_cursor: Option<Cursor>,
 }
 
-/// The figures of a span of time, and of this moment.
+/// The figures of a span of time, and of the current moment.
 #[derive(Serialize, utoipa::ToSchema)]
 pub(super) struct Stats {
     window_hours: i64,
-    /// What ended in that time.
+    /// Updates that ended in that time.
     updates: RunFigures,
     /// Rows of the queue that may be claimed.
     ready: i64,
-    /// Rows that wait for their time.
+    /// Rows of the queue that wait for their time.
     scheduled: i64,
-    /// Rows that workers have.
+    /// Rows of the queue that workers hold.
     running: i64,
-    /// Rows that are parked.
+    /// Rows of the queue that are parked.
     parked: i64,
     agents: i64,
-    /// Whether `agents`, `documents` and `documents_tokens` are estimates, as they are beyond some thousands.
+    /// True if `agents`, `documents` and `documents_tokens` are estimates, as they are above some thousands.
     stock_is_estimated: bool,
-    /// Summaries stored.
+    /// Stored summaries.
     documents: i64,
-    /// Their tokens.
+    /// The tokens of all stored summaries.
     documents_tokens: i64,
 }
 
@@ -86,7 +86,7 @@ pub(super) async fn list(
     }))
 }
 
-/// The requested page of runs, if `caller` may see it, and the run after which the next page begins.
+/// Reads the requested page of runs if `caller` may see it. Returns the runs, and the run after which the next page begins.
 async fn runs_of(app: &App, caller: &Caller, uri: &Uri) -> Result<(Vec<Run>, Option<i64>), Problem> {
     let parameters = Parameters::read(uri, &["limit", "cursor", "agent", "outcome"])?;
     let limit = page::limit(&parameters)?;
@@ -109,7 +109,7 @@ async fn runs_of(app: &App, caller: &Caller, uri: &Uri) -> Result<(Vec<Run>, Opt
     Ok(page::cut(found, limit, |run| run.run))
 }
 
-/// The problem of a token for some agents that asks for the runs of all.
+/// Returns the problem of a token for some agents that asks for the runs of all.
 pub(crate) fn which_agent() -> Problem {
     invalid(
         "agent",
@@ -118,7 +118,7 @@ pub(crate) fn which_agent() -> Problem {
     )
 }
 
-/// The number of the path.
+/// The number in the path.
 pub(crate) struct Number(i64);
 
 impl<S: Send + Sync> FromRequestParts<S> for Number {
@@ -152,7 +152,7 @@ pub(super) async fn read(
     run_of(&app, &caller, number).await.map(Json)
 }
 
-/// The run of that number, if `caller` may see it.
+/// Reads the run of that number, if `caller` may see it.
 pub(crate) async fn run_of(app: &App, caller: &Caller, Number(number): Number) -> Result<Run, Problem> {
     let run = app.parts.operator.run(number).await?;
     let seen = match run {
@@ -193,7 +193,7 @@ pub(super) async fn stats(State(app): State<SharedApp>, uri: Uri) -> Result<Json
     }))
 }
 
-/// `24h` or `7d` in hours.
+/// Reads `24h` or `7d` as hours.
 fn hours(text: &str) -> Result<i64, Problem> {
     let (digits, factor) = match text.strip_suffix('d') {
         Some(days) => (days, WINDOW_HOURS),

@@ -16,7 +16,7 @@ use crate::http::{
 pub(super) struct SessionEndReply {
     /// The session that ended.
     session: i64,
-    /// Something was pending, and is summarised now.
+    /// True if exchanges were pending, which are summarised now.
     queued: bool,
 }
 

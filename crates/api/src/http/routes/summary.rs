@@ -1,4 +1,4 @@
-//! `GET /v1/agents/{id}/summary`: the read path. It is answered from memory; while the database is away, from the last
+//! `GET /v1/agents/{id}/summary`: the read path. It is answered from memory, and while the database is away from the last
 //! copy, marked as stale.
 
 use std::time::Duration;
@@ -34,13 +34,12 @@ use recapd_core::domain::{
 use recapd_engine::snapshot::{Lookup, Snapshot, SummaryReply};
 use recapd_telemetry::metrics::labels::ReadResult;
 
-/// The longest wait that can be asked for, in seconds.
+/// The longest wait that can be requested, in seconds.
 const WAIT_SECONDS_MAX: u64 = 60;
-/// The longest wait, as a part of the request's time limit.
+/// The longest wait, as a share of the request's time limit.
 const WAIT_SHARE: f64 = 0.9;
-/// The route that [`read`] answers.
 pub(crate) const PATH: &str = "/v1/agents/{id}/summary";
-/// After how many seconds somebody may have stopped waiting.
+/// When a client should retry if too many others wait for changes, in seconds.
 const WAITS_RETRY_SECONDS: u32 = 5;
 const VERSION: HeaderName = HeaderName::from_static("recapd-version");
 const PENDING: HeaderName = HeaderName::from_static("recapd-pending-exchanges");
@@ -104,7 +103,7 @@ fn too_many_waits(lack: Lack) -> Problem {
         .retry_after(WAITS_RETRY_SECONDS)
 }
 
-/// The answer to a request for the whole document, whose `reading` was at hand.
+/// Answers a request for the whole document, with a `reading` that was at hand.
 pub(crate) fn cached(app: &App, agent: &AgentId, reading: &Lookup, headers: &HeaderMap) -> Response {
     let began = Instant::now();
     let (result, answer) = whole(app, agent, reading, (Form::wanted(headers), headers));
@@ -112,7 +111,6 @@ pub(crate) fn cached(app: &App, agent: &AgentId, reading: &Lookup, headers: &Hea
     answer
 }
 
-/// What the parameters ask for.
 #[derive(Default)]
 struct SummaryQuery {
     wanted: Option<BriefOptions>,
@@ -138,7 +136,7 @@ impl SummaryQuery {
     }
 }
 
-/// The response with the whole document, from what is prepared.
+/// Returns the response with the whole document, from the prepared ones.
 fn whole(app: &App, agent: &AgentId, reading: &Lookup, asked: (Form, &HeaderMap)) -> (ReadResult, Response) {
     let (snapshots, snapshot) = (&app.parts.snapshots, &reading.snapshot);
     let own = || own_headers(snapshot);
@@ -146,7 +144,7 @@ fn whole(app: &App, agent: &AgentId, reading: &Lookup, asked: (Form, &HeaderMap)
     let prepared = if let Some(kept) = PreparedResponses::kept_with(snapshot, own) {
         kept
     } else {
-        // There is no room for it beside the snapshot: it is prepared for this answer alone.
+        // There is no room to keep it with the snapshot, so it is prepared for this answer alone.
         alone = PreparedResponses::new(&snapshot.etag, own());
         &alone
     };
@@ -166,7 +164,7 @@ fn json(agent: &AgentId, reading: &Lookup) -> Vec<u8> {
     serde_json::to_vec(&reply).expect("texts and numbers can be written as JSON")
 }
 
-/// A part of the document.
+/// Makes a document of an excerpt.
 fn document<'a>(agent: &'a AgentId, reading: &'a Lookup, excerpt: &'a Excerpt) -> Document<SummaryReply<'a>> {
     Document {
         etag: reading.snapshot.etag.clone(),
