@@ -31,9 +31,9 @@ use super::{
 const DESCRIPTION: &str = "Keeps LLM agents' context windows in budget, and a short, true, always-ready summary of \
 everything that fell out.\n\nTimes are RFC 3339 in UTC, tokens are integers, units stand last in names. Unknown query \
 parameters and unknown members of a body are refused, since a typo would lose data in silence; messages may have any, which \
-are stored with them, and motorhead's routes pass them over, as motorhead does. Unknown members of an answer are to be \
-ignored: there may be more of them at any time. Every answer has an `x-request-id`, the client's own if it sent \
-one. Whatever goes wrong is answered with `application/problem+json` (RFC 9457), whose `code` is for programs and whose \
+are stored with them, and motorhead's routes pass them over, as motorhead does. Clients must ignore unknown \
+members of an answer: there may be more of them at any time. Every answer has an `x-request-id`, the client's own if it sent \
+one. Every error is answered with `application/problem+json` (RFC 9457), whose `code` is for programs and whose \
 `hint` says what to do.";
 
 /// Groups of operations, in reading order.
@@ -44,14 +44,14 @@ const TAGS: [(&str, &str); 9] = [
         "The document that stands for what has left the window.",
     ),
     ("agents", "Agents and their settings."),
-    ("history", "What was said, also long ago."),
+    ("history", "The whole history, however old."),
     ("lineage", "Marks, rewinds, forks, pins, sessions."),
     ("projects", "Agents that share a summary."),
     (
         "updates",
-        "The queue of summaries to be written, and what came of them.",
+        "The queue of summaries to update, and the results.",
     ),
-    ("events", "What happens, as it happens."),
+    ("events", "Changes, as they happen."),
     ("daemon", "The daemon itself."),
 ];
 

@@ -26,7 +26,7 @@ pub(super) struct AgeRequest {
 #[utoipa::path(
     post, path = "/v1/age", operation_id = "age_summaries", tag = "updates",
     request_body(content = AgeRequest, example = json!({"dry_run": true})),
-    responses((status = 200, description = "What is looked at, or would be.", body = AgedReply),
+    responses((status = 200, description = "The documents that are looked at, or would be.", body = AgedReply),
         answers::Always, answers::WithBody),
 )]
 pub(super) async fn age(State(app): State<SharedApp>, request: Request) -> Result<Json<AgedReply>, Problem> {

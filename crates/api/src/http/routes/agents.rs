@@ -78,7 +78,7 @@ impl From<&Exchange> for NewestExchange {
 #[utoipa::path(
     get, path = "/v1/agents", operation_id = "list_agents", tag = "agents",
     params(Paging),
-    responses((status = 200, description = "A page of agents, by id.", body = AgentsPage),
+    responses((status = 200, description = "A page of agents, ordered by id.", body = AgentsPage),
         answers::Always),
 )]
 pub(super) async fn list(

@@ -34,8 +34,8 @@ pub(super) struct AuditPage {
 #[utoipa::path(
     get, path = "/v1/audit", operation_id = "list_audit", tag = "daemon",
     params(Paging,
-        ("agent" = Option<AgentId>, Query, description = "Only those of this agent."),
-        ("since" = Option<Timestamp>, Query, description = "Only those from then on.")),
+        ("agent" = Option<AgentId>, Query, description = "Only events of this agent."),
+        ("since" = Option<Timestamp>, Query, description = "Only events from then on.")),
     responses((status = 200, description = "The events that are kept, newest first.", body = AuditPage), answers::Always),
 )]
 pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<AuditPage>, Problem> {

@@ -87,9 +87,9 @@ const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering")
 #[utoipa::path(
     get, path = "/v1/agents/{id}/events", operation_id = "watch_agent", tag = "events",
     params(AgentPath,
-        ("for" = Option<String>, Query, pattern = "^[0-9]{1,5}s?$", example = "60s", description = "End after so many seconds, at most 86,400."),
-        ("last-event-id" = Option<String>, Header, description = "The `id` of the last event that came.")),
-    responses((status = 200, description = "The events, until the client goes or the daemon ends.", content((String = "text/event-stream"))),
+        ("for" = Option<String>, Query, pattern = "^[0-9]{1,5}s?$", example = "60s", description = "Ends the stream after this many seconds, at most 86,400."),
+        ("last-event-id" = Option<String>, Header, description = "The `id` of the last event received.")),
+    responses((status = 200, description = "The events, until the client disconnects or the daemon ends.", content((String = "text/event-stream"))),
         answers::Always, answers::OfAgent),
 )]
 pub(crate) async fn of_agent(
@@ -122,8 +122,8 @@ pub(crate) async fn of_agent(
 /// too slowly gets `lagged`, and the stream ends.
 #[utoipa::path(
     get, path = "/v1/events", operation_id = "watch_all", tag = "events",
-    params(("for" = Option<String>, Query, pattern = "^[0-9]{1,5}s?$", example = "60s", description = "End after so many seconds, at most 86,400.")),
-    responses((status = 200, description = "The events, until the client goes or the daemon ends.", content((String = "text/event-stream"))),
+    params(("for" = Option<String>, Query, pattern = "^[0-9]{1,5}s?$", example = "60s", description = "Ends the stream after this many seconds, at most 86,400.")),
+    responses((status = 200, description = "The events, until the client disconnects or the daemon ends.", content((String = "text/event-stream"))),
         answers::Always),
 )]
 pub(crate) async fn of_all(

@@ -67,8 +67,8 @@ pub(super) async fn forget(
 #[utoipa::path(
     delete, path = "/v1/agents/{id}", operation_id = "delete_agent", tag = "agents",
     params(AgentPath,
-        ("confirm" = String, Query, description = "The agent's id once more: nothing brings it back.")),
-    responses((status = 200, description = "It is gone.", body = DeleteReply),
+        ("confirm" = String, Query, description = "The agent's id again, as a confirmation: deletion is final.")),
+    responses((status = 200, description = "The agent is deleted.", body = DeleteReply),
         answers::Always,
         answers::OfAgent,
         answers::Conflicting),

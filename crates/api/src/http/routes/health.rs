@@ -26,7 +26,7 @@ const PING_MS_MAX: u64 = 2_000;
 /// Reports that the daemon answers requests.
 #[utoipa::path(
     get, path = "/livez", operation_id = "live", tag = "daemon",
-    responses((status = 200, description = "Requests are answered.", body = String, content_type = "text/plain"),
+    responses((status = 200, description = "The daemon answers requests.", body = String, content_type = "text/plain"),
         answers::Always),
 )]
 pub(super) async fn live(uri: Uri) -> Result<&'static str, Problem> {
@@ -38,7 +38,7 @@ pub(super) async fn live(uri: Uri) -> Result<&'static str, Problem> {
 #[utoipa::path(
     get, path = "/readyz", operation_id = "ready", tag = "daemon",
     params(("verbose" = Option<Switch>, Query, description = "A line for each check.")),
-    responses((status = 200, description = "Requests are answered usefully.", body = String, content_type = "text/plain"),
+    responses((status = 200, description = "The daemon is ready.", body = String, content_type = "text/plain"),
         answers::Always),
 )]
 pub(super) async fn ready(State(app): State<SharedApp>, uri: Uri) -> Result<String, Problem> {

@@ -162,7 +162,7 @@ fn shown(stored: &StoredMessage) -> Option<MemoryMessage> {
     post, path = "/sessions/{id}/memory", operation_id = "motorhead_post", tag = "messages",
     params(AgentPath),
     request_body(content = MemoryRequest, example = json!({"messages": [{"role": "Human", "content": "ping"}, {"role": "AI", "content": "pong"}]})),
-    responses((status = 200, description = "They are stored.", body = MotorheadStatus),
+    responses((status = 200, description = "The messages are stored.", body = MotorheadStatus),
         answers::Always, answers::OfAgent, answers::Conflicting, answers::WithBody),
 )]
 pub(super) async fn append(
@@ -274,7 +274,7 @@ fn wrong(number: Option<usize>, detail: String) -> Problem {
 #[utoipa::path(
     delete, path = "/sessions/{id}/memory", operation_id = "motorhead_delete", tag = "messages",
     params(AgentPath),
-    responses((status = 200, description = "It is gone.", body = MotorheadStatus),
+    responses((status = 200, description = "The session is deleted.", body = MotorheadStatus),
         answers::Always, answers::OfAgent, answers::Conflicting),
 )]
 pub(super) async fn delete(

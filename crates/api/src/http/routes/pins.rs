@@ -43,7 +43,7 @@ pub(super) struct PinReply {
     post, path = "/v1/agents/{id}/pin", operation_id = "pin", tag = "lineage",
     params(AgentPath),
     request_body(content = PinRequest, example = json!({"seq": 12})),
-    responses((status = 200, description = "What it did.", body = PinReply),
+    responses((status = 200, description = "The result.", body = PinReply),
         answers::Always,
         answers::OfAgent,
         answers::Conflicting,
@@ -63,7 +63,7 @@ pub(super) async fn pin(
     post, path = "/v1/agents/{id}/unpin", operation_id = "unpin", tag = "lineage",
     params(AgentPath),
     request_body(content = PinRequest, example = json!({"seq": 12})),
-    responses((status = 200, description = "What it did.", body = PinReply),
+    responses((status = 200, description = "The result.", body = PinReply),
         answers::Always,
         answers::OfAgent,
         answers::Conflicting,
@@ -82,7 +82,7 @@ pub(super) async fn unpin(
 #[utoipa::path(
     get, path = "/v1/agents/{id}/pins", operation_id = "list_pins", tag = "lineage",
     params(AgentPath),
-    responses((status = 200, description = "What stays in view.", body = PinsReply),
+    responses((status = 200, description = "The messages that stay in view.", body = PinsReply),
         answers::Always,
         answers::OfAgent),
 )]

@@ -106,7 +106,7 @@ struct ProjectRow {
 #[utoipa::path(
     get, path = "/v1/projects", operation_id = "list_projects", tag = "projects",
     params(Paging),
-    responses((status = 200, description = "A page of projects, by name.", body = ProjectsPage),
+    responses((status = 200, description = "A page of projects, ordered by name.", body = ProjectsPage),
         answers::Always),
 )]
 pub(super) async fn list(
@@ -170,7 +170,7 @@ pub(super) struct Belongs {
     put, path = "/v1/projects/{id}/agents/{agent}", operation_id = "join_project", tag = "projects",
     params(ProjectPath,
         ("agent" = AgentId, Path, description = "The agent.")),
-    responses((status = 200, description = "Who belongs where.", body = Belongs),
+    responses((status = 200, description = "The agent's project.", body = Belongs),
         answers::Always,
         answers::OfAgent),
 )]
@@ -194,7 +194,7 @@ pub(super) async fn join(
     delete, path = "/v1/projects/{id}/agents/{agent}", operation_id = "leave_project", tag = "projects",
     params(ProjectPath,
         ("agent" = AgentId, Path, description = "The agent.")),
-    responses((status = 200, description = "Who belongs where.", body = Belongs),
+    responses((status = 200, description = "The agent's project.", body = Belongs),
         answers::Always,
         answers::OfAgent),
 )]
@@ -246,9 +246,9 @@ impl AsRef<[u8]> for Markdown {
 #[utoipa::path(
     get, path = "/v1/projects/{id}/summary", operation_id = "get_project_summary", tag = "projects",
     params(ProjectPath,
-        ("if-none-match" = Option<String>, Header, description = "The `etag` of what is known already.")),
-    responses((status = 200, description = "The document.", content((ProjectSummaryView<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does."), ("recapd-stale" = String, description = "While the database is away or takes its time: the age of this copy, such as `41s`."))),
-        (status = 304, description = "It is known already."),
+        ("if-none-match" = Option<String>, Header, description = "The `etag` of the copy that the client has.")),
+    responses((status = 200, description = "The document.", content((ProjectSummaryView<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does."), ("recapd-stale" = String, description = "While the database is away or slow: the age of this copy, such as `41s`."))),
+        (status = 304, description = "The client's copy is current."),
         (status = 503, description = "There is no copy, and the database doesn't answer within two seconds.", content((crate::http::response::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
         answers::Faults,
         answers::OfAgent),

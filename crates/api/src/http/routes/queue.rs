@@ -67,7 +67,7 @@ pub(super) struct AgentPause {
 #[utoipa::path(
     get, path = "/v1/queue", operation_id = "list_queue", tag = "updates",
     params(Paging),
-    responses((status = 200, description = "A page of the queue, by agent.", body = QueuePage), answers::Always),
+    responses((status = 200, description = "A page of the queue, ordered by agent.", body = QueuePage), answers::Always),
 )]
 pub(super) async fn list(
     State(app): State<SharedApp>,
@@ -179,8 +179,8 @@ pub(crate) fn not_queued(agent: &AgentId) -> Problem {
     post, path = "/v1/agents/{id}/refresh", operation_id = "refresh_summary", tag = "updates",
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
-    responses((status = 202, description = "It is queued.", body = QueueRow,
-            headers(("location" = String, description = "Where the row can be looked at."))),
+    responses((status = 202, description = "The update is queued.", body = QueueRow,
+            headers(("location" = String, description = "The URL of the row."))),
         answers::Always, answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn refresh(
@@ -208,7 +208,7 @@ pub(super) async fn refresh(
     post, path = "/v1/queue/{id}/retry", operation_id = "retry_update", tag = "updates",
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
-    responses((status = 200, description = "The row now.", body = QueueRow),
+    responses((status = 200, description = "The row after this.", body = QueueRow),
         answers::Always, answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn retry(
@@ -230,7 +230,7 @@ pub(super) async fn retry(
     post, path = "/v1/queue/{id}/cancel", operation_id = "cancel_update", tag = "updates",
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
-    responses((status = 200, description = "The row now.", body = QueueRow),
+    responses((status = 200, description = "The row after this.", body = QueueRow),
         answers::Always, answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn cancel(
@@ -271,7 +271,7 @@ where
 #[utoipa::path(
     post, path = "/v1/queue/pause", operation_id = "pause_queue", tag = "updates",
     request_body(content = EmptyBody, example = json!({})),
-    responses((status = 200, description = "They are paused.", body = Pause), answers::Always, answers::WithBody),
+    responses((status = 200, description = "Updates are paused.", body = Pause), answers::Always, answers::WithBody),
 )]
 pub(super) async fn pause(State(app): State<SharedApp>, request: Request) -> Result<Json<Pause>, Problem> {
     set_paused(&app, request, true).await
@@ -281,7 +281,7 @@ pub(super) async fn pause(State(app): State<SharedApp>, request: Request) -> Res
 #[utoipa::path(
     post, path = "/v1/queue/resume", operation_id = "resume_queue", tag = "updates",
     request_body(content = EmptyBody, example = json!({})),
-    responses((status = 200, description = "They go on.", body = Pause), answers::Always, answers::WithBody),
+    responses((status = 200, description = "Updates are resumed.", body = Pause), answers::Always, answers::WithBody),
 )]
 pub(super) async fn resume(State(app): State<SharedApp>, request: Request) -> Result<Json<Pause>, Problem> {
     set_paused(&app, request, false).await
@@ -304,7 +304,7 @@ async fn set_paused(app: &App, request: Request, paused: bool) -> Result<Json<Pa
     post, path = "/v1/agents/{id}/pause", operation_id = "pause_agent", tag = "updates",
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
-    responses((status = 200, description = "They are paused.", body = AgentPause),
+    responses((status = 200, description = "Updates are paused.", body = AgentPause),
         answers::Always, answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn pause_agent(
@@ -320,7 +320,7 @@ pub(super) async fn pause_agent(
     post, path = "/v1/agents/{id}/resume", operation_id = "resume_agent", tag = "updates",
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
-    responses((status = 200, description = "They go on.", body = AgentPause),
+    responses((status = 200, description = "Updates are resumed.", body = AgentPause),
         answers::Always, answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn resume_agent(

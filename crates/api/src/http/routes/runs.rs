@@ -70,8 +70,8 @@ pub(super) struct Stats {
 #[utoipa::path(
     get, path = "/v1/runs", operation_id = "list_runs", tag = "updates",
     params(Paging,
-        ("agent" = Option<AgentId>, Query, description = "Only those of this agent."),
-        ("outcome" = Option<RunOutcome>, Query, description = "Only those that ended so.")),
+        ("agent" = Option<AgentId>, Query, description = "Only runs of this agent."),
+        ("outcome" = Option<RunOutcome>, Query, description = "Only runs with this outcome.")),
     responses((status = 200, description = "The runs that are kept, newest first.", body = RunsPage), answers::Always),
 )]
 pub(super) async fn list(
@@ -169,7 +169,7 @@ pub(crate) async fn run_of(app: &App, caller: &Caller, Number(number): Number) -
 #[utoipa::path(
     get, path = "/v1/stats", operation_id = "get_stats", tag = "updates",
     params(("window" = Option<String>, Query, pattern = "^([1-9][0-9]{0,2}h|[1-9][0-9]?d)$", example = "24h",
-        description = "The span of time, in hours or days; a day if it isn't said.")),
+        description = "The span of time, in hours or days; a day by default.")),
     responses((status = 200, description = "The figures.", body = Stats), answers::Always),
 )]
 pub(super) async fn stats(State(app): State<SharedApp>, uri: Uri) -> Result<Json<Stats>, Problem> {

@@ -24,7 +24,7 @@ pub(super) struct SessionEndReply {
 #[utoipa::path(
     post, path = "/v1/agents/{id}/sessions/end", operation_id = "end_session", tag = "lineage",
     params(AgentPath),
-    responses((status = 200, description = "What it did.", body = SessionEndReply),
+    responses((status = 200, description = "The result.", body = SessionEndReply),
         answers::Always,
         answers::OfAgent),
 )]

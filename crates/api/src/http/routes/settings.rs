@@ -63,8 +63,8 @@ pub(super) async fn show(
 #[utoipa::path(
     patch, path = "/v1/agents/{id}", operation_id = "change_agent", tag = "agents",
     params(AgentPath),
-    request_body(description = "A merge patch (RFC 7396): null takes a setting back.", content((AgentSettings = "application/json", example = json!({"budget_tokens": 50000, "model": null})), (AgentSettings = "application/merge-patch+json"))),
-    responses((status = 200, description = "All that the agent overrides now.", body = AgentSettings),
+    request_body(description = "A merge patch (RFC 7396): null removes an override.", content((AgentSettings = "application/json", example = json!({"budget_tokens": 50000, "model": null})), (AgentSettings = "application/merge-patch+json"))),
+    responses((status = 200, description = "Everything that the agent overrides now.", body = AgentSettings),
         answers::Always,
         answers::OfAgent,
         answers::WithBody),

@@ -52,7 +52,7 @@ pub(super) async fn version(uri: Uri) -> Result<Json<VersionReply>, Problem> {
 /// Shows the daemon's figures.
 #[utoipa::path(
     get, path = "/v1/status", operation_id = "get_status", tag = "daemon",
-    responses((status = 200, description = "How it stands.", body = Status),
+    responses((status = 200, description = "The daemon's figures.", body = Status),
         answers::Always),
 )]
 pub(super) async fn read(State(app): State<SharedApp>, uri: Uri) -> Result<Json<Status>, Problem> {

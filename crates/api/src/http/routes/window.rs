@@ -34,7 +34,7 @@ pub(super) struct WindowPage {
 #[utoipa::path(
     get, path = "/v1/agents/{id}/window", operation_id = "get_window", tag = "history",
     params(AgentPath, Paging),
-    responses((status = 200, description = "The newest exchanges before the cursor, in order, of at most 8 MB of payloads. One that is too big for any page comes with its first messages, and says where the rest is.", body = WindowPage),
+    responses((status = 200, description = "The newest exchanges before the cursor, in order, with at most 8 MB of payloads. An exchange that is too big for any page comes with its first messages, and says where the rest is.", body = WindowPage),
         answers::Always, answers::OfAgent),
 )]
 pub(super) async fn read(
