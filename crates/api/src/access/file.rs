@@ -34,10 +34,7 @@ const DIGEST_DIGITS: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     #[error("{}: {source}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Unreadable { path: PathBuf, source: io::Error },
     /// Others than the owner can write it, and thus make tokens. Readers only learn digests and names.
     #[error(
         "{}: other users can write it (mode {mode:04o}), and so make tokens: `chmod go-w {}`",

@@ -47,10 +47,7 @@ const TAGS: [(&str, &str); 9] = [
     ("history", "The whole history, however old."),
     ("lineage", "Marks, rewinds, forks, pins, sessions."),
     ("projects", "Agents that share a summary."),
-    (
-        "updates",
-        "The queue of summaries to update, and the results.",
-    ),
+    ("updates", "The queue of summaries to update, and the results."),
     ("events", "Changes, as they happen."),
     ("daemon", "The daemon itself."),
 ];
