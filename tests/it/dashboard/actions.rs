@@ -125,7 +125,7 @@ async fn foreign_forms_change_nothing() {
 }
 
 #[tokio::test]
-async fn the_queue_says_why_and_until_when_and_what_failed() {
+async fn the_queue_shows_reasons_times_and_failures() {
     let server = Server::small().await;
     server.converse("coder", 1..=8).await;
     let body = page(&server, "/ui/queue").await;

@@ -83,7 +83,7 @@ async fn answered(stream: &mut TcpStream) {
 }
 
 #[tokio::test]
-async fn a_slow_head_ends_where_an_idle_connection_may_stay() {
+async fn a_slow_head_ends_a_connection_that_may_be_idle() {
     let server = server(|config| config.http.idle_timeout_ms = 3_600_000).await;
     let mut idle = sent(&server, REQUEST).await;
     answered(&mut idle).await;
@@ -184,7 +184,7 @@ async fn bytes_that_are_no_request_are_refused() {
 }
 
 #[tokio::test]
-async fn a_client_that_closes_half_holds_nothing() {
+async fn a_half_closed_connection_holds_nothing() {
     let server = server(|_| {}).await;
     for bytes in [
         "",

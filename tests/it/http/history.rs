@@ -25,7 +25,7 @@ async fn with_archive() -> Server {
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "most of them are a golden text")]
-async fn it_shows_the_exchanges_on_both_sides_of_the_rule() {
+async fn it_shows_the_exchanges_on_both_sides_of_the_boundary() {
     let server = with_archive().await;
     let reply = server.get(&format!("{PATH}?archived=1")).await;
     assert_eq!(reply.header("content-type"), "application/json");

@@ -329,7 +329,7 @@ async fn many_bad_messages_are_counted() {
 }
 
 #[tokio::test]
-async fn bodies_that_hold_no_messages_are_refused_with_a_cure() {
+async fn bodies_without_messages_are_refused_with_a_remedy() {
     let cases = [
         ("application/json", "", "EOF"),
         ("application/json", "[]", "holds no messages"),

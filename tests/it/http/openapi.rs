@@ -132,7 +132,7 @@ fn every_operation_says_what_it_is() {
 }
 
 #[test]
-fn a_component_has_one_meaning() {
+fn each_component_has_one_meaning() {
     // Two types of one name would hide one another.
     let document = openapi_document();
     let schemas = document["components"]["schemas"].as_object().unwrap();

@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_sent_elsewhere() {
+    fn redirects_stay_in_the_dashboard() {
         for (to, place) in [
             ("/ui/agents/a?before=3", "/ui/agents/a?before=3"),
             ("//evil.example", "/ui/"),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cookie_is_the_one_of_the_port_and_of_tls() {
+    fn the_cookies_name_depends_on_port_and_tls() {
         let uri = Uri::from_static("/ui/");
         let id = |host: &str, cookies: &str| {
             let headers = [(HOST, host), (COOKIE, cookies)];

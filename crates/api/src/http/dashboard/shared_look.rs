@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_came_before_a_look_began_shares_it() {
+    async fn callers_before_a_read_began_share_it() {
         let (shared, looks) = (SharedLook::default(), AtomicU32::new(0));
         let look = || async {
             sleep(Duration::from_millis(50)).await;

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_agent_is_the_one_of_the_path() {
+    fn the_agent_comes_from_the_path() {
         for (route, path, expected) in [
             ("/v1/agents/{id}/pause", "/v1/agents/coder/pause", Some("coder")),
             ("/v1/agents/{id}", "/v1/agents/a%20b", None),

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_takes_room_behind_its_beginning_and_gives_it_back() {
+    fn a_body_takes_room_beyond_its_beginning_and_returns_it() {
         let room = Quota::new(2 * TAKEN);
         let one = more(begun(&room, "a")).ok().unwrap();
         assert_eq!(room.left(), 2 * TAKEN);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_keeps_no_room() {
+    fn a_body_that_is_too_long_keeps_no_room() {
         let room = Quota::new(8 * TAKEN);
         let mut long = begun(&room, "a");
         for _ in 0..4 {

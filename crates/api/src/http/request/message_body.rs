@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sub_agents_say_is_not_mixed_into_a_conversation() {
+    fn messages_of_sub_agents_are_not_mixed_into_a_conversation() {
         let line = |aside: &str| {
             format!(r#"{{"type":"user","uuid":"u"{aside},"message":{{"role":"user","content":"x"}}}}"#)
         };

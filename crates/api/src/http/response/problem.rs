@@ -346,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_defect_is_told_from_a_database_that_is_away() {
+    fn a_defect_differs_from_a_database_that_is_away() {
         let away = Problem::from(StoreError::Unavailable("it is gone".to_owned().into()));
         assert_eq!(away.kind.status, StatusCode::SERVICE_UNAVAILABLE);
         let defect = Problem::from(StoreError::from(ComputationPanic("counting tokens")));

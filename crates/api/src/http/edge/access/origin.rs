@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_sites_may_only_lead_to_the_dashboard() {
+    fn foreign_pages_may_only_link_to_the_dashboard() {
         let fetch = |site: &str, mode: &str, dest: &str| {
             let all = [(FETCH_SITE, site), (FETCH_MODE, mode), (FETCH_DEST, dest)];
             HeaderMap::from_iter(all.map(|(name, value)| (name, value.parse().unwrap())))
@@ -206,7 +206,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_host_is_taken_for_this_machine_by_a_trick(
+        fn no_trick_makes_a_foreign_host_look_like_this_machine(
             host in "(localhost|LOCALHOST|127\\.0\\.0\\.1|::1|\\[|\\]|:|\\.|@|/|evil|[0-9]{1,6}|[\\x20-\\x7e\\u{80}-\\u{ff}]){0,6}",
             origin in "(http|https|file)(://|:)(localhost|evil|:|@|/|[0-9]{1,5}){0,5}",
         ) {

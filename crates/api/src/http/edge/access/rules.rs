@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_page_changes_demands_what_the_interface_does() {
+    fn an_action_on_a_page_demands_what_its_route_demands() {
         let mut compared = 0;
         for (method, path) in pages().filter(|(method, _)| *method == "POST") {
             let page: Method = method.parse().unwrap();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_table_is_for_administrators_of_everything() {
+    fn unlisted_routes_are_for_administrators_of_all_agents() {
         let strict = RouteRule {
             scope: Admin,
             whose: All,

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn places_come_back() {
+    fn places_are_returned() {
         let peers = Arc::new(Peers::of_at_most(2));
         let (one, other) = (peer("192.0.2.1"), Peer::Local);
         let held = [Peers::take(&peers, one), Peers::take(&peers, one)];

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_one_idle_longest_gives_way_and_one_at_work_never() {
+    async fn the_longest_idle_connection_is_closed_and_a_busy_one_never() {
         let pool = Pool::new(2, 2, TrustedProxies::default());
         let old = pool.admit(from("192.0.2.1")).await.unwrap();
         let new = pool.admit(from("192.0.2.2")).await.unwrap();

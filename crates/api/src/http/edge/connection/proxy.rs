@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_named_proxy_is_believed_and_only_what_it_saw_itself() {
+    fn only_named_proxies_are_believed_and_only_about_their_own_clients() {
         let near = Some("127.0.0.1");
         assert_eq!(client(&[], near, &["192.0.2.1"]), "127.0.0.1");
         assert_eq!(client(&["10.0.0.0/8"], near, &["192.0.2.1"]), "127.0.0.1");

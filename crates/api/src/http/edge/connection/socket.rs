@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_socket_lets_in_whom_its_file_lets_in_and_takes_it_along() {
+    async fn a_socket_follows_its_files_permissions_and_removes_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("recapd.sock");
         let socket = Socket::listen(&path, 0o660).await.unwrap();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_answers_at_is_replaced_and_what_is_no_socket_is_not() {
+    async fn a_dead_socket_is_replaced_and_other_files_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("recapd.sock");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
