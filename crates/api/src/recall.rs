@@ -66,7 +66,7 @@ pub struct RecallMatch {
     /// The first leg of its exchange, if this is a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<i64>,
-    /// Where it stands, relative to the window and the summary.
+    /// Its place relative to the window and the summary.
     pub place: ExchangePlace,
     /// The first line of the user's message; empty for a later leg.
     pub title: String,
@@ -115,7 +115,7 @@ pub struct ExpandReply {
     pub legs: Option<Legs>,
     /// The agent whose messages these are; for a fork, this can be an ancestor.
     pub source_agent_id: AgentId,
-    /// Where it stands, relative to the window and the summary.
+    /// Its place relative to the window and the summary.
     pub place: ExchangePlace,
     /// `open` if more is expected in its exchange.
     pub state: ExchangeState,

@@ -59,6 +59,8 @@ impl Quota {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes `amount` for `holder`.
+    ///
     /// # Errors
     /// [`Lack`].
     pub fn take(self: &Arc<Self>, holder: &Holder, amount: usize) -> Result<QuotaShare, Lack> {

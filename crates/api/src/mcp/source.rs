@@ -9,7 +9,7 @@ use recapd_client::Summary;
 use recapd_core::domain::{agent::AgentId, cursor, time::Timestamp};
 use recapd_store::Sample;
 
-/// What the server needs to read of agents.
+/// A source of everything that the server reads about agents.
 #[async_trait]
 pub trait Source: Send + Sync {
     /// Lists at most `limit` agents, ordered by id, after `after`.

@@ -183,17 +183,17 @@ macro_rules! sets {
 }
 
 sets! {
-    /// Of every route.
+    /// For every route.
     Always: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, TOO_MANY, INTERNAL, UNAVAILABLE;
-    /// Of a route that has another answer while the database is away.
+    /// For a route with an answer of its own while the database is away.
     Faults: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, TOO_MANY, INTERNAL;
-    /// Of a route about something that may not exist.
+    /// For a route about something that may not exist.
     OfAgent: NOT_FOUND;
-    /// Of a route that something may stand against.
+    /// For a route that may conflict with the current state.
     Conflicting: CONFLICT;
-    /// Of a route that takes an idempotency key.
+    /// For a route that takes an idempotency key.
     Keyed: KEY_REUSED;
-    /// Of a route that takes a body.
+    /// For a route that takes a body.
     WithBody: TOO_SLOW, TOO_LARGE, UNSUPPORTED;
 }
 

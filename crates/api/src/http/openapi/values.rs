@@ -156,7 +156,7 @@ pub(crate) struct EditBody {
     /// How much it matters.
     #[schema(nullable = false)]
     importance: Option<Importance>,
-    /// Whether it is pinned.
+    /// True to pin it, false to unpin it.
     #[schema(nullable = false)]
     pinned: Option<bool>,
 }
@@ -170,7 +170,7 @@ pub(crate) struct EditBody {
     reason = "only described: facts are read by `NewFact`, which names what is wrong"
 )]
 pub(crate) struct FactBody {
-    /// What it is about.
+    /// The kind of fact.
     kind: FactKind,
     /// One line.
     #[schema(min_length = 1, max_length = 400)]
@@ -186,18 +186,18 @@ pub(crate) struct FactBody {
     reason = "only described: changes are read by `FactEdit`, which names what is wrong"
 )]
 pub(crate) struct FactEditBody {
-    /// What holds instead.
+    /// The new text, in one line.
     #[schema(min_length = 1, max_length = 400, nullable = false)]
     text: Option<String>,
-    /// Whether it is pinned.
+    /// True to pin it, false to unpin it.
     #[schema(nullable = false)]
     pinned: Option<bool>,
-    /// True: it holds no longer.
+    /// True to close the fact, which then no longer holds.
     #[schema(nullable = false)]
     closed: Option<bool>,
 }
 
-/// What handlers name only in parameters, and the shape of every problem: such types don't come along by themselves.
+/// Returns the schemas that handlers name only in parameters, and the shape of every problem. utoipa doesn't collect these.
 pub(super) fn named_elsewhere() -> Components {
     ComponentsBuilder::new()
         .schema_from::<Wire<'_>>()

@@ -310,12 +310,11 @@ pub(crate) struct Wire<'a> {
     errors: &'a [Finding],
 }
 
-/// The codes of all kinds.
 pub(crate) fn codes() -> Vec<&'static str> {
     ALL.iter().map(|kind| kind.code).collect()
 }
 
-/// `response` with its problem written out, if it has one. `request_id` names the occurrence.
+/// Writes out the problem of `response`, if it has one. `request_id` names the occurrence.
 pub(crate) fn written(mut response: Response, request_id: &str) -> Response {
     let Some(problem) = Problem::taken(&mut response) else {
         return response;

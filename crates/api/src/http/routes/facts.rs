@@ -1,4 +1,4 @@
-//! `/v1/agents/{id}/facts`: how things stand, and corrections of that.
+//! `/v1/agents/{id}/facts`: an agent's facts, and their correction.
 
 use axum::{
     Json,

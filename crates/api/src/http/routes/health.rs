@@ -1,6 +1,6 @@
 //! `GET /livez`, `/readyz` and `/metrics`: for monitoring.
 //!
-//! The model is no part of readiness: while it is away, summaries fall behind, but reads and appends go on.
+//! A daemon is ready without its model: summaries fall behind, but reads and appends go on.
 
 use std::time::Duration;
 

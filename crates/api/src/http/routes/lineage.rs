@@ -110,7 +110,7 @@ pub(super) async fn rewind(
     take(&app, agent, Step::Rewind(to)).await
 }
 
-/// Creates an agent that begins where this one stands.
+/// Creates an agent with this one's history so far.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/fork", operation_id = "fork", tag = "lineage",
     params(AgentPath),

@@ -26,7 +26,7 @@ use crate::http::{
 use recapd_core::domain::{convergence::ConvergenceScore, message::Format};
 use recapd_store::AppendOutcome;
 
-/// What an append did, the same over HTTP and on the command line.
+/// The result of an append, the same over HTTP and on the command line.
 #[derive(Serialize, utoipa::ToSchema)]
 pub struct AppendReply {
     accepted: i64,

@@ -10,7 +10,7 @@ use crate::http::{
     response::problem::Problem,
 };
 
-/// What the end of a session did.
+/// The result of ending a session.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = SessionEnded)]
 pub(super) struct SessionEndReply {

@@ -34,7 +34,6 @@ impl Whose {
     }
 }
 
-/// What a route demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RouteRule {
     pub(crate) scope: Scope,

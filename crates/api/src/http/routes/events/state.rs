@@ -89,12 +89,12 @@ fn failed_attempts(row: &QueueRow) -> i64 {
     row.attempts - i64::from(row.state == QueueState::Running)
 }
 
-/// The same on every machine, and never 0.
+/// Returns a hash that is the same on every machine, and never 0.
 fn print(text: &str) -> u32 {
     fnv32(text.bytes()).max(1)
 }
 
-/// What a client needs to remember of a state, as an event's id.
+/// The part of a state that a client remembers, as an event's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     version: i64,
