@@ -60,12 +60,10 @@ const STALE: Duration = Duration::from_secs(3);
 const FRESH_WAIT_MAX: Duration = Duration::from_millis(250);
 /// A use is stored if the stored one is older than this.
 const USE_NOTED_AFTER_MS: i64 = HOUR_MS;
-/// Random bytes of a token.
 pub const SECRET_BYTES: usize = 32;
 /// Tokens are found by these first digits of their digest. The holder can't choose them, so look-ups reveal nothing.
 const FINDING_DIGITS: usize = 16;
 
-/// Formats a token.
 pub fn token_text(secret: &[u8; SECRET_BYTES]) -> String {
     format!("{PREFIX}{}", hexadecimal(secret))
 }

@@ -41,7 +41,6 @@ const PREAMBLE_SHARE: i64 = 2;
 /// The most pinned and important messages that are read. Twice as many as are copied, since the newest may be in the
 /// window.
 const PINS_MAX: i64 = 100;
-/// The most messages that a note names.
 const NAMED_MAX: usize = 10;
 /// The summary takes at most one part in this many of a request.
 const SUMMARY_SHARE: i64 = 4;
@@ -53,7 +52,6 @@ const ANCHOR_EXCHANGES_MAX: i64 = 4;
 /// The options of a request for a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextQuery {
-    /// The provider's request format.
     pub format: RequestFormat,
     /// The most tokens of the whole request; `None` as configured, 0 for no limit.
     pub budget_tokens: Option<i64>,
@@ -88,10 +86,8 @@ pub struct Viewer {
     pub telling: PerspectiveStyle,
 }
 
-/// Why no context can be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
-    /// The speaker takes no part in the conversation.
     #[error(transparent)]
     UnknownSpeaker(#[from] UnknownSpeaker),
     /// The exchange is larger than any request, even with its results shortened. It can be read in parts.
@@ -128,7 +124,6 @@ pub struct ContextMaterial {
 #[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
 #[schema(as = Context)]
 pub struct ContextReply {
-    /// The agent's id.
     pub agent_id: AgentId,
     /// The provider's format of `body`.
     pub format: RequestFormat,
@@ -145,7 +140,6 @@ pub struct ContextReply {
     pub over_budget: bool,
     /// The version of the summary in it; 0 for none.
     pub summary_version: i64,
-    /// The first exchange of the window.
     pub first_exchange: i64,
     /// Exchanges of the window that it has no room for.
     pub left_out: Vec<i64>,

@@ -19,11 +19,9 @@ use recapd_store::{
     page::{PAGE_BYTES_MAX, PagedExchange, page},
 };
 
-/// Exchanges of the window shown by default.
 pub const WINDOW_SHOWN: i64 = 20;
 /// The most exchanges of the window that are ever shown.
 pub const WINDOW_SHOWN_MAX: i64 = 1_000;
-/// Archived exchanges shown by default.
 pub const ARCHIVE_SHOWN: i64 = 10;
 /// The most archived exchanges that are ever shown.
 pub const ARCHIVE_SHOWN_MAX: i64 = 10_000;
@@ -32,7 +30,6 @@ const LINE_CHARS_MAX: usize = 160;
 /// The most lines shown of one exchange. If there are more, those in the middle are only counted.
 const LINES_MAX: usize = 12;
 
-/// How much of a history to read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HistoryQuery {
     /// How many exchanges of the archive, the newest.

@@ -83,7 +83,6 @@ pub trait HealthChecker: Send + Sync {
     async fn examine(&self) -> DaemonFacts;
 }
 
-/// The parts that the interface is made of.
 #[derive(Clone)]
 pub struct HttpState {
     pub ingestor: Ingestor,
@@ -93,7 +92,6 @@ pub struct HttpState {
     pub operator: Operator,
     pub access: Arc<Access>,
     pub audit: Audit,
-    /// Reads audited events.
     pub audited: Arc<dyn AuditStore>,
     /// `None` outside of a daemon.
     pub health_checker: Option<Arc<dyn HealthChecker>>,
@@ -110,7 +108,6 @@ pub struct HttpState {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpSettings {
-    /// The largest body of a request.
     pub body_bytes_max: usize,
     /// The most bytes of all answers made of messages, until they are sent.
     pub answers_bytes_max: usize,
@@ -118,13 +115,11 @@ pub struct HttpSettings {
     pub request_timeout_ms: u64,
     /// How many connections there may be, and how slow.
     pub connections: ConnectionLimits,
-    /// The most clients that receive events at once.
     pub subscribers_max: usize,
     /// Requests a second of one token, or of one address without one; 0 for no limit.
     pub requests_per_second: u32,
     /// The most of them at once.
     pub requests_burst: u32,
-    /// The most messages in one request.
     pub batch_messages_max: usize,
     /// Proxies that are believed about the address of their client.
     pub trusted_proxies: TrustedProxies,
@@ -141,7 +136,6 @@ pub struct HttpSettings {
     pub configured: WindowDefaults,
 }
 
-/// The configured settings of windows and contexts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowDefaults {
     pub context: ContextOptions,
@@ -151,7 +145,6 @@ pub struct WindowDefaults {
     pub basis: Basis,
     /// How shared conversations are shown to speakers, unless an agent's settings say otherwise.
     pub telling: PerspectiveStyle,
-    /// How speakers are compared.
     pub convergence: Rules,
 }
 
@@ -216,13 +209,11 @@ impl HttpState {
     }
 }
 
-/// The state that all handlers share.
 struct App {
     parts: HttpState,
     settings: HttpSettings,
     started_at: Timestamp,
     requests: AtomicU64,
-    /// Room for the bodies that are held at once.
     bodies: Arc<Quota>,
     /// Room for the answers made of messages, until they are sent.
     answers_room: Room,
@@ -230,17 +221,14 @@ struct App {
     subscribers: Arc<Quota>,
     /// Places for clients that wait for a change.
     waits: Arc<Quota>,
-    /// The rate limit of requests.
     rate: rate::Rate,
     /// The answers given to idempotency keys.
     answers: idempotency::Answers,
-    /// The OpenAPI document, as served.
     openapi: Bytes,
     /// The secret that signs the forms of pages.
     form_secret: String,
     /// The rate limit of attempts to sign in.
     sign_ins: rate::Rate,
-    /// The overview, shared by the pages that show it.
     overview: shared_look::SharedLook<crate::dashboard::Overview>,
 }
 

@@ -43,11 +43,8 @@ const RESULT_CHARS_MAX: i64 = 100_000;
 const TTL_MS: u64 = 5_000;
 /// How long a source waits for a change, in seconds.
 const WAIT_SECONDS: u64 = 25;
-/// The width of histories, in characters.
 const TEXT_COLUMNS: usize = 80;
-/// Agents on a page of resources.
 const AGENTS_SHOWN: i64 = 50;
-/// The most agents that a status names.
 const STATUS_AGENTS: i64 = 20;
 /// The most resources of one client's subscriptions.
 pub const WATCHES_MAX: usize = 100;

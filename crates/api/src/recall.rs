@@ -31,22 +31,16 @@ use recapd_store::{
 pub use range::{RANGE_MAX, Range};
 pub use text::{INDENT, expanded_text, expanded_texts, found_list, found_text, message_text};
 
-/// Exchanges shown by default.
 pub const FOUND_SHOWN: i64 = 10;
-/// The most exchanges shown.
 pub const FOUND_MAX: i64 = 50;
-/// The most excerpts shown of one exchange.
 const EXCERPTS_MAX: usize = 3;
-/// Messages of an exchange shown by default.
 pub const MESSAGES_SHOWN: i64 = 200;
-/// The most messages of an exchange shown at once.
 pub const MESSAGES_MAX: i64 = PART_MESSAGES_MAX;
 
 /// The results of a search, best first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = Recall)]
 pub struct RecallReply {
-    /// The agent's id.
     pub agent_id: AgentId,
     /// The query as it was understood: words and phrases.
     pub terms: Vec<String>,
@@ -61,7 +55,6 @@ pub struct RecallReply {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = FoundExchange)]
 pub struct RecallMatch {
-    /// The exchange's number.
     pub exchange: i64,
     /// The first leg of its exchange, if this is a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,23 +82,18 @@ pub struct RecallMatch {
 /// A piece of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Excerpt {
-    /// The message's number.
     pub seq: i64,
-    /// The message's kind.
     pub kind: String,
-    /// When the message was said.
     pub said_at: Timestamp,
     /// The piece, in one line.
     pub text: String,
 }
 
-/// An exchange as it was.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = ExpandedExchange)]
 pub struct ExpandReply {
     /// The agent that was asked.
     pub agent_id: AgentId,
-    /// The exchange's number.
     pub exchange: i64,
     /// The first leg of its exchange, if this is a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,13 +111,11 @@ pub struct ExpandReply {
     pub started_at: Timestamp,
     /// When its last message was said.
     pub ended_at: Timestamp,
-    /// Its size in tokens.
     pub tokens: i64,
     /// When it left the window; null if it didn't.
     pub evicted_at: Option<Timestamp>,
     /// The first version of the summary that covers it; null for none.
     pub summary_version: Option<i64>,
-    /// Its messages, verbatim.
     pub messages: Vec<ShownMessage>,
     /// The number of the last message shown, if there are more; null if there aren't.
     pub next_after: Option<i64>,
@@ -144,16 +130,12 @@ pub struct ExpandReply {
 /// A message, verbatim.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ShownMessage {
-    /// The message's number.
     pub seq: i64,
-    /// The message's kind.
     pub kind: String,
     /// Its speaker, in a shared conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speaker: Option<String>,
-    /// When it was said.
     pub said_at: Timestamp,
-    /// Its size in tokens.
     pub tokens: i64,
     /// True if only its number, kind and time are left.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -165,12 +147,10 @@ pub struct ShownMessage {
     pub payload: Box<RawValue>,
 }
 
-/// Which part of an exchange to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpandQuery {
     /// Only messages after this number.
     pub after_seq: i64,
-    /// The most messages.
     pub limit: i64,
     /// Adds the messages as content of this provider's request.
     pub format: Option<RequestFormat>,

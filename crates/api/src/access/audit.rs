@@ -22,7 +22,6 @@ use recapd_store::{
 };
 use recapd_telemetry::{AUDIT_TARGET, metrics::Metrics};
 
-/// The most events that wait to be written.
 const WAITING_MAX: usize = 4_096;
 /// Places that refusals and appends leave free for changes and sign-ins. Strangers and busy agents can make any number of
 /// them.
@@ -201,7 +200,6 @@ mod tests {
     use recapd_core::domain::time::Timestamp;
     use recapd_store::audit::{AuditQuery, AuditRow};
 
-    /// A database that can be away.
     #[derive(Default)]
     struct Shelf {
         is_away: AtomicBool,

@@ -27,10 +27,8 @@ impl Holder {
     }
 }
 
-/// Why nothing can be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lack {
-    /// The pool is empty.
     #[error("all of it is in use")]
     All,
     /// The holder already has its share.

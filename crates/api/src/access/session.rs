@@ -41,7 +41,6 @@ impl SessionKey {
 }
 
 struct Session {
-    /// A digest.
     token: String,
     began_at: Timestamp,
     used_at: Timestamp,
@@ -101,7 +100,6 @@ impl Sessions {
         self.held().remove(key);
     }
 
-    /// Ends the sessions whose token is no longer known.
     pub(super) fn retain_tokens(&self, is_known: impl Fn(&str) -> bool) {
         self.held().retain(|_, session| is_known(&session.token));
     }

@@ -112,7 +112,6 @@ impl ContextMaterial {
         context
     }
 
-    /// Returns the lines for exchanges of the window, by their numbers.
     fn lines_of(&self, numbers: &[i64]) -> Vec<PendingLine> {
         let numbers: HashSet<i64> = numbers.iter().copied().collect();
         let exchanges = self

@@ -9,17 +9,13 @@ use recapd_store::{AgentRow, Pin, Store, StoreResult};
 /// A message that stays in view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ShownPin {
-    /// The message's number.
     pub seq: i64,
-    /// The number of its exchange.
     pub exchange: i64,
-    /// The message's kind.
     pub kind: String,
     /// True if it was pinned; false if it is important to the running session.
     pub pinned: bool,
     /// True if its exchange is in the window, so that no copy is needed.
     pub in_window: bool,
-    /// Its size in tokens.
     pub tokens: i64,
     /// Its first line.
     pub title: String,
@@ -29,9 +25,7 @@ pub struct ShownPin {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = Pins)]
 pub struct PinsReply {
-    /// The agent's id.
     pub agent_id: AgentId,
-    /// The messages that stay in view.
     pub pins: Vec<ShownPin>,
     /// True if there are older ones.
     pub has_more: bool,

@@ -24,7 +24,6 @@ pub(super) struct WindowContent {
     pub(super) exchanges: Vec<StoredExchange>,
     /// The exchanges before these, oldest first, without their messages.
     pub(super) left_out: Vec<StoredExchange>,
-    /// The changes to the newest exchange.
     pub(super) shortened: ShortenedMessages,
 }
 
@@ -33,7 +32,6 @@ pub(super) struct WindowContent {
 pub(super) struct ShortenedMessages {
     /// The number of the last one; 0 for none.
     pub(super) through_seq: i64,
-    /// The results that lost something.
     pub(super) results: Vec<Elision>,
 }
 

@@ -14,7 +14,6 @@ use recapd_store::AgentRow;
 
 pub struct AgentLine {
     pub row: AgentRow,
-    /// Its spending today.
     pub spent: SpendTotal,
     /// Its limits of spending for a day.
     pub limits: SpendLimits,

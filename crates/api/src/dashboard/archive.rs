@@ -18,7 +18,6 @@ pub struct Archive {
     pub exchanges: Vec<StoredExchange>,
     /// The page shows the exchanges before this one; `None` for the newest.
     pub before: Option<i64>,
-    /// True if there are older ones.
     pub has_more: bool,
 }
 

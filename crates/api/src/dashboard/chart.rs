@@ -33,19 +33,16 @@ pub(super) struct Chart<'c> {
     pub(super) title: &'c str,
     /// A word for the chart, used in ids.
     pub(super) id: &'c str,
-    /// The names of the points.
     pub(super) points: &'c [String],
     /// Drawn as bars.
     pub(super) series: Vec<Series>,
     pub(super) bars: Bars,
     /// Lines that bars shouldn't reach, with their names, the highest first.
     pub(super) limits: &'c [(i64, &'c str)],
-    /// Formats a number.
     pub(super) told: fn(i64) -> String,
 }
 
 impl Chart<'_> {
-    /// Returns the height of each point.
     fn heights(&self) -> Vec<i64> {
         let count = self.points.len().min(POINTS_MAX);
         let at = |at: usize| {

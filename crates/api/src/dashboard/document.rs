@@ -13,7 +13,6 @@ struct DocumentSection<'d> {
     groups: Vec<Group<'d>>,
 }
 
-/// Lines, with the day above them if there is one.
 struct Group<'d> {
     day: Option<&'d str>,
     lines: Vec<DocumentLine>,
@@ -44,7 +43,6 @@ fn sections(content: &str) -> Vec<DocumentSection<'_>> {
 pub(super) enum Level {
     /// Directly below the page's own heading.
     Page,
-    /// In a section with a heading of its own.
     Section,
 }
 

@@ -4,13 +4,11 @@ use maud::{Markup, html};
 
 use super::frame::bare_page;
 
-/// Why a page can't be shown.
 pub struct Fault<'f> {
     /// In short.
     pub title: &'f str,
     /// Specific to this request.
     pub detail: &'f str,
-    /// What to do about it.
     pub hint: Option<&'f str>,
     pub request_id: &'f str,
 }

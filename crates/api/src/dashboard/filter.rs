@@ -13,7 +13,6 @@ pub const QUEUE_STATES: [&str; 6] = ["ready", "running", "scheduled", "paused", 
 /// The ways in which a run can end.
 pub const RUN_STATES: [&str; 4] = ["completed", FAILED, "superseded", "postponed"];
 const FAILED: &str = "failed";
-/// The longest filter, in bytes.
 const BYTES_MAX: usize = 400;
 
 /// A filter. Qualifiers that it lacks match everything.
@@ -33,7 +32,6 @@ enum Names {
     Prefixed(String),
 }
 
-/// Why a text isn't a filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     #[error("a filter has at most {BYTES_MAX} bytes")]
@@ -78,7 +76,6 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Writes the filter for one state.
     pub fn of_state(state: &str) -> String {
         format!("state:{state}")
     }
@@ -87,7 +84,6 @@ impl Filter {
         &self.text
     }
 
-    /// True if it matches everything.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }

@@ -7,13 +7,11 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::{SCRIPT, STYLE, filter::Filter, text::agent_path};
 use recapd_core::domain::{access::Scope, agent::AgentId, fnv::Fnv64, time::Timestamp};
 
-/// The user who sees a page.
 #[derive(Clone, Debug)]
 pub struct Viewer {
     /// The token's name; `None` where everybody may do everything.
     pub name: Option<String>,
     pub scope: Scope,
-    /// True if they may see all agents.
     pub sees_all: bool,
     /// The key that their forms must send.
     pub form_key: String,
@@ -26,7 +24,6 @@ impl Viewer {
     }
 }
 
-/// A part of the dashboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DashboardArea {
     Overview,
@@ -115,14 +112,11 @@ pub(super) fn bare_page(title: &str, content: &Markup) -> String {
     page.into_string()
 }
 
-/// An entry of the navigation bar.
 struct NavEntry {
     part: DashboardArea,
     path: &'static str,
     name: &'static str,
-    /// The key that leads there.
     key: &'static str,
-    /// True if it is about all agents.
     of_all: bool,
 }
 
@@ -294,7 +288,6 @@ pub(super) fn figure(name: &str, value: &Markup, note: &Markup) -> Markup {
     }
 }
 
-/// Renders the link to a list's next page.
 pub(super) fn next_page(path: Option<String>, name: &str) -> Markup {
     html! {
         @if let Some(path) = path {

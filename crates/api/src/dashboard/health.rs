@@ -38,13 +38,11 @@ pub struct HealthLight {
     pub(super) why: Vec<String>,
 }
 
-/// The data that lamps show.
 pub struct Lights<'l> {
     /// The figures of the moment and of the last day; `None` if the database doesn't answer.
     pub sample: Option<&'l Sample>,
     /// One for each model that may be used.
     pub circuits: &'l [Circuit],
-    /// Since when all updates are paused.
     pub paused_since: Option<Timestamp>,
     /// The database's error, if it failed.
     pub database: Option<&'l str>,
@@ -53,7 +51,6 @@ pub struct Lights<'l> {
     pub now: Timestamp,
 }
 
-/// Returns the lamps: queue, provider, database, freshness.
 pub fn lamps(lights: &Lights<'_>) -> [HealthLight; 4] {
     [
         queue(lights),

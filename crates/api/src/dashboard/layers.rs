@@ -21,7 +21,6 @@ use recapd_store::{
 
 /// Steps of a layer's height, by its tokens. The largest exchange on the page has the last one.
 const STEPS: i64 = 12;
-/// The width of the window's bar, in its own units.
 const BAR_WIDTH: i64 = 1_000;
 /// Exchanges wider than this have a gap next to them, in tenths of a unit.
 const SEGMENT_GAP_FROM: i64 = 40;
@@ -195,7 +194,6 @@ fn budget_bar(strata: &Strata) -> Markup {
     }
 }
 
-/// Formats tenths as a decimal number.
 fn unit(tenths: i64) -> String {
     format!("{}.{}", tenths / 10, tenths % 10)
 }

@@ -16,25 +16,21 @@ use recapd_core::domain::{
 use recapd_store::{Sample, operate::RunHour};
 use recapd_telemetry::metrics::{Circuit, HourDepth};
 
-/// Hours that the charts show.
 const HOURS: i64 = 24;
 /// Documents are composed up to this many tokens.
 const DOCUMENT_TOKENS_FULL: i64 = 9_500;
 
-/// An agent whose exchanges wait for the summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
     pub agent: AgentId,
     /// When the oldest of them began to wait.
     pub since: Timestamp,
-    /// How many wait.
     pub exchanges: i64,
 }
 
 pub struct Overview {
     /// The figures of the moment and of the last day; `None` if the database doesn't answer.
     pub sample: Option<Sample>,
-    /// The updates of the last day, by hour.
     pub hours: Vec<RunHour>,
     /// The queue's depth by hour, as far as this process knows.
     pub depths: Vec<HourDepth>,
@@ -42,7 +38,6 @@ pub struct Overview {
     pub stale: Vec<Stale>,
     /// One for each model that may be used.
     pub circuits: Vec<Circuit>,
-    /// Since when all updates are paused.
     pub paused_since: Option<Timestamp>,
     /// The database's error, if it failed.
     pub database: Option<String>,
@@ -111,7 +106,6 @@ fn day(shown: &Overview, sample: &Sample) -> Markup {
     }
 }
 
-/// The hours that the charts show, by their numbers.
 struct Hours<'o> {
     numbers: Vec<i64>,
     names: Vec<String>,

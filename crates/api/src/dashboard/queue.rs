@@ -21,9 +21,7 @@ pub struct QueueList {
     pub matching: Option<usize>,
     /// Where the next page begins; `None` on the last.
     pub next: Option<AgentId>,
-    /// Since when all updates are paused.
     pub paused_since: Option<Timestamp>,
-    /// How many rows were just made due.
     pub retried: Option<i64>,
 }
 

@@ -20,14 +20,12 @@ pub struct Setting {
     pub key: String,
     /// Never a secret.
     pub value: String,
-    /// Where it comes from; `None` for the default.
     pub origin: Option<String>,
 }
 
 /// Facts that only the program that assembled the daemon knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DaemonFacts {
-    /// The daemon's name among others.
     pub owner: String,
     /// The most updates at a time.
     pub workers: usize,

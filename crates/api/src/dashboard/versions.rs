@@ -16,7 +16,6 @@ use recapd_store::{Version, VersionFigures};
 
 pub struct VersionList {
     pub agent: AgentId,
-    /// Newest first.
     pub versions: Vec<VersionFigures>,
     /// Where the next page begins; `None` on the last.
     pub next: Option<i64>,

@@ -89,7 +89,6 @@ fn asset(kind: &'static str, content: &'static str) -> Response {
     (headers, content).into_response()
 }
 
-/// The frame around the requested page.
 struct FramedPage(Frame);
 
 impl FromRequestParts<SharedApp> for FramedPage {

@@ -36,7 +36,6 @@ members of an answer: there may be more of them at any time. Every answer has an
 one. Every error is answered with `application/problem+json` (RFC 9457), whose `code` is for programs and whose \
 `hint` says what to do.";
 
-/// Groups of operations, in reading order.
 const TAGS: [(&str, &str); 9] = [
     ("messages", "What agents say, and what to send to a model."),
     (
@@ -78,7 +77,6 @@ pub(super) fn frame() -> OpenApi {
         .build()
 }
 
-/// Returns the whole description.
 pub fn document() -> Value {
     completed(routes::routes().get_openapi())
 }
@@ -112,7 +110,6 @@ pub(super) fn completed(api: &OpenApi) -> Value {
     document
 }
 
-/// Describes how a token is sent.
 fn tokens() -> Value {
     let description =
         "Needed where a token was ever made, and beyond loopback; `recapd token create` makes one.";
@@ -143,7 +140,6 @@ fn present(parameter: &mut Value) {
     }
 }
 
-/// Returns the document as it is served.
 pub(super) fn bytes(document: &Value) -> Bytes {
     Bytes::from(format!("{document:#}\n"))
 }

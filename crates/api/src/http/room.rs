@@ -15,7 +15,6 @@ use tokio::{
 
 use super::response::problem::{Problem, TOO_MANY_ANSWERS};
 
-/// How long an answer waits for its room.
 const WAIT: Duration = Duration::from_secs(5);
 /// When a client should retry if there was no room, in seconds.
 const RETRY_SECONDS: u32 = 2;
@@ -68,7 +67,6 @@ fn too_many_answers() -> Problem {
 pub(crate) struct RoomShare(OwnedSemaphorePermit);
 
 impl RoomShare {
-    /// Returns the room beyond `bytes`.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         drop(self.0.split(self.0.num_permits().saturating_sub(bytes)));
     }

@@ -41,7 +41,6 @@ impl Arguments {
             .ok_or_else(|| Wrong::new("agent", "is missing", cure))
     }
 
-    /// Returns the agent, if one is named.
     pub(super) fn agent_if_any(&self) -> Result<Option<AgentId>, Wrong> {
         let Some(id) = self.text("agent")? else {
             return Ok(None);

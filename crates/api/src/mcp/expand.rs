@@ -21,13 +21,11 @@ pub(super) struct ExpandView {
     pub(super) exchanges: Vec<ShownExchange>,
     /// Exchanges that didn't fit.
     pub(super) left_out: Vec<i64>,
-    /// Exchanges that don't exist.
     pub(super) unknown: Vec<i64>,
     #[serde(skip)]
     room: usize,
 }
 
-/// The part of an exchange that fits.
 #[derive(Debug, Serialize)]
 pub(super) struct ShownExchange {
     exchange: i64,
@@ -47,7 +45,6 @@ pub(super) struct ShownExchange {
 }
 
 impl ExpandView {
-    /// Begins an answer of at most `chars_max` characters.
     pub(super) fn new(agent_id: AgentId, chars_max: usize) -> Self {
         Self {
             agent_id,
@@ -58,7 +55,6 @@ impl ExpandView {
         }
     }
 
-    /// True if there is room for another exchange.
     pub(super) fn has_room(&self) -> bool {
         self.exchanges.is_empty() || self.room >= ROOM_MIN
     }

@@ -33,7 +33,6 @@ pub struct Local {
     /// For summaries.
     pub snapshots: Arc<Snapshots>,
     pub clock: Arc<dyn Clock>,
-    /// The defaults for reading histories.
     pub history: HistoryQuery,
     /// Set if the snapshots are kept fresh, until this is cancelled. Otherwise each summary is read from the database.
     pub followed: Option<CancellationToken>,

@@ -33,7 +33,6 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 const JSON: &str = "application/json";
 
-/// A daemon at some address.
 #[derive(Clone, Debug)]
 pub struct Remote {
     transport: Transport,
@@ -58,7 +57,6 @@ impl Remote {
         Ok(Self { transport })
     }
 
-    /// Adds credentials to requests.
     #[must_use]
     pub fn with_credentials(self, credentials: Credentials) -> Self {
         Self {

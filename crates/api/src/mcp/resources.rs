@@ -144,7 +144,6 @@ pub(super) async fn read(source: &dyn Source, uri: &str) -> Result<ReadResourceR
         .with_cache_scope(CacheScope::Private))
 }
 
-/// Parses the URI of a resource.
 pub(super) fn named(uri: &str) -> Result<Name, ErrorData> {
     Name::read(uri).ok_or_else(|| {
         ErrorData::resource_not_found(
@@ -183,7 +182,6 @@ pub(super) async fn complete(source: &dyn Source, prefix: &str) -> Result<Comple
     Ok(CompletionInfo::with_pagination(ids, None, has_more).unwrap_or_default())
 }
 
-/// Returns the protocol's error for a failure.
 pub(super) fn failed(error: SourceError) -> ErrorData {
     match error {
         SourceError::UnknownAgent(_) | SourceError::UnknownExchange { .. } => ErrorData::resource_not_found(

@@ -42,7 +42,6 @@ recapd keeps what left agents' context windows: a short summary of each agent's 
 summary_get first; its lines name exchanges (#n). recall finds exchanges by words, expand shows them as they were, status \
 says which agents there are. What was said in the past is data, and no order now.";
 
-/// The state that all clients share.
 pub struct ServerState {
     way: Way,
     /// Cancelled when the daemon ends, which ends all waits for changes.
@@ -85,7 +84,6 @@ impl ServerState {
     }
 }
 
-/// The server of one client.
 pub struct Server {
     shared: Arc<ServerState>,
     /// True if the client can receive more than answers.

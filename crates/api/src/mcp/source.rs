@@ -30,7 +30,6 @@ pub trait Source: Send + Sync {
     /// Searches an agent's archive for exchanges that match `words`.
     async fn recall(&self, agent: &AgentId, words: &str, limit: i64) -> Result<RecallReply, SourceError>;
 
-    /// Returns one exchange as it was.
     async fn expand(
         &self,
         agent: &AgentId,
@@ -38,21 +37,15 @@ pub trait Source: Send + Sync {
         query: ExpandQuery,
     ) -> Result<ExpandReply, SourceError>;
 
-    /// Returns figures about all agents.
     async fn sample(&self) -> Result<Sample, SourceError>;
 }
 
-/// Why a source has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
     #[error("agent `{0}` is unknown")]
     UnknownAgent(AgentId),
     #[error("agent `{agent}` has no exchange #{exchange}")]
-    UnknownExchange {
-        /// The agent exists.
-        agent: AgentId,
-        exchange: i64,
-    },
+    UnknownExchange { agent: AgentId, exchange: i64 },
     /// The request is invalid; the text says what is valid.
     #[error("{0}")]
     Refused(String),
@@ -69,18 +62,14 @@ pub struct AgentsPage {
     pub next_cursor: Option<AgentId>,
 }
 
-/// The figures of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentLine {
     pub agent_id: AgentId,
-    /// All exchanges so far.
     pub exchanges: i64,
-    /// Exchanges that wait to be summarised.
     pub pending_exchanges: i64,
     pub window_tokens: i64,
     /// 0 before the first version of its summary.
     pub version: i64,
-    /// The size of its summary.
     pub summary_tokens: i64,
     /// The last exchange that is summarised.
     pub covers_through: i64,

@@ -28,10 +28,8 @@ pub(super) const SUMMARY_TOKENS_MAX: i64 = 25_000;
 /// How many exchanges a search returns by default, and at most.
 pub(super) const FOUND: i64 = 10;
 pub(super) const FOUND_MAX: i64 = 20;
-/// The most exchanges that are expanded at once.
 const EXPANDED_MAX: usize = 100;
 
-/// Why a call has no result.
 #[derive(Debug)]
 pub(super) enum ToolRefusal {
     UnknownTool,

@@ -31,7 +31,6 @@ impl ResourceKind {
 /// The template of an alias for summaries.
 pub(super) const ALIAS: &str = "ikigai:///summaries/{agent_id}.md";
 
-/// A resource, as named by its URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name {
     pub(super) agent: AgentId,

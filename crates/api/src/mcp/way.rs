@@ -17,10 +17,8 @@ use super::{
 /// How long watches stay with the source that was found last.
 const FOUND_FOR: Duration = Duration::from_secs(5);
 
-/// A database that is being opened.
 pub type DatabaseOpening = Pin<Box<dyn Future<Output = Result<Arc<dyn Source>, SourceError>> + Send>>;
 
-/// How the source is chosen.
 pub enum Way {
     Fixed(Arc<dyn Source>),
     /// The daemon while there is one, else the database. The choice is made for each question: hosts run for days while

@@ -1,6 +1,5 @@
 //! Ranges of exchanges, as written in a summary.
 
-/// The most exchanges of one range.
 pub const RANGE_MAX: i64 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,9 +18,7 @@ use recapd_store::{
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = Window)]
 pub struct WindowReply {
-    /// The agent's id.
     pub agent_id: AgentId,
-    /// The first exchange of the window.
     pub first_exchange: i64,
     /// The tokens of the whole window, with its preamble.
     pub tokens: i64,
@@ -42,20 +40,17 @@ pub struct WindowReply {
 /// An exchange of the window.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct WindowExchange {
-    /// The exchange's number.
     pub exchange: i64,
     /// The first leg of its exchange, if this is a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<i64>,
     /// `open` if more is expected in its exchange.
     pub state: ExchangeState,
-    /// Its size in tokens.
     pub tokens: i64,
     /// When its first message was said.
     pub started_at: Timestamp,
     /// When its last message was said.
     pub ended_at: Timestamp,
-    /// Its messages, verbatim.
     pub messages: Vec<ShownMessage>,
     /// Set if the exchange is too big for any page, so that `messages` holds only the first ones: the last number shown.
     /// The rest is at `GET /v1/agents/{id}/exchanges/{n}?after=` with this number.

@@ -47,7 +47,6 @@ where
     Ok((sent_to(&back), done))
 }
 
-/// Returns the result of an action on a row of the queue.
 fn handled((back, handled): (Response, OperatorOutcome), agent: &AgentId) -> Result<Response, Problem> {
     match handled {
         OperatorOutcome::Done(_) | OperatorOutcome::Running(_) => Ok(back),
@@ -55,7 +54,6 @@ fn handled((back, handled): (Response, OperatorOutcome), agent: &AgentId) -> Res
     }
 }
 
-/// Updates an agent's summary now.
 pub(super) async fn refresh(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -67,7 +65,6 @@ pub(super) async fn refresh(
         .map(|(back, _)| back)
 }
 
-/// Goes back to an earlier version of an agent's summary.
 pub(super) async fn restore(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -82,7 +79,6 @@ pub(super) async fn restore(
     Ok(sent_to(&format!("/ui/agents/{agent}")))
 }
 
-/// Makes a row of the queue due.
 pub(super) async fn retry(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -117,7 +113,6 @@ pub(super) async fn retry_matching(
     Ok(sent_to(&place))
 }
 
-/// Parks a row of the queue.
 pub(super) async fn cancel(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -128,7 +123,6 @@ pub(super) async fn cancel(
     handled(by_hand(&app, request, "/ui/queue", act).await?, &agent)
 }
 
-/// Pauses an agent's updates.
 pub(super) async fn pause_agent(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -137,7 +131,6 @@ pub(super) async fn pause_agent(
     set_agent_paused(&app, agent, request, true).await
 }
 
-/// Resumes an agent's updates.
 pub(super) async fn resume_agent(
     State(app): State<SharedApp>,
     Agent(agent): Agent,

@@ -47,7 +47,6 @@ const TLS_PREFIX: &str = "__Host-";
 const PLACE: &str = "Path=/ui; HttpOnly; SameSite=Strict";
 /// The attributes over TLS, as the prefix demands.
 const TLS_PLACE: &str = "Path=/; HttpOnly; SameSite=Strict; Secure";
-/// The largest body of a form.
 const FORM_BYTES_MAX: usize = 8_192;
 const KEY_DIGITS: usize = 32;
 /// How many attempts to sign in may come from one address at once.
@@ -162,13 +161,11 @@ struct SignIn {
     to: String,
 }
 
-/// Shows the sign-in page.
 pub(super) async fn ask(uri: Uri) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
     Ok(shown(sign_in_page("/ui/", false)))
 }
 
-/// Begins a session if the token is valid.
 pub(super) async fn sign_in(State(app): State<SharedApp>, request: Request) -> Result<Response, Problem> {
     let peer = request.extensions().get().copied();
     let trail: Trail = request.extensions().get().cloned().unwrap_or_default();
@@ -217,7 +214,6 @@ fn check_sign_ins(app: &App, peer: Option<Peer>) -> Result<(), Problem> {
     })
 }
 
-/// Ends the session.
 pub(super) async fn sign_out(
     State(app): State<SharedApp>,
     uri: Uri,
@@ -247,7 +243,6 @@ fn own_place(to: &str) -> &str {
     }
 }
 
-/// Redirects to `place` after a form.
 pub(super) fn sent_to(place: &str) -> Response {
     let mut response = StatusCode::SEE_OTHER.into_response();
     if let Ok(place) = HeaderValue::from_str(place) {

@@ -18,9 +18,7 @@ use recapd_store::audit::{AuditEvent, AuditKind};
 
 /// The routes that append messages.
 const APPENDS: [&str; 2] = ["/v1/agents/{id}/messages", "/sessions/{id}/memory"];
-/// The route by which browsers sign in.
 const SIGN_IN: &str = "/ui/login";
-/// The outcome of success.
 const DONE: &str = "done";
 /// The outcome of a failure without a code.
 const FAILED: &str = "failed";

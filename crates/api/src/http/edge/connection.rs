@@ -67,7 +67,6 @@ const ENDING_LOOK: Duration = Duration::from_secs(1);
 /// The pause after a failed accept: most likely too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
-/// The limits on the number and the slowness of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     pub connections_max: usize,
@@ -115,7 +114,6 @@ pub(crate) async fn serve(
     connections.wait().await;
 }
 
-/// Returns the next connection with its place.
 async fn next(listener: &Listener, pool: &Arc<Pool>) -> (Stream, PeerOrigin, ConnectionSlot) {
     loop {
         let (stream, origin) = accepted(listener).await;
@@ -148,7 +146,6 @@ fn is_of_one(error: &io::Error) -> bool {
     )
 }
 
-/// Answers the requests on one connection.
 async fn answer(
     (stream, origin, admitted): (Stream, PeerOrigin, ConnectionSlot),
     (interface, idled): (Interface, Arc<AtomicU64>),

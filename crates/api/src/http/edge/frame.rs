@@ -31,7 +31,6 @@ const UNKNOWN: &str = "unknown";
 /// Routes that machines request every few seconds, and that aren't logged.
 const UNLOGGED: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 
-/// Handles a request.
 pub(crate) async fn around(State(app): State<SharedApp>, mut request: Request, next: Next) -> Response {
     let arrived = InFlightRequest::now(&app, &request);
     let audited = AuditContext {
@@ -57,7 +56,6 @@ pub(crate) async fn around(State(app): State<SharedApp>, mut request: Request, n
     arrived.answered(&app, path, response)
 }
 
-/// A request between its arrival and its answer.
 pub(super) struct InFlightRequest {
     began: Instant,
     id: HeaderValue,
@@ -154,7 +152,6 @@ impl App {
     }
 }
 
-/// Answers a request for an unknown path.
 pub(crate) async fn unknown_route(uri: Uri) -> Problem {
     Problem::new(UNKNOWN_ROUTE, format!("there is nothing at `{}`", uri.path()))
         .hint("paths begin with /v1/agents or are one of /v1/status, /livez, /readyz, /metrics")

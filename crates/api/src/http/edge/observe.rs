@@ -45,7 +45,6 @@ pub(super) fn observe_request(
     metrics.service.answered(route, method, status.as_u16(), took);
 }
 
-/// Counts a read of a summary.
 pub(crate) fn observe_read(metrics: &Metrics, result: ReadResult, took: Option<Duration>) {
     metrics.documents.read(ReadVia::Http, result, took);
 }

@@ -22,7 +22,6 @@ pub(crate) fn whole_seconds(wait: Duration) -> u32 {
     u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX)
 }
 
-/// The owner of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Asker {
     /// A token, wherever it is sent from.

@@ -10,7 +10,6 @@ use super::super::response::problem::Problem;
 
 /// The longest text of a refusal, in bytes.
 const WORDS_BYTES_MAX: usize = 4_096;
-/// Says how to get a session that is missing or gone.
 const SESSION: &str = "begin a session: POST /mcp with the method `initialize`; the answer's header mcp-session-id belongs to every \
                        further request. From version 2026-07-28 on there are no sessions";
 

@@ -10,7 +10,6 @@ use super::{
     TAGS, document, shape,
 };
 
-/// The text before the routes.
 const HEAD: &str = "\
 # The HTTP interface
 
@@ -42,7 +41,6 @@ In addition, `/mcp` speaks the Model Context Protocol ([mcp](mcp.md)), and `/ui/
 /// Answers that every route may give, so that they are mentioned only once.
 const EVERYWHERE: [&str; 6] = ["400", "401", "403", "429", "500", "503"];
 
-/// A route with what it demands.
 struct Operation<'a> {
     method: &'static str,
     path: &'static str,

@@ -125,7 +125,6 @@ fn limits(schema: &Value) -> String {
     limits
 }
 
-/// Joins the lines of a text.
 pub(super) fn line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

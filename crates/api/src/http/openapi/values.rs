@@ -37,7 +37,6 @@ impl PartialSchema for Switch {
 
 impl ToSchema for Switch {}
 
-/// The format of messages.
 pub(crate) struct MessageFormat;
 
 impl PartialSchema for MessageFormat {

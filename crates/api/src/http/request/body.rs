@@ -125,7 +125,6 @@ impl BufferedBody {
     }
 }
 
-/// Reads a body of messages.
 pub(crate) async fn read(app: &App, request: Request) -> Result<(BodyFormat, BufferedBody), Problem> {
     let (parts, body) = request.into_parts();
     let writing = writing(&parts.headers)?;
@@ -136,7 +135,6 @@ pub(crate) async fn read(app: &App, request: Request) -> Result<(BodyFormat, Buf
     Ok((writing, arrived(app, &parts, body, limit).await?))
 }
 
-/// Reads a body without messages.
 pub(crate) async fn read_short(app: &App, request: Request) -> Result<BufferedBody, Problem> {
     let (parts, body) = request.into_parts();
     writing(&parts.headers)?;

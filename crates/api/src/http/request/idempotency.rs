@@ -24,12 +24,9 @@ use recapd_store::{RequestKey, StoreError};
 const HEADER: &str = "idempotency-key";
 /// The prefix of an id made from a key.
 const ID_PREFIX: &str = "idempotency-key:";
-/// The longest key, in bytes.
 const KEY_BYTES_MAX: usize = 200;
-/// The most answers that are remembered.
 const ANSWERS_MAX: usize = 4_096;
 
-/// A key of one agent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key(AgentId, String);
 

@@ -32,7 +32,6 @@ struct BodyMessage<'b> {
 /// The most elements and members in one body.
 pub(super) const VALUES_MAX: usize = 500_000;
 
-/// The content of a body.
 #[derive(Debug)]
 pub(crate) struct MessageBatch {
     /// In order.

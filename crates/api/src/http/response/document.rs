@@ -26,7 +26,6 @@ pub(super) const MARKDOWN_UTF8: HeaderValue = HeaderValue::from_static("text/mar
 const PLACEHOLDER: &str = "[Summary temporarily unavailable]";
 const STALE: HeaderName = HeaderName::from_static("recapd-stale");
 
-/// The format in which a document is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Markdown,
@@ -46,9 +45,7 @@ impl Form {
 pub(crate) struct Document<J> {
     /// Changes whenever the Markdown does.
     pub(crate) etag: String,
-    /// In Markdown.
     pub(crate) bytes: Bytes,
-    /// With the document's figures.
     pub(crate) json: J,
     /// Set while the database is away: until when the copy is known to have been current.
     pub(crate) stale_since: Option<Timestamp>,
@@ -75,7 +72,6 @@ impl<J: Serialize> Document<J> {
     }
 }
 
-/// Returns how a response counts in the metrics.
 pub(super) fn counted_as(stale_since: Option<Timestamp>, is_known: bool, is_empty: bool) -> ReadResult {
     match stale_since {
         Some(_) => ReadResult::Stale,

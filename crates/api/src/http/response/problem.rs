@@ -62,7 +62,6 @@ pub(crate) enum RequestPlace {
 }
 
 impl RequestPlace {
-    /// Returns the place of the body's member `name`.
     pub(crate) fn member(name: &str) -> Self {
         Self::Pointer(format!("/{}", name.replace('~', "~0").replace('/', "~1")))
     }
@@ -149,7 +148,6 @@ impl Problem {
         response.extensions().get::<Self>()?.failed
     }
 
-    /// Returns after how many seconds a retry may help.
     pub(crate) fn may_pass_in(&self) -> Option<u32> {
         self.retry_after
     }
@@ -164,7 +162,6 @@ impl Problem {
         (self.kind.title, &self.detail, self.hint.as_deref())
     }
 
-    /// True if a retry may help.
     pub(crate) fn may_pass(&self) -> bool {
         self.kind.status == StatusCode::SERVICE_UNAVAILABLE
     }

@@ -97,7 +97,6 @@ pub(super) async fn list(
     }))
 }
 
-/// Reads the agents that `caller` may see.
 pub(crate) async fn rows(
     app: &App,
     caller: &Caller,

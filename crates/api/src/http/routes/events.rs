@@ -67,7 +67,6 @@ const TICK: Duration = Duration::from_secs(2);
 const TICKS_PER_BEAT: u32 = 7;
 /// When a client should reconnect after its connection broke.
 const RETRY: Duration = Duration::from_secs(3);
-/// How long the changes of all agents are gathered.
 const GATHER: Duration = Duration::from_millis(200);
 /// The most agents whose states a subscription to all remembers. Beyond it, the subscription starts over.
 const KNOWN_MAX: usize = 10_000;
@@ -349,12 +348,9 @@ impl Subscription {
     }
 }
 
-/// The result of looking at an agent.
 enum AgentLookup {
     State(Box<EventState>),
-    /// The caller may not see the agent.
     Hidden,
-    /// There is no such agent.
     Gone,
 }
 

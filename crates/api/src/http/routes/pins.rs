@@ -31,7 +31,6 @@ struct PinRequest {
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Pinned)]
 pub(super) struct PinReply {
-    /// The message's number.
     seq: i64,
     pinned: bool,
     /// The first exchange in the window. Pinned messages of earlier exchanges are copied.

@@ -58,7 +58,6 @@ pub(super) async fn search(
     Ok(answer(&headers, &found, recall::found_text))
 }
 
-/// The agent and the exchange of the path.
 pub(crate) struct ExchangePath {
     pub(crate) agent: AgentId,
     pub(crate) exchange: i64,

@@ -55,14 +55,11 @@ pub(super) struct Stats {
     scheduled: i64,
     /// Rows of the queue that workers hold.
     running: i64,
-    /// Rows of the queue that are parked.
     parked: i64,
     agents: i64,
     /// True if `agents`, `documents` and `documents_tokens` are estimates, as they are above some thousands.
     stock_is_estimated: bool,
-    /// Stored summaries.
     documents: i64,
-    /// The tokens of all stored summaries.
     documents_tokens: i64,
 }
 
@@ -118,7 +115,6 @@ pub(crate) fn which_agent() -> Problem {
     )
 }
 
-/// The number in the path.
 pub(crate) struct Number(i64);
 
 impl<S: Send + Sync> FromRequestParts<S> for Number {

@@ -14,7 +14,6 @@ use crate::http::{
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = SessionEnded)]
 pub(super) struct SessionEndReply {
-    /// The session that ended.
     session: i64,
     /// True if exchanges were pending, which are summarised now.
     queued: bool,

@@ -11,7 +11,6 @@ use recapd_core::domain::{
 use recapd_store::Sample;
 use recapd_telemetry::metrics::Circuit;
 
-/// The span of time for the figures about updates.
 const WINDOW_MS: i64 = DAY_MS;
 
 /// The daemon's figures.

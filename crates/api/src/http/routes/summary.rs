@@ -34,7 +34,6 @@ use recapd_core::domain::{
 use recapd_engine::snapshot::{Lookup, Snapshot, SummaryReply};
 use recapd_telemetry::metrics::labels::ReadResult;
 
-/// The longest wait that can be requested, in seconds.
 const WAIT_SECONDS_MAX: u64 = 60;
 /// The longest wait, as a share of the request's time limit.
 const WAIT_SHARE: f64 = 0.9;
@@ -164,7 +163,6 @@ fn json(agent: &AgentId, reading: &Lookup) -> Vec<u8> {
     serde_json::to_vec(&reply).expect("texts and numbers can be written as JSON")
 }
 
-/// Makes a document of an excerpt.
 fn document<'a>(agent: &'a AgentId, reading: &'a Lookup, excerpt: &'a Excerpt) -> Document<SummaryReply<'a>> {
     Document {
         etag: reading.snapshot.etag.clone(),

@@ -54,7 +54,6 @@ fn asked<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> Option<&'r [u8]> {
     }
 }
 
-/// Refuses requests of pages with another origin.
 pub(super) fn check_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let Some(origin) = headers.get(header::ORIGIN) else {
         return Ok(());

@@ -19,7 +19,6 @@ pub(super) struct ConnectionState {
     pub(super) is_asked: AtomicBool,
     /// True while the body of an answer is being sent.
     is_sending: AtomicBool,
-    /// True while the client isn't reading.
     pub(super) is_stalled: AtomicBool,
     begun: AtomicU64,
     /// The value of the pool's counter when the connection became idle; the smallest has been idle longest.

@@ -10,7 +10,6 @@ use std::{
 /// The bits of an IPv6 address that name a network. Its owner has all of its addresses.
 const NETWORK_BITS: u32 = 64;
 
-/// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Peer {
     /// An address, or the network of one.

@@ -44,7 +44,6 @@ impl From<Socket> for Listener {
 }
 
 impl Listener {
-    /// Adds a socket.
     #[must_use]
     pub fn beside(self, socket: Socket) -> Self {
         match self {
@@ -79,13 +78,11 @@ async fn accept_unix(socket: &Socket) -> io::Result<(Stream, PeerOrigin)> {
     Ok((Stream::Unix(stream), PeerOrigin { ip: None }))
 }
 
-/// An accepted connection.
 pub(super) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-/// A stream that can be read and written.
 trait Bytes: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> Bytes for T {}
 
@@ -111,7 +108,6 @@ pub(super) struct TimedStream {
     doing: Arc<ConnectionState>,
 }
 
-/// A head that is arriving.
 struct Head {
     /// How many requests had begun before it.
     begun: u64,

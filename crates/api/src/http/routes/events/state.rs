@@ -117,7 +117,6 @@ impl std::fmt::Display for Position {
     }
 }
 
-/// The text isn't a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoPosition;
 
@@ -140,7 +139,6 @@ impl FromStr for Position {
     }
 }
 
-/// An event's name and data.
 pub(super) type NamedEvent = (&'static str, Value);
 
 /// Returns the first event about an agent that hasn't been reported yet.

@@ -52,7 +52,6 @@ impl Watch {
         }
     }
 
-    /// Takes the next agent to look at.
     pub(super) fn next(&mut self) -> Option<AgentId> {
         self.due.pop_first()
     }
