@@ -51,8 +51,7 @@ use recapd_store::{
 
 /// The prefix of every token, by which secret scanners recognise one.
 pub const PREFIX: &str = "rcp_";
-/// How often the tokens are read while requests come in. A revoked token works for at most this long, while the database
-/// answers.
+/// How often the tokens are read while requests come in. A revoked token works for at most this long, while the database answers.
 const REFRESH: Duration = Duration::from_secs(2);
 /// A request waits for a fresh copy if the copy is older than this, as it is after a time without requests.
 const STALE: Duration = Duration::from_secs(3);
@@ -131,8 +130,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Starts without tokens: [`Self::refresh`] reads them. With `demanded`, requests need a token even if none was ever
-    /// made.
+    /// Starts without tokens: [`Self::refresh`] reads them. With `demanded`, requests need a token even if none was ever made.
     pub fn new(store: Arc<dyn AccessStore>, clock: Arc<dyn Clock>, demanded: bool) -> Self {
         Self {
             store,
@@ -150,8 +148,7 @@ impl Access {
     /// Adds the tokens of a file. From then on, requests need a token.
     ///
     /// # Errors
-    /// [`file::FileError`] if the file can't be read now. Later failures are logged, and the tokens last read stay in
-    /// force.
+    /// [`file::FileError`] if the file can't be read now. Later failures are logged, and the tokens last read stay in force.
     pub fn with_file(self, path: PathBuf) -> Result<Self, file::FileError> {
         let tokens = file::read(&path)?;
         Ok(Self {
@@ -243,8 +240,7 @@ impl Access {
         is_signed_in && known.any(is_same)
     }
 
-    /// Checks that `caller` may see `agent`, which need not exist. Queries the database only for callers that may see
-    /// projects.
+    /// Checks that `caller` may see `agent`, which need not exist. Queries the database only for callers that may see projects.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`](recapd_store::StoreError::Unavailable).
@@ -283,8 +279,7 @@ impl Access {
     /// Reads the tokens, and stores when they were used.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`](recapd_store::StoreError::Unavailable). If the tokens can't be read, the copy stays as
-    /// it was.
+    /// [`StoreError::Unavailable`](recapd_store::StoreError::Unavailable). If the tokens can't be read, the copy stays as it was.
     pub async fn refresh(&self) -> StoreResult<()> {
         let before = self.held();
         let kept = self.store.tokens().await?;
@@ -308,8 +303,7 @@ impl Access {
         self.note_uses(&tokens).await
     }
 
-    /// Reads the file's tokens, or returns those last read if that fails. The disk may be slow, so no serving thread waits
-    /// for it.
+    /// Reads the file's tokens, or returns those last read if that fails. The disk may be slow, so no serving thread waits for it.
     async fn filed(&self) -> Vec<Token> {
         let Some((path, last)) = &self.file else {
             return Vec::new();

@@ -38,8 +38,7 @@ pub const CONTEXT_BYTES_MAX: i64 = 24 << 20;
 const SIZES_ONLY: i64 = 1;
 /// The preamble, which is never left out, has at most one part in this many of those bytes.
 const PREAMBLE_SHARE: i64 = 2;
-/// The most pinned and important messages that are read. Twice as many as are copied, since the newest may be in the
-/// window.
+/// The most pinned and important messages that are read. Twice as many as are copied, since the newest may be in the window.
 const PINS_MAX: i64 = 100;
 const NAMED_MAX: usize = 10;
 /// The summary takes at most one part in this many of a request.
@@ -155,8 +154,7 @@ pub struct ContextReply {
 /// says where the window begins, so that each exchange is either in the window or in the summary.
 ///
 /// # Errors
-/// The store's errors, [`ContextError::UnknownSpeaker`] if `viewer` takes no part in the conversation, and
-/// [`ContextError::TooLarge`].
+/// The store's errors, [`ContextError::UnknownSpeaker`] if `viewer` takes no part in the conversation, and [`ContextError::TooLarge`].
 pub async fn load(
     store: &dyn Store,
     agent: &AgentId,
@@ -166,8 +164,7 @@ pub async fn load(
     load_within(store, agent, snapshot, viewer, CONTEXT_BYTES_MAX).await
 }
 
-/// Returns how many bytes of payloads of preamble and window [`load`] reads for the same `snapshot`. Reads their sizes
-/// alone.
+/// Returns how many bytes of payloads of preamble and window [`load`] reads for the same `snapshot`. Reads their sizes alone.
 ///
 /// # Errors
 /// The store's errors.
@@ -355,8 +352,7 @@ async fn opening(
     Ok(opening)
 }
 
-/// Reads those of these exchanges that the agent's ancestors have. A fork has no rows for exchanges covered when it was
-/// made.
+/// Reads those of these exchanges that the agent's ancestors have. A fork has no rows for exchanges covered when it was made.
 async fn inherited(
     store: &dyn Store,
     agent: &AgentId,

@@ -145,8 +145,7 @@ async fn exchanges(
     Ok(exchanges)
 }
 
-/// Reads `wanted` page by page, newest first. Little is shown of each message, so that only one page of them is held at a
-/// time.
+/// Reads `wanted` page by page, newest first. Little is shown of each message, so that only one page of them is held at a time.
 async fn paged(
     store: &dyn Store,
     agent: &AgentId,

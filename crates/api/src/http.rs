@@ -13,9 +13,8 @@
 //! On a loopback address where no token was ever made, everybody may do everything. Elsewhere a token says what its holder
 //! may do ([`crate::access`]). Web pages can't append even on loopback: the headers that browsers send give them away.
 //!
-//! A request comes in through [`edge`] to its handler, one of [`routes`]. The handler takes what it needs from the
-//! [`request`] and makes a [`response`]. [`dashboard`] and [`mcp`] are separate ways in, and [`openapi`] describes the
-//! rest.
+//! A request comes in through [`edge`] to its handler, one of [`routes`]. The handler takes what it needs from the [`request`] and makes
+//! a [`response`]. [`dashboard`] and [`mcp`] are separate ways in, and [`openapi`] describes the rest.
 
 mod dashboard;
 mod edge;
@@ -70,8 +69,7 @@ pub fn page_routes() -> impl Iterator<Item = (&'static str, &'static str)> {
     access::pages()
 }
 
-/// Returns what each route demands: method (`*` for every one), path, scope, and whose data it is about, as the reference
-/// names it.
+/// Returns what each route demands: method (`*` for every one), path, scope, and whose data it is about, as the reference names it.
 pub fn route_rules() -> impl Iterator<Item = (&'static str, &'static str, Scope, &'static str)> {
     access::all_rules().map(|(method, path, scope, whose)| (method, path, scope, whose.name()))
 }
@@ -123,8 +121,7 @@ pub struct HttpSettings {
     pub batch_messages_max: usize,
     /// Proxies that are believed about the address of their client.
     pub trusted_proxies: TrustedProxies,
-    /// Names under which `/mcp`, and the daemon without a token, may be reached, in addition to those of a loopback
-    /// address.
+    /// Names under which `/mcp`, and the daemon without a token, may be reached, in addition to those of a loopback address.
     pub allowed_hosts: Vec<String>,
     /// The ceiling of a summary, shown with its size.
     pub summary_tokens_max: i64,

@@ -50,8 +50,7 @@ const STATUS_AGENTS: i64 = 20;
 pub const WATCHES_MAX: usize = 100;
 /// The most resources of all clients' subscriptions.
 pub const SUBSCRIPTIONS_MAX: usize = 500;
-/// The most sessions of the earlier era at once over HTTP. Further clients are served without a session, so they can't
-/// subscribe.
+/// The most sessions of the earlier era at once over HTTP. Further clients are served without a session, so they can't subscribe.
 pub const SESSIONS_MAX: usize = 300;
 /// After this time without a message from its client, such a session ends.
 const SESSION_IDLE_SECONDS: u64 = 3_600;

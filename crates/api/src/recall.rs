@@ -1,5 +1,4 @@
-//! Recall and expand: find exchanges by words, and show them by the numbers that a summary names. For the command line and
-//! for HTTP.
+//! Recall and expand: find exchanges by words, and show them by the numbers that a summary names. For the command line and for HTTP.
 
 mod range;
 mod text;

@@ -30,8 +30,7 @@ fn body(bytes: usize) -> String {
     serde_json::json!({ "role": "user", "content": "x".repeat(bytes - frame) }).to_string()
 }
 
-/// Sends eight long bodies at once. One is held until the others are answered, since the other half of the room is for
-/// others.
+/// Sends eight long bodies at once. One is held until the others are answered, since the other half of the room is for others.
 async fn crowd(server: &Server) {
     let go_on = CancellationToken::new();
     server.store.trouble("append", Trouble::Late(go_on.clone()));

@@ -1,5 +1,4 @@
-//! The fast path answers requests for a summary in memory. A path that ends with `?` means the same, but is answered by the
-//! router.
+//! The fast path answers requests for a summary in memory. A path that ends with `?` means the same, but is answered by the router.
 
 use axum::http::{HeaderName, Request};
 use futures::future::Either;

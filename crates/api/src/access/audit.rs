@@ -23,8 +23,7 @@ use recapd_store::{
 use recapd_telemetry::{AUDIT_TARGET, metrics::Metrics};
 
 const WAITING_MAX: usize = 4_096;
-/// Places that refusals and appends leave free for changes and sign-ins. Strangers and busy agents can make any number of
-/// them.
+/// Places that refusals and appends leave free for changes and sign-ins. Strangers and busy agents can make any number of them.
 const RESERVED: usize = 1_024;
 /// How long events are gathered into one write. A crash loses at most those.
 const GATHER: Duration = Duration::from_secs(1);

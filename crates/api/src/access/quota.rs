@@ -123,8 +123,7 @@ impl QuotaShare {
         Ok(())
     }
 
-    /// Like [`Self::grow`], but takes no more than is left of the holder's share beyond this. A holder of nothing else gets
-    /// all of that.
+    /// Like [`Self::grow`], but takes no more than is left of the holder's share beyond this. A holder of nothing else gets all of that.
     ///
     /// # Errors
     /// [`Lack`].

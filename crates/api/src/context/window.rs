@@ -15,8 +15,7 @@ use recapd_core::domain::{
 };
 use recapd_store::{ExchangeQuery, Store, StoredExchange, StoredMessage, page::part};
 
-/// Shortened results get one part in this many of the bytes that may be read. Together that is still more than fits a
-/// request.
+/// Shortened results get one part in this many of the bytes that may be read. Together that is still more than fits a request.
 const RESULTS_SHARE: usize = 8;
 
 pub(super) struct WindowContent {

@@ -7,8 +7,7 @@ use recapd_store::operate::{QueueRow, QueueState, Run};
 
 use super::layers::state_name;
 
-/// The states of a row of the queue. `failed` matches any row whose last attempt failed, whether or not it will be tried
-/// again.
+/// The states of a row of the queue. `failed` matches any row whose last attempt failed, whether or not it will be tried again.
 pub const QUEUE_STATES: [&str; 6] = ["ready", "running", "scheduled", "paused", "parked", FAILED];
 /// The ways in which a run can end.
 pub const RUN_STATES: [&str; 4] = ["completed", FAILED, "superseded", "postponed"];

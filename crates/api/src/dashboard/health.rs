@@ -17,8 +17,7 @@ pub const DOCUMENT_TOKENS_MAX: i64 = 9_000;
 pub const FAILURES_PERCENT_MAX: i64 = 5;
 /// … if at least this many failed.
 pub const FAILURES_MIN: i64 = 3;
-/// Exchanges that wait for the summary longer than this plus the wait for a batch are stale, in milliseconds
-/// (`RecapdSummariesStale`).
+/// Exchanges that wait for the summary longer than this plus the wait for a batch are stale, in milliseconds (`RecapdSummariesStale`).
 pub const PENDING_MS_MAX: i64 = 30 * MINUTE_MS;
 /// A row that could have been claimed this long ago shows that no worker runs.
 const READY_MS_MAX: i64 = 5 * MINUTE_MS;

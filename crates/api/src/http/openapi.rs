@@ -1,5 +1,4 @@
-//! `GET /v1/openapi.json`: the description of the interface (OpenAPI 3.1), generated from the handlers and the types of
-//! their answers.
+//! `GET /v1/openapi.json`: the description of the interface (OpenAPI 3.1), generated from the handlers and the types of their answers.
 //!
 //! A handler carries its own description (`#[utoipa::path]`), and [`super::routes`] registers both at once, so no route
 //! lacks one. Parts that all routes have in common are added here.

@@ -75,8 +75,7 @@ impl Arguments {
         })
     }
 
-    /// Returns the numbers of exchanges, at most `most`, given as a text such as `38, #12–#14`, as a number, or as a list
-    /// of both.
+    /// Returns the numbers of exchanges, at most `most`, given as a text such as `38, #12–#14`, as a number, or as a list of both.
     pub(super) fn exchanges(&self, name: &str, most: usize) -> Result<Vec<i64>, Wrong> {
         let cure = "give the numbers behind the # in a summary, such as \"38\" or \"#12–#14, #20\"";
         let Some(value) = self.0.get(name) else {

@@ -1,9 +1,8 @@
 //! The protocol over HTTP, at `/mcp`.
 //!
-//! The later era has no sessions: each request stands alone, and a subscription is a request that stays open. The earlier
-//! era needs a session for notices of changes. If there are too many sessions, further clients are served without one, as
-//! is a token (or an address without one) that already has half of them. A client with half of all subscriptions can't add
-//! more.
+//! The later era has no sessions: each request stands alone, and a subscription is a request that stays open. The earlier era needs a
+//! session for notices of changes. If there are too many sessions, further clients are served without one, as is a token (or an address
+//! without one) that already has half of them. A client with half of all subscriptions can't add more.
 
 use std::{
     collections::HashMap,

@@ -25,8 +25,7 @@ use recapd_store::Sample;
 
 const TIMEOUT_MS: u64 = 10_000;
 const CONNECT_TIMEOUT_MS: u64 = 1_000;
-/// How long [`Remote::is_there`] waits for an answer. Longer than for a connection, so that it is known whether there was
-/// one.
+/// How long [`Remote::is_there`] waits for an answer. Longer than for a connection, so that it is known whether there was one.
 const THERE_TIMEOUT_MS: u64 = 2_000;
 /// The largest answer that is read, in bytes: an exchange has up to 8 MB of payloads.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -68,9 +67,8 @@ impl Remote {
         self.transport.request(Method::GET, url)
     }
 
-    /// Checks that a daemon is there. One that accepts the connection but answers slowly counts: it knows who may see what,
-    /// and may use another database than the one found without it. None is there if the connection is refused or another
-    /// program answers.
+    /// Checks that a daemon is there. One that accepts the connection but answers slowly counts: it knows who may see what, and may use
+    /// another database than the one found without it. None is there if the connection is refused or another program answers.
     pub async fn is_there(&self) -> bool {
         let asked = self
             .get(self.url(&["version"], &[]))

@@ -47,8 +47,7 @@ pub struct ServerState {
     /// Cancelled when the daemon ends, which ends all waits for changes.
     stop: CancellationToken,
     places: Arc<Quota>,
-    /// The watches of all clients. Nothing waits for them: each ends with its client or by `stop`, and has nothing to
-    /// finish.
+    /// The watches of all clients. Nothing waits for them: each ends with its client or by `stop`, and has nothing to finish.
     watching: TaskTracker,
 }
 

@@ -9,8 +9,7 @@ use recapd_core::domain::agent::AgentId;
 const NOTICE_SPACING: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(5);
 
-/// Calls `tell` whenever the summary of `agent` changed since `known`, at most once in [`NOTICE_SPACING`], until it
-/// returns false.
+/// Calls `tell` whenever the summary of `agent` changed since `known`, at most once in [`NOTICE_SPACING`], until it returns false.
 pub(super) async fn follow<F: Future<Output = bool>>(
     way: &Way,
     agent: &AgentId,

@@ -26,8 +26,7 @@ pub struct WindowReply {
     pub budget_tokens: i64,
     /// The leading instructions, which never leave the window; only on the first page.
     pub preamble: Vec<ShownMessage>,
-    /// Set if `preamble` holds only the first messages: the last number shown. The preamble is exchange 0, or after a clear
-    /// the next one.
+    /// Set if `preamble` holds only the first messages: the last number shown. The preamble is exchange 0, or after a clear the next one.
     pub preamble_next_after: Option<i64>,
     /// The newest exchanges before the cursor, in order, each with all of its messages, unless it is too big for any page.
     /// A page has at most 8 MB of payloads.
@@ -57,8 +56,7 @@ pub struct WindowExchange {
     pub next_after: Option<i64>,
 }
 
-/// Returns the newest `limit` exchanges of the window of `agent`, of those before `before`; `None` if there is no such
-/// agent.
+/// Returns the newest `limit` exchanges of the window of `agent`, of those before `before`; `None` if there is no such agent.
 ///
 /// # Errors
 /// The store's errors.

@@ -109,8 +109,7 @@ fn value_of<'r>(wanted: &str, headers: &'r HeaderMap) -> Option<&'r str> {
         .find_map(|(name, value)| (name == wanted).then_some(value))
 }
 
-/// Returns the key that the forms of a page must send. Only a page of this run has it, and only for the holder of the
-/// session or token.
+/// Returns the key that the forms of a page must send. Only a page of this run has it, and only for the holder of the session or token.
 pub(super) fn form_key(app: &App, uri: &Uri, headers: &HeaderMap) -> String {
     let secret = bearer(headers).or_else(|| cookie(uri, headers).map(|cookie| cookie.id));
     let digest = digest_of(&format!(
@@ -193,8 +192,7 @@ pub(super) async fn sign_in(State(app): State<SharedApp>, request: Request) -> R
     Ok(with_cookie(sent_to(to), &format!("{name}={id}; {place}")))
 }
 
-/// Checks whether the browser says that it uses TLS, which a proxy may have removed. The origin was compared with the host
-/// before.
+/// Checks whether the browser says that it uses TLS, which a proxy may have removed. The origin was compared with the host before.
 fn is_over_tls(headers: &HeaderMap) -> bool {
     let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
     origin.is_some_and(|origin| origin.starts_with("https://"))

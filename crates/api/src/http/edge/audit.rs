@@ -1,5 +1,4 @@
-//! Decides which requests are audited: changes, refusals and sign-ins ([`crate::access::audit`]). Records nothing of their
-//! bodies.
+//! Decides which requests are audited: changes, refusals and sign-ins ([`crate::access::audit`]). Records nothing of their bodies.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,5 +1,4 @@
-//! The fast path of readers: a summary in memory is answered before the router, whose layers and timers cost more than such
-//! an answer.
+//! The fast path of readers: a summary in memory is answered before the router, whose layers and timers cost more than such an answer.
 //!
 //! Invariant: the answer is the same as by the router. A request that must wait, is to be refused, or is traced goes to the
 //! router as if it had come there at once.

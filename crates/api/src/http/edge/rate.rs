@@ -1,5 +1,4 @@
-//! The rate limit per token, or per address without a token: `http.requests_per_second`, with bursts of
-//! `http.requests_burst`.
+//! The rate limit per token, or per address without a token: `http.requests_per_second`, with bursts of `http.requests_burst`.
 //!
 //! Each is a bucket that refills with time, stored as the moment when it will be full (the generic cell rate algorithm).
 

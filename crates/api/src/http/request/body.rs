@@ -163,8 +163,7 @@ async fn arrived(app: &App, parts: &Parts, body: Body, limit: Limit) -> Result<B
     held.and_then(|held| gathered.map(|()| held))
 }
 
-/// Reads all of `body` into `held`. What can't be held is read and thrown away, since a client doesn't look for an answer
-/// while it sends.
+/// Reads all of `body` into `held`. What can't be held is read and thrown away, since a client doesn't look for an answer while it sends.
 async fn gather(
     app: &App,
     body: Body,

@@ -1,11 +1,10 @@
 //! `Idempotency-Key`: makes an append repeatable for messages without ids of their own.
 //!
-//! The key becomes the messages' ids, `idempotency-key:KEY:NUMBER`. So it is valid as long as they are, over restarts and
-//! in every daemon: what was stored under it is a duplicate. The transaction that stores the messages also keeps a digest
-//! of the request, and another request under the same key is refused. In addition the latest answers are remembered, so
-//! that a repeat gets the same answer, provided that the store recognises it as a repeat for the same agent. If the agent
-//! was deleted meanwhile, a repeated request is stored again; and if another daemon has stored it, the deleted agent's
-//! answer isn't given.
+//! The key becomes the messages' ids, `idempotency-key:KEY:NUMBER`. So it is valid as long as they are, over restarts and in every
+//! daemon: what was stored under it is a duplicate. The transaction that stores the messages also keeps a digest of the request, and
+//! another request under the same key is refused. In addition the latest answers are remembered, so that a repeat gets the same answer,
+//! provided that the store recognises it as a repeat for the same agent. If the agent was deleted meanwhile, a repeated request is stored
+//! again; and if another daemon has stored it, the deleted agent's answer isn't given.
 
 use std::{
     collections::{HashMap, VecDeque},

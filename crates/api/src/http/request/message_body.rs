@@ -129,8 +129,7 @@ fn parse_all(pieces: &[BodyMessage<'_>], format: Option<Format>) -> Result<Vec<M
         .findings(findings))
 }
 
-/// Refuses a mix of sub-agents' messages and others, which would mix conversations. A body of one sub-agent's messages is
-/// fine.
+/// Refuses a mix of sub-agents' messages and others, which would mix conversations. A body of one sub-agent's messages is fine.
 fn check_conversation(pieces: &[BodyMessage<'_>], messages: &[Message]) -> Result<(), Problem> {
     if messages.len() < 2 {
         return Ok(());

@@ -40,8 +40,7 @@ pub(crate) fn wanted(parameters: &Parameters) -> Result<Option<BriefOptions>, Pr
     Ok(BriefOptions::new(is_brief, chars_max, tokens_max))
 }
 
-/// Makes the excerpt on another thread, since that takes a while. A brief names the running exchange, unless the database
-/// is away.
+/// Makes the excerpt on another thread, since that takes a while. A brief names the running exchange, unless the database is away.
 pub(crate) async fn made(
     wanted: BriefOptions,
     app: &SharedApp,

@@ -1,5 +1,4 @@
-//! Decides which of the available formats a client prefers (RFC 9110, 12.5.1), and whether it already has the document
-//! (13.1.2).
+//! Decides which of the available formats a client prefers (RFC 9110, 12.5.1), and whether it already has the document (13.1.2).
 
 use axum::http::{
     HeaderMap,
@@ -88,8 +87,7 @@ fn quality(headers: &HeaderMap, offer: &str) -> (f32, bool) {
     (named.unwrap_or_else(any), named.is_some())
 }
 
-/// Returns a tag without its weakness mark, quotes and compression mark, which don't matter for whether the document is
-/// known.
+/// Returns a tag without its weakness mark, quotes and compression mark, which don't matter for whether the document is known.
 fn opaque(etag: &str) -> Option<&str> {
     let is_quoted = etag.ends_with('"') && etag.strip_prefix("W/").unwrap_or(etag).starts_with('"');
     is_quoted.then(|| bare(etag).strip_suffix(GZIP_MARK).unwrap_or_else(|| bare(etag)))

@@ -70,8 +70,7 @@ pub(super) fn markdown(snapshot: &Arc<Snapshot>) -> Bytes {
 }
 
 impl PreparedResponses {
-    /// Returns the answers kept with `snapshot`, or prepares them with its `own` headers. `None` if another type is kept
-    /// there.
+    /// Returns the answers kept with `snapshot`, or prepares them with its `own` headers. `None` if another type is kept there.
     pub(crate) fn kept_with(snapshot: &Snapshot, own: impl FnOnce() -> HeaderMap) -> Option<&Self> {
         snapshot.kept.get_or_make(|| Self::new(&snapshot.etag, own()))
     }

@@ -1,7 +1,6 @@
 //! Error responses: `application/problem+json` (RFC 9457), always with the same members.
 //!
-//! A handler returns a [`Problem`]. The frame around all routes writes it, and every bare error of a library, in that one
-//! format.
+//! A handler returns a [`Problem`]. The frame around all routes writes it, and every bare error of a library, in that one format.
 
 mod kinds;
 

@@ -25,8 +25,7 @@ use recapd_core::{
 };
 use recapd_platform::threads;
 
-/// How much memory a byte of a window takes until the context is sent: in the payload, its parts, twice in JSON values, the
-/// text.
+/// How much memory a byte of a window takes until the context is sent: in the payload, its parts, twice in JSON values, the text.
 const MADE_OF_A_BYTE: usize = 6;
 const BUDGET_TOKENS_MAX: i64 = 100_000_000;
 /// The most tokens of a summary that can be requested: far more than one has.

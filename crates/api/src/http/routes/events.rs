@@ -79,10 +79,9 @@ const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering")
 
 /// Streams the events of an agent.
 ///
-/// The first event is `agent.changed`, or with `Last-Event-ID` everything that has happened since. Then, as they happen:
-/// `turn.appended`, `window.evicted`, `window.returned`, `summary.updated`, `update.failed`, `queue.changed`, and at the
-/// end `agent.deleted`. The data of each is JSON. Several events of a kind may be sent as one. A comment line comes after
-/// 14 seconds without an event.
+/// The first event is `agent.changed`, or with `Last-Event-ID` everything that has happened since. Then, as they happen: `turn.appended`,
+/// `window.evicted`, `window.returned`, `summary.updated`, `update.failed`, `queue.changed`, and at the end `agent.deleted`. The data of
+/// each is JSON. Several events of a kind may be sent as one. A comment line comes after 14 seconds without an event.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/events", operation_id = "watch_agent", tag = "events",
     params(AgentPath,

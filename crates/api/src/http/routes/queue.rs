@@ -134,8 +134,7 @@ pub(super) async fn read(
 
 /// Shows the row in the queue of an agent named `pause`.
 ///
-/// This agent needs a route of its own, since `POST` to the same path pauses the queue. Otherwise it is `GET
-/// /v1/queue/{id}`.
+/// This agent needs a route of its own, since `POST` to the same path pauses the queue. Otherwise it is `GET /v1/queue/{id}`.
 #[utoipa::path(
     get, path = "/v1/queue/pause", operation_id = "get_queue_row_of_pause", tag = "updates",
     responses((status = 200, description = "The row.", body = QueueRow), answers::Always, answers::OfAgent),

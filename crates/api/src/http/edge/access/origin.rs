@@ -1,5 +1,4 @@
-//! Refuses requests of foreign web pages. A browser runs these on a machine that can reach loopback, and sends their
-//! requests.
+//! Refuses requests of foreign web pages. A browser runs these on a machine that can reach loopback, and sends their requests.
 //!
 //! A browser names the page in `Origin`, so a request is refused if its origin isn't the host that it is sent to. A page
 //! that points its own name at this machine's address (DNS rebinding) has the same origin, but its requests name a foreign
@@ -45,8 +44,7 @@ pub(super) fn check_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Res
     .hint("ask from a program, or open the dashboard at /ui/; pages of others have no access"))
 }
 
-/// Returns the host that the request is sent to: a name or address, perhaps with a port. HTTP/1.0, which browsers don't
-/// use, has none.
+/// Returns the host that the request is sent to: a name or address, perhaps with a port. HTTP/1.0, which browsers don't use, has none.
 fn asked<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> Option<&'r [u8]> {
     match headers.get(header::HOST) {
         Some(host) => Some(host.as_bytes()),

@@ -1,5 +1,4 @@
-//! What each route demands, in one table. A route that isn't in it needs an administrator's token for all agents, and fails
-//! a test.
+//! What each route demands, in one table. A route that isn't in it needs an administrator's token for all agents, and fails a test.
 
 use axum::http::Method;
 
@@ -171,8 +170,7 @@ pub(crate) fn pages() -> impl Iterator<Item = (&'static str, &'static str)> {
     routes.filter(|(_, path)| is_page(path))
 }
 
-/// Returns the rule for a request. `path` is the route's; for `None`, any caller with a valid token learns that there is no
-/// such route.
+/// Returns the rule for a request. `path` is the route's; for `None`, any caller with a valid token learns that there is no such route.
 pub(super) fn of(method: &Method, path: Option<&str>) -> RouteRule {
     let Some(path) = path else {
         return RouteRule {
