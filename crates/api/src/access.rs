@@ -1,13 +1,13 @@
-//! Who asks, and what they may do: tokens, as a daemon knows them.
+//! Authentication and authorization: who sends a request, and what they may do.
 //!
 //! ```text
-//! access_tokens ──► refresh, while somebody asks ──► copy in memory ──► identify: no query per request
+//! access_tokens ──► refresh (while requests come in) ──► copy in memory ──► identify (no query per request)
 //! ```
 //!
-//! A token is `rcp_` and 64 hexadecimal digits, 256 random bits. What is kept is its SHA-256: a slow hash guards
-//! passwords, which can be guessed; nobody guesses 256 bits, and a slow hash would cost each request what a guess costs.
+//! A token is `rcp_` and 64 hexadecimal digits: 256 random bits. Its SHA-256 is stored. A slow hash would protect
+//! passwords, which can be guessed; 256 random bits can't, and a slow hash would burden every request.
 //!
-//! Invariant: without a token only who may be anybody gets in, and nobody may be anybody where a token was ever made, where
+//! Invariant: without a token, a request gets in only as [`Caller::anybody`], and never where a token was ever made, where
 //! the configuration demands tokens, or beyond loopback.
 
 pub mod audit;
@@ -49,44 +49,41 @@ use recapd_store::{
     access::{AccessStore, Token},
 };
 
-/// What every token begins with, so that those who scan code for secrets know one.
+/// The prefix of every token, by which secret scanners recognise one.
 pub const PREFIX: &str = "rcp_";
-/// How often the tokens are read while somebody asks: a revoked token works so long at most, while the database answers.
+/// How often the tokens are read while requests come in. A revoked token works for at most this long, while the database answers.
 const REFRESH: Duration = Duration::from_secs(2);
-/// Who asks when the copy is older than this, because nobody did for a while, waits until it is read again.
+/// A request waits for a fresh copy if the copy is older than this, as it is after a time without requests.
 const STALE: Duration = Duration::from_secs(3);
-/// But not longer than this.
+/// The longest such wait.
 const FRESH_WAIT_MAX: Duration = Duration::from_millis(250);
-/// A use is noted if the one that is noted is older.
+/// A use is stored if the stored one is older than this.
 const USE_NOTED_AFTER_MS: i64 = HOUR_MS;
-/// Random bytes of a token.
 pub const SECRET_BYTES: usize = 32;
-/// Of a digest, so many digits find the token. Its holder can't choose them, so finding tells nothing.
+/// Tokens are found by these first digits of their digest. The holder can't choose them, so look-ups reveal nothing.
 const FINDING_DIGITS: usize = 16;
 
-/// The text of a token made of random bytes.
 pub fn token_text(secret: &[u8; SECRET_BYTES]) -> String {
     format!("{PREFIX}{}", hexadecimal(secret))
 }
 
-/// What is kept of a token: the SHA-256 of its text, in hexadecimal digits.
+/// Returns what is stored of a token: the SHA-256 of its text, in hexadecimal.
 pub fn digest_of(token: &str) -> String {
     hexadecimal(&Sha256::digest(token.as_bytes()))
 }
 
-/// Who asks.
+/// The sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The token's name; none if everybody may do everything.
+    /// `None` if everybody may do everything.
     pub token: Option<TokenName>,
-    /// What they may do.
     pub scope: Scope,
-    /// With what.
+    /// The agents and projects that `scope` applies to.
     pub reach: Reach,
 }
 
 impl Caller {
-    /// Anybody, where everybody may do everything.
+    /// Returns the caller where everybody may do everything.
     pub fn anybody() -> Self {
         Self {
             token: None,
@@ -96,44 +93,44 @@ impl Caller {
     }
 }
 
-/// The request has no token, or none that is valid. Which of the two isn't told.
+/// The request has no valid token. Clients don't learn whether it has none or an invalid one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCaller;
 
-/// A token that opens something.
+/// A token that isn't revoked; it may have expired.
 struct ActiveToken {
     digest: String,
     expires_at: Option<Timestamp>,
     caller: Arc<Caller>,
     noted_at: Option<Timestamp>,
-    /// Milliseconds; the lowest number before the first use.
+    /// In milliseconds; `i64::MIN` before the first use.
     used_at: AtomicI64,
 }
 
-/// The copy of all tokens.
+/// The copy of the tokens in memory.
 #[derive(Default)]
 struct Tokens {
     by_digits: HashMap<String, ActiveToken>,
     were_made: bool,
 }
 
-/// The tokens of this database.
+/// The tokens of a database and a file, and the sessions that they opened.
 pub struct Access {
     store: Arc<dyn AccessStore>,
     clock: Arc<dyn Clock>,
     demanded: bool,
     anybody: Arc<Caller>,
     tokens: RwLock<Arc<Tokens>>,
-    /// A file with tokens, and what stood in it last.
+    /// A file with more tokens, and what was last read from it.
     file: Option<(PathBuf, RwLock<Vec<Token>>)>,
     sessions: Sessions,
     asked: Notify,
-    /// When the tokens were looked at, or were waited for in vain; none if nobody keeps the copy fresh.
+    /// When the copy was last refreshed, or a refresh took too long to wait for. `None` if nothing keeps the copy fresh.
     looked_at: watch::Sender<Option<Instant>>,
 }
 
 impl Access {
-    /// No tokens yet: [`Self::refresh`] reads them. `demanded` says that requests need one even if none was ever made.
+    /// Starts without tokens: [`Self::refresh`] reads them. With `demanded`, requests need a token even if none was ever made.
     pub fn new(store: Arc<dyn AccessStore>, clock: Arc<dyn Clock>, demanded: bool) -> Self {
         Self {
             store,
@@ -148,10 +145,10 @@ impl Access {
         }
     }
 
-    /// The same, with the tokens of a file beside those of the database; requests need one of them.
+    /// Adds the tokens of a file. From then on, requests need a token.
     ///
     /// # Errors
-    /// [`file::FileError`]; what is wrong with it later is logged, and what stood in it before holds.
+    /// [`file::FileError`] if the file can't be read now. Later failures are logged, and the tokens last read stay in force.
     pub fn with_file(self, path: PathBuf) -> Result<Self, file::FileError> {
         let tokens = file::read(&path)?;
         Ok(Self {
@@ -165,12 +162,12 @@ impl Access {
         Arc::clone(&self.tokens.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether a token was ever made here.
+    /// True if a token was ever made here, even if it has been revoked.
     pub fn has_tokens(&self) -> bool {
         self.held().were_made
     }
 
-    /// Who asks with this token.
+    /// Returns the caller with this token.
     ///
     /// # Errors
     /// [`UnknownCaller`].
@@ -182,7 +179,7 @@ impl Access {
         self.holder(&digest_of(token.ok_or(UnknownCaller)?))
     }
 
-    /// Who asks in this session. The session ends if its token opens nothing any more.
+    /// Returns the caller of this session. Ends the session if its token is no longer valid.
     ///
     /// # Errors
     /// [`UnknownCaller`].
@@ -199,7 +196,7 @@ impl Access {
         holder
     }
 
-    /// Begins a session of `token`, which was identified.
+    /// Begins a session for `token`, which must have been identified.
     pub fn open_session(&self, key: SessionKey, token: &str) {
         self.sessions.open(key, digest_of(token), self.clock.now());
     }
@@ -208,12 +205,12 @@ impl Access {
         self.sessions.end(key);
     }
 
-    /// Whether everybody may do everything.
+    /// True if everybody may do everything.
     fn is_open(&self) -> bool {
         !self.demanded && !self.held().were_made
     }
 
-    /// Who holds the token with this digest.
+    /// Returns the holder of the token with this digest, and notes the use.
     fn holder(&self, digest: &str) -> Result<Arc<Caller>, UnknownCaller> {
         let tokens = self.held();
         let found = digest
@@ -229,7 +226,7 @@ impl Access {
         Ok(Arc::clone(&known.caller))
     }
 
-    /// Whether who was identified as `caller`, in this session if in one, still would be.
+    /// Checks that `caller` would still be identified, in its session if it has one.
     pub fn still_knows(&self, caller: &Caller, session: Option<&SessionKey>) -> bool {
         self.asked.notify_one();
         if caller.token.is_none() {
@@ -243,7 +240,7 @@ impl Access {
         is_signed_in && known.any(is_same)
     }
 
-    /// Whether `caller` may see `agent`, which may not exist. Only for who may see projects the database is asked.
+    /// Checks that `caller` may see `agent`, which need not exist. Queries the database only for callers that may see projects.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`](recapd_store::StoreError::Unavailable).
@@ -258,7 +255,7 @@ impl Access {
         Ok(project.is_some_and(|project| named.projects.contains(&project)))
     }
 
-    /// The agents that `caller` may see, by id, after `after`; none if those are simply all.
+    /// Returns the agents that `caller` may see, by id, after `after`; `None` if these are all agents.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`](recapd_store::StoreError::Unavailable).
@@ -274,15 +271,15 @@ impl Access {
         }
     }
 
-    /// The projects that `caller` may see, by name; none if those are simply all.
+    /// Returns the projects that `caller` may see, by name; `None` if these are all projects.
     pub fn seen_projects<'c>(&self, caller: &'c Caller) -> Option<&'c BTreeSet<ProjectId>> {
         caller.reach.named().map(|named| &named.projects)
     }
 
-    /// Reads the tokens, and notes which were used.
+    /// Reads the tokens, and stores when they were used.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`](recapd_store::StoreError::Unavailable), and the copy stays as it was.
+    /// [`StoreError::Unavailable`](recapd_store::StoreError::Unavailable). If the tokens can't be read, the copy stays as it was.
     pub async fn refresh(&self) -> StoreResult<()> {
         let before = self.held();
         let kept = self.store.tokens().await?;
@@ -306,7 +303,7 @@ impl Access {
         self.note_uses(&tokens).await
     }
 
-    /// The tokens of the file, as it is now if it can be read. Its disk may be slow: no thread that serves waits for it.
+    /// Reads the file's tokens, or returns those last read if that fails. The disk may be slow, so no serving thread waits for it.
     async fn filed(&self) -> Vec<Token> {
         let Some((path, last)) = &self.file else {
             return Vec::new();
@@ -338,9 +335,9 @@ impl Access {
         Ok(())
     }
 
-    /// Keeps the copy fresh until `stop`, as long as somebody asks.
+    /// Refreshes the copy until `stop`, as long as requests come in.
     pub async fn follow(&self, stop: CancellationToken) {
-        // Whoever starts has read the tokens.
+        // Whoever starts this has just read the tokens.
         self.looked_at.send_replace(Some(Instant::now()));
         let work = async {
             let mut is_away = false;
@@ -358,7 +355,7 @@ impl Access {
         self.looked_at.send_replace(None);
     }
 
-    /// Reads the tokens. Who waits for that is let go on if it takes long.
+    /// Reads the tokens. If that takes long, requests that wait for it go on with the old copy.
     async fn look(&self) -> StoreResult<()> {
         let mut refreshing = pin!(self.refresh());
         loop {
@@ -370,7 +367,7 @@ impl Access {
         }
     }
 
-    /// Says that somebody asks. If nobody did for a while, it waits for the tokens as they are now.
+    /// Notes that a request came in. Waits for a fresh copy if the copy is stale.
     async fn freshen(&self) {
         let is_fresh = |at: &Option<Instant>| at.is_none_or(|at| at.elapsed() <= STALE);
         self.asked.notify_one();
@@ -378,12 +375,12 @@ impl Access {
             return;
         }
         let mut looked_at = self.looked_at.subscribe();
-        // What doesn't come in time isn't waited for.
+        // After the time limit, the request goes on with the old copy.
         drop(timeout(FRESH_WAIT_MAX, looked_at.wait_for(is_fresh)).await);
     }
 }
 
-/// A token for the copy, with what `before` knows of its last use.
+/// Makes an entry of the copy, with the last use that `before` has.
 fn known(token: Token, before: &Tokens) -> Option<(String, ActiveToken)> {
     let digits = token.digest.get(..FINDING_DIGITS)?.to_owned();
     let used = before

@@ -1,6 +1,6 @@
-//! Reading a context: one function for the command line and for HTTP.
+//! Reads contexts, for the command line and for HTTP.
 //!
-//! What it costs to build one is paid by [`ContextMaterial::build`], apart from what waits for the database.
+//! [`ContextMaterial::build`] does the computing, apart from the reads that wait for the database.
 
 mod build;
 pub mod pins;
@@ -32,40 +32,38 @@ use window::{ShortenedMessages, WindowContent};
 /// The most exchanges of a window that are read.
 pub const WINDOW_EXCHANGES_MAX: i64 = 100_000;
 /// The most bytes of payloads of preamble and window. Anthropic's longest request has 32 MB, and summary, copies, tools and
-/// what is written as JSON anew come on top. Tokens don't bound bytes: an image has few.
+/// the re-encoding as JSON come on top. Tokens don't bound bytes: an image has few.
 pub const CONTEXT_BYTES_MAX: i64 = 24 << 20;
-/// Too few bytes for any message: its size is asked and nothing is read.
+/// Too few bytes for any message, so that only sizes are read.
 const SIZES_ONLY: i64 = 1;
-/// The preamble, which is never left out, has at most this part of them.
+/// The preamble, which is never left out, has at most one part in this many of those bytes.
 const PREAMBLE_SHARE: i64 = 2;
-/// The most pinned and important messages that are read, twice as many as are copied: the newest may be in the window.
+/// The most pinned and important messages that are read. Twice as many as are copied, since the newest may be in the window.
 const PINS_MAX: i64 = 100;
-/// The most messages that a note names.
 const NAMED_MAX: usize = 10;
-/// The summary takes at most this part of a request.
+/// The summary takes at most one part in this many of a request.
 const SUMMARY_SHARE: i64 = 4;
-/// How often a context is built anew for exchanges that gave way to the lines of others.
+/// How often a context is rebuilt because the lines about exchanges that were left out crowded out further ones.
 const LEFT_OUT_PASSES: usize = 3;
-/// The first message of a session is looked for in its first exchanges, at most so many.
+/// The first message of a session is looked for in this many of its first exchanges.
 const ANCHOR_EXCHANGES_MAX: i64 = 4;
 
-/// What somebody asks for.
+/// The options of a request for a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextQuery {
-    /// Whose request is written.
     pub format: RequestFormat,
-    /// The most tokens of the whole request, if not what is configured; 0 is no limit.
+    /// The most tokens of the whole request; `None` as configured, 0 for no limit.
     pub budget_tokens: Option<i64>,
-    /// How alternation is repaired, if not as configured.
+    /// How alternation is repaired; `None` as configured.
     pub alternation: Option<Alternation>,
-    /// The most tokens of the summary in it, if less than its share of the budget.
+    /// The most tokens of the summary, if fewer than its share of the budget.
     pub summary_max_tokens: Option<i64>,
-    /// Whether thinking of the open exchange is sent even where something before it has changed.
+    /// True if thinking of the open exchange is sent even where something before it has changed.
     pub keeps_open_thinking: bool,
 }
 
 impl ContextQuery {
-    /// The `defaults` that are in force for the agent, with what was asked for.
+    /// Returns `defaults` with the query's options in their place.
     pub fn options(self, defaults: ContextOptions) -> ContextOptions {
         ContextOptions {
             max_tokens: self.budget_tokens.unwrap_or(defaults.max_tokens),
@@ -79,92 +77,84 @@ impl ContextQuery {
     }
 }
 
-/// Who sees the conversation, where it is a shared one.
+/// The speaker who sees a shared conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Viewer {
     pub speaker: String,
-    /// How the conversation is told to its speakers, unless the agent's settings say otherwise.
+    /// How speakers see the conversation, unless the agent's settings say otherwise.
     pub telling: PerspectiveStyle,
 }
 
-/// Why there is nothing to build a context from.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
-    /// Ask for a speaker who takes part.
     #[error(transparent)]
     UnknownSpeaker(#[from] UnknownSpeaker),
-    /// Even with its results shortened the exchange is more than any request holds: read it in parts.
+    /// The exchange is larger than any request, even with its results shortened. It can be read in parts.
     #[error("exchange #{0} is too big to build a context from")]
     TooLarge(i64),
-    /// The store fails.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// All that a context is built from.
+/// Everything that a context is built from.
 #[derive(Clone, Debug)]
 pub struct ContextMaterial {
     agent: AgentId,
     version: i64,
-    /// The document as readers see it; empty for none.
+    /// Empty if there is no summary.
     markdown: String,
     first_exchange: i64,
-    /// Whether the thinking of the window may be bound to what isn't sent: something has left it, though it may be back.
+    /// True if something has left the window, even if it is back. Thinking may then be bound to messages that aren't sent.
     has_evicted: bool,
     preamble: Vec<StoredMessage>,
     anchor: Option<StoredMessage>,
     pins: Pins,
-    /// What the exchange works on of which only later legs were read.
+    /// The request that the window's first exchange works on, and the exchange it begins, if only later legs were read.
     request: Option<(i64, StoredMessage)>,
     window: Vec<StoredExchange>,
-    /// Exchanges of the window before these, which were too much to read.
+    /// Older exchanges of the window, too large to be read.
     left_out: Vec<StoredExchange>,
-    /// The zone of the document's times.
     zone: Zone,
     shortened: ShortenedMessages,
     perspective: Option<Perspective>,
 }
 
-/// A context, ready to be sent.
+/// A context, ready to send.
 #[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
 #[schema(as = Context)]
 pub struct ContextReply {
-    /// Whose.
     pub agent_id: AgentId,
-    /// For which provider.
+    /// The provider's format of `body`.
     pub format: RequestFormat,
-    /// Who sees it, in a shared conversation.
+    /// The speaker who sees it, in a shared conversation.
     #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
     pub speaker: Option<String>,
     /// The fields of the provider's request that hold the conversation.
     pub body: serde_json::Value,
-    /// What it costs, by the counter of the window.
+    /// Its size in tokens, by the counter of the window.
     pub tokens: i64,
-    /// What it may cost, if there is a limit.
+    /// The most tokens it may have; null for no limit.
     pub limit_tokens: Option<i64>,
-    /// It costs more, since the newest exchange is too big by itself.
+    /// True if it exceeds the limit, because the newest exchange alone is too big.
     pub over_budget: bool,
     /// The version of the summary in it; 0 for none.
     pub summary_version: i64,
-    /// The first exchange of the window.
     pub first_exchange: i64,
-    /// Exchanges of the window that had no room.
+    /// Exchanges of the window that it has no room for.
     pub left_out: Vec<i64>,
-    /// Pinned and important messages that are in it as copies, by number.
+    /// The numbers of pinned and important messages that it holds as copies.
     pub copied: Vec<i64>,
     /// Tool results that were shortened.
     pub elided: Vec<Elision>,
-    /// What could not be carried over to this provider.
+    /// What was left out or shortened and why, and what could not be carried over to this provider.
     pub notes: Vec<String>,
 }
 
-/// Reads what the context of `agent` is built from. `snapshot` is the summary of the step
-/// ([`Store::summary_of_step`]); it says where the window begins, so that no exchange is both in it and in the summary,
-/// or in neither.
+/// Reads what the context of `agent` is built from. `snapshot` is the summary of the step ([`Store::summary_of_step`]). It
+/// says where the window begins, so that each exchange is either in the window or in the summary.
 ///
 /// # Errors
-/// What the store fails with, [`ContextError::UnknownSpeaker`] when `viewer` takes no part in the conversation, and
-/// [`ContextError::TooLarge`].
+/// The store's errors, [`ContextError::UnknownSpeaker`] if `viewer` takes no part in the conversation, and [`ContextError::TooLarge`].
 pub async fn load(
     store: &dyn Store,
     agent: &AgentId,
@@ -174,10 +164,10 @@ pub async fn load(
     load_within(store, agent, snapshot, viewer, CONTEXT_BYTES_MAX).await
 }
 
-/// How many bytes of payloads of preamble and window [`load`] reads for the same `snapshot`, by their sizes alone.
+/// Returns how many bytes of payloads of preamble and window [`load`] reads for the same `snapshot`. Reads their sizes alone.
 ///
 /// # Errors
-/// What the store fails with.
+/// The store's errors.
 pub async fn payload_bytes(store: &dyn Store, agent: &AgentId, snapshot: &Snapshot) -> StoreResult<usize> {
     let of = |from, through, limit| ExchangeQuery {
         from,
@@ -196,10 +186,10 @@ pub async fn payload_bytes(store: &dyn Store, agent: &AgentId, snapshot: &Snapsh
     Ok(usize_or_max(bytes.min(CONTEXT_BYTES_MAX)))
 }
 
-/// As [`load`], with at most so many bytes of payloads of preamble and window.
+/// Like [`load`], with at most `bytes_max` bytes of payloads of preamble and window.
 ///
 /// # Errors
-/// As [`load`].
+/// The errors of [`load`].
 pub async fn load_within(
     store: &dyn Store,
     agent: &AgentId,
@@ -237,7 +227,7 @@ pub async fn load_within(
         None => None,
     };
     let opens = |message: &Message| match &perspective {
-        // What was said to the speaker first; in their own words nobody's task would stand.
+        // The first thing said to the speaker. Their own words set them no task.
         Some(perspective) => perspective
             .see(message)
             .is_some_and(|seen| seen.role == Role::User),
@@ -267,7 +257,7 @@ pub async fn load_within(
     })
 }
 
-/// The running session's preamble. It is never left out.
+/// Reads the running session's preamble, which is never left out.
 async fn preamble(
     store: &dyn Store,
     agent: &AgentId,
@@ -294,7 +284,7 @@ fn bytes_of(exchanges: &[StoredExchange]) -> i64 {
         .sum()
 }
 
-/// The view of `viewer` on a conversation in which `heard` speak.
+/// Returns the view that `viewer` has of a conversation between `heard`.
 async fn perspective(
     store: &dyn Store,
     agent: &AgentId,
@@ -306,8 +296,8 @@ async fn perspective(
     Ok(Perspective::new(&viewer.speaker, telling, heard)?)
 }
 
-/// What the exchange works on with whose later legs the `window` begins. A long run often begins its session, so that its
-/// request stands in the `opening`.
+/// Returns the request that the window's first exchange works on, and the exchange it begins, if the window begins with a
+/// later leg. A long run often begins its session, so the request may be in the `opening`.
 async fn request(
     store: &dyn Store,
     agent: &AgentId,
@@ -330,7 +320,7 @@ async fn request(
     Ok(found.map(|request| (begins_with, request)))
 }
 
-/// The first exchanges of the session of `newest`, in one of which the user says the first thing.
+/// Reads the first exchanges of the session of `newest`, among them the user's first message.
 async fn opening(
     store: &dyn Store,
     agent: &AgentId,
@@ -362,7 +352,7 @@ async fn opening(
     Ok(opening)
 }
 
-/// Of these exchanges those that the agent's ancestors have: a fork has no rows of what was covered when it was made.
+/// Reads those of these exchanges that the agent's ancestors have. A fork has no rows for exchanges covered when it was made.
 async fn inherited(
     store: &dyn Store,
     agent: &AgentId,

@@ -1,10 +1,8 @@
-//! The dashboard: pages that say what each agent's model sees, what has settled into its summary, and whether the machinery
-//! is well.
+//! The dashboard: pages that show what each agent's model sees, what its summary covers, and whether the daemon is healthy.
 //!
-//! Pure: data in, HTML out. What is shown is read by `http`, and by the same functions as elsewhere. Everything that agents
-//! said is text here and nothing else: [`maud`] escapes whatever is put between tags, and [`text::visible`] shows what would
-//! hide or reorder it. Pages work without scripts and without styles; neither stands in a page, so that the strictest
-//! policy holds ([`POLICY`]).
+//! Pure: data in, HTML out. `http` reads the data, with the functions that it uses elsewhere. Everything that agents said
+//! is shown as text: [`maud`] escapes it, and [`text::visible`] shows characters that would hide or reorder it. Pages work
+//! without scripts and styles, and contain neither, so that the strictest policy holds ([`POLICY`]).
 
 mod agents;
 mod archive;
@@ -45,19 +43,18 @@ pub use self::{
     versions::{Diff, VersionList, diff_page, versions_page},
 };
 
-/// What browsers may load for a page: its own style, script, pictures and events, from nowhere else.
+/// The content security policy: style, script, pictures and events come from the page's own origin.
 pub const POLICY: &str = "default-src 'none'; base-uri 'none'; connect-src 'self'; form-action 'self'; \
                           frame-ancestors 'none'; img-src 'self'; script-src 'self'; style-src 'self'";
-/// The style of all pages.
 pub const STYLE: &str = include_str!("dashboard/style.css");
-/// What makes pages move; they work without it.
+/// Makes pages update; they work without it.
 pub const SCRIPT: &str = include_str!("dashboard/live.js");
-/// The picture in the browser's tab.
+/// The icon in the browser's tab.
 pub const ICON: &str = include_str!("dashboard/icon.svg");
 
-/// Exchanges of the window on an agent's page, the newest ones.
+/// The most exchanges of the window on an agent's page, the newest.
 pub const WINDOW_SHOWN: i64 = 200;
-/// Pending exchanges on an agent's page, the newest ones.
+/// The most pending exchanges on an agent's page, the newest.
 pub const PENDING_SHOWN: i64 = 100;
-/// Summarised exchanges on an agent's page, the newest ones.
+/// The most summarised exchanges on an agent's page, the newest.
 pub const COVERED_SHOWN: i64 = 60;

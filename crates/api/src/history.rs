@@ -1,4 +1,4 @@
-//! Reading a history: one function for the command line and for HTTP.
+//! Reads histories, for the command line and for HTTP.
 
 use recapd_core::domain::{
     agent::AgentId,
@@ -19,40 +19,37 @@ use recapd_store::{
     page::{PAGE_BYTES_MAX, PagedExchange, page},
 };
 
-/// Exchanges of the window shown unless all are asked for.
 pub const WINDOW_SHOWN: i64 = 20;
-/// Exchanges of the window shown even if all are asked for.
+/// The most exchanges of the window that are ever shown.
 pub const WINDOW_SHOWN_MAX: i64 = 1_000;
-/// Archived exchanges shown unless all are asked for.
 pub const ARCHIVE_SHOWN: i64 = 10;
-/// Archived exchanges shown even if all are asked for.
+/// The most archived exchanges that are ever shown.
 pub const ARCHIVE_SHOWN_MAX: i64 = 10_000;
 /// The longest line shown of a message, in characters.
 const LINE_CHARS_MAX: usize = 160;
-/// Lines shown of one exchange; those in the middle of more are counted.
+/// The most lines shown of one exchange. If there are more, those in the middle are only counted.
 const LINES_MAX: usize = 12;
 
-/// How much of a history to read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HistoryQuery {
-    /// The newest so many exchanges of the archive.
+    /// How many exchanges of the archive, the newest.
     pub archived: i64,
-    /// The newest so many exchanges of the window.
+    /// How many exchanges of the window, the newest.
     pub window: i64,
-    /// Nothing but this exchange, with all its lines.
+    /// Only this exchange, with all its lines.
     pub only: Option<i64>,
-    /// With a line for each message in the window; of an exchange that is too big for a page for its first ones.
+    /// With a line for each message in the window. Of an exchange too big for a page, its first messages.
     pub lines: bool,
-    /// With the tokens of each message, and lines for results, which are most of them.
+    /// With the tokens of each message, and with lines for tool results, which have most of them.
     pub tokens: bool,
-    /// The summary's ceiling, to be shown beside its size.
+    /// The summary's ceiling, shown with its size.
     pub summary_tokens_max: i64,
     /// How speakers are compared, if the conversation has several.
     pub convergence: Rules,
 }
 
 impl HistoryQuery {
-    /// Everything, within the limits.
+    /// Asks for everything, within the limits.
     #[must_use]
     pub fn all(self) -> Self {
         Self {
@@ -77,10 +74,10 @@ impl Default for HistoryQuery {
     }
 }
 
-/// The history of `agent`, secrets redacted by the rules of `redactor`, or `None` if there is no such agent.
+/// Reads the history of `agent`, with secrets redacted by `redactor`; `None` if there is no such agent.
 ///
 /// # Errors
-/// [`StoreError::UnknownExchange`], if only one is asked for, and what the store fails with.
+/// [`StoreError::UnknownExchange`] if the only exchange asked for doesn't exist, and the store's errors.
 pub async fn load(
     store: &dyn Store,
     agent: &AgentId,
@@ -106,7 +103,7 @@ pub async fn load(
     Ok(Some(HistoryView { convergence, ..view }))
 }
 
-/// Those that are wanted, oldest first.
+/// Reads the exchanges that `query` asks for, oldest first.
 async fn exchanges(
     store: &dyn Store,
     agent: &AgentId,
@@ -148,8 +145,7 @@ async fn exchanges(
     Ok(exchanges)
 }
 
-/// Those of `wanted`, read page by page from the newest one on: of each message little is shown, so that never more than a
-/// page of them is held.
+/// Reads `wanted` page by page, newest first. Little is shown of each message, so that only one page of them is held at a time.
 async fn paged(
     store: &dyn Store,
     agent: &AgentId,
@@ -208,7 +204,7 @@ fn shown(agent: &AgentId, paged: PagedExchange, query: HistoryQuery, redactor: &
     }));
     HistoryExchange {
         exchange: Exchange {
-            // By today's rules: it was redacted by those of its day.
+            // Redacted again, by today's rules; it was stored with those of its day.
             headline: stored.exchange.headline.redacted(redactor),
             ..stored.exchange
         },
@@ -218,14 +214,14 @@ fn shown(agent: &AgentId, paged: PagedExchange, query: HistoryQuery, redactor: &
     }
 }
 
-/// The lines of an exchange. Results repeat what the calls ask for, so that calls stand alone (seed 001's view), unless
-/// tokens are asked for: then each message's stand at its first line.
+/// Returns the lines of an exchange. Tool results are left out, as the calls say what they are about (seed 001's view),
+/// unless tokens are requested: then each message's tokens are at its first line.
 fn lines(stored: &StoredExchange, has_tokens: bool, redactor: &Redactor) -> Vec<HistoryLine> {
     let limits = TranscriptLimits {
         said_chars_max: 4 * LINE_CHARS_MAX,
         tool_chars_max: 4 * LINE_CHARS_MAX,
     };
-    // So does what a program writes beside what the user asked for.
+    // So is what a program adds to the user's request.
     let has_title = !stored.exchange.headline.title.is_empty();
     let is_shown = |voice| match voice {
         Voice::Result | Voice::FailedResult => has_tokens,
@@ -257,7 +253,7 @@ fn shortened(line: &Line) -> String {
     }
 }
 
-/// The first and the last lines of many.
+/// Keeps the first and the last lines of many.
 fn fold(mut lines: Vec<HistoryLine>) -> Vec<HistoryLine> {
     if lines.len() <= LINES_MAX {
         return lines;

@@ -5,17 +5,16 @@
 //!        └─► shortcut: a summary in memory
 //! ```
 //!
-//! It asks the ingestor, the snapshots and the store, and never the worker: no request waits for a model. Handlers
-//! translate and decide nothing. Whatever goes wrong is answered with a problem (RFC 9457) that says what to do.
+//! The interface calls the ingestor, the snapshots and the store, but never the worker: no request waits for a model.
+//! Handlers translate and decide nothing. Every error is answered with a problem (RFC 9457) that says what to do.
 //!
-//! Invariant: an append is stored whole or not at all, and goes on to its end when its client goes away.
+//! Invariant: an append is stored whole or not at all, and is completed even if its client disconnects.
 //!
-//! On a loopback address where no token was ever made, everybody may do everything; else a token says what
-//! ([`crate::access`]). Web pages can't append even there: they are refused by what browsers say of them.
+//! On a loopback address where no token was ever made, everybody may do everything. Elsewhere a token says what its holder
+//! may do ([`crate::access`]). Web pages can't append even on loopback: the headers that browsers send give them away.
 //!
-//! A request comes in through [`edge`] to its handler, one of [`routes`]: that takes what it needs out of the
-//! [`request`] and makes a [`response`]. [`dashboard`] and [`mcp`] are ways in of their own, and [`openapi`] describes
-//! the rest.
+//! A request comes in through [`edge`] to its handler, one of [`routes`]. The handler takes what it needs from the [`request`] and makes
+//! a [`response`]. [`dashboard`] and [`mcp`] are separate ways in, and [`openapi`] describes the rest.
 
 mod dashboard;
 mod edge;
@@ -65,101 +64,84 @@ pub use openapi::{document as openapi_document, reference as openapi_reference};
 pub use routes::agents::{AgentFigures, NewestExchange};
 pub use routes::messages::AppendReply;
 
-/// Method and path of each page of the dashboard, as they are registered; the other routes are in [`openapi_document`].
+/// Returns method and path of each page of the dashboard. The other routes are in [`openapi_document`].
 pub fn page_routes() -> impl Iterator<Item = (&'static str, &'static str)> {
     access::pages()
 }
 
-/// What each route demands: method (`*` for every one), path, scope, and whose it is about, as the reference names it.
+/// Returns what each route demands: method (`*` for every one), path, scope, and whose data it is about, as the reference names it.
 pub fn route_rules() -> impl Iterator<Item = (&'static str, &'static str, Scope, &'static str)> {
     access::all_rules().map(|(method, path, scope, whose)| (method, path, scope, whose.name()))
 }
 
-/// Whoever put the daemon together, and can tell about it what no part of it knows.
+/// A source of facts that only the program that assembled the daemon knows.
 #[async_trait]
 pub trait HealthChecker: Send + Sync {
-    /// Looks at the daemon, without asking anybody over the network but its database.
+    /// Examines the daemon. Asks nothing over the network but the database.
     async fn examine(&self) -> DaemonFacts;
 }
 
-/// What the interface is made of.
 #[derive(Clone)]
 pub struct HttpState {
-    /// Takes messages in.
     pub ingestor: Ingestor,
-    /// Answers readers of summaries.
     pub snapshots: Arc<Snapshots>,
-    /// Answers readers of projects' summaries.
     pub projects: Arc<ProjectSnapshots>,
-    /// Works on the queue by hand, and tells what came of updates.
+    /// Carries out operators' actions on the queue, and reads runs.
     pub operator: Operator,
-    /// Knows who asks, and what they may do.
     pub access: Arc<Access>,
-    /// Takes what is to be audited.
     pub audit: Audit,
-    /// Tells what was audited.
     pub audited: Arc<dyn AuditStore>,
-    /// Looks at the daemon from inside, if it is one.
+    /// `None` outside of a daemon.
     pub health_checker: Option<Arc<dyn HealthChecker>>,
-    /// Answers everybody else.
     pub store: Arc<dyn Store>,
-    /// Counts requests, and shows what others count.
     pub metrics: Metrics,
-    /// The time.
     pub clock: Arc<dyn Clock>,
-    /// Cancelled when the daemon begins to end: from then on it isn't ready.
+    /// Cancelled when the daemon begins to end. It isn't ready from then on.
     pub ending: CancellationToken,
-    /// Cancelled when nobody is to be answered any more.
+    /// Cancelled when requests are no longer answered.
     pub stop: CancellationToken,
-    /// Writes that go on although their clients went away; to be waited for before the daemon ends.
+    /// Writes that go on although their clients disconnected. The daemon waits for them before it ends.
     pub writes: TaskTracker,
 }
 
-/// How the interface behaves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpSettings {
-    /// The longest body of a request.
     pub body_bytes_max: usize,
-    /// The most bytes that answers made of what was said need together, until they are sent.
+    /// The most bytes of all answers made of messages, until they are sent.
     pub answers_bytes_max: usize,
-    /// How long a request may take; a body must have arrived in half of it.
+    /// The longest time for a request. Its body must arrive in half of it.
     pub request_timeout_ms: u64,
     /// How many connections there may be, and how slow.
     pub connections: ConnectionLimits,
-    /// The most clients that are told of events at once.
     pub subscribers_max: usize,
-    /// Requests a second of one token, or of one address without one; 0: no limit.
+    /// Requests a second of one token, or of one address without one; 0 for no limit.
     pub requests_per_second: u32,
-    /// So many of them at once.
+    /// The most of them at once.
     pub requests_burst: u32,
-    /// The most messages in one request.
     pub batch_messages_max: usize,
-    /// Proxies that are believed about whom they ask for.
+    /// Proxies that are believed about the address of their client.
     pub trusted_proxies: TrustedProxies,
-    /// Names under which the daemon may be asked without a token, and `/mcp`, beside those of a loopback address.
+    /// Names under which `/mcp`, and the daemon without a token, may be reached, in addition to those of a loopback address.
     pub allowed_hosts: Vec<String>,
-    /// The ceiling of a summary, to be shown beside its size.
+    /// The ceiling of a summary, shown with its size.
     pub summary_tokens_max: i64,
-    /// What all agents together may spend in a day, to be shown beside what they did.
+    /// What all agents together may spend in a day, shown with what they spent.
     pub spend: SpendLimits,
-    /// What each agent may that doesn't say otherwise.
+    /// What an agent may spend in a day unless its settings say otherwise.
     pub spend_agent: SpendLimits,
     /// What is in force unless an agent or a request says otherwise.
     pub configured: WindowDefaults,
 }
 
-/// What the configuration says of windows and contexts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowDefaults {
-    /// How contexts are built.
     pub context: ContextOptions,
     /// Every setting that an agent can override.
     pub settings: AgentSettings,
     /// What agents' presets are expanded with.
     pub basis: Basis,
-    /// How shared conversations are told unless an agent's settings say otherwise.
+    /// How shared conversations are shown to speakers, unless an agent's settings say otherwise.
     pub telling: PerspectiveStyle,
-    /// How speakers are compared.
     pub convergence: Rules,
 }
 
@@ -197,8 +179,8 @@ impl HttpSettings {
 }
 
 impl HttpState {
-    /// The interface over `parts`, whose `database` is worked on by hand, too. It ends with `stop`. Its audit goes to the
-    /// log alone, unless that is replaced.
+    /// Assembles the state from `parts`; operators' actions go to `database`. It ends with `stop`. Its audit only logs,
+    /// unless that is replaced.
     pub fn over<D: OperatorStore + AuditStore + 'static>(
         parts: &assembly::Parts,
         database: Arc<D>,
@@ -224,38 +206,33 @@ impl HttpState {
     }
 }
 
-/// What every handler can reach.
 struct App {
     parts: HttpState,
     settings: HttpSettings,
     started_at: Timestamp,
     requests: AtomicU64,
-    /// Room for the bodies that are held at once.
     bodies: Arc<Quota>,
-    /// Room for the answers that are made of what was said, until they are sent.
+    /// Room for the answers made of messages, until they are sent.
     answers_room: Room,
-    /// Places for those who are told of events.
+    /// Places for clients that receive events.
     subscribers: Arc<Quota>,
-    /// Places for those who wait for a change.
+    /// Places for clients that wait for a change.
     waits: Arc<Quota>,
-    /// How often who may ask.
     rate: rate::Rate,
-    /// What was answered to idempotency keys.
+    /// The answers given to idempotency keys.
     answers: idempotency::Answers,
-    /// The description of the interface, as it is served.
     openapi: Bytes,
-    /// What the forms of pages are signed with.
+    /// The secret that signs the forms of pages.
     form_secret: String,
-    /// How often who may try to sign in.
+    /// The rate limit of attempts to sign in.
     sign_ins: rate::Rate,
-    /// How it all is, for the pages that show it.
     overview: shared_look::SharedLook<crate::dashboard::Overview>,
 }
 
 type SharedApp = Arc<App>;
 
 impl App {
-    /// Sees a write through to its end, even if the client that asked for it goes away or runs out of time.
+    /// Completes a write, even if its client disconnects or runs out of time.
     async fn see_through<T: Send + 'static>(
         &self,
         write: impl Future<Output = StoreResult<T>> + Send + 'static,
@@ -263,7 +240,7 @@ impl App {
         Ok(self.seen_through(write).await??)
     }
 
-    /// As [`Self::see_through`], with what the store fails with told apart.
+    /// Like [`Self::see_through`], but returns the store's error as such.
     async fn seen_through<T: Send + 'static>(
         &self,
         write: impl Future<Output = StoreResult<T>> + Send + 'static,
@@ -278,7 +255,7 @@ impl App {
     }
 }
 
-/// The interface over `state`. The daemon's uptime is counted from here.
+/// Makes the interface over `state`. The daemon's uptime counts from here.
 pub fn interface(state: HttpState, settings: HttpSettings) -> Interface {
     let too_late =
         TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, settings.request_timeout());
@@ -289,7 +266,7 @@ pub fn interface(state: HttpState, settings: HttpSettings) -> Interface {
         bodies: body::room(settings.body_bytes_max),
         answers_room: Room::of(settings.answers_bytes_max),
         subscribers: Quota::new(settings.subscribers_max),
-        // Each holds a connection.
+        // Each wait holds a connection.
         waits: Quota::new(settings.connections.connections_max),
         started_at: state.clock.now(),
         parts: state,
@@ -303,7 +280,7 @@ pub fn interface(state: HttpState, settings: HttpSettings) -> Interface {
     observe::announce(&app.parts.metrics);
     let answering = dashboard::mount(mcp::mount(routes, &app))
         .fallback(frame::unknown_route)
-        // As one layer, the first outermost: each by itself would be a box to be copied at every request.
+        // One layer, with the outermost first. Separate layers would each be a box that is cloned for every request.
         .layer((
             from_fn_with_state(Arc::clone(&app), frame::around),
             CatchPanicLayer::custom(frame::panicked),
@@ -315,8 +292,8 @@ pub fn interface(state: HttpState, settings: HttpSettings) -> Interface {
     Interface::new(app, answering)
 }
 
-/// Answers requests on `listener`, as many connections at once as `limits` say, until `stop`; then requests under way are
-/// answered, and it returns when the last connection is closed. A connection that fails is its client's affair.
+/// Serves requests on `listener`, on at most as many connections as `limits` allow, until `stop`. Then it answers the
+/// requests under way, and returns when the last connection is closed. Errors of a connection affect only its client.
 pub async fn serve(
     listener: impl Into<Listener>,
     interface: Interface,

@@ -1,10 +1,10 @@
-//! The ways in from outside: HTTP, the dashboard and the Model Context Protocol.
+//! The interfaces to the outside: HTTP, the dashboard and the Model Context Protocol.
 //!
 //! - [`http`]: routes, limits and answers.
-//! - [`access`]: who asks, and what they may do.
-//! - [`history`], [`context`], [`recall`]: reading a history, what to send to a model, and the archive by words or numbers.
-//! - [`dashboard`]: pages over what is read.
-//! - [`mcp`]: summaries and the archive by the Model Context Protocol.
+//! - [`access`]: who sends a request, and what they may do.
+//! - [`history`], [`context`], [`recall`]: read histories, contexts for models, and the archive by words or numbers.
+//! - [`dashboard`]: pages that show what is read.
+//! - [`mcp`]: summaries and the archive over the Model Context Protocol.
 
 pub mod access;
 pub mod context;

@@ -1,5 +1,4 @@
-//! Recall and expand: the archive, found by words or by the number that a line of a summary names. One function each for
-//! the command line and for HTTP.
+//! Recall and expand: find exchanges by words, and show them by the numbers that a summary names. For the command line and for HTTP.
 
 mod range;
 mod text;
@@ -31,113 +30,98 @@ use recapd_store::{
 pub use range::{RANGE_MAX, Range};
 pub use text::{INDENT, expanded_text, expanded_texts, found_list, found_text, message_text};
 
-/// Exchanges shown unless more are asked for.
 pub const FOUND_SHOWN: i64 = 10;
-/// The most exchanges shown.
 pub const FOUND_MAX: i64 = 50;
-/// Excerpts shown of one exchange.
 const EXCERPTS_MAX: usize = 3;
-/// Messages of an exchange shown unless said otherwise.
 pub const MESSAGES_SHOWN: i64 = 200;
-/// The most messages of an exchange shown at once.
 pub const MESSAGES_MAX: i64 = PART_MESSAGES_MAX;
 
-/// What a search found, best first.
+/// The results of a search, best first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = Recall)]
 pub struct RecallReply {
-    /// Whose archive.
     pub agent_id: AgentId,
-    /// What was looked for, as it was understood: words and phrases.
+    /// The query as it was understood: words and phrases.
     pub terms: Vec<String>,
-    /// The exchanges.
     pub found: Vec<RecallMatch>,
-    /// More exchanges were found than are shown.
+    /// True if more exchanges were found than are shown.
     pub has_more: bool,
-    /// So many of its messages wait to be indexed and were not searched.
+    /// The number of messages that weren't searched, because they aren't indexed yet.
     pub unsearched_messages: i64,
 }
 
-/// An exchange in which something was found.
+/// An exchange that a search found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = FoundExchange)]
 pub struct RecallMatch {
-    /// Its number.
     pub exchange: i64,
-    /// The first leg of its exchange, if it is a later one.
+    /// The first leg of its exchange, if this is a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<i64>,
-    /// Where it stands.
+    /// Its place relative to the window and the summary.
     pub place: ExchangePlace,
-    /// The first line of what was asked in it; of a later leg empty.
+    /// The first line of the user's message; empty for a later leg.
     pub title: String,
-    /// When it began.
+    /// When its first message was said.
     pub started_at: Timestamp,
-    /// When the last thing in it was said.
+    /// When its last message was said.
     pub ended_at: Timestamp,
-    /// What it costs to read it whole.
+    /// The size of the whole exchange in tokens.
     pub tokens: i64,
-    /// When it left the window, if it did.
+    /// When it left the window; null if it didn't.
     pub evicted_at: Option<Timestamp>,
-    /// The first version of the summary that covers it, if one does.
+    /// The first version of the summary that covers it; null for none.
     pub summary_version: Option<i64>,
-    /// The terms that it doesn't hold.
+    /// The terms that it doesn't contain.
     pub missing: Vec<String>,
-    /// Where the terms stand, secrets redacted.
+    /// The places of the terms, with secrets redacted.
     pub excerpts: Vec<Excerpt>,
 }
 
 /// A piece of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Excerpt {
-    /// The message's number.
     pub seq: i64,
-    /// Its kind.
     pub kind: String,
-    /// When it was said.
     pub said_at: Timestamp,
     /// The piece, in one line.
     pub text: String,
 }
 
-/// An exchange as it was.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = ExpandedExchange)]
 pub struct ExpandReply {
-    /// Who asked.
+    /// The agent that was asked.
     pub agent_id: AgentId,
-    /// Its number.
     pub exchange: i64,
-    /// The first leg of its exchange, if it is a later one.
+    /// The first leg of its exchange, if this is a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<i64>,
-    /// The legs of its exchange, if that has more than this number.
+    /// The legs of its exchange, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub legs: Option<Legs>,
-    /// Whose messages it holds.
+    /// The agent whose messages these are; for a fork, this can be an ancestor.
     pub source_agent_id: AgentId,
-    /// Where it stands.
+    /// Its place relative to the window and the summary.
     pub place: ExchangePlace,
-    /// Whether more is expected in its exchange.
+    /// `open` if more is expected in its exchange.
     pub state: ExchangeState,
-    /// When it began.
+    /// When its first message was said.
     pub started_at: Timestamp,
-    /// When the last thing in it was said.
+    /// When its last message was said.
     pub ended_at: Timestamp,
-    /// What it costs.
     pub tokens: i64,
-    /// When it left the window, if it did.
+    /// When it left the window; null if it didn't.
     pub evicted_at: Option<Timestamp>,
-    /// The first version of the summary that covers it, if one does.
+    /// The first version of the summary that covers it; null for none.
     pub summary_version: Option<i64>,
-    /// Its messages, verbatim.
     pub messages: Vec<ShownMessage>,
-    /// The last number shown, if there are more messages: ask for those after it.
+    /// The number of the last message shown, if there are more; null if there aren't.
     pub next_after: Option<i64>,
-    /// The messages as content of a provider's request, if one was named.
+    /// The messages as content of a provider's request, if a provider was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<Value>,
-    /// What could not be carried over to it.
+    /// What could not be carried over to that provider.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -145,35 +129,29 @@ pub struct ExpandReply {
 /// A message, verbatim.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ShownMessage {
-    /// Its number.
     pub seq: i64,
-    /// Its kind.
     pub kind: String,
-    /// Who said it, in a shared conversation.
+    /// Its speaker, in a shared conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speaker: Option<String>,
-    /// When.
     pub said_at: Timestamp,
-    /// What it costs.
     pub tokens: i64,
-    /// Nothing is left of it but its number and its time.
+    /// True if only its number, kind and time are left.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forgotten: bool,
-    /// How `payload` is written.
+    /// The format of `payload`.
     pub format: String,
-    /// What the client sent.
+    /// The message as the client sent it.
     #[schema(value_type = Value)]
     pub payload: Box<RawValue>,
 }
 
-/// Which part of an exchange to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpandQuery {
-    /// Messages after this one.
+    /// Only messages after this number.
     pub after_seq: i64,
-    /// At most so many.
     pub limit: i64,
-    /// As content of this provider's request, too.
+    /// Adds the messages as content of this provider's request.
     pub format: Option<RequestFormat>,
 }
 
@@ -187,11 +165,11 @@ impl Default for ExpandQuery {
     }
 }
 
-/// Searches the archive of `agent`; none if there is no such agent. Exchanges that hold more of the terms come first, then
-/// those that fit better; what isn't in the index yet comes before what is, newest first.
+/// Searches the archive of `agent`; `None` if there is no such agent. Exchanges that contain more of the terms come first,
+/// then better matches. Messages that aren't indexed yet come before indexed ones, newest first.
 ///
 /// # Errors
-/// What the store fails with.
+/// The store's errors.
 pub async fn search(
     store: &dyn Store,
     agent: &AgentId,
@@ -222,7 +200,7 @@ pub async fn search(
     }))
 }
 
-/// A found exchange with the terms that each of its hits holds.
+/// A found exchange, with the terms that each of its hits contains.
 struct WeighedMatch {
     found: FoundExchange,
     holds: Vec<Vec<bool>>,
@@ -240,7 +218,7 @@ impl WeighedMatch {
         let is_missing = |term: &usize| !holds.iter().any(|holds| holds.get(*term) == Some(&true));
         let missing = (0..query.terms().len()).filter(is_missing).collect();
         let ranks = found.hits.iter().map(|hit| hit.rank);
-        // None, which is new, is less than any rank.
+        // `None`, for messages not indexed yet, sorts before any rank.
         let rank = ranks.min_by(|one, other| order(*one, *other)).flatten();
         Self {
             found,
@@ -268,7 +246,7 @@ impl WeighedMatch {
             .map(|holds| holds.iter().filter(|holds| **holds).count())
             .zip(self.found.hits)
             .collect();
-        // The hits with most terms, in the order in which they were said.
+        // The hits with most terms, ordered by when they were said.
         hits.sort_by(|(one, first), (other, second)| {
             other.cmp(one).then_with(|| order(first.rank, second.rank))
         });
@@ -306,7 +284,8 @@ fn order(one: Option<f64>, other: Option<f64>) -> std::cmp::Ordering {
     }
 }
 
-/// Secrets go before anything is cut: half of one has no shape. What is left is data: it neither renders nor orders.
+/// Secrets are redacted before anything is cut, as half a secret isn't recognised. The result is data: nothing in it is
+/// rendered or obeyed.
 fn excerpt(stored: &StoredMessage, query: &Query, redactor: &Redactor) -> Excerpt {
     let text = searchable(&stored.message);
     let line = query.excerpt(&redactor.redact(&text));
@@ -318,10 +297,10 @@ fn excerpt(stored: &StoredMessage, query: &Query, redactor: &Redactor) -> Excerp
     }
 }
 
-/// The exchange of that number as it was; none if the agent has no such one.
+/// Returns the exchange of that number as it was; `None` if the agent has no such exchange.
 ///
 /// # Errors
-/// What the store fails with.
+/// The store's errors.
 pub async fn expand(
     store: &dyn Store,
     agent: &AgentId,
@@ -380,7 +359,7 @@ fn reply(
 
 fn shown_message(stored: &StoredMessage) -> ShownMessage {
     let message = &stored.message;
-    // What programs wrote past recapd may be no JSON; it is shown as text then.
+    // A program that writes to the database may have stored something that isn't JSON; it is shown as text.
     let payload = RawValue::from_string(message.payload.clone())
         .or_else(|_| RawValue::from_string(Value::from(message.payload.as_str()).to_string()));
     ShownMessage {
@@ -395,7 +374,7 @@ fn shown_message(stored: &StoredMessage) -> ShownMessage {
     }
 }
 
-/// The messages as a request by itself.
+/// Writes the messages as a request of their own.
 fn outgoing(expanded: &ExpandedExchange, format: RequestFormat) -> (Value, Vec<String>) {
     let exchange = &expanded.placed.exchange;
     let input = ContextInput {

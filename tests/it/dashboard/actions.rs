@@ -1,4 +1,4 @@
-//! What forms do.
+//! The effects of forms.
 
 use recapd_store::operate::{OperatorStore as _, QueueState};
 use reqwest::Method;
@@ -93,7 +93,7 @@ async fn an_earlier_version_is_restored_as_a_new_one() {
 }
 
 #[tokio::test]
-async fn forms_of_others_change_nothing() {
+async fn foreign_forms_change_nothing() {
     let server = Server::small().await;
     server.converse("coder", 1..=8).await;
     let key = key(&server).await;
@@ -125,7 +125,7 @@ async fn forms_of_others_change_nothing() {
 }
 
 #[tokio::test]
-async fn the_queue_says_why_and_until_when_and_what_failed() {
+async fn the_queue_shows_reasons_times_and_failures() {
     let server = Server::small().await;
     server.converse("coder", 1..=8).await;
     let body = page(&server, "/ui/queue").await;

@@ -1,4 +1,4 @@
-//! Filters of the queue and of the runs, and what is done to all that match.
+//! Filters of the queue and the runs, and actions on all rows that match.
 
 use recapd_store::operate::{OperatorStore as _, QueueState};
 use reqwest::Method;
@@ -6,7 +6,7 @@ use reqwest::Method;
 use super::{key, page};
 use crate::support::server::{Reply, Server};
 
-/// Whose rows a page lists.
+/// Returns the agents whose rows a page lists.
 fn listed(body: &str) -> Vec<&str> {
     let rows = body.split(" id=\"q-").skip(1);
     rows.map(|row| row.split('"').next().unwrap()).collect()
@@ -25,7 +25,7 @@ async fn parked(server: &Server, agents: &[&str]) {
 }
 
 #[tokio::test]
-async fn the_queue_shows_what_a_filter_lets_through() {
+async fn the_queue_shows_the_rows_that_a_filter_matches() {
     let server = Server::small().await;
     parked(&server, &["build-1", "build-2"]).await;
     server.converse("coder", 1..=8).await;
@@ -45,7 +45,7 @@ async fn the_queue_shows_what_a_filter_lets_through() {
 }
 
 #[tokio::test]
-async fn all_that_match_are_retried_and_the_others_left_alone() {
+async fn all_matching_rows_are_retried_and_no_others() {
     let server = Server::small().await;
     parked(&server, &["build-1", "build-2", "other"]).await;
     let body = page(&server, "/ui/queue?q=agent:build-*").await;
@@ -84,7 +84,7 @@ async fn all_that_match_are_retried_and_the_others_left_alone() {
 }
 
 #[tokio::test]
-async fn runs_are_filtered_by_how_they_ended() {
+async fn runs_are_filtered_by_outcome() {
     let server = Server::summarised().await;
     server.converse("other", 1..=8).await;
     server.summarise().await;

@@ -1,4 +1,4 @@
-//! What pages show.
+//! The contents of pages.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ async fn every_page_that_is_linked_answers() {
     while let Some(path) = open.pop() {
         let reply = server.get(&path).await;
         let is_page = reply.header("content-type").starts_with("text/html");
-        // The neighbours of the oldest and the newest exchange may not be there.
+        // The oldest and the newest exchange link to neighbours that may not exist.
         if reply.status == 404 && path.contains("/exchanges/") {
             continue;
         }
@@ -89,7 +89,7 @@ async fn the_strata_show_each_exchange_where_it_stands() {
 }
 
 #[tokio::test]
-async fn what_agents_say_is_text() {
+async fn messages_of_agents_are_shown_as_text() {
     let server = Server::small().await;
     let script = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'><style>";
     let hidden = "\u{1b}[31mred\u{1b}[0m abc\u{202e}fed\u{2066} \u{200b}zero";
@@ -122,7 +122,7 @@ async fn what_agents_say_is_text() {
         }
         assert!(body.len() < 100_000, "{path}: {} bytes", body.len());
     }
-    // So long a call fills a leg: the answer stands in the next one.
+    // The call is so long that it fills a leg, so the answer is in the next one.
     let body = page(&server, "/ui/agents/evil/exchanges/1").await
         + &page(&server, "/ui/agents/evil/exchanges/2").await;
     for shown in [
@@ -149,7 +149,7 @@ async fn what_agents_say_is_text() {
 }
 
 #[tokio::test]
-async fn the_overview_says_how_it_is() {
+async fn the_overview_shows_health_and_figures() {
     let server = Server::summarised().await;
     let body = page(&server, "/ui/").await;
     for (name, value) in [("Completed", "1"), ("Failed", "0"), ("Agents", "1")] {
@@ -177,7 +177,7 @@ async fn the_overview_says_how_it_is() {
     assert!(body.contains("unknown: the database doesn't answer"), "{body}");
 }
 
-/// The right side of an alert's condition.
+/// Returns the right side of an alert's condition.
 fn limit_of(alerts: &str, name: &str) -> f64 {
     let alert = alerts
         .split("alert: ")
@@ -223,7 +223,7 @@ async fn the_system_page_says_what_runs() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_said_on_a_page() {
+async fn a_missing_thing_has_a_page_that_says_so() {
     let server = Server::summarised().await;
     for (path, status) in [
         ("/ui/agents/nobody", 404),

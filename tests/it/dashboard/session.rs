@@ -26,7 +26,7 @@ async fn get_with(server: &Server, path: &str, cookie: &str) -> Reply {
     Reply::of(server.request(Method::GET, path).header("cookie", cookie)).await
 }
 
-/// The cookie that a sign-in answers with, as browsers send it back.
+/// Returns the cookie that a sign-in sets, as browsers send it back.
 fn cookie_of(reply: &Reply) -> String {
     reply.header("set-cookie").split(';').next().unwrap().to_owned()
 }
@@ -80,7 +80,7 @@ async fn a_token_opens_the_pages_by_a_session_and_nothing_else() {
     assert_page(&page);
     assert!(page.body.contains("reader · read") && !page.body.contains("class=\"act\""));
     assert!(!page.body.contains("rcp_reader") && !page.body.contains(id));
-    // The token itself is no cookie, nor is an id under another name.
+    // Neither the token itself nor an id under another name is a cookie.
     for other in [
         format!("{name}=rcp_reader"),
         "recapd_session=rcp_reader".to_owned(),
@@ -89,12 +89,12 @@ async fn a_token_opens_the_pages_by_a_session_and_nothing_else() {
     ] {
         assert_eq!(status_with(&server, &other).await, 401, "{other}");
     }
-    // The interface takes no cookies: a page elsewhere could send them.
+    // The interface accepts no cookies, since a foreign page could send them.
     assert_eq!(get_with(&server, "/v1/agents", &cookie).await.status, 401);
 }
 
 #[tokio::test]
-async fn over_tls_the_cookie_is_of_this_host_alone() {
+async fn over_tls_the_cookie_belongs_to_this_host_alone() {
     let server = Server::summarised().await;
     server.keep_token("reader", Scope::Read, Reach::All).await;
     let request = server
@@ -117,13 +117,13 @@ async fn over_tls_the_cookie_is_of_this_host_alone() {
         Reply::of(request).await.status
     };
     assert_eq!(get(&cookie).await, 200);
-    // Put in its place by a neighbour, without the prefix that only this host can set.
+    // A cookie that a neighbour put in its place, without the prefix that only this host can set.
     let plain = cookie.replace("__Host-recapd_session_443", "recapd_session_80");
     assert_eq!(get(&plain).await, 401);
 }
 
 #[tokio::test]
-async fn who_signs_out_is_out_whoever_kept_the_cookie() {
+async fn a_cookie_is_worthless_after_sign_out() {
     let server = Server::summarised().await;
     server.keep_token("reader", Scope::Read, Reach::All).await;
     let (mine, other) = (
@@ -151,7 +151,7 @@ async fn who_signs_out_is_out_whoever_kept_the_cookie() {
     );
     assert_eq!(status_with(&server, &mine).await, 401);
     assert_eq!(status_with(&server, &other).await, 200);
-    // What was told events of the session isn't any more.
+    // The session's event stream ends, too.
     let ended = tokio::time::timeout(PATIENCE, events).await;
     let ended = ended.expect("they end with the session").unwrap();
     assert!([200, 401].contains(&ended.status), "{}", ended.status);
@@ -206,13 +206,13 @@ async fn attempts_to_sign_in_are_limited() {
     assert_eq!((refused.status, refused.header("set-cookie")), (429, ""));
     assert!(refused.header("retry-after").parse::<u64>().unwrap() <= 10);
     assert!(refused.body.contains("too many attempts"), "{}", refused.body);
-    // Who is signed in, or has a token, isn't held up by those who guess.
+    // A holder of a session or a token isn't slowed down by guessers.
     let reply = Reply::of(server.request_by(Some("reader"), Method::GET, "/ui/agents")).await;
     assert_eq!(reply.status, 200);
 }
 
 #[tokio::test]
-async fn pages_of_other_sites_sign_nobody_in_or_out() {
+async fn foreign_pages_can_not_sign_anybody_in_or_out() {
     let server = Server::summarised().await;
     server.keep_token("reader", Scope::Read, Reach::All).await;
     for path in ["/ui/login", "/ui/logout"] {
@@ -228,7 +228,7 @@ async fn pages_of_other_sites_sign_nobody_in_or_out() {
 }
 
 #[tokio::test]
-async fn who_sees_some_agents_sees_those() {
+async fn a_token_for_some_agents_shows_only_those() {
     let server = Server::summarised().await;
     server.converse("other", 1..=2).await;
     let named = AccessNames {

@@ -5,12 +5,12 @@ use serde_json::json;
 use super::{links, page};
 use crate::support::server::Server;
 
-/// More bytes than this are no page.
+/// The largest size of a page.
 const PAGE_BYTES_MAX: usize = 1_000_000;
 
 #[tokio::test]
-async fn many_exchanges_are_pages_of_them() {
-    // So big a window that nothing leaves it: the most that can be on one page.
+async fn many_exchanges_are_paged() {
+    // The window is so large that nothing leaves it: the most that can be on one page.
     let server = Server::start(|config| config.window.budget_tokens = 10_000_000).await;
     for batch in 0..3 {
         let said: Vec<_> = (0..300)
@@ -46,7 +46,7 @@ async fn many_exchanges_are_pages_of_them() {
 }
 
 #[tokio::test]
-async fn many_agents_are_pages_of_them() {
+async fn many_agents_are_paged() {
     let server = Server::start(|_| {}).await;
     for number in 0..120 {
         server.converse(&format!("agent-{number:04}"), 1..=1).await;

@@ -1,4 +1,4 @@
-//! What pages ask the database: rows by their keys, and nothing that costs more the longer agents talk.
+//! The queries of pages: rows by their keys, and nothing that gets slower the longer agents talk.
 
 use std::{io, process::Command};
 
@@ -8,10 +8,10 @@ use tracing_subscriber::EnvFilter;
 use super::page;
 use crate::support::server::Server;
 
-/// Set to a filter, it logs the statements that run.
+/// The environment variable with the filter that makes the child process log its statements.
 const STATEMENT_LOG: &str = "RECAPD_TEST_STATEMENT_LOG";
 
-/// The pages, of an agent with a summary in two versions.
+/// The pages. The agent has a summary in two versions.
 const PAGES: [&str; 16] = [
     "/ui/",
     "/ui/agents",
@@ -43,9 +43,9 @@ const GROWING: [&str; 10] = [
     "update_runs",
     "agents",
 ];
-/// Statements that read a table from one end and stop: after so many rows, or at the first.
+/// Statements that read a table from one end and stop, after a number of rows or at the first match.
 const BOUNDED: [&str; 2] = ["sqlite/stock.first_rows", "sql/spending.last_run"];
-/// Statements that count what an index finds: runs of a day, and what of one agent waits.
+/// Statements that count rows found by an index: runs of a day, and pending rows of one agent.
 const COUNTED: [&str; 4] = [
     "sql/schedule.sample_runs",
     "sql/operate.run_hours",
@@ -76,7 +76,7 @@ async fn each_page_answers() {
     eprintln!("{END}");
 }
 
-/// The statements in a log, each once.
+/// Returns the distinct statements in a log.
 fn statements(log: &str) -> Vec<String> {
     let pages = log.split(BEGIN).nth(1).unwrap().split(END).next().unwrap();
     let texts = pages.split("db.statement=\"").skip(1);
@@ -94,7 +94,7 @@ fn label(statement: &str) -> &str {
     first.trim_start_matches("-- ").trim()
 }
 
-/// The lines of a statement's plan.
+/// Returns the lines of a statement's plan.
 async fn plan(connection: &mut SqliteConnection, statement: &str) -> Vec<String> {
     let explained = sqlx::query(sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}")));
     let rows = explained.fetch_all(connection).await.unwrap();
@@ -129,7 +129,7 @@ async fn no_page_reads_a_table_that_grows_from_end_to_end() {
     assert_eq!(findings, Vec::<String>::new());
 }
 
-/// The lines of a plan that read a growing table from end to end, or count what they find in one.
+/// Returns the lines of a plan that read a growing table from end to end, or count the rows found in one.
 fn faults(plan: &[String], may_count: bool) -> impl Iterator<Item = &String> {
     let is_growing = |line: &str| {
         let mut words = line.split(' ');

@@ -1,4 +1,4 @@
-//! How long an answer takes tells nothing of what may not be seen.
+//! The time of an answer reveals nothing about what the caller may not see.
 
 use std::time::Duration;
 
@@ -9,22 +9,21 @@ use tokio::time::Instant;
 
 use crate::support::server::{Reply, Server};
 
-/// How often each request is made, after some times that warm up.
+/// How often each request is measured, and how often it is made before that to warm up.
 const ROUNDS: usize = 120;
 const WARM_UP: usize = 10;
-/// A leak is there each time; what a busy machine adds comes and goes.
+/// A leak shows each time; the noise of a busy machine doesn't.
 const TRIES: usize = 3;
 
-/// Method, and what stands behind the agent in the path: what reads much of an agent, and what writes.
+/// Method, and the path after the agent: routes that read much of an agent, and one that writes.
 const ROUTES: [(&str, &str); 3] = [
     ("GET", "history?all=1"),
     ("GET", "context?format=openai"),
     ("POST", "messages"),
 ];
-/// What is posted.
 const SAID: &str = r#"{"kind":"user","content":"Hello"}"#;
 
-/// A request that is to be answered like others.
+/// A request that should take as long as others.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     token: Option<&'static str>,
@@ -32,7 +31,7 @@ struct Asked {
     agent: &'static str,
 }
 
-/// Asks, and says how long that took.
+/// Sends a request, and returns how long it took.
 async fn timed(server: &Server, asked: Asked, status: u16) -> Duration {
     let (method, rest) = asked.route;
     let path = format!("/v1/agents/{}/{rest}", asked.agent);
@@ -47,14 +46,13 @@ async fn timed(server: &Server, asked: Asked, status: u16) -> Duration {
     took
 }
 
-/// The middle one.
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort();
     times[times.len() / 2]
 }
 
-/// The median time of each, asked in turn, forwards and backwards, so that whatever slows the machine down slows all of
-/// them down.
+/// Returns the median time of each. The requests are sent in turn, forwards and backwards, so that whatever slows the
+/// machine down slows all of them down.
 async fn medians(server: &Server, asked: &[Asked], status: u16) -> Vec<Duration> {
     let mut times = vec![Vec::new(); asked.len()];
     for round in 0..WARM_UP + ROUNDS {
@@ -72,7 +70,7 @@ async fn medians(server: &Server, asked: &[Asked], status: u16) -> Vec<Duration>
     times.into_iter().map(median).collect()
 }
 
-/// Whether each is within twice any other.
+/// True if each is at most twice any other.
 fn are_alike(medians: &[Duration]) -> bool {
     let (least, most) = (medians.iter().min().unwrap(), medians.iter().max().unwrap());
     *most <= *least * 2
@@ -91,7 +89,7 @@ async fn assert_alike(server: &Server, asked: &[Asked], status: u16) {
 }
 
 #[tokio::test]
-async fn strangers_and_holders_of_other_tokens_learn_nothing_by_the_clock() {
+async fn response_times_reveal_nothing_to_strangers_and_other_tokens() {
     let server = Server::start(|_| {}).await;
     server.converse("victim", 1..=20).await;
     let join = server.request(Method::PUT, "/v1/projects/secret/agents/victim");

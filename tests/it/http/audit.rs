@@ -1,4 +1,4 @@
-//! What the audit tells of changes, refusals and sign-ins.
+//! What the audit records of changes, refusals and sign-ins.
 
 use recapd_core::domain::access::{AccessNames, Reach, Scope};
 use recapd_store::audit::{AuditQuery, AuditStore as _};
@@ -26,7 +26,7 @@ fn post(server: &Server, token: Option<&str>, path: &str, body: &str) -> Request
         .body(body.to_owned())
 }
 
-/// The audit as an administrator gets it, once it has so many events; oldest first.
+/// Returns the audit as an administrator gets it, oldest first, once it has `count` events.
 async fn events(server: &Server, query: &str, count: usize) -> Vec<Value> {
     let asking = async {
         loop {
@@ -44,7 +44,7 @@ async fn events(server: &Server, query: &str, count: usize) -> Vec<Value> {
     asked.expect("they are written soon")
 }
 
-/// Kind, token, method and route, agent, status and outcome.
+/// Formats kind, token, method and route, agent, status and outcome.
 fn line(event: &Value) -> String {
     let text = |name: &str| event[name].as_str().unwrap_or("-").to_owned();
     format!(
@@ -72,7 +72,7 @@ async fn server() -> Server {
 }
 
 #[tokio::test]
-async fn changes_refusals_and_sign_ins_are_told_to_administrators() {
+async fn administrators_see_changes_refusals_and_sign_ins() {
     let server = server().await;
     let by = |token, method, path: &str| server.request_by(token, method, path);
     let form = |request: RequestBuilder| request.header("content-type", "application/x-www-form-urlencoded");
@@ -160,7 +160,7 @@ async fn pages_of_the_audit_follow_each_other() {
         (&Value::Null, &Value::Null)
     );
 
-    // The command tells the same, of the database and of the daemon.
+    // The command shows the same, from the database and from the daemon.
     let run = |args: &[&str]| {
         let command = &mut recapd();
         command

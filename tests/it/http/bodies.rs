@@ -1,4 +1,4 @@
-//! Many long bodies at once: there is room for some of them, and for short ones always.
+//! Many long bodies at once: some of them have room, and short ones always do.
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use tokio::{
@@ -10,12 +10,12 @@ use tokio_util::sync::CancellationToken;
 use crate::support::{PATIENCE, server::Server, troubled_store::Trouble};
 
 const PATH: &str = "/v1/agents/coder/messages";
-/// The longest body; there is room for two of them, one of each client.
+/// The longest body. There is room for two of them, one of each client.
 const BYTES_MAX: usize = 512 * 1_024;
-/// What needs no room.
+/// The bytes of a body that need no room.
 const FREE_BYTES: usize = 64 * 1_024;
 
-/// A server on which nobody is too slow.
+/// Starts a server on which nobody is too slow.
 async fn server() -> Server {
     Server::start(|config| {
         config.http.body_bytes_max = BYTES_MAX;
@@ -24,14 +24,13 @@ async fn server() -> Server {
     .await
 }
 
-/// A message of so many bytes.
+/// Makes a message of `bytes` bytes.
 fn body(bytes: usize) -> String {
     let frame = r#"{"role":"user","content":""}"#.len();
     serde_json::json!({ "role": "user", "content": "x".repeat(bytes - frame) }).to_string()
 }
 
-/// Sends eight long bodies at once, of which one is held until the others are answered: the other half of the room is for
-/// others.
+/// Sends eight long bodies at once. One is held until the others are answered, since the other half of the room is for others.
 async fn crowd(server: &Server) {
     let go_on = CancellationToken::new();
     server.store.trouble("append", Trouble::Late(go_on.clone()));
@@ -49,11 +48,11 @@ async fn crowd(server: &Server) {
 }
 
 #[tokio::test]
-async fn of_many_long_bodies_as_many_are_taken_as_there_is_room_for() {
+async fn as_many_long_bodies_are_accepted_as_there_is_room_for() {
     let server = server().await;
     let crowds = async {
         crowd(&server).await;
-        // All the room is there again.
+        // All of the room is free again.
         crowd(&server).await;
     };
     tokio::time::timeout(PATIENCE, crowds)
@@ -62,7 +61,7 @@ async fn of_many_long_bodies_as_many_are_taken_as_there_is_room_for() {
     assert_eq!(server.post(PATH, body(BYTES_MAX)).await.status, 200);
 }
 
-/// A body of `bytes` of which the last one doesn't come.
+/// Sends a body of `bytes` without its last byte.
 async fn unfinished(server: &Server, bytes: usize) -> TcpStream {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let head = format!(
@@ -77,7 +76,7 @@ async fn unfinished(server: &Server, bytes: usize) -> TcpStream {
 async fn exhaust(server: &Server) -> Vec<TcpStream> {
     let mut begun = Vec::new();
     loop {
-        // One that came beside a body of this loop may have been refused, so that two needn't be enough.
+        // A body next to the probe of this loop may have been refused, so two may not be enough.
         begun.push(unfinished(server, BYTES_MAX).await);
         let reply = server.post(PATH, body(300_000)).await;
         if reply.status != 200 {
@@ -88,7 +87,7 @@ async fn exhaust(server: &Server) -> Vec<TcpStream> {
 }
 
 #[tokio::test]
-async fn who_sends_no_end_keeps_no_short_body_away_and_gives_the_room_back() {
+async fn unfinished_bodies_block_no_short_ones_and_free_their_room() {
     let server = server().await;
     let exhausted = tokio::time::timeout(PATIENCE, exhaust(&server)).await;
     let begun = exhausted.expect("there is an end to the room");
@@ -103,7 +102,7 @@ async fn who_sends_no_end_keeps_no_short_body_away_and_gives_the_room_back() {
         .expect("it is given back");
 }
 
-/// How the answer begins, for a client that looks for it when it has sent all of a long body.
+/// Returns the beginning of the answer, for a client that reads it after sending all of a long body.
 async fn told(server: &Server, path: &str) -> String {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let body = vec![b' '; 8_000_000];
@@ -121,7 +120,7 @@ async fn told(server: &Server, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn who_is_refused_before_the_end_of_the_body_sees_why() {
+async fn a_client_refused_before_the_end_of_its_body_sees_why() {
     let server = server().await;
     for (path, status) in [
         (format!("{PATH}?formt=1"), 400),

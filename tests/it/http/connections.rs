@@ -1,4 +1,4 @@
-//! Who is slow, speaks no HTTP, or comes in crowds keeps nobody else waiting.
+//! Slow clients, clients that don't speak HTTP, and crowds of clients keep nobody else waiting.
 
 use recapd_config::Config;
 use tokio::{
@@ -8,7 +8,7 @@ use tokio::{
 
 use crate::support::{PATIENCE, server::Server};
 
-/// The limits of time under test: so long that what keeps to them does so on a busy machine, too.
+/// The time limits under test: long enough to be kept on a busy machine.
 const LIMIT_MS: u64 = 1_000;
 const REQUEST: &[u8] = b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
@@ -25,18 +25,18 @@ async fn connect(server: &Server) -> TcpStream {
     TcpStream::connect(server.address).await.unwrap()
 }
 
-/// What comes until the daemon closes the connection.
+/// Returns everything that arrives until the daemon closes the connection.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let reading = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await;
-    // Closing with something unread resets the connection.
+    // Closing a connection with unread bytes resets it.
     drop(reading.expect("the connection ends"));
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
 async fn sent(server: &Server, bytes: &[u8]) -> TcpStream {
     let mut stream = connect(server).await;
-    // It may end before all was sent.
+    // The connection may end before everything was sent.
     drop(stream.write_all(bytes).await);
     stream
 }
@@ -53,7 +53,7 @@ async fn a_head_that_trickles_ends_the_connection() {
         serves(&server).await;
         let told = tokio::select! {
             told = rest(&mut stream) => told,
-            // Going on doesn't buy time.
+            // Further bytes don't extend the time.
             () = async { loop { serves(&server).await } } => unreachable!(),
         };
         assert!(!told.starts_with("HTTP/1.1 200"), "{begun}: {told}");
@@ -83,11 +83,11 @@ async fn answered(stream: &mut TcpStream) {
 }
 
 #[tokio::test]
-async fn a_slow_head_ends_where_an_idle_connection_may_stay() {
+async fn a_slow_head_ends_a_connection_that_may_be_idle() {
     let server = server(|config| config.http.idle_timeout_ms = 3_600_000).await;
     let mut idle = sent(&server, REQUEST).await;
     answered(&mut idle).await;
-    // Also behind a request that was answered.
+    // The same after a request that was answered.
     let mut slow = sent(&server, REQUEST).await;
     answered(&mut slow).await;
     slow.write_all(b"GET /livez HTTP/1.1\r\nx: ").await.unwrap();
@@ -97,7 +97,7 @@ async fn a_slow_head_ends_where_an_idle_connection_may_stay() {
 }
 
 #[tokio::test]
-async fn the_connection_that_is_idle_the_longest_gives_way_to_a_new_one() {
+async fn the_longest_idle_connection_is_closed_for_a_new_one() {
     let server = server(|config| {
         config.http.connections_max = 3;
         config.http.head_timeout_ms = 3_600_000;
@@ -117,7 +117,7 @@ async fn the_connection_that_is_idle_the_longest_gives_way_to_a_new_one() {
     assert_eq!(rest(&mut second).await, "", "it was idle the longest");
     first.write_all(REQUEST).await.unwrap();
     answered(&mut first).await;
-    // What is told events is at work, however long nothing happens.
+    // A stream of events is busy, even when nothing happens for long.
     server.converse("coder", 1..=1).await;
     let told = async {
         let mut text = String::new();
@@ -155,7 +155,7 @@ async fn a_body_that_trickles_ends_the_request() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_refused() {
+async fn bytes_that_are_no_request_are_refused() {
     let server = server(|_| {}).await;
     let long = format!("GET /livez HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(200_000));
     let many = format!("GET /livez HTTP/1.1\r\n{}\r\n", "x: y\r\n".repeat(500));
@@ -184,7 +184,7 @@ async fn what_is_no_request_is_refused() {
 }
 
 #[tokio::test]
-async fn a_client_that_closes_half_holds_nothing() {
+async fn a_half_closed_connection_holds_nothing() {
     let server = server(|_| {}).await;
     for bytes in [
         "",
@@ -200,7 +200,7 @@ async fn a_client_that_closes_half_holds_nothing() {
 }
 
 #[tokio::test]
-async fn a_place_comes_back_when_who_had_it_was_too_slow() {
+async fn a_client_that_was_too_slow_frees_its_place() {
     let server = server(|config| config.http.connections_max = 2).await;
     let _held = [connect(&server).await, connect(&server).await];
     let waiting = tokio::time::timeout(PATIENCE, server.get("/livez")).await;
@@ -233,7 +233,7 @@ async fn many_connections_of_one_peer_are_refused() {
     let last = b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     let answer = async {
         loop {
-            // Who is refused may see no more than the end.
+            // A refused client may see only the end of the connection.
             let told = rest(&mut sent(&server, last).await).await;
             if told.starts_with("HTTP/1.1 200") {
                 return;
@@ -245,7 +245,7 @@ async fn many_connections_of_one_peer_are_refused() {
 }
 
 #[tokio::test]
-async fn the_end_waits_for_no_head() {
+async fn shutdown_does_not_wait_for_incomplete_heads() {
     let server = server(|config| config.http.head_timeout_ms = 3_600_000).await;
     let mut begun = sent(&server, b"GET /livez HTTP/1.1\r\nx: ").await;
     let mut idle = connect(&server).await;

@@ -8,7 +8,7 @@ use crate::support::server::{Reply, Server};
 
 const PATH: &str = "/v1/agents/coder/context";
 
-/// A window of two exchanges with an archive before it.
+/// Starts a server with a window of two exchanges and an archive before it.
 async fn with_archive() -> Server {
     let server = Server::start(|config| {
         config.window.budget_tokens = 200;
@@ -88,8 +88,8 @@ async fn each_provider_gets_its_own_fields_and_the_same_bytes_each_time() {
     }
 }
 
-/// What a prompt cache needs: within a step of eviction each request begins with the one before it, but for one change,
-/// when the summary covers the step.
+/// As a prompt cache needs it: within a step of eviction each request begins with the one before it. There is one
+/// exception, when the summary covers the step.
 #[tokio::test]
 async fn the_same_history_gives_byte_identical_output_until_something_changes() {
     let server = Server::start(|config| {
@@ -116,7 +116,7 @@ async fn the_same_history_gives_byte_identical_output_until_something_changes() 
             server.summarise().await;
         }
         if number % 5 == 0 {
-            // Items grow older, and the document changes with them.
+            // Items age, and the document changes with them.
             server.clock.advance_ms(26 * HOUR_MS);
             server.parts.schedule.age().await.unwrap();
             server.summarise().await;
@@ -139,7 +139,7 @@ async fn the_same_history_gives_byte_identical_output_until_something_changes() 
 }
 
 #[tokio::test]
-async fn budget_and_alternation_can_be_asked_for() {
+async fn budget_and_alternation_can_be_requested() {
     let server = with_archive().await;
     let reply = server
         .get(&format!("{PATH}?format=openai&alternation=ack"))
@@ -166,9 +166,9 @@ async fn budget_and_alternation_can_be_asked_for() {
     );
 }
 
-/// What is neither sent nor summarised nobody would miss otherwise.
+/// Otherwise nobody would notice that exchanges are neither sent nor summarised.
 #[tokio::test]
-async fn a_window_that_no_request_has_room_for_is_told() {
+async fn a_window_too_big_for_a_request_has_a_note() {
     let server = Server::start(|config| {
         config.context.max_tokens = 1_000;
         config.context.output_reserve_tokens = 0;
@@ -183,7 +183,7 @@ async fn a_window_that_no_request_has_room_for_is_told() {
         note.starts_with("exchanges #1 to #") && note.contains("lower window.budget_tokens"),
         "{told}"
     );
-    // Who asks for so much knows it.
+    // Callers who ask for so few tokens know it.
     let asked = server.get(&format!("{path}&budget=1000")).await.json();
     assert_eq!(
         (&asked["left_out"], &asked["notes"]),
@@ -191,9 +191,9 @@ async fn a_window_that_no_request_has_room_for_is_told() {
     );
 }
 
-/// Old results are shortened, and it is said.
+/// Old results are shortened, and a note says so.
 #[tokio::test]
-async fn results_that_no_request_has_room_for_are_shortened_and_told() {
+async fn results_too_big_for_a_request_are_shortened_with_a_note() {
     let server = Server::start(|config| config.context.output_reserve_tokens = 0).await;
     let mut messages = vec![json!({"role": "user", "content": "Read them all."})];
     for file in 0..20 {
@@ -226,7 +226,7 @@ async fn results_that_no_request_has_room_for_are_shortened_and_told() {
 }
 
 #[tokio::test]
-async fn less_of_the_summary_can_be_asked_for() {
+async fn less_of_the_summary_can_be_requested() {
     let server = with_archive().await;
     server.summarise().await;
     let path = format!("{PATH}?format=openai");
@@ -238,7 +238,7 @@ async fn less_of_the_summary_can_be_asked_for() {
     assert_eq!(some["notes"], json!([note]));
     let tokens = |reply: &Value| reply["tokens"].as_i64().unwrap();
     assert!(tokens(&some) < tokens(&whole), "{some}");
-    // More than there is changes nothing.
+    // A limit above the summary's size changes nothing.
     let more = server
         .get(&format!("{path}&summary_max_tokens=9000"))
         .await
@@ -295,7 +295,7 @@ async fn a_session_has_an_anchor_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_the_host_writes_first_is_no_anchor() {
+async fn a_hosts_first_message_is_no_anchor() {
     let server = Server::start(|config| {
         config.window.budget_tokens = 200;
         config.window.low_water = 0.5;
@@ -347,7 +347,7 @@ async fn after_a_clear_the_new_instructions_are_in_force() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_is_refused() {
+async fn invalid_queries_are_refused() {
     let server = Server::start(|_| {}).await;
     server.converse("coder", 1..=1).await;
     for query in [
@@ -369,7 +369,7 @@ async fn what_cannot_be_asked_is_refused() {
 
 /// Some providers want the thinking of an open tool round back, whatever has left the window before it.
 #[tokio::test]
-async fn thinking_of_an_open_exchange_can_be_asked_for() {
+async fn thinking_of_an_open_exchange_can_be_requested() {
     let server = with_archive().await;
     let messages = json!([
         {"role": "user", "content": "Which files?"},
@@ -396,7 +396,7 @@ async fn thinking_of_an_open_exchange_can_be_asked_for() {
     }
 }
 
-/// What is covered when it is made a fork has no rows of.
+/// A fork has no rows of exchanges that were covered when it was made.
 #[tokio::test]
 async fn a_fork_keeps_the_anchor_of_its_session() {
     let server = with_archive().await;
@@ -415,7 +415,7 @@ async fn a_fork_keeps_the_anchor_of_its_session() {
     }
 }
 
-/// It was thought while others weren't sent, and providers that bind it to them would refuse it.
+/// The model thought it without seeing the other exchanges, so providers that bind it to them would refuse it.
 #[tokio::test]
 async fn thinking_from_before_a_raised_budget_is_not_sent() {
     for (budget_tokens, is_sent) in [(100, false), (10_000, true)] {
@@ -448,7 +448,7 @@ async fn thinking_from_before_a_raised_budget_is_not_sent() {
     }
 }
 
-/// Two agents that talk, both as models, after a human's word.
+/// Starts a conversation of two agents, both models, after a human's message.
 async fn with_talk() -> Server {
     let server = Server::start(|config| config.window.budget_tokens = 0).await;
     let messages = json!([
@@ -522,7 +522,7 @@ async fn a_speaker_sees_the_conversation_as_its_own() {
 }
 
 #[tokio::test]
-async fn an_agents_settings_say_how_a_conversation_is_told() {
+async fn an_agents_settings_choose_the_style_of_a_conversation() {
     let server = with_talk().await;
     let settings = json!({"participants": "agent_b, agent_a", "human_tag": "Guest"});
     let request = server
@@ -541,9 +541,9 @@ async fn an_agents_settings_say_how_a_conversation_is_told() {
     );
 }
 
-/// The summary is fenced for its reader, and the first thing that was said to the speaker stays in view.
+/// The summary is fenced for its reader, and the first thing said to the speaker stays in view.
 #[tokio::test]
-async fn anchor_and_summary_are_the_speakers() {
+async fn anchor_and_summary_are_for_the_speaker() {
     let server = Server::start(|config| {
         config.window.budget_tokens = 100;
         config.window.low_water = 0.5;

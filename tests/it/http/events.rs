@@ -16,13 +16,11 @@ use crate::support::{
 
 const PATH: &str = "/v1/agents/coder/events";
 
-/// A client that listens.
 struct Listening {
     response: Response,
     text: String,
 }
 
-/// Name, id and data of an event.
 type Told = (String, String, Value);
 
 impl Listening {
@@ -38,7 +36,7 @@ impl Listening {
         }
     }
 
-    /// The next event, comments passed over; none at the end.
+    /// Returns the next event, skipping comments; `None` at the end.
     async fn next(&mut self) -> Option<Told> {
         tokio::time::timeout(PATIENCE, async {
             loop {
@@ -58,7 +56,7 @@ impl Listening {
         .expect("an event, or the end, comes soon")
     }
 
-    /// Events up to the first of that name.
+    /// Returns the events up to the first of that name.
     async fn until(&mut self, name: &str) -> Vec<Told> {
         let mut all = Vec::new();
         while let Some(event) = self.next().await {
@@ -97,7 +95,7 @@ async fn small() -> Server {
 const PLAIN: (&str, &str) = ("accept", "text/event-stream");
 
 #[tokio::test]
-async fn an_agents_life_is_told() {
+async fn the_events_of_an_agent_are_streamed() {
     let server = small().await;
     server.get(PATH).await.problem(404, "unknown_agent");
     server.converse("coder", 1..=1).await;
@@ -145,7 +143,7 @@ async fn an_agents_life_is_told() {
 }
 
 #[tokio::test]
-async fn who_comes_back_is_told_what_was_missed() {
+async fn a_client_that_reconnects_gets_what_it_missed() {
     let server = small().await;
     server.converse("coder", 1..=2).await;
     let mut client = Listening::to(&server, PATH, PLAIN).await;
@@ -178,7 +176,7 @@ async fn who_comes_back_is_told_what_was_missed() {
 }
 
 #[tokio::test]
-async fn of_all_agents_those_are_told_that_may_be_seen() {
+async fn a_stream_of_all_agents_holds_only_visible_ones() {
     let server = small().await;
     server.converse("coder", 1..=1).await;
     let mut anybody = Listening::to(&server, "/v1/events", PLAIN).await;
@@ -193,7 +191,7 @@ async fn of_all_agents_those_are_told_that_may_be_seen() {
         ..AccessNames::default()
     };
     server.keep_token("mine", Scope::Write, Reach::Only(named)).await;
-    // Who needed no token has none now.
+    // A client that needed no token has none now.
     assert_eq!(anybody.next().await, None);
 
     let mut client = Listening::to(&server, "/v1/events", ("authorization", "Bearer rcp_mine")).await;
@@ -221,7 +219,7 @@ async fn of_all_agents_those_are_told_that_may_be_seen() {
 }
 
 #[tokio::test]
-async fn there_are_so_many_places_and_the_end_is_the_end() {
+async fn subscribers_are_limited_and_end_with_the_daemon() {
     let server = small().await;
     server.converse("coder", 1..=1).await;
     let mut one = Listening::to(&server, PATH, PLAIN).await;
@@ -239,7 +237,7 @@ async fn there_are_so_many_places_and_the_end_is_the_end() {
 }
 
 #[tokio::test]
-async fn who_takes_all_agents_too_slowly_is_told_and_sent_away() {
+async fn a_slow_reader_of_all_agents_gets_lagged_and_is_disconnected() {
     let server = small().await;
     server.converse("coder", 1..=1).await;
     let coder = "coder".parse().unwrap();
@@ -248,14 +246,14 @@ async fn who_takes_all_agents_too_slowly_is_told_and_sent_away() {
     assert_eq!(one.next().await.unwrap().0, "agent.changed");
     server.parts.notices().agent_moved(&coder);
     assert_eq!(all.next().await.unwrap().0, "agent.changed");
-    // More than is kept for anybody, before anybody can look.
+    // More changes than are kept for anybody, sent before anybody can look.
     for _ in 0..10_000 {
         server.parts.notices().agent_moved(&coder);
     }
     let (name, id, data) = all.next().await.unwrap();
     assert_eq!((name.as_str(), id.as_str(), data), ("lagged", "", json!({})));
     assert_eq!(all.next().await, None, "the answer ends");
-    // Of one agent a look tells everything all the same.
+    // For one agent, the next look shows everything anyway.
     server.converse("coder", 2..=2).await;
     assert_eq!(one.next().await.unwrap().0, "turn.appended");
     let mut again = Listening::to(&server, "/v1/events", PLAIN).await;

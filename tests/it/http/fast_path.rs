@@ -1,4 +1,4 @@
-//! A summary in memory is answered by a shortcut. A path that ends with `?` means the same and goes the long way.
+//! The fast path answers requests for a summary in memory. A path that ends with `?` means the same, but is answered by the router.
 
 use axum::http::{HeaderName, Request};
 use futures::future::Either;
@@ -14,7 +14,7 @@ use crate::support::{
 const SHORT: &str = "/v1/agents/coder/summary";
 const LONG: &str = "/v1/agents/coder/summary?";
 
-/// A server with a summary that was read, in the forms that are made only when somebody asks for them.
+/// Starts a server whose summary has been read in all formats, as some are made only on demand.
 async fn server(configure: impl FnOnce(&mut Config)) -> Server {
     let server = Server::start(|config| {
         config.window.budget_tokens = 200;
@@ -32,7 +32,7 @@ async fn server(configure: impl FnOnce(&mut Config)) -> Server {
     server
 }
 
-/// A request with these headers beside, or in place of, those that it needs.
+/// Makes a request with these headers in addition to, or instead of, those that it needs.
 fn get(path: &str, headers: &[(&str, &str)]) -> Request<String> {
     let mut request = Request::get(path).body(String::new()).unwrap();
     let own = [
@@ -47,7 +47,7 @@ fn get(path: &str, headers: &[(&str, &str)]) -> Request<String> {
     request
 }
 
-/// The answer to a request as it comes over the network, and whether it came by the shortcut.
+/// Returns the answer to a request over the network, and whether it came by the fast path.
 async fn answered(server: &Server, request: Request<String>) -> (bool, String) {
     let answering = server.interface.call(request.clone());
     let is_short = matches!(answering, Either::Left(_));
@@ -69,7 +69,7 @@ async fn shown(answer: reqwest::Response) -> String {
     format!("{status}\n{}\n\n{}", headers.join("\n"), body.escape_ascii())
 }
 
-/// Asks both ways with `headers`; fails unless the answers are the same, and returns whether there was a shortcut.
+/// Sends the request both ways. Fails unless the answers are equal, and returns whether the fast path was taken.
 async fn is_short(server: &Server, headers: &[(&str, &str)]) -> bool {
     let (is_short, short) = answered(server, get(SHORT, headers)).await;
     let (is_long_short, long) = answered(server, get(LONG, headers)).await;
@@ -145,7 +145,7 @@ async fn both_ways_are_counted_alike() {
 }
 
 #[tokio::test]
-async fn the_shortcut_lets_in_who_may_read_and_nobody_else() {
+async fn the_fast_path_is_for_authorized_readers_alone() {
     let server = server(|_| ()).await;
     let only = |agents: &[&str], projects: &[&str]| {
         Reach::Only(AccessNames {
@@ -157,7 +157,7 @@ async fn the_shortcut_lets_in_who_may_read_and_nobody_else() {
         ("all", Reach::All, true),
         ("own", only(&["coder"], &["web"]), true),
         ("other", only(&["other"], &[]), false),
-        // Whether the project is the agent's has to be looked up.
+        // Whether the agent belongs to the project must be looked up.
         ("project", only(&[], &["web"]), false),
     ];
     for (name, reach, _) in &tokens {
@@ -189,13 +189,13 @@ async fn the_limit_of_requests_counts_a_reader_once() {
         assert!(told.len() < 1_000, "there is no limit");
         told.push(server.get(SHORT).await.status);
     }
-    // Of 500 the conversation took some.
+    // The conversation took some of the 500 requests.
     assert!(told.len() > 250, "{} were let through", told.len());
     server.end().await;
 }
 
 #[tokio::test]
-async fn a_copy_from_before_a_change_takes_the_long_way() {
+async fn an_outdated_copy_is_left_to_the_router() {
     let server = server(|_| ()).await;
     server.store.trouble("summary", Trouble::Unavailable);
     assert!(

@@ -24,7 +24,7 @@ async fn delete(server: &Server, path: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn readers_see_nothing_of_what_was_forgotten() {
+async fn readers_see_nothing_of_a_forgotten_exchange() {
     let server = with_archive().await;
     server.summarise().await;
     server.converse("coder", 9..=12).await;
@@ -73,7 +73,7 @@ async fn readers_see_nothing_of_what_was_forgotten() {
         "{}",
         history.body
     );
-    // The conversation goes on in the exchange's stead.
+    // The conversation goes on in place of the exchange.
     server.converse("coder", 13..=14).await;
     server.summarise().await;
     let shown = server.get("/v1/agents/coder/exchanges/12").await.json();
@@ -85,7 +85,7 @@ async fn readers_see_nothing_of_what_was_forgotten() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_forgotten_is_refused() {
+async fn invalid_requests_to_forget_are_refused() {
     let server = with_archive().await;
     let too_many: Vec<i64> = (1..=1_001).collect();
     for (body, status, code) in [

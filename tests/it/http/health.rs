@@ -1,4 +1,4 @@
-//! `GET /livez`, `/readyz`, `/metrics`, and how the server ends.
+//! `GET /livez`, `/readyz`, `/metrics`, and the server's shutdown.
 
 use tokio::{io::AsyncReadExt as _, net::TcpStream};
 
@@ -26,7 +26,7 @@ async fn it_is_ready_while_the_database_answers() {
 }
 
 #[tokio::test]
-async fn metrics_come_in_the_form_that_is_asked_for() {
+async fn metrics_come_in_the_requested_format() {
     let server = Server::start(|_| {}).await;
     let plain = server.get("/metrics").await;
     assert_eq!(
@@ -44,14 +44,14 @@ async fn metrics_come_in_the_form_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn at_its_end_it_finishes_what_runs_and_closes_what_is_idle() {
+async fn shutdown_finishes_requests_and_closes_idle_connections() {
     let server = Server::start(|_| {}).await;
     let mut idle = TcpStream::connect(server.address).await.unwrap();
     let go_on = tokio_util::sync::CancellationToken::new();
     server.store.trouble("append", Trouble::Late(go_on.clone()));
     let append = server.converse("coder", 1..=1);
     let end = async {
-        // The append is under way when its write is.
+        // The append is under way once its write is.
         while server.writes.is_empty() {
             tokio::task::yield_now().await;
         }

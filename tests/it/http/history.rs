@@ -1,4 +1,4 @@
-//! `GET /v1/agents/{id}/history`, and what it shares with `/window`.
+//! `GET /v1/agents/{id}/history`, and the parts it shares with `/window`.
 
 use recapd_config::RedactPatterns;
 use recapd_core::domain::window::Budget;
@@ -25,7 +25,7 @@ async fn with_archive() -> Server {
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "most of them are a golden text")]
-async fn it_shows_the_exchanges_on_both_sides_of_the_rule() {
+async fn it_shows_the_exchanges_on_both_sides_of_the_boundary() {
     let server = with_archive().await;
     let reply = server.get(&format!("{PATH}?archived=1")).await;
     assert_eq!(reply.header("content-type"), "application/json");
@@ -128,7 +128,7 @@ async fn it_shows_the_exchanges_on_both_sides_of_the_rule() {
 }
 
 #[tokio::test]
-async fn as_much_of_the_archive_as_is_asked_for() {
+async fn the_requested_part_of_the_archive_is_shown() {
     let server = with_archive().await;
     let archived = |reply: Value| {
         let exchanges = reply["exchanges"].as_array().unwrap().clone();
@@ -162,7 +162,7 @@ async fn as_much_of_the_archive_as_is_asked_for() {
 }
 
 #[tokio::test]
-async fn speakers_that_sound_alike_are_told() {
+async fn speakers_that_sound_alike_are_reported() {
     let server = Server::start(|_| {}).await;
     let say = async |one: &str, other: &str| {
         let messages = serde_json::json!([
@@ -198,15 +198,15 @@ async fn speakers_that_sound_alike_are_told() {
     ] {
         assert!(metrics.contains(line), "{line}");
     }
-    // With one speaker there is nothing to compare.
+    // With one speaker, there is nothing to compare.
     server.converse("alone", 1..=2).await;
     let alone = server.get("/v1/agents/alone/history").await.json();
     assert_eq!(alone.get("convergence"), None);
 }
 
-/// Titles and lines keep back what the summary keeps back, and nothing else.
+/// Titles and lines redact what the summary redacts, and nothing else.
 #[tokio::test]
-async fn secrets_are_kept_back_as_configured() {
+async fn secrets_are_redacted_as_configured() {
     let (shipped, own) = ("hunter2", "Fix bug");
     let cases: [(bool, &[&str], &[&str]); 3] = [
         (true, &[], &[shipped]),
@@ -227,7 +227,7 @@ async fn secrets_are_kept_back_as_configured() {
         ]);
         let reply = server.post("/v1/agents/coder/messages", said.to_string()).await;
         assert_eq!(reply.status, 200, "{}", reply.body);
-        // In the window, with its lines; then before it, with its title alone.
+        // First in the window, with lines; then before it, with the title alone.
         for is_archived in [false, true] {
             let history = server.get(&format!("{PATH}?archived=10")).await;
             assert_eq!(history.json()["archived_total"] != 0, is_archived);
@@ -246,14 +246,14 @@ async fn secrets_are_kept_back_as_configured() {
     }
 }
 
-/// What is at a path, however long it is.
+/// Returns the content of a path, however long it is.
 async fn long(server: &Server, path: &str) -> Value {
     let reply = server.request(Method::GET, path).send().await.unwrap();
     assert_eq!(reply.status(), 200, "{path}");
     serde_json::from_str(&reply.text().await.unwrap()).unwrap()
 }
 
-/// An agent that works for long without a word of the user's makes an exchange of any size.
+/// An agent that works long without a message of the user makes an exchange of any size.
 #[tokio::test]
 async fn an_exchange_too_big_for_a_page_is_shown_in_parts() {
     let server = Server::start(|_| {}).await;

@@ -35,7 +35,7 @@ async fn a_repeat_gets_the_same_answer_and_stores_nothing() {
         assert_eq!((again.status, &again.body), (200, &first.body));
     }
     assert_eq!(messages(&server).await, 2);
-    // The same words under another key were said again.
+    // The same words under another key count as said again.
     assert_eq!(append(&server, "k-2", TURN).await.json()["accepted"], 2);
     let elsewhere = server
         .request(Method::POST, "/v1/agents/other/messages")
@@ -45,14 +45,14 @@ async fn a_repeat_gets_the_same_answer_and_stores_nothing() {
 }
 
 #[tokio::test]
-async fn what_was_deleted_since_is_stored_again() {
+async fn a_repeat_is_stored_again_after_a_deletion() {
     let server = Server::start(|_| {}).await;
     let deleted = server.request(Method::DELETE, "/v1/agents/coder?confirm=coder");
     append(&server, "k-1", TURN).await;
     assert_eq!(Reply::of(deleted).await.status, 200);
     assert_eq!(append(&server, "k-1", TURN).await.json()["accepted"], 2);
     assert_eq!(messages(&server).await, 2);
-    // Nobody tells this daemon of what another one does.
+    // This daemon isn't told that another one deletes the agent.
     server
         .target
         .delete_agent(&"coder".parse().unwrap(), crate::support::conversation::T0)
@@ -64,7 +64,7 @@ async fn what_was_deleted_since_is_stored_again() {
 }
 
 #[tokio::test]
-async fn the_answer_of_an_earlier_life_is_not_given_again() {
+async fn the_answer_of_a_deleted_agent_is_not_repeated() {
     let database = Database::create().await;
     let url = database.url();
     let here = Server::start(|config| config.database.url.clone_from(&url)).await;
@@ -75,7 +75,7 @@ async fn the_answer_of_an_earlier_life_is_not_given_again() {
         (&first.json()["accepted"], &first.json()["exchange"]),
         (&2.into(), &2.into())
     );
-    // Another daemon deletes the agent, and is asked the same again.
+    // Another daemon deletes the agent, and gets the same request again.
     let deleted = there.request(Method::DELETE, "/v1/agents/coder?confirm=coder");
     assert_eq!(Reply::of(deleted).await.status, 200);
     there.clock.advance_ms(1);
@@ -108,9 +108,9 @@ async fn another_request_under_the_same_key_is_refused() {
 }
 
 #[tokio::test]
-async fn the_key_holds_where_the_answer_is_not_remembered() {
+async fn a_key_is_valid_without_a_remembered_answer() {
     let server = Server::start(|_| {}).await;
-    // The answer is lost, the messages are not; and nothing is remembered of a request that failed.
+    // The answer is lost, but not the messages. Nothing is remembered of a failed request.
     server.store.trouble("append", Trouble::Unavailable);
     append(&server, "k-1", TURN)
         .await
@@ -119,7 +119,7 @@ async fn the_key_holds_where_the_answer_is_not_remembered() {
     append(&server, "k-1", TURN).await;
     let row = server.store.agent(&"coder".parse().unwrap()).await.unwrap();
     assert_eq!(row.unwrap().ledger.last_seq, 2);
-    // What another daemon, or this one after a restart, would find.
+    // The same as another daemon, or this one after a restart, would find.
     let native = r#"{"id":"idempotency-key:k-9:0","kind":"user","content":"Fix it"}"#;
     append(&server, "k-3", native).await;
     append(&server, "k-9", r#"[{"role":"user","content":"Something else"}]"#)
@@ -128,7 +128,7 @@ async fn the_key_holds_where_the_answer_is_not_remembered() {
 }
 
 #[tokio::test]
-async fn after_a_restart_a_key_still_stands_for_one_request() {
+async fn after_a_restart_a_key_is_still_for_one_request() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("shared.db").display());
     let server = Server::start(|config| config.database.url.clone_from(&url)).await;

@@ -1,4 +1,4 @@
-//! `GET /v1/agents/{id}/context?budget=` for less than the window.
+//! `GET /v1/agents/{id}/context?budget=` with less than the window.
 
 use serde_json::json;
 
@@ -6,9 +6,9 @@ use crate::support::server::Server;
 
 const PATH: &str = "/v1/agents/coder/context";
 
-/// A hundred exchanges in a window, of which a small budget has room for ten.
+/// The window has a hundred exchanges; a small budget has room for ten.
 #[tokio::test]
-async fn a_line_tells_of_each_exchange_that_a_budget_has_no_room_for() {
+async fn each_exchange_without_room_has_a_line() {
     let server = Server::start(|config| config.context.output_reserve_tokens = 0).await;
     for number in 1..=100 {
         let messages = json!([
@@ -37,6 +37,6 @@ async fn a_line_tells_of_each_exchange_that_a_budget_has_no_room_for() {
         )),
         "{body}"
     );
-    // What there is no line for is told of together.
+    // One line covers all exchanges without a line of their own.
     assert!(lines == left_out || body.contains("tokens, not shown"), "{body}");
 }

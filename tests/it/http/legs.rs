@@ -1,4 +1,4 @@
-//! A long exchange over HTTP: its legs have numbers, and are told to be one exchange.
+//! A long exchange over HTTP: its legs have numbers, and are shown as one exchange.
 
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ async fn each_leg_says_what_it_continues() {
 }
 
 #[tokio::test]
-async fn who_reads_a_leg_can_go_on_with_the_next() {
+async fn each_leg_leads_to_the_next() {
     let server = Server::in_legs().await;
     let mut read = Vec::new();
     let mut next = Some(2);
@@ -140,7 +140,7 @@ async fn people_see_one_exchange() {
 }
 
 #[tokio::test]
-async fn a_brief_says_what_runs() {
+async fn a_brief_names_the_running_exchange() {
     let server = Server::in_legs().await;
     server.summarise().await;
     let brief = text(&server, "/summary?view=brief").await;
@@ -174,7 +174,7 @@ async fn a_brief_says_what_runs() {
 }
 
 #[tokio::test]
-async fn whoever_forgets_a_leg_is_told_of_the_others() {
+async fn forgetting_a_leg_names_the_others() {
     let server = Server::in_legs().await;
     let forget = |numbers: Value| {
         let body = json!({ "exchanges": numbers }).to_string();
@@ -193,7 +193,7 @@ async fn whoever_forgets_a_leg_is_told_of_the_others() {
 }
 
 #[tokio::test]
-async fn items_say_whose_legs_they_stand_for() {
+async fn items_say_which_legs_they_cover() {
     let server = Server::in_legs().await;
     server.summarise().await;
     server.work("coder", 9..=16).await;

@@ -1,4 +1,4 @@
-//! What is too long, too much, too slow, or gone too early.
+//! Requests that are too long, too many or too slow, and clients that leave too early.
 
 use recapd_store::Store as _;
 use tokio::{
@@ -11,7 +11,7 @@ use crate::support::{PATIENCE, server::Server, troubled_store::Trouble};
 
 const PATH: &str = "/v1/agents/coder/messages";
 
-/// Head and body of the problem that comes.
+/// Returns head and body of the problem.
 async fn answer(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"}") {
@@ -25,7 +25,7 @@ async fn answer(stream: &mut TcpStream) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// Waits until every write is done, and returns how many messages there are.
+/// Waits until every write is done, and returns the number of messages.
 async fn messages_in_the_end(server: &Server) -> i64 {
     server.writes.close();
     let writes = tokio::time::timeout(PATIENCE, server.writes.wait());
@@ -35,7 +35,7 @@ async fn messages_in_the_end(server: &Server) -> i64 {
 }
 
 #[tokio::test]
-async fn a_body_has_an_end() {
+async fn the_size_of_a_body_is_limited() {
     let server = Server::start(|config| config.http.body_bytes_max = 2_000).await;
     let body = |bytes: usize| {
         let frame = r#"{"role":"user","content":""}"#.len();
@@ -52,7 +52,7 @@ async fn a_body_has_an_end() {
 }
 
 #[tokio::test]
-async fn a_body_that_doesnt_say_its_length_has_an_end_too() {
+async fn the_size_of_a_body_of_unknown_length_is_limited_too() {
     let server = Server::start(|config| config.http.body_bytes_max = 2_000).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let head = format!(
@@ -68,7 +68,7 @@ async fn a_body_that_doesnt_say_its_length_has_an_end_too() {
 }
 
 #[tokio::test]
-async fn a_request_holds_so_many_messages() {
+async fn the_messages_of_a_request_are_limited() {
     let server = Server::start(|config| config.http.batch_messages_max = 3).await;
     let body = |count: usize| format!("[{}]", vec![r#"{"role":"user","content":"Hi"}"#; count].join(","));
     assert_eq!(server.post(PATH, body(3)).await.json()["accepted"], 3);
@@ -97,7 +97,7 @@ async fn only_messages_may_be_long() {
 }
 
 #[tokio::test]
-async fn a_request_that_takes_too_long_is_given_up_but_a_write_is_not() {
+async fn a_slow_request_is_given_up_but_its_write_is_not() {
     let server = Server::start(|config| config.http.request_timeout_ms = 1_000).await;
     let go_on = CancellationToken::new();
     server.store.trouble("append", Trouble::Late(go_on.clone()));
@@ -117,7 +117,7 @@ async fn a_request_that_takes_too_long_is_given_up_but_a_write_is_not() {
 }
 
 #[tokio::test]
-async fn a_write_goes_on_without_its_client() {
+async fn a_write_continues_without_its_client() {
     let server = Server::start(|_| {}).await;
     let go_on = CancellationToken::new();
     server.store.trouble("append", Trouble::Late(go_on.clone()));
@@ -136,7 +136,7 @@ async fn a_write_goes_on_without_its_client() {
 }
 
 #[tokio::test]
-async fn a_body_that_doesnt_come_is_not_waited_for() {
+async fn a_body_that_does_not_arrive_is_not_waited_for() {
     let server = Server::start(|config| config.http.request_timeout_ms = 400).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let head = format!(

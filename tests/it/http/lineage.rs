@@ -54,7 +54,7 @@ async fn members_that_a_body_does_not_have_are_named() {
         assert_eq!(problem["errors"][0]["detail"], hint, "{problem}");
         assert_eq!(problem["hint"], hint, "{problem}");
     }
-    // So is a known one of a wrong type, with an example of a right one.
+    // A known member of a wrong type is named as well, with an example of a right one.
     let reply = server.post("/v1/agents/coder/pin", r#"{"seq":"1"}"#).await;
     let problem = reply.problem(400, "invalid_body");
     assert_eq!(problem["hint"], r#"send `{"seq": 12}`"#, "{problem}");
@@ -87,7 +87,7 @@ async fn an_agent_is_marked_rewound_cleared_and_forked() {
         post("clear", "").await,
         @r#"{"exchange":0,"first_exchange":7,"covers_through":0,"window_tokens":0,"session":2}"#
     );
-    // What was cleared is shown as waiting, and summarised; the child has its window still.
+    // The cleared exchanges are shown as pending, and summarised; the child still has its window.
     server.summarise().await;
     let summary = server.get("/v1/agents/coder/summary").await;
     assert!(summary.body.contains("Fix"), "{}", summary.body);
@@ -96,9 +96,9 @@ async fn an_agent_is_marked_rewound_cleared_and_forked() {
     assert_eq!(agents["agents"][1]["window_tokens"], 116);
 }
 
-/// Behind a fork a clear stands in an exchange of its own.
+/// After a fork, a clear is in an exchange of its own.
 #[tokio::test]
-async fn an_exchange_in_which_nothing_was_said_is_no_line_of_a_summary() {
+async fn an_exchange_without_content_has_no_line_in_the_summary() {
     let server = Server::start(|_| {}).await;
     server.converse("coder", 1..=1).await;
     for (path, body) in [("coder/fork", r#"{"child":"scout"}"#), ("scout/clear", "")] {
@@ -112,7 +112,7 @@ async fn an_exchange_in_which_nothing_was_said_is_no_line_of_a_summary() {
     assert!(!summary.body.contains("(no text)"), "{}", summary.body);
 }
 
-/// A rewind's own message stands in an exchange, too, and nothing was said in that.
+/// A rewind's own message is in an exchange, too, but nothing is said there.
 #[tokio::test]
 async fn a_rewind_after_another_sets_nothing_aside() {
     let server = Server::start(|_| {}).await;
@@ -129,9 +129,9 @@ async fn a_rewind_after_another_sets_nothing_aside() {
     assert_eq!(set_aside().await, 2);
 }
 
-/// What was set aside has numbers between those of what waits for the summary, and doesn't wait.
+/// Exchanges that were set aside have numbers between pending ones, but aren't pending.
 #[tokio::test]
-async fn what_waits_is_counted_alike_everywhere() {
+async fn pending_exchanges_are_counted_alike_everywhere() {
     let server = Server::small().await;
     server.converse("coder", 1..=2).await;
     server.post("/v1/agents/coder/mark", "{}").await;
@@ -149,12 +149,12 @@ async fn what_waits_is_counted_alike_everywhere() {
     for told in [&agents["agents"][0], &agent, &summary] {
         assert_eq!(told["pending_exchanges"], numbers - 1, "{told}");
     }
-    // An append doesn't count, and says at most how many.
+    // An append doesn't count them, so its number is an upper bound.
     assert_eq!(appended["summary"]["pending_exchanges"], numbers);
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_is_said() {
+async fn impossible_steps_are_refused_with_a_reason() {
     let server = Server::start(|_| {}).await;
     server.converse("coder", 1..=1).await;
     for (path, body, status, code) in [

@@ -7,7 +7,7 @@ use reqwest::Method;
 use super::security::{NOBODY, VICTIM, server};
 use crate::support::server::{Reply, Server};
 
-/// A token of the server, and what it opens.
+/// A token of the server, and its rights.
 struct Holder {
     name: Option<&'static str>,
     scope: Scope,
@@ -35,7 +35,7 @@ const HOLDERS: [Holder; 6] = [
 ];
 
 impl Holder {
-    /// The status of the refusal by a route's rule; none if the holder may.
+    /// Returns the status with which a route's rule refuses the holder; `None` if it doesn't.
     fn refusal(&self, (scope, whose): (Scope, &str), agent: &str) -> Option<u16> {
         let is_hidden = match whose {
             "agent" => !self.is_of_all && !self.agents.contains(&agent),
@@ -51,7 +51,7 @@ impl Holder {
     }
 }
 
-/// The concrete path of a route for `agent`. What is about all changes nobody here.
+/// Returns the concrete path of a route for `agent`. Routes about all agents change nobody here.
 fn path_of(path: &str, whose: &str, agent: &str) -> String {
     let id = match whose {
         "project" => "web",
@@ -69,7 +69,7 @@ fn path_of(path: &str, whose: &str, agent: &str) -> String {
     concrete
 }
 
-/// A request as it is tried.
+/// A request to try.
 struct Trial {
     method: Method,
     path: &'static str,
@@ -79,7 +79,7 @@ struct Trial {
 }
 
 impl Trial {
-    /// All routes, about each agent.
+    /// Returns all routes for each agent.
     fn all() -> impl Iterator<Item = Self> {
         let methods = |method| match method {
             "*" => vec!["GET", "POST", "DELETE"],
@@ -95,7 +95,7 @@ impl Trial {
                 path,
                 concrete: path_of(path, rule.1, agent),
                 rule,
-                // Agents may be called like what a path ends with.
+                // Agents may have the name of a path's last part.
                 agent: if path.contains("{id}") {
                     agent
                 } else {
@@ -119,7 +119,7 @@ impl Trial {
         Reply::of(request).await.status
     }
 
-    /// Whether the route's rule says this status for a holder.
+    /// Checks that the route's rule gives this status to a holder.
     fn is_as_expected(&self, holder: &Holder, status: u16) -> bool {
         match holder.refusal(self.rule, self.agent) {
             Some(refusal) => status == refusal,
@@ -137,8 +137,8 @@ async fn cookie(server: &Server, holder: &Holder) -> String {
     reply.header("set-cookie").split(';').next().unwrap().to_owned()
 }
 
-/// Tokens × routes × ways in: a header, a session of the dashboard, no token at all. The routes are those of the table that
-/// the daemon decides by, so that a new one is tried by itself.
+/// Tokens × routes × ways in: a header, a session of the dashboard, no token at all. The routes come from the table by
+/// which the daemon decides, so a new one is tried automatically.
 #[tokio::test]
 async fn each_token_may_do_what_the_table_says_by_every_way_in() {
     let server = server().await;
@@ -156,7 +156,7 @@ async fn each_token_may_do_what_the_table_says_by_every_way_in() {
             let is_right = trial.is_as_expected(holder, status);
             assert!(is_right, "{method} {concrete} by {who}: {status}");
             tried += 1;
-            // That would end the session.
+            // It would end the session.
             if trial.path == "/ui/logout" {
                 continue;
             }

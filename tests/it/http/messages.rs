@@ -7,7 +7,7 @@ use crate::support::server::Server;
 
 const PATH: &str = "/v1/agents/coder/messages";
 
-/// All messages of `coder`, as stored.
+/// Returns all messages of `coder`, as stored.
 async fn stored(server: &Server) -> Vec<StoredMessage> {
     let query = ExchangeQuery {
         from: 0,
@@ -32,7 +32,7 @@ async fn payloads(server: &Server) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_append_tells_what_it_did_to_the_window() {
+async fn an_append_returns_what_it_did_to_the_window() {
     let server = Server::start(|config| {
         config.window.budget_tokens = 200;
         config.window.low_water = 0.5;
@@ -87,7 +87,7 @@ async fn an_append_tells_what_it_did_to_the_window() {
 }
 
 #[tokio::test]
-async fn an_append_tells_which_version_the_summary_has() {
+async fn an_append_returns_the_version_of_the_summary() {
     let server = Server::summarised().await;
     let before = server.converse("coder", 9..=9).await.json();
     assert_eq!(before["summary"]["version"], 1, "{before}");
@@ -110,7 +110,7 @@ async fn without_a_budget_nothing_is_ever_evicted() {
 
 #[tokio::test]
 async fn every_way_to_send_messages_keeps_them_byte_for_byte_and_in_order() {
-    // Odd spacing, big integers, escapes, repeated and unordered keys: none of it survives re-serialising.
+    // Odd spacing, big integers, escapes, repeated and unordered keys: re-serialising would keep none of it.
     let one = "{ \"role\":\"user\",\t\"content\":\"caf\\u00e9 \\ud83d\\ude00\", \"z\":1, \"a\":12345678901234567890123 }";
     let two = r#"{"role":"assistant","content":"Done  .","x":1.10,"x":1e2}"#;
     let array = format!("\n [ {one} ,\n{two}] \n");
@@ -139,7 +139,7 @@ async fn every_way_to_send_messages_keeps_them_byte_for_byte_and_in_order() {
 }
 
 #[tokio::test]
-async fn formats_are_detected_or_taken_at_their_word() {
+async fn formats_are_detected_or_named() {
     let openai = r#"{"role":"tool","tool_call_id":"c1","content":"ok"}"#;
     let anthropic = r#"{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"ls","input":{}}]}"#;
     let native = r#"{"kind":"user","content":"Hi"}"#;
@@ -150,7 +150,7 @@ async fn formats_are_detected_or_taken_at_their_word() {
         ("", format!("[{native}]"), vec![Format::Native]),
         ("", format!("[{claude_code}]"), vec![Format::ClaudeCode]),
         ("", format!("[{plain}]"), vec![Format::OpenAiChat]),
-        // What could be of several formats is of the one that its neighbours certainly have.
+        // A message that fits several formats has the format of a neighbour with a certain one.
         ("", format!("[{plain},{anthropic}]"), vec![Format::Anthropic; 2]),
         ("?format=anthropic", format!("[{plain}]"), vec![Format::Anthropic]),
         ("?format=openai", format!("[{plain}]"), vec![Format::OpenAiChat]),
@@ -166,7 +166,7 @@ async fn formats_are_detected_or_taken_at_their_word() {
 }
 
 #[tokio::test]
-async fn one_bad_message_and_nothing_is_stored() {
+async fn a_bad_message_keeps_all_from_being_stored() {
     let good = r#"{"role":"user","content":"Hi"}"#;
     let cases = [
         (
@@ -251,7 +251,7 @@ async fn bad_messages_are_named_one_by_one() {
 }
 
 #[tokio::test]
-async fn a_role_that_nobody_knows_is_refused_and_not_hidden() {
+async fn an_unknown_role_is_refused() {
     let server = Server::start(|_| {}).await;
     for (query, body, detail) in [
         (
@@ -291,7 +291,7 @@ async fn a_role_that_nobody_knows_is_refused_and_not_hidden() {
 }
 
 #[tokio::test]
-async fn what_else_is_unknown_is_kept_as_it_came() {
+async fn other_unknown_members_are_stored_verbatim() {
     let server = Server::start(|_| {}).await;
     server.converse("coder", 1..=1).await;
     for (format, message, kind) in [
@@ -329,7 +329,7 @@ async fn many_bad_messages_are_counted() {
 }
 
 #[tokio::test]
-async fn bodies_that_hold_no_messages_are_refused_with_a_cure() {
+async fn bodies_without_messages_are_refused_with_a_remedy() {
     let cases = [
         ("application/json", "", "EOF"),
         ("application/json", "[]", "holds no messages"),
@@ -359,7 +359,7 @@ async fn bodies_that_hold_no_messages_are_refused_with_a_cure() {
 }
 
 #[tokio::test]
-async fn a_body_says_how_it_is_written() {
+async fn the_format_of_a_body_must_be_declared() {
     let server = Server::start(|_| {}).await;
     for content_type in ["text/plain", "application/x-www-form-urlencoded", "?"] {
         let reply = server.post_as(PATH, content_type, "{}").await;
@@ -407,7 +407,7 @@ async fn client_ids_make_sending_again_safe() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_session_makes_what_is_pending_urgent() {
+async fn the_end_of_a_session_makes_pending_exchanges_urgent() {
     let server = Server::start(|config| config.window.budget_tokens = 100).await;
     let path = "/v1/agents/coder/sessions/end";
     server.post(path, "").await.problem(404, "unknown_agent");
@@ -423,7 +423,7 @@ async fn the_end_of_a_session_makes_what_is_pending_urgent() {
 }
 
 #[tokio::test]
-async fn a_report_of_usage_stands_beside_the_messages() {
+async fn a_usage_report_is_accepted_with_the_messages() {
     let server = Server::start(|config| {
         config.window.provider = "anthropic".to_owned();
         config.window.model = "claude-opus-5".to_owned();

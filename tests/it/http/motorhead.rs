@@ -1,4 +1,4 @@
-//! motorhead's three routes, with the shapes of its own description.
+//! Motorhead's three routes, with the shapes of its own API description.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ async fn memory(server: &Server) -> Value {
 }
 
 #[tokio::test]
-async fn a_client_finds_what_it_is_used_to() {
+async fn motorheads_clients_work_unchanged() {
     let server = Server::start(|_| {}).await;
     assert_eq!(
         memory(&server).await,
@@ -49,7 +49,7 @@ async fn a_client_finds_what_it_is_used_to() {
 }
 
 #[tokio::test]
-async fn what_left_the_window_is_in_the_context() {
+async fn the_summary_is_in_the_context() {
     let server = Server::start(|config| {
         config.window.budget_tokens = 200;
         config.window.low_water = 0.5;
@@ -85,13 +85,13 @@ async fn the_newest_context_is_shown() {
     let said = memory["messages"].as_array().unwrap().iter();
     let said: Vec<_> = said.map(|message| message["content"].as_str().unwrap()).collect();
     assert_eq!(said, ["Bogotá", "Oslo", "Oslo", "Bogotá"]);
-    // What is said stays said; what is said again is nothing new.
+    // Messages stay, and a repeated context adds nothing.
     let window = server.get("/v1/agents/chat-1/window").await.body;
     assert_eq!(window.matches("They spoke of").count(), 3, "{window}");
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told() {
+async fn errors_name_the_cause() {
     let server = Server::start(|_| {}).await;
     let problem = server
         .post(

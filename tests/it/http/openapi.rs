@@ -1,4 +1,4 @@
-//! The description of the interface: that it is one, and that it is true.
+//! The OpenAPI document: it is valid, and it is true.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::server::{Reply, Server};
 
-/// Every operation of the document: method, path, description.
+/// Returns every operation of the document: method, path, description.
 fn operations(document: &Value) -> Vec<(Method, &str, &Value)> {
     let paths = document["paths"].as_object().unwrap();
     let of = |(path, methods)| {
@@ -21,7 +21,7 @@ fn operations(document: &Value) -> Vec<(Method, &str, &Value)> {
     paths.iter().flat_map(of).collect()
 }
 
-/// Every `$ref` in `value`.
+/// Collects every `$ref` in `value`.
 fn references<'v>(value: &'v Value, found: &mut Vec<&'v str>) {
     match value {
         Value::Object(members) => {
@@ -33,7 +33,7 @@ fn references<'v>(value: &'v Value, found: &mut Vec<&'v str>) {
     }
 }
 
-/// `reference` (`#/components/…`) in `document`.
+/// Resolves a reference (`#/components/…`) in `document`.
 fn resolve<'d>(document: &'d Value, value: &'d Value) -> &'d Value {
     match value["$ref"].as_str() {
         Some(reference) => document.pointer(reference.trim_start_matches('#')).unwrap(),
@@ -41,7 +41,7 @@ fn resolve<'d>(document: &'d Value, value: &'d Value) -> &'d Value {
     }
 }
 
-/// Fails unless `reply` is one that `document` says `method path` may give.
+/// Fails unless `document` allows `reply` for `method path`.
 pub(crate) fn assert_described(document: &Value, method: &Method, path: &str, reply: &Reply) {
     let operation = &document["paths"][path][method.as_str().to_lowercase()];
     let answer = resolve(document, &operation["responses"][reply.status.to_string()]);
@@ -132,7 +132,7 @@ fn every_operation_says_what_it_is() {
 }
 
 #[test]
-fn a_component_has_one_meaning() {
+fn each_component_has_one_meaning() {
     // Two types of one name would hide one another.
     let document = openapi_document();
     let schemas = document["components"]["schemas"].as_object().unwrap();
@@ -156,7 +156,7 @@ fn a_component_has_one_meaning() {
     }
 }
 
-/// No other way to register a route is used, so that there is none without a description.
+/// Routes are registered in no other way, so each has a description.
 #[test]
 fn routes_are_registered_with_their_descriptions() {
     for text in [
@@ -195,7 +195,6 @@ async fn every_path_of_the_document_is_a_route() {
     }
 }
 
-/// Route, path and body.
 const POSTS: [(&str, &str, &str); 13] = [
     (
         "/v1/agents/{id}/messages",
@@ -252,7 +251,6 @@ const POSTS: [(&str, &str, &str); 13] = [
     ),
 ];
 
-/// Method, route, path and body.
 const CHANGES: [(&str, &str, &str, &str); 4] = [
     (
         "PATCH",
@@ -280,7 +278,6 @@ const CHANGES: [(&str, &str, &str, &str); 4] = [
     ),
 ];
 
-/// Route and path.
 const GETS: [(&str, &str); 20] = [
     ("/v1/agents", "/v1/agents?limit=1"),
     ("/v1/agents/{id}", "/v1/agents/coder"),
@@ -316,7 +313,7 @@ const GETS: [(&str, &str); 20] = [
     ("/metrics", "/metrics"),
 ];
 
-/// A life that meets most routes; each answer is as its schema says.
+/// A scenario that uses most routes; each answer matches its schema.
 #[tokio::test]
 async fn live_answers_are_as_described() {
     let server = Server::start(|config| config.window.budget_tokens = 1_000).await;

@@ -57,7 +57,7 @@ async fn a_pinned_message_is_copied_once_its_exchange_has_left() {
         text.starts_with("Fix bug 1 ") && copy < text.find("<summary").unwrap(),
         "{text}"
     );
-    // An important message of the session goes with it; the exchanges are summarised all the same.
+    // An important message of the session is copied as well; the exchanges are summarised all the same.
     let body = r#"[{"role":"user","content":"Always test.","important":true},{"role":"assistant","content":"Yes."}]"#;
     server.post("/v1/agents/coder/messages", body).await;
     server.converse("coder", 9..=14).await;
@@ -91,7 +91,7 @@ async fn a_pinned_message_is_copied_once_its_exchange_has_left() {
 }
 
 #[tokio::test]
-async fn what_has_no_room_is_said() {
+async fn messages_without_room_are_named() {
     let server = with_archive().await;
     for number in [1, 2] {
         let body = json!([{"role": "user", "content": format!("Rule {number}: {}", "mind ".repeat(80)), "important": true},
@@ -107,7 +107,7 @@ async fn what_has_no_room_is_said() {
         note.starts_with("no room for copies of important message 17 of exchange #9:"),
         "{note}"
     );
-    // A pin is refused instead, when it is made.
+    // A pin is refused when it is made.
     post(&server, "pin", 17).await;
     let refused = post(&server, "pin", 19).await;
     let problem = refused.problem(409, "pins_full");
@@ -115,7 +115,7 @@ async fn what_has_no_room_is_said() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_pinned_is_refused() {
+async fn invalid_pins_are_refused() {
     let server = Server::start(|_| {}).await;
     server.converse("coder", 1..=1).await;
     for (path, body, status, code) in [

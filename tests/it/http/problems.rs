@@ -1,4 +1,4 @@
-//! What is answered when something goes wrong.
+//! Answers to requests that fail.
 
 use recapd_core::domain::access::{AccessNames, Reach, Scope};
 use recapd_llm::http::{HttpSettings, client};
@@ -63,7 +63,7 @@ async fn unknown_parameters_are_refused_everywhere() {
 }
 
 #[tokio::test]
-async fn an_id_that_is_none_is_refused_with_the_rule() {
+async fn an_invalid_id_is_refused_with_the_rule() {
     let server = Server::start(|_| {}).await;
     let long = "a".repeat(129);
     for id in ["-a", ".hidden", "a%20b", "a%2Fb", "%C3%A4", "%FF", "a%00", &long] {
@@ -77,7 +77,7 @@ async fn an_id_that_is_none_is_refused_with_the_rule() {
             );
         }
     }
-    // An id may hold what a path would rather not.
+    // An id may hold characters that are unusual in paths.
     server.converse("team:coder.1_x", 1..=1).await;
     assert_eq!(server.get("/v1/agents/team:coder.1_x/summary").await.status, 200);
     assert_eq!(
@@ -119,14 +119,14 @@ async fn a_member_of_a_wrong_type_is_named() {
     assert_eq!(problem["errors"][0]["pointer"], "/label", "{problem}");
     let detail = problem["errors"][0]["detail"].as_str().unwrap();
     assert!(detail.contains("expected a string"), "{detail}");
-    // One that is missing isn't in the body.
+    // A missing member has no place in the body.
     let reply = server.post("/v1/agents/coder/fork", "{}").await;
     let problem = reply.problem(400, "invalid_body");
     assert!(problem["errors"].is_null(), "{problem}");
 }
 
 #[tokio::test]
-async fn nothing_is_found_where_nothing_is_and_other_methods_are_named() {
+async fn unknown_paths_are_not_found_and_wrong_methods_name_the_right_ones() {
     let server = Server::start(|_| {}).await;
     for path in [
         "/v1",
@@ -154,7 +154,7 @@ async fn nothing_is_found_where_nothing_is_and_other_methods_are_named() {
 }
 
 #[tokio::test]
-async fn a_failing_database_is_told_from_a_defect() {
+async fn a_failing_database_differs_from_a_defect() {
     let server = Server::start(|_| {}).await;
     server.converse("coder", 1..=1).await;
     let gets = [
@@ -197,7 +197,7 @@ async fn every_answer_has_the_id_of_its_request() {
     assert_eq!(server.get("/livez").await.header("x-request-id"), "test");
     let client = client(&HttpSettings::default()).unwrap();
     let url = format!("http://{}/livez", server.address);
-    // Ids that could mislead a reader of the log are replaced, as are those that are missing.
+    // Ids that could mislead a reader of the log are replaced, as are missing ones.
     let long = "a".repeat(129);
     let mut made = Vec::new();
     for id in [None, Some(""), Some("a b"), Some("a\"b"), Some(long.as_str())] {

@@ -10,7 +10,7 @@ use crate::support::{
 
 const PATH: &str = "/v1/projects/ikigai/summary";
 
-/// Two agents with a past, and a project that nobody belongs to yet.
+/// Starts a server with two agents that have a past, and a project without agents.
 async fn server() -> Server {
     let server = Server::start(|config| {
         config.window.budget_tokens = 200;
@@ -57,7 +57,7 @@ async fn agents_of_a_project_share_a_summary() {
         "ikigai"
     );
 
-    // What has just left a window is there before anybody has summarised it.
+    // An exchange that has just left a window is there before it is summarised.
     server.converse("tester", 17..=20).await;
     let pending = server
         .get_until(PATH, |reply| reply.body.contains("Fix bug 18"))
@@ -73,7 +73,7 @@ async fn agents_of_a_project_share_a_summary() {
 }
 
 #[tokio::test]
-async fn a_projects_summary_as_json_says_who_brought_what() {
+async fn a_projects_summary_as_json_names_the_agents_of_its_parts() {
     let server = server().await;
     member(&server, Method::PUT, "coder").await;
     let reply = server.get_as(PATH, "application/json").await;

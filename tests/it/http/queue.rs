@@ -1,4 +1,4 @@
-//! `/v1/queue`, `/v1/runs`, `/v1/stats` and what a hand does to updates; `/v1/agents/{id}/window`, `/version`.
+//! `/v1/queue`, `/v1/runs`, `/v1/stats` and operators' actions on updates; `/v1/agents/{id}/window`, `/version`.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ async fn written(server: &Server) {
     server.get_until("/v1/agents/coder/summary", is_written).await;
 }
 
-/// Asks, and sees that the answer is as described.
+/// Sends a request, and checks that the answer is as described.
 async fn ask(server: &Server, method: Method, route: &str, path: &str) -> Reply {
     let request = server.request(method.clone(), path);
     let request = if method == Method::POST {
@@ -101,7 +101,7 @@ async fn a_row_is_cancelled_and_retried() {
         (&retried["state"], &retried["last_error"]),
         (&json!("ready"), &json!("cancelled: by hand"))
     );
-    // A page in a browser can't do it unasked.
+    // A page in a browser can't do it without a preflight request.
     let bare = server.request(Method::POST, "/v1/queue/coder/cancel");
     Reply::of(bare).await.problem(415, "unsupported_media_type");
 }
@@ -183,7 +183,7 @@ async fn the_window_is_whole_exchanges() {
 }
 
 #[tokio::test]
-async fn a_daemon_tells_its_version() {
+async fn a_daemon_reports_its_version() {
     let server = Server::small().await;
     let reply = ask(&server, Method::GET, "/version", "/version").await;
     assert_eq!(
@@ -193,7 +193,7 @@ async fn a_daemon_tells_its_version() {
 }
 
 #[tokio::test]
-async fn a_summary_is_shortened_to_what_there_is_room_for() {
+async fn a_summary_is_shortened_to_the_requested_size() {
     let server = Server::small().await;
     server.converse("coder", 1..=40).await;
     server.summarise().await;

@@ -1,4 +1,4 @@
-//! What all use together is shared: no token, and no address without one, has more than half.
+//! Shares of common pools: no token, and no address without one, has more than half.
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use recapd_core::domain::access::{Reach, Scope};
@@ -20,7 +20,7 @@ async fn with_tokens(server: Server) -> Server {
     server
 }
 
-/// The status, as soon as the answer begins.
+/// Sends a request, and returns once the answer begins.
 async fn begun(request: RequestBuilder) -> reqwest::Response {
     request.send().await.unwrap()
 }
@@ -63,14 +63,14 @@ async fn one_token_has_half_of_the_places_to_wait() {
         let request = server.request_by(Some(token), Method::GET, &path);
         Reply::of(request.header("if-none-match", &tag))
     };
-    // Of four that wait one is refused at once, and the others stay.
+    // One of four waits is refused at once; the others stay.
     let mut waiting: FuturesUnordered<_> = (0..4).map(|_| wait("one", 30)).collect();
     let refused = tokio::time::timeout(PATIENCE, waiting.next()).await;
     let refused = refused.expect("the places are taken").unwrap();
     refused.problem(429, "too_many_requests");
     assert_ne!(refused.header("retry-after"), "");
     assert_eq!(wait("other", 0).await.status, 304);
-    // Who doesn't wait needs no place.
+    // A request without a wait needs no place.
     let reply = Reply::of(server.request_by(Some("one"), Method::GET, path)).await;
     assert_eq!(reply.status, 200);
 }
@@ -93,7 +93,7 @@ async fn one_token_has_half_of_the_room_for_bodies() {
     let go_on = CancellationToken::new();
     server.store.trouble("append", Trouble::Late(go_on.clone()));
     let all = async {
-        // Of the two of one token one is refused at once, which lets the other one go on, and somebody else's.
+        // One of the token's two bodies is refused at once, so that the other one can go on, and another client's.
         let (mut first, mut second) = (Box::pin(post("one")), Box::pin(post("one")));
         let (refused, held) = tokio::select! {
             reply = &mut first => (reply, second),
@@ -101,7 +101,7 @@ async fn one_token_has_half_of_the_room_for_bodies() {
         };
         refused.problem(503, "too_many_bodies");
         let release = async {
-            // Another one of theirs is refused while somebody else's is taken.
+            // Another one of the same token is refused while another client's is accepted.
             post("one").await.problem(503, "too_many_bodies");
             go_on.cancel();
         };
@@ -114,7 +114,7 @@ async fn one_token_has_half_of_the_room_for_bodies() {
 }
 
 #[tokio::test]
-async fn only_a_trusted_proxy_says_who_asks() {
+async fn only_a_trusted_proxy_can_name_the_client() {
     let limited = async |proxies: &[&str]| {
         let proxies = proxies.iter().map(|&proxy| proxy.to_owned()).collect();
         let server = Server::start(|config| {

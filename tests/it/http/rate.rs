@@ -10,7 +10,7 @@ async fn ask(server: &Server, token: Option<&str>, path: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn who_asks_too_often_is_told_when_to_come_back_and_others_are_answered() {
+async fn too_many_requests_get_a_retry_time_and_others_are_answered() {
     let server = Server::start(|config| {
         config.http.requests_per_second = 1;
         config.http.requests_burst = 3;
@@ -35,7 +35,7 @@ async fn who_asks_too_often_is_told_when_to_come_back_and_others_are_answered() 
     assert_eq!(refused.header("retry-after"), "1", "{problem}");
     assert_eq!(ask(&server, Some("other"), "/v1/agents").await.status, 200);
 
-    // Strangers share what their address has, whatever token they make up.
+    // Clients without a valid token share their address's limit, whatever token they make up.
     let mut told = Vec::new();
     for number in 0..30 {
         let token = format!("guess-{number}");

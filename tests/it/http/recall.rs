@@ -90,7 +90,7 @@ async fn an_exchange_is_shown_as_it_was() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_found_says_why() {
+async fn failed_searches_say_why() {
     let server = with_archive().await;
     for (path, status, code) in [
         ("coder/recall", 400, "invalid_parameter"),
@@ -109,7 +109,7 @@ async fn what_cannot_be_found_says_why() {
             .await
             .problem(status, code);
     }
-    // No word of the index's own language reaches it.
+    // No word of the index's own query language reaches it.
     for words in ["%22", "a+AND", "who%3Aa", "x+NEAR(", "*", "^a+-b"] {
         let reply = server
             .get(&format!("/v1/agents/coder/recall?q={words}+bug"))

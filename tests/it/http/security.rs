@@ -13,13 +13,13 @@ use crate::support::{
     server::{Reply, START, Server},
 };
 
-/// What only the victim has said.
+/// Text that only the victim has.
 pub(super) const SECRET: &str = "Fix bug";
-/// An id as long as the victim's, of nobody.
+/// An id as long as the victim's, without an agent.
 pub(super) const NOBODY: &str = "nobody";
 pub(super) const VICTIM: &str = "victim";
 
-/// Every operation: method, path with `{id}`, and a body that does something.
+/// Returns every operation: method, path with `{id}`, and a body that does something.
 pub(super) fn operations() -> Vec<(Method, String, String)> {
     let document = openapi_document();
     let paths = document["paths"].as_object().unwrap();
@@ -48,7 +48,7 @@ pub(super) fn operations() -> Vec<(Method, String, String)> {
     all
 }
 
-/// Those of the dashboard, but for what anybody may have.
+/// Returns the operations of the dashboard, except for those open to anybody.
 fn pages() -> impl Iterator<Item = (Method, String, String)> {
     const OPEN: [&str; 8] = [
         "/",
@@ -100,7 +100,7 @@ fn body(method: &Method, path: &str) -> &'static str {
     }
 }
 
-/// Two agents with a past, of which one belongs to project `web`, and tokens for them.
+/// Starts a server with two agents that have a past, one of them in project `web`, and tokens for them.
 pub(super) async fn server() -> Server {
     let server = Server::start(|config| {
         config.window.budget_tokens = 200;
@@ -159,7 +159,7 @@ pub(super) async fn ask(
     Reply::of(request).await
 }
 
-/// Everything in the database but the audit, which tells of those who change nothing, too.
+/// Returns everything in the database except for the audit, which also records those who change nothing.
 async fn dump(server: &Server) -> String {
     let options = SqliteConnectOptions::new().filename(server.database());
     let mut past = SqliteConnection::connect_with(&options).await.unwrap();
@@ -180,10 +180,10 @@ async fn dump(server: &Server) -> String {
     lines.concat()
 }
 
-/// An answer without what it repeats of the request.
+/// Returns an answer without the parts of the request that it repeats.
 fn told(reply: &Reply, id: &str) -> (u16, String, Vec<String>) {
-    // `allow` is the router's own word on a method that a route doesn't have; routes are no secret. A length says of the
-    // body what is compared anyway.
+    // `allow` is the router's answer to a method that a route doesn't have; routes are no secret. The length is that of the
+    // body, which is compared anyway.
     let headers = reply
         .headers()
         .filter(|(name, _)| !["date", "allow", "content-length"].contains(name));
@@ -215,7 +215,7 @@ async fn strangers_all_get_one_answer_and_change_nothing() {
             }
         }
     }
-    // The same where nothing is.
+    // The same for paths without a route.
     for (method, path) in [(Method::GET, "/v1/nowhere"), (Method::PUT, "/v1/agents")] {
         let reply = ask(&server, None, (&method, path, "{}")).await;
         answers.insert(told(&reply, ""));
@@ -226,7 +226,7 @@ async fn strangers_all_get_one_answer_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn an_agent_of_others_answers_as_one_that_does_not_exist() {
+async fn a_hidden_agent_looks_like_a_missing_one() {
     let server = server().await;
     let before = dump(&server).await;
     for (method, path, body) in operations() {
@@ -250,7 +250,7 @@ async fn an_agent_of_others_answers_as_one_that_does_not_exist() {
     }
     assert_same(&before, &dump(&server).await, "tokens of others");
 
-    // What names an agent elsewhere than at the beginning of the path.
+    // Routes that name an agent elsewhere than at the beginning of the path.
     for (method, path, body) in [
         (Method::GET, "/v1/runs?agent={id}", ""),
         (Method::GET, "/ui/runs?q=agent:{id}", ""),
@@ -278,7 +278,7 @@ async fn an_agent_of_others_answers_as_one_that_does_not_exist() {
 }
 
 #[tokio::test]
-async fn who_may_read_changes_nothing() {
+async fn a_token_for_reading_changes_nothing() {
     let server = server().await;
     let before = dump(&server).await;
     for (method, path, body) in operations() {
@@ -305,7 +305,7 @@ async fn who_may_read_changes_nothing() {
 }
 
 #[tokio::test]
-async fn who_may_write_does_not_administrate() {
+async fn a_token_for_writing_can_not_administrate() {
     let server = server().await;
     for (method, path, body, status) in [
         (
@@ -332,7 +332,7 @@ async fn who_may_write_does_not_administrate() {
 }
 
 #[tokio::test]
-async fn lists_show_what_may_be_seen() {
+async fn lists_show_only_visible_agents() {
     let server = server().await;
     let get = async |token, path: &str| {
         let reply = ask(&server, Some(token), (&Method::GET, path, "")).await;
@@ -391,7 +391,7 @@ async fn lists_show_what_may_be_seen() {
 }
 
 #[tokio::test]
-async fn a_revoked_token_opens_nothing_and_nothing_opens_by_it() {
+async fn a_revoked_token_is_worthless() {
     let server = server().await;
     let get = async |token| ask(&server, token, (&Method::GET, "/v1/agents", "")).await.status;
     assert_eq!(get(Some("root")).await, 200);

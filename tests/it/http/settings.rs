@@ -37,7 +37,7 @@ async fn settings_are_patched_shown_and_in_force_from_the_next_message_on() {
         (&shown["first_exchange"], &shown["budget_tokens"]),
         (&json!(1), &json!(1_000))
     );
-    // Nothing is pending any more, so the worker has nothing to write, and the summary nothing to tell.
+    // Nothing is pending any more, so the worker has nothing to write, and no summary appears.
     server.summarise().await;
     let summary = server.get("/v1/agents/coder").await.json();
     assert_eq!(
@@ -49,7 +49,7 @@ async fn settings_are_patched_shown_and_in_force_from_the_next_message_on() {
 }
 
 #[tokio::test]
-async fn it_is_plain_where_a_value_comes_from() {
+async fn each_value_has_its_source() {
     let server = Server::start(|config| config.window.model = "gpt-5-mini".to_owned()).await;
     server.converse("coder", 1..=1).await;
     patch(&server, "coder", r#"{"preset": "pidgin", "low_water": 0.7}"#).await;
@@ -83,10 +83,10 @@ async fn an_agent_is_counted_by_its_own_model() {
         r#"{"provider": "anthropic", "model": "claude-opus-5"}"#,
     )
     .await;
-    // What is in the window already was counted again.
+    // The messages already in the window were counted again.
     let claude = tokens(server.converse("claude", 2..=2).await);
     assert!(claude > plain * 3 / 2, "{first} {plain} {claude}");
-    // The change is made past the daemon: heard of with one append's delay, which is made up for.
+    // The change bypasses the daemon, which notices it one append later, and then makes up for it.
     server
         .parts
         .store
@@ -105,7 +105,7 @@ async fn an_agent_is_counted_by_its_own_model() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_set_is_refused_with_the_nearest_name() {
+async fn an_unknown_setting_is_refused_with_the_nearest_name() {
     let server = Server::start(|_| {}).await;
     server.converse("coder", 1..=1).await;
     let problem = patch(&server, "coder", r#"{"budget": 5}"#)
@@ -132,7 +132,7 @@ async fn what_can_not_be_set_is_refused_with_the_nearest_name() {
 }
 
 #[tokio::test]
-async fn an_overflow_is_refused_with_what_to_do() {
+async fn an_overflow_is_refused_with_a_hint() {
     let server = Server::start(|_| {}).await;
     server.converse("coder", 1..=1).await;
     patch(

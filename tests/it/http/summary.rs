@@ -45,7 +45,7 @@ async fn an_agent_without_a_summary_has_an_empty_one() {
 }
 
 #[tokio::test]
-async fn what_just_left_the_window_is_seen_at_once_and_the_summary_when_it_is_written() {
+async fn evicted_exchanges_show_at_once_and_the_summary_when_written() {
     let server = Server::small().await;
     server.converse("coder", 1..=1).await;
     let empty = server.get(PATH).await;
@@ -72,13 +72,13 @@ async fn what_just_left_the_window_is_seen_at_once_and_the_summary_when_it_is_wr
     assert_eq!(reply.header("vary"), "accept, accept-encoding");
     assert_eq!(reply.header("last-modified"), "Fri, 20 Nov 2026 08:50:00 GMT");
     assert!(!reply.body.contains("Just Left the Window"), "{}", reply.body);
-    // What follows is a hash of the text.
+    // The rest is a hash of the text.
     let tags = [&empty, &pending, &reply].map(|reply| reply.header("etag").rsplit_once('.').unwrap().0);
     insta::assert_snapshot!(tags.join(" "), @r#""0.1.1a1f81ccf00 "0.7.1a1f81ccf00 "1.7.1a1f825f6c0"#);
 }
 
 #[tokio::test]
-async fn as_json_it_says_where_it_stands() {
+async fn as_json_it_has_its_figures() {
     let server = Server::summarised().await;
     let reply = server.get_as(PATH, "application/json").await;
     assert_eq!(reply.header("content-type"), "application/json");
@@ -111,9 +111,9 @@ async fn as_json_it_says_where_it_stands() {
     "#);
 }
 
-/// Nothing else tells a model then that there is an archive.
+/// Nothing else would tell a model that there is an archive.
 #[tokio::test]
-async fn where_all_that_is_covered_has_aged_readers_are_told_of_the_archive() {
+async fn an_aged_out_summary_points_to_the_archive() {
     let server = Server::quiet().await;
     let row = server
         .store
@@ -149,7 +149,7 @@ async fn where_all_that_is_covered_has_aged_readers_are_told_of_the_archive() {
 }
 
 #[tokio::test]
-async fn who_has_it_already_gets_no_second_copy() {
+async fn a_current_copy_is_not_sent_again() {
     let server = Server::summarised().await;
     for accept in ["text/markdown", "application/json"] {
         let first = server.get_as(PATH, accept).await;
@@ -180,7 +180,7 @@ async fn who_has_it_already_gets_no_second_copy() {
 }
 
 #[tokio::test]
-async fn who_takes_gzip_gets_it_once_it_is_made() {
+async fn a_client_that_accepts_gzip_gets_it_once_it_exists() {
     let server = Server::small().await;
     server.converse("coder", 1..=40).await;
     let ask = |accepted: &str, known: &str| {
@@ -201,7 +201,7 @@ async fn who_takes_gzip_gets_it_once_it_is_made() {
         .await;
     let plain = ask("identity", "").await;
     let tag = plain.header("etag");
-    // The client takes gzip if nothing else is said, and unpacks it.
+    // The client accepts gzip by default, and unpacks it.
     let packed = server
         .get_until(PATH, |reply| reply.header("etag").ends_with(".gz\""))
         .await;
@@ -236,7 +236,7 @@ async fn a_short_document_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn head_tells_the_same_without_the_text() {
+async fn head_returns_the_same_without_the_text() {
     let server = Server::summarised().await;
     let (get, head) = (
         server.get(PATH).await,
@@ -249,7 +249,7 @@ async fn head_tells_the_same_without_the_text() {
 }
 
 #[tokio::test]
-async fn with_the_database_away_the_last_copy_tells_its_age() {
+async fn without_the_database_the_last_copy_says_its_age() {
     let server = Server::summarised().await;
     let before = server.get(PATH).await;
     server.store.trouble("summary", Trouble::Unavailable);
@@ -283,7 +283,7 @@ async fn without_a_copy_there_is_a_placeholder() {
     reply.problem(503, "database_unavailable");
     assert_eq!(reply.header("retry-after"), "5");
 
-    // What waiting doesn't cure is no case for a placeholder, and what is stored is nobody's business.
+    // A placeholder is only for errors that may pass. The stored text stays hidden.
     server.store.trouble("summary", Trouble::Inconsistent);
     let reply = server.get(PATH).await;
     reply.problem(500, "internal");
@@ -291,7 +291,7 @@ async fn without_a_copy_there_is_a_placeholder() {
 }
 
 #[tokio::test]
-async fn a_reader_who_has_it_already_waits_for_a_change() {
+async fn a_reader_with_a_current_copy_waits_for_a_change() {
     let server = Server::summarised().await;
     let etag = server.get(PATH).await.header("etag").to_owned();
     let ask = |wait: &str| {
@@ -307,7 +307,7 @@ async fn a_reader_who_has_it_already_waits_for_a_change() {
     let (changed, _) = tokio::join!(waiting, server.converse("coder", 9..=16));
     assert_eq!(changed.status, 200);
     assert_ne!(changed.header("etag"), etag);
-    // Who doesn't have it needn't wait.
+    // A client without the current copy needn't wait.
     assert_eq!(server.get(&format!("{PATH}?wait=20s")).await.status, 200);
     server
         .get(&format!("{PATH}?wait=1h"))
@@ -320,7 +320,7 @@ async fn a_reader_who_has_it_already_waits_for_a_change() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_ends_lets_nobody_wait() {
+async fn shutdown_ends_waits() {
     let server = Server::summarised().await;
     let etag = server.get(PATH).await.header("etag").to_owned();
     let request = server
@@ -328,7 +328,7 @@ async fn a_daemon_that_ends_lets_nobody_wait() {
         .header("if-none-match", etag);
     let asking = tokio::time::timeout(Duration::from_secs(10), Reply::of(request));
     let (reply, ()) = tokio::join!(asking, async {
-        // What was asked before this is there by then.
+        // The request above has arrived once this one is answered.
         server.get("/livez").await;
         server.stop.cancel();
     });

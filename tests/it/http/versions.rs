@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::server::{Reply, Server};
 
-/// An agent with two versions of its document.
+/// Starts a server with an agent whose document has two versions.
 async fn with_versions() -> Server {
     let server = Server::start(|config| {
         config.window.budget_tokens = 200;
@@ -34,7 +34,7 @@ async fn document(server: &Server) -> Value {
 }
 
 #[tokio::test]
-async fn versions_are_listed_read_and_gone_back_to() {
+async fn versions_are_listed_read_and_restored() {
     let server = with_versions().await;
     let path = "/v1/agents/coder/summary/versions";
     let page = server.get(path).await.json();
@@ -167,7 +167,7 @@ async fn items_are_listed_and_corrected() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_refused_and_says_what_can() {
+async fn invalid_requests_are_refused_with_the_valid_choices() {
     let server = with_versions().await;
     let versions = "/v1/agents/coder/summary/versions";
     let problem = server
@@ -240,7 +240,7 @@ async fn what_cannot_be_is_refused_and_says_what_can() {
 }
 
 #[tokio::test]
-async fn facts_are_listed_and_changed_by_hand() {
+async fn facts_are_listed_and_changed() {
     let server = with_versions().await;
     let path = "/v1/agents/coder/facts";
     let added = server

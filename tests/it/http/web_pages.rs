@@ -1,4 +1,4 @@
-//! What web pages get, and what browsers are told to do with an answer.
+//! Requests of web pages, and the headers that tell browsers what to do with an answer.
 
 use recapd_core::domain::access::{Reach, Scope};
 use reqwest::Method;

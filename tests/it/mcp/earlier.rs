@@ -50,7 +50,7 @@ fn stream(server: &Server, session: &str) -> RequestBuilder {
 }
 
 #[tokio::test]
-async fn a_subscriber_hears_of_a_new_version_until_it_has_enough() {
+async fn a_subscriber_is_notified_of_new_versions_until_it_unsubscribes() {
     let server = Server::small().await;
     server.converse("coder", 1..=2).await;
     let session = session(&server).await;
@@ -97,7 +97,7 @@ async fn a_subscriber_hears_of_a_new_version_until_it_has_enough() {
 }
 
 #[tokio::test]
-async fn who_has_no_session_is_told_how_to_begin_one() {
+async fn a_request_without_a_session_is_told_how_to_begin_one() {
     let server = Server::small().await;
     let request =
         || posted(&server, &message("tools/list", Value::Null)).header("mcp-protocol-version", EARLIER);
@@ -118,13 +118,13 @@ async fn who_has_no_session_is_told_how_to_begin_one() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_cannot_be_subscribed_to() {
+async fn missing_resources_cannot_be_subscribed_to() {
     let server = Server::small().await;
     let session = session(&server).await;
     for uri in ["recapd://agents/nobody/summary.md", "file:///etc/passwd"] {
         for method in ["resources/subscribe", "resources/read"] {
             let answer = ask(&server, &session, method, json!({ "uri": uri })).await;
-            // Its number in this era.
+            // The error's number in this era.
             assert_eq!(answer["error"]["code"], -32_002, "{answer}");
         }
     }

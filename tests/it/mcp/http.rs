@@ -1,4 +1,4 @@
-//! What is special about HTTP.
+//! Behaviour that is special to HTTP.
 
 use recapd_api::mcp::MESSAGE_BYTES_MAX;
 use serde_json::json;
@@ -58,7 +58,7 @@ async fn a_client_that_sends_slowly_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_listener_that_reads_nothing_holds_nobody_up() {
+async fn a_listener_that_reads_nothing_blocks_nobody() {
     let server = Server::small().await;
     server.converse("coder", 1..=2).await;
     let filter = json!({ "resourceSubscriptions": [SUMMARY] });

@@ -6,7 +6,7 @@ use super::{Events, LATER, SUMMARY, answered, ask, call, later, meta, text};
 use crate::support::server::{Reply, Server};
 
 #[tokio::test]
-async fn a_client_discovers_what_there_is() {
+async fn a_client_discovers_the_server() {
     let server = Server::small().await;
     let found = ask(&server, "server/discover", json!({})).await;
     let versions = found["supportedVersions"].as_array().unwrap();
@@ -106,7 +106,7 @@ async fn resources_are_listed_found_and_read() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_an_invalid_parameter() {
+async fn a_missing_resource_is_an_invalid_parameter() {
     let server = Server::small().await;
     for uri in [
         "recapd://agents/nobody/summary.md",
@@ -208,7 +208,7 @@ async fn tools_answer_in_words_and_in_data() {
 }
 
 #[tokio::test]
-async fn where_nothing_is_shown_tools_tell_what_there_is() {
+async fn tools_say_what_exists_when_there_is_nothing_to_show() {
     let server = Server::quiet().await;
     server.converse("planner", 1..=1).await;
     let summary = call(&server, "summary_get", json!({ "agent": "coder" })).await;
@@ -228,7 +228,7 @@ async fn where_nothing_is_shown_tools_tell_what_there_is() {
 }
 
 #[tokio::test]
-async fn a_call_that_cannot_be_answered_names_the_argument_and_the_cure() {
+async fn a_failed_call_names_the_argument_and_the_remedy() {
     let server = Server::summarised().await;
     for (tool, arguments, said) in [
         ("summary_get", json!({}), "`agent` is missing"),
@@ -314,7 +314,7 @@ async fn a_long_exchange_is_read_piece_by_piece() {
 }
 
 #[tokio::test]
-async fn a_listener_hears_of_a_new_version() {
+async fn a_listener_is_notified_of_a_new_version() {
     let server = Server::small().await;
     server.converse("coder", 1..=8).await;
     let filter = json!({ "resourceSubscriptions": [SUMMARY, "recapd://nothing"], "toolsListChanged": true });
@@ -334,7 +334,7 @@ async fn a_listener_hears_of_a_new_version() {
         json!({ "resourceSubscriptions": [SUMMARY] }),
         "{accepted}"
     );
-    // What there is is told at once: something may have changed since the acknowledgement.
+    // The first notice comes at once: something may have changed since the acknowledgement.
     for change in [false, true] {
         if change {
             server.summarise().await;
@@ -346,7 +346,7 @@ async fn a_listener_hears_of_a_new_version() {
 
     server.stop.cancel();
     let mut end = events.next().await;
-    // On a busy machine there may have been time for a further notice.
+    // On a busy machine, another notice may have been sent.
     while end["method"].is_string() {
         end = events.next().await;
     }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::{EARLIER, LATER, PATIENCE, SUMMARY, message, meta, text};
 use crate::support::{monotone, server::Server, slow};
 
-/// A host that started it.
+/// The host that started the binary.
 struct Host {
     child: Child,
     input: Option<ChildStdin>,
@@ -39,7 +39,7 @@ impl Host {
         let (sender, lines) = channel();
         thread::spawn(move || {
             for line in output.lines() {
-                // Whatever isn't a message is no business of this stream.
+                // A line that isn't a message would be a defect.
                 sender.send(serde_json::from_str(&line.unwrap()).unwrap()).ok();
             }
         });
@@ -64,8 +64,7 @@ impl Host {
         self.next()
     }
 
-    /// Greets in the manner of the earlier era.
-    /// Started and initialized, by a configuration that names a daemon, and a [`database`].
+    /// Starts it with a configuration that names a daemon and a [`database`], and initializes it as in the earlier era.
     fn beside(daemon: SocketAddr, folder: &Path) -> Self {
         let (listen, url) = (
             format!("http.listen={daemon}"),
@@ -76,7 +75,7 @@ impl Host {
         host
     }
 
-    /// The first agent of what it finds.
+    /// Returns the first agent that it finds.
     fn first_agent(&mut self) -> Value {
         let mut status = self.call("status", &json!({}));
         status["structuredContent"]["agents"][0]["agent_id"].take()
@@ -93,7 +92,7 @@ impl Host {
         self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
     }
 
-    /// Asks in the manner of the later one.
+    /// Sends a request of the later era.
     fn ask_alone(&mut self, method: &str, mut params: Value) -> Value {
         params["_meta"] = meta(LATER);
         self.ask(method, params)
@@ -103,7 +102,7 @@ impl Host {
         self.ask("tools/call", json!({ "name": tool, "arguments": arguments }))["result"].clone()
     }
 
-    /// It ends when its host goes away.
+    /// Closes its input, and waits until it ends.
     fn end(mut self) {
         drop(self.input.take());
         let end = loop {
@@ -122,7 +121,7 @@ impl Drop for Host {
     }
 }
 
-/// A database with one agent, `chat`, of whom something is summarised.
+/// Makes a database with one agent, `chat`, of which a part is summarised.
 fn database(folder: &Path) -> String {
     let lines: Vec<String> = (0..30)
         .map(|number| {
@@ -154,7 +153,7 @@ fn database(folder: &Path) -> String {
 }
 
 #[test]
-fn a_host_reads_a_database_in_the_manner_of_the_earlier_era() {
+fn a_host_of_the_earlier_era_reads_a_database() {
     let folder = tempfile::tempdir().unwrap();
     let mut host = Host::start(&["--db", &database(folder.path())], folder.path());
     host.initialize();
@@ -195,7 +194,7 @@ fn an_oversized_line_is_dropped_and_the_next_one_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_asks_a_daemon_in_the_manner_of_the_later_era_and_hears_of_a_new_version() {
+async fn a_host_of_the_later_era_asks_a_daemon_and_is_notified() {
     let server = Server::small().await;
     server.converse("coder", 1..=2).await;
     let folder = tempfile::tempdir().unwrap();
@@ -262,9 +261,9 @@ async fn a_host_finds_the_daemon_by_itself_and_the_database_when_it_is_gone() {
     assert_eq!(host.first_agent(), "chat");
 }
 
-/// It knows another agent than the database that is found without it.
+/// The daemon knows another agent than the database that is found without it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_does_not_say_in_time_that_it_is_there_is_asked_all_the_same() {
+async fn a_slow_daemon_is_preferred_to_the_database() {
     let server = Server::small().await;
     server.converse("coder", 1..=2).await;
     let folder = tempfile::tempdir().unwrap();
@@ -275,7 +274,7 @@ async fn a_daemon_that_does_not_say_in_time_that_it_is_there_is_asked_all_the_sa
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_program_at_its_address_is_not_taken_for_the_daemon() {
+async fn another_program_at_the_address_is_not_used() {
     for (status, body) in [(StatusCode::SERVICE_UNAVAILABLE, "busy"), (StatusCode::OK, "{}")] {
         let folder = tempfile::tempdir().unwrap();
         let address = monotone::at(status, body).await;
@@ -286,7 +285,7 @@ async fn another_program_at_its_address_is_not_taken_for_the_daemon() {
 }
 
 #[test]
-fn without_daemon_and_database_a_host_is_told_so() {
+fn a_host_is_told_if_there_is_neither_daemon_nor_database() {
     let folder = tempfile::tempdir().unwrap();
     let mut host = Host::start(&["--set", "http.listen=127.0.0.1:9"], folder.path());
     host.initialize();

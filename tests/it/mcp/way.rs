@@ -1,4 +1,4 @@
-//! Which source is asked, and how often the daemon is looked for.
+//! Which source answers, and how often the daemon is looked for.
 
 use std::{
     sync::{
@@ -13,7 +13,7 @@ use recapd_api::mcp::{DatabaseOpening, Remote, Way};
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
-/// The way to somebody who says to be a daemon, and counts how often.
+/// Makes a way to a server that claims to be a daemon, and counts its requests.
 async fn counted() -> (Way, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
@@ -33,7 +33,7 @@ async fn counted() -> (Way, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn a_daemon_is_looked_for_at_each_question_and_by_watches_now_and_then() {
+async fn questions_always_look_for_a_daemon_and_watches_now_and_then() {
     let (way, asked) = counted().await;
     let times = || asked.load(Ordering::SeqCst);
     for _ in 0..100 {

@@ -1,11 +1,11 @@
-//! The audit: events of requests on their way to the log and to the database.
+//! The audit: events on their way from requests to the log and the database.
 //!
 //! ```text
-//! request answered ─► note: log, place in the channel? ─► writer: gathers for a second ─► database ─► oldest rows go
+//! request answered ─► note: log, place in the channel? ─► writer: gathers for a second ─► database ─► deletes the oldest rows
 //!                              └ none: dropped, counted
 //! ```
 //!
-//! Invariant: no request waits for the audit, and none fails for it.
+//! Invariant: no request waits for the audit or fails because of it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,32 +22,30 @@ use recapd_store::{
 };
 use recapd_telemetry::{AUDIT_TARGET, metrics::Metrics};
 
-/// The most events that wait to be written.
 const WAITING_MAX: usize = 4_096;
-/// Refusals and appends, which strangers and busy agents make in any number, leave so many places to changes and sign-ins.
+/// Places that refusals and appends leave free for changes and sign-ins. Strangers and busy agents can make any number of them.
 const RESERVED: usize = 1_024;
-/// How long events are gathered to be written together: a crash loses those of this time.
+/// How long events are gathered into one write. A crash loses at most those.
 const GATHER: Duration = Duration::from_secs(1);
-/// The most events that are written together.
+/// The most events in one write.
 const BATCH_MAX: usize = 256;
-/// How long to wait before events are written again that couldn't be.
+/// The pause before a failed write is repeated.
 const RETRY: Duration = Duration::from_secs(2);
-/// How long the end waits for the events of the last requests.
+/// How long the writer waits, at the end, for the events of the last requests.
 const LINGER: Duration = Duration::from_millis(200);
-/// After so many events rows beyond the limit are deleted.
+/// Rows beyond the limit are deleted after this many events.
 const PRUNED_AFTER: usize = 1_000;
-/// How many rows one step deletes.
+/// The most rows that one step deletes.
 const PRUNED_MAX: i64 = 1_000;
 
-/// Takes events; clones share the way to the writer.
+/// The sender of events; clones share the channel to the writer.
 #[derive(Clone)]
 pub struct Audit {
-    /// None where events are only logged.
+    /// `None` if events are only logged.
     sender: Option<Sender<AuditEvent>>,
     metrics: Metrics,
 }
 
-/// Writes events to the database.
 pub struct AuditWriter {
     receiver: Receiver<AuditEvent>,
     metrics: Metrics,
@@ -55,7 +53,7 @@ pub struct AuditWriter {
 }
 
 impl Audit {
-    /// An audit that only logs.
+    /// Creates an audit that only logs.
     pub fn of_log(metrics: Metrics) -> Self {
         Self {
             sender: None,
@@ -63,7 +61,7 @@ impl Audit {
         }
     }
 
-    /// An audit whose events the writer keeps, the newest `rows_max` of each kind; with 0 it only logs.
+    /// Creates an audit whose writer keeps the newest `rows_max` events of each kind. With 0 it only logs.
     pub fn kept(metrics: Metrics, rows_max: i64) -> (Self, AuditWriter) {
         let (sender, receiver) = channel(WAITING_MAX);
         let writer = AuditWriter {
@@ -75,7 +73,7 @@ impl Audit {
         (Self { sender, metrics }, writer)
     }
 
-    /// Logs an event and hands it to the writer.
+    /// Logs an event and queues it for the writer, or drops it if the queue is full.
     pub fn note(&self, event: AuditEvent) {
         log(&event);
         let Some(sender) = &self.sender else {
@@ -89,7 +87,7 @@ impl Audit {
     }
 }
 
-/// Appends are many, and say little: they are logged at `debug`.
+/// Logs an event. Appends are logged at `debug`: there are many, and they say little.
 fn log(event: &AuditEvent) {
     macro_rules! logged {
         ($level:ident) => {
@@ -116,9 +114,9 @@ fn log(event: &AuditEvent) {
 }
 
 impl AuditWriter {
-    /// Writes what comes until `stop`, and then what is left.
+    /// Writes events until `stop`, then those that are left.
     pub async fn run(mut self, store: Arc<dyn AuditStore>, stop: CancellationToken) {
-        // Rows of a larger limit may be there from before.
+        // There may be rows of a larger limit from before.
         let mut unpruned = PRUNED_AFTER;
         loop {
             if unpruned >= PRUNED_AFTER {
@@ -133,7 +131,7 @@ impl AuditWriter {
         }
     }
 
-    /// The next events; none at the end.
+    /// Returns the next events to write together; `None` at the end.
     async fn gather(&mut self, stop: &CancellationToken) -> Option<Vec<AuditEvent>> {
         let first = match stop.run_until_cancelled(self.receiver.recv()).await {
             Some(first) => first?,
@@ -154,7 +152,7 @@ impl AuditWriter {
         Some(events)
     }
 
-    /// Writes events, again and again while the database is away.
+    /// Writes events, and retries while the database is away.
     async fn write(&self, store: &dyn AuditStore, events: Vec<AuditEvent>, stop: &CancellationToken) {
         let mut is_away = false;
         loop {
@@ -201,7 +199,6 @@ mod tests {
     use recapd_core::domain::time::Timestamp;
     use recapd_store::audit::{AuditQuery, AuditRow};
 
-    /// A database that can be away.
     #[derive(Default)]
     struct Shelf {
         is_away: AtomicBool,
@@ -251,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_database_that_is_away_holds_nobody_up_and_gets_what_fits() {
+    async fn a_database_that_is_away_delays_no_request_and_gets_what_fits() {
         let metrics = Metrics::new(Timestamp(0), &[]);
         let (audit, writer) = Audit::kept(metrics.clone(), 10);
         let (shelf, stop) = (Arc::new(Shelf::default()), CancellationToken::new());

@@ -1,11 +1,11 @@
-//! Tokens in a file, beside those in the database: for daemons that are handed theirs, by systemd for example.
+//! Tokens in a file, in addition to those in the database: for daemons that get theirs from systemd, for example.
 //!
 //! ```text
 //! # name scope sha256:DIGEST [agent=ID]… [project=ID]… [expires=TIME]
 //! coder write sha256:9f86d0… agent=coder expires=2027-01-01T00:00:00Z
 //! ```
 //!
-//! The file holds digests and no token.
+//! The file holds digests, not tokens.
 
 use std::{
     collections::BTreeSet,
@@ -23,46 +23,39 @@ use recapd_core::domain::{
 };
 use recapd_store::access::{NewToken, TOKENS_MAX, Token};
 
-/// The longest file, in bytes.
+/// The largest file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// The bits of a file that others than its owner can write.
+/// The mode bits that let others than the owner write.
 const WRITTEN_BY_OTHERS: u32 = 0o022;
-/// What stands before a digest.
 const DIGEST_PREFIX: &str = "sha256:";
-/// Hexadecimal digits of a digest.
 const DIGEST_DIGITS: usize = 64;
 
-/// Why the tokens of a file can't be had. No text repeats what stands in the file beyond a name.
+/// Why the tokens of a file can't be read. The texts repeat nothing from the file but names.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It can't be read.
     #[error("{}: {source}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        /// Why the file can't be read.
-        source: io::Error,
-    },
-    /// Others than its owner can write it, and so make tokens. Who reads it learns digests and names.
+    Unreadable { path: PathBuf, source: io::Error },
+    /// Others than the owner can write it, and thus make tokens. Readers only learn digests and names.
     #[error(
         "{}: other users can write it (mode {mode:04o}), and so make tokens: `chmod go-w {}`",
         path.display(), path.display()
     )]
     Writable { path: PathBuf, mode: u32 },
-    /// It is too long. What stands behind the limit isn't passed over: a line cut short may allow more than it says.
+    /// The file is too long. The rest isn't ignored: a line that is cut short may allow more than the whole line.
     #[error("{}: a file of tokens has at most {FILE_BYTES_MAX} bytes", path.display())]
     TooLong { path: PathBuf },
-    /// A line is none.
+    /// A line isn't a token.
     #[error("{}, line {line}: {what}", path.display())]
     Malformed {
         path: PathBuf,
-        /// The line, from 1.
+        /// Counted from 1.
         line: usize,
         /// What is wrong, and what would be right.
         what: &'static str,
     },
 }
 
-/// The tokens in the file.
+/// Reads the tokens in the file.
 ///
 /// # Errors
 /// [`FileError`].
@@ -160,7 +153,7 @@ fn token(line: &str) -> Result<Token, &'static str> {
         created_at: Timestamp(0),
         expires_at,
         revoked_at: None,
-        // The file isn't written to.
+        // So that no use is stored: the file is never written.
         last_used_at: Some(Timestamp(i64::MAX)),
     })
 }
@@ -186,7 +179,7 @@ pub fn line(token: &NewToken) -> String {
 
 fn append<T: std::fmt::Display + Ord>(line: &mut String, key: &str, values: &BTreeSet<T>) {
     for value in values {
-        // Writing to a text can't fail.
+        // Writing to a string can't fail.
         let _written = write!(line, " {key}={value}");
     }
 }
@@ -235,7 +228,7 @@ mod tests {
     fn a_file_that_is_too_long_is_refused_whole() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
-        // Cut at the limit the token would be for all agents.
+        // Cut at the limit, the token would be for all agents.
         let open = line(&made(Reach::All, None));
         let filling = usize::try_from(FILE_BYTES_MAX).unwrap() - open.len() - 1;
         let text = format!("{}\n{open}", "#".repeat(filling));
@@ -249,7 +242,7 @@ mod tests {
         }
     }
 
-    /// Whoever writes it makes tokens; whoever reads it learns digests.
+    /// Whoever can write it makes tokens; whoever can read it only learns digests.
     #[test]
     fn a_file_that_others_can_write_is_refused() {
         let folder = tempfile::tempdir().unwrap();
@@ -274,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line_and_without_its_text() {
+    fn an_error_names_the_line_but_not_its_text() {
         let digest = digest_of("rcp_secret");
         for (bad, word) in [
             ("rcp_0123 read".to_owned(), "sha256:"),

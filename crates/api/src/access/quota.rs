@@ -1,6 +1,6 @@
-//! Shares of what all clients use together: no token, and no address without one, has more than half of a pool.
+//! Shares of a pool that all clients use: no token, and no address without one, has more than half of it.
 //!
-//! Invariant: what is taken comes back when it is dropped, and a holder of nothing takes no memory.
+//! Invariant: a share returns to the pool when it is dropped, and a holder of nothing takes no memory.
 
 use std::{
     collections::HashMap,
@@ -10,15 +10,15 @@ use std::{
 
 use recapd_core::domain::access::TokenName;
 
-/// Of a pool one holder gets one part of so many.
+/// One holder gets at most one part in this many.
 pub const SHARE_OF: usize = 2;
 
-/// Who has a share: a token, wherever it is sent from, or an address without one.
+/// The owner of a share: a token, wherever it is sent from, or an address without a token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder(Arc<str>);
 
 impl Holder {
-    /// The holder of this token; without a token, the clients at this address.
+    /// Returns the holder for this token; without a token, for the clients at this address.
     pub fn of(token: Option<&TokenName>, peer: impl fmt::Display) -> Self {
         Self(match token {
             Some(token) => format!("token {token}").into(),
@@ -27,18 +27,16 @@ impl Holder {
     }
 }
 
-/// Why nothing can be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lack {
-    /// The pool is empty.
     #[error("all of it is in use")]
     All,
-    /// The holder has its share.
+    /// The holder already has its share.
     #[error("this token, or this address without one, has its share of it")]
     Share,
 }
 
-/// A pool.
+/// A pool that all clients use.
 pub struct Quota {
     total: usize,
     share: usize,
@@ -46,7 +44,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// A pool of `total`, of which one holder gets at most half, and at least one.
+    /// Creates a pool of `total`. One holder gets at most half of it, rounded up.
     pub fn new(total: usize) -> Arc<Self> {
         Arc::new(Self {
             total,
@@ -82,7 +80,7 @@ impl Quota {
         if own.saturating_add(amount) > self.share {
             return Err(Lack::Share);
         }
-        // Few hold anything at a time.
+        // There are few holders at a time.
         let all: usize = used.values().sum();
         if all.saturating_add(amount) > self.total {
             return Err(Lack::All);
@@ -101,14 +99,13 @@ impl Quota {
         }
     }
 
-    /// How much is left in the pool.
     #[cfg(test)]
     pub(crate) fn left(&self) -> usize {
         self.total - self.held().values().sum::<usize>()
     }
 }
 
-/// What a holder took; given back when it is dropped.
+/// The part of a pool that a holder took.
 pub struct QuotaShare {
     quota: Arc<Quota>,
     holder: Holder,
@@ -116,17 +113,17 @@ pub struct QuotaShare {
 }
 
 impl QuotaShare {
-    /// Takes more.
+    /// Takes `amount` more.
     ///
     /// # Errors
-    /// [`Lack`]; what was taken before is kept.
+    /// [`Lack`]; what was taken before stays taken.
     pub fn grow(&mut self, amount: usize) -> Result<(), Lack> {
         self.quota.add(&self.holder, amount)?;
         self.amount += amount;
         Ok(())
     }
 
-    /// As [`Self::grow`], but no more than the holder's share: who has nothing else gets all of that.
+    /// Like [`Self::grow`], but takes no more than is left of the holder's share beyond this. A holder of nothing else gets all of that.
     ///
     /// # Errors
     /// [`Lack`].

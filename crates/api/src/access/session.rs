@@ -1,15 +1,15 @@
-//! Sessions of browsers: a random id in a cookie stands for the token that was typed in once.
+//! Browser sessions: a random id in a cookie replaces the token that was typed in once.
 //!
 //! ```text
 //! token ─► open ─► id in the cookie; here: digest of the id ─► digest of the token, begin, last use
 //! request ─► digest of the id ─► digest of the token ─► is this token still known? ─► caller
 //! ```
 //!
-//! A session ends by sign-out, with its token, [`IDLE_MS`] after its last request, and [`LIFE_MS`] after its begin. The
-//! two times are those of NIST SP 800-63B-4, section 2.2.3 (AAL2): an hour without activity, a day in all. Sessions are
-//! in memory: a daemon that restarts asks for the token again.
+//! A session ends by sign-out, with its token, [`IDLE_MS`] after its last request, and [`LIFE_MS`] after its start. The two
+//! times are those of NIST SP 800-63B-4, section 2.2.3 (AAL2): an hour without activity, a day in all. Sessions are in
+//! memory: after a restart, the daemon asks for the token again.
 //!
-//! Invariant: neither an id nor a token can be read from what is kept here.
+//! Invariant: neither an id nor a token can be recovered from what is kept here.
 
 use std::{
     collections::HashMap,
@@ -19,29 +19,28 @@ use std::{
 use super::digest_of;
 use recapd_core::domain::time::{HOUR_MS, Timestamp};
 
-/// How long a session lasts without a request, in milliseconds.
+/// The longest time without a request, in milliseconds.
 pub const IDLE_MS: i64 = HOUR_MS;
-/// How long a session lasts at most, in milliseconds.
+/// The longest session, in milliseconds.
 pub const LIFE_MS: i64 = 24 * HOUR_MS;
-/// The most sessions of all tokens. Beyond them the one that is idle the longest ends.
+/// The most sessions of all tokens. Beyond it, the session that has been idle longest ends.
 pub const SESSIONS_MAX: usize = 1_000;
-/// The most sessions of one token, so that one holder doesn't end the sessions of others.
+/// The most sessions of one token, so that no holder ends the sessions of others.
 pub const SESSIONS_PER_TOKEN_MAX: usize = 50;
 
-/// The digest of a session's cookie: what the daemon keeps of it.
+/// The digest of a session's cookie; the daemon doesn't keep the cookie.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SessionKey(Arc<str>);
 
 impl SessionKey {
-    /// The key of a cookie, by its name and its value. With the name in it, an id counts only under the name that it was
-    /// given out with: on that port, and over TLS if it began there.
+    /// Returns the key of a cookie by its name and value. As the name is included, an id counts only under the name that it
+    /// was given out with: on that port, and over TLS if it began there.
     pub fn of_cookie(name: &str, id: &str) -> Self {
         Self(digest_of(&format!("{name}={id}")).into())
     }
 }
 
 struct Session {
-    /// The digest of the token.
     token: String,
     began_at: Timestamp,
     used_at: Timestamp,
@@ -53,7 +52,6 @@ impl Session {
     }
 }
 
-/// All sessions of a daemon.
 #[derive(Default)]
 pub(super) struct Sessions(Mutex<HashMap<SessionKey, Session>>);
 
@@ -62,7 +60,7 @@ impl Sessions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a session of the token with this digest.
+    /// Begins a session for the token with this digest. Beyond the limits, the session idle longest ends.
     pub(super) fn open(&self, key: SessionKey, token: String, now: Timestamp) {
         let mut sessions = self.held();
         sessions.retain(|_, session| !session.is_over(now));
@@ -81,7 +79,7 @@ impl Sessions {
         sessions.insert(key, session);
     }
 
-    /// The digest of a session's token, and notes that the session is used; none if it is over or unknown.
+    /// Returns the digest of a session's token, and notes the use. `None` if the session is over or unknown.
     pub(super) fn token(&self, key: &SessionKey, now: Timestamp) -> Option<String> {
         let mut sessions = self.held();
         let session = sessions.get_mut(key)?;
@@ -93,7 +91,7 @@ impl Sessions {
         Some(session.token.clone())
     }
 
-    /// Whether a session is open; asking doesn't prolong it.
+    /// Checks that a session is open, without prolonging it.
     pub(super) fn is_open(&self, key: &SessionKey, now: Timestamp) -> bool {
         self.held().get(key).is_some_and(|session| !session.is_over(now))
     }
@@ -102,7 +100,6 @@ impl Sessions {
         self.held().remove(key);
     }
 
-    /// Ends the sessions of tokens that aren't known any more.
     pub(super) fn retain_tokens(&self, is_known: impl Fn(&str) -> bool) {
         self.held().retain(|_, session| is_known(&session.token));
     }

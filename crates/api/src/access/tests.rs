@@ -1,4 +1,4 @@
-//! How fresh the copy of the tokens is, by a clock that stands until everybody waits.
+//! How fresh the copy of the tokens is, with a paused clock.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use recapd_core::domain::access::AccessNames;
 use recapd_platform::clock::ManualClock;
 use recapd_store::access::{NewToken, TokenOutcome};
 
-/// One token, as long as it isn't revoked.
+/// A store with one token, until that is revoked.
 #[derive(Default)]
 struct Kiosk {
     looks: AtomicUsize,
@@ -77,13 +77,13 @@ async fn followed() -> (Arc<Kiosk>, Arc<Access>, CancellationToken) {
     access.refresh().await.unwrap();
     let (following, until) = (Arc::clone(&access), stop.clone());
     TaskTracker::new().spawn(async move { following.follow(until).await });
-    // It follows, and waits.
+    // Let it start.
     sleep(Duration::from_millis(1)).await;
     (kiosk, access, stop)
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_nobody_asks_nobody_looks() {
+async fn tokens_are_not_read_without_requests() {
     let (kiosk, access, _stop) = followed().await;
     let before = kiosk.looks.load(Ordering::SeqCst);
     sleep(Duration::from_hours(1)).await;
@@ -97,7 +97,7 @@ async fn while_nobody_asks_nobody_looks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_after_a_while_is_judged_by_what_holds_now() {
+async fn the_first_request_after_a_pause_sees_current_tokens() {
     let (kiosk, access, _stop) = followed().await;
     sleep(Duration::from_hours(1)).await;
     kiosk.is_revoked.store(true, Ordering::SeqCst);
@@ -105,7 +105,7 @@ async fn who_asks_after_a_while_is_judged_by_what_holds_now() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_database_that_hangs_holds_nobody_up_for_long() {
+async fn a_database_that_hangs_delays_requests_only_briefly() {
     let (kiosk, access, _stop) = followed().await;
     sleep(Duration::from_hours(1)).await;
     kiosk.hangs.store(true, Ordering::SeqCst);
@@ -133,9 +133,9 @@ async fn a_copy_that_nobody_keeps_fresh_is_not_waited_for() {
     assert_eq!(asked.elapsed(), Duration::ZERO);
 }
 
-/// There is one thread that serves, and it is the one that writes what is waited for.
+/// The only thread would block on the file before it could write the content that the read waits for.
 #[tokio::test]
-async fn a_file_that_is_slow_holds_up_no_thread_that_serves() {
+async fn a_slow_file_blocks_no_serving_thread() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens");
     let line = |text: &str| format!("filed read sha256:{}\n", digest_of(text));
@@ -178,7 +178,7 @@ async fn a_session_ends_when_its_token_leaves_the_file() {
     access.refresh().await.unwrap();
     assert_eq!(access.identify_session(&key("a")).await, Err(UnknownCaller));
     assert!(access.identify_session(&key("b")).await.is_ok());
-    // A token that comes back opens no session of before.
+    // A token that comes back doesn't reopen its sessions.
     fs::write(&path, line("a") + &line("b")).unwrap();
     access.refresh().await.unwrap();
     assert_eq!(access.identify_session(&key("a")).await, Err(UnknownCaller));

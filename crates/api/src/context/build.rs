@@ -1,4 +1,4 @@
-//! Building a context of what was read, and saying in words what had no room.
+//! Builds a context from what was read, and describes what had no room.
 
 use std::collections::HashSet;
 
@@ -21,8 +21,8 @@ use recapd_core::{
 use recapd_store::{Pin, StoredMessage};
 
 impl ContextMaterial {
-    /// Builds the context and writes it as the query asks. Costs are those of the stored messages, which `counter`
-    /// counted when they came in, and its own for everything else.
+    /// Builds the context and writes it in the query's format. Stored messages cost what `counter` counted when they came
+    /// in; everything else is counted here.
     pub fn build(
         &self,
         query: ContextQuery,
@@ -58,7 +58,7 @@ impl ContextMaterial {
             notes.push("nothing has been said yet: providers refuse a request without messages".to_owned());
         }
         notes.extend(self.unread_note());
-        // Who asks for less than a window knows that it has less.
+        // Callers who ask for less than a window know that it isn't whole.
         if query.budget_tokens.is_none() {
             notes.extend(crowded_note(context.left_out.get(self.left_out.len()..)));
         }
@@ -84,8 +84,8 @@ impl ContextMaterial {
         }
     }
 
-    /// The context with a line in the summary for each exchange that it has no room for. Then there may be room for fewer
-    /// still; but nothing else that is sent gives way to these lines.
+    /// Rebuilds the context with a line in the summary for each exchange it has no room for. The lines may crowd out
+    /// further exchanges, but nothing else.
     fn telling_of_left_out<'m>(
         &'m self,
         mut context: Context<'m>,
@@ -112,7 +112,6 @@ impl ContextMaterial {
         context
     }
 
-    /// Lines for exchanges of the window, by their numbers.
     fn lines_of(&self, numbers: &[i64]) -> Vec<PendingLine> {
         let numbers: HashSet<i64> = numbers.iter().copied().collect();
         let exchanges = self
@@ -131,7 +130,7 @@ impl ContextMaterial {
         lines.collect()
     }
 
-    /// What was shortened to fit the budget, and what had been before.
+    /// Returns the results that were shortened to fit the budget, and those that were shortened when they were read.
     fn elided(&self, to_fit: Vec<Elision>) -> Vec<Elision> {
         if self.shortened.results.is_empty() {
             return to_fit;
@@ -144,7 +143,7 @@ impl ContextMaterial {
         all
     }
 
-    /// That results are shortened to fit the budget, in words.
+    /// Says that results are shortened to fit the budget.
     fn elided_note(&self, elided: &[Elision]) -> Option<String> {
         let (first, last) = (elided.first()?.exchange, elided.last()?.exchange);
         let of = if first == last {
@@ -163,7 +162,7 @@ impl ContextMaterial {
         ))
     }
 
-    /// That bytes and not tokens leave exchanges out, in words.
+    /// Says that exchanges are left out because of their bytes.
     fn unread_note(&self) -> Option<String> {
         let unread: Vec<i64> = self
             .left_out
@@ -177,7 +176,7 @@ impl ContextMaterial {
         ))
     }
 
-    /// That the newest exchange is too big to be read as it is, in words.
+    /// Says that the newest exchange is too big to be read as it is.
     fn shortened_note(&self) -> Option<String> {
         let newest = self.window.last().filter(|_| self.shortened.through_seq > 0)?;
         let (agent, number) = (&self.agent, newest.exchange.exchange);
@@ -218,13 +217,13 @@ impl ContextMaterial {
                 .iter()
                 .map(|stored| stored.exchange.exchange)
                 .collect(),
-            // Thinking is bound to the messages before it as they were, and shortened ones are no longer so.
+            // Thinking is bound to the exact messages before it; shortened ones are no longer exact.
             evicted: self.has_evicted || self.shortened.through_seq > 0,
             perspective: self.perspective.as_ref(),
         }
     }
 
-    /// A message of the window. What was shortened costs less than was counted.
+    /// Returns a message of the window. A shortened one is counted again.
     fn source_of_window<'m>(&self, stored: &'m StoredMessage) -> SourceMessage<'m> {
         let is_counted = stored.seq > self.shortened.through_seq;
         SourceMessage {
@@ -234,7 +233,7 @@ impl ContextMaterial {
     }
 }
 
-/// Exchanges of which something is said, in words; `None` for none.
+/// Returns the subject and the verb of a sentence about exchanges; `None` if there are none.
 fn which(numbers: &[i64]) -> Option<String> {
     let (first, last) = (numbers.first()?, numbers.last()?);
     Some(if first == last {
@@ -244,7 +243,7 @@ fn which(numbers: &[i64]) -> Option<String> {
     })
 }
 
-/// That tokens leave exchanges of the window out, in words.
+/// Says that exchanges of the window are left out because of their tokens.
 fn crowded_note(left_out: Option<&[i64]>) -> Option<String> {
     let which = which(left_out?)?;
     Some(format!(
@@ -253,7 +252,7 @@ fn crowded_note(left_out: Option<&[i64]>) -> Option<String> {
     ))
 }
 
-/// What had no room among the copies, in words; `has_more` says that older messages weren't even read.
+/// Says which messages had no room among the copies. With `has_more`, older messages weren't even read.
 fn left_note(left: &[LeftCopy], has_more: bool) -> Option<String> {
     let named = left.iter().take(NAMED_MAX);
     let named: Vec<String> = named

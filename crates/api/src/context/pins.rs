@@ -1,4 +1,4 @@
-//! What is pinned, for people: one function for the command line and for HTTP.
+//! Reads what is pinned, for the command line and for HTTP.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,17 +9,13 @@ use recapd_store::{AgentRow, Pin, Store, StoreResult};
 /// A message that stays in view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ShownPin {
-    /// Its number.
     pub seq: i64,
-    /// Its exchange.
     pub exchange: i64,
-    /// Its kind.
     pub kind: String,
-    /// It was pinned by hand; else it is important to the running session.
+    /// True if it was pinned; false if it is important to the running session.
     pub pinned: bool,
-    /// Its exchange is in the window, so that it isn't copied.
+    /// True if its exchange is in the window, so that no copy is needed.
     pub in_window: bool,
-    /// Its tokens.
     pub tokens: i64,
     /// Its first line.
     pub title: String,
@@ -29,20 +25,18 @@ pub struct ShownPin {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = Pins)]
 pub struct PinsReply {
-    /// Whose.
     pub agent_id: AgentId,
-    /// What stays in view.
     pub pins: Vec<ShownPin>,
-    /// There are older ones.
+    /// True if there are older ones.
     pub has_more: bool,
-    /// The most tokens that copies may have.
+    /// The most tokens of all copies.
     pub max_tokens: i64,
 }
 
-/// Reads what is pinned of the agent of `row`; `max_tokens` is what its copies may have.
+/// Reads the pins of the agent of `row`. `max_tokens` is the limit of its copies.
 ///
 /// # Errors
-/// What the store fails with.
+/// The store's errors.
 pub async fn pins(store: &dyn Store, row: &AgentRow, max_tokens: i64) -> StoreResult<PinsReply> {
     let found = store.pins(&row.agent, PINS_MAX).await?;
     let shown = |pin: &Pin| ShownPin {

@@ -1,8 +1,8 @@
-//! Reading the window that a context is built from, however much it holds.
+//! Reads the window that a context is built from, however large it is.
 //!
-//! Older exchanges that are too much are left out whole, as those are that have no room in a budget. The newest is never
-//! left out: when it alone is too big, its newest messages are read as they are. Of the others what tools returned is
-//! shortened, as it would be to fit a budget, and what only their provider can read is left away.
+//! Older exchanges that are too large are left out whole, like those that have no room in a budget. The newest is never
+//! left out. If it alone is too large, its newest messages are read as they are. In its older messages, tool results are
+//! shortened, as they would be to fit a budget, and content that only its provider can read is dropped.
 
 use std::collections::VecDeque;
 
@@ -15,29 +15,26 @@ use recapd_core::domain::{
 };
 use recapd_store::{ExchangeQuery, Store, StoredExchange, StoredMessage, page::part};
 
-/// Shortened results keep one part in so many of what may be read: together still more than fits a request's tokens.
+/// Shortened results get one part in this many of the bytes that may be read. Together that is still more than fits a request.
 const RESULTS_SHARE: usize = 8;
 
-/// What was read of a window.
 pub(super) struct WindowContent {
     /// The newest exchanges, oldest first.
     pub(super) exchanges: Vec<StoredExchange>,
-    /// Those before them, oldest first, without their messages.
+    /// The exchanges before these, oldest first, without their messages.
     pub(super) left_out: Vec<StoredExchange>,
-    /// What was done to the newest one.
     pub(super) shortened: ShortenedMessages,
 }
 
 /// The messages of an exchange that were shortened.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ShortenedMessages {
-    /// Up to this one; 0 if none was.
+    /// The number of the last one; 0 for none.
     pub(super) through_seq: i64,
-    /// Results that lost something.
     pub(super) results: Vec<Elision>,
 }
 
-/// Reads the window that begins with `first_exchange`, at most so many bytes of payloads.
+/// Reads the window that begins with `first_exchange`, with at most `bytes_max` bytes of payloads.
 pub(super) async fn read(
     store: &dyn Store,
     agent: &AgentId,
@@ -65,7 +62,7 @@ pub(super) async fn read(
     })
 }
 
-/// Reads the messages of an exchange that is too big, part by part.
+/// Reads the messages of an exchange that is too large, part by part.
 async fn read_shortened(
     store: &dyn Store,
     agent: &AgentId,
@@ -92,17 +89,17 @@ async fn read_shortened(
     Ok(shortened)
 }
 
-/// Takes in the messages of an exchange, and holds no more of them than it may.
+/// Collects the messages of an exchange within a limit of bytes.
 struct Reader {
     exchange: i64,
     /// Characters that each result of a shortened message keeps.
     keep: usize,
-    /// Bytes of payloads as they are, and of what is left of the others.
+    /// The limit on payloads of unshortened messages, and on what is left of the others.
     bytes_max: usize,
     short: Vec<StoredMessage>,
     short_bytes: usize,
     results: Vec<Elision>,
-    /// The newest messages so far, as they are.
+    /// The newest messages so far, unshortened.
     whole: VecDeque<StoredMessage>,
     whole_bytes: usize,
 }
@@ -162,7 +159,7 @@ impl Reader {
     }
 }
 
-/// What a message's parts hold.
+/// Returns the bytes that a message's parts hold.
 fn bytes(message: &Message) -> usize {
     let parts = message.parts.iter().map(|part| match part {
         Part::Text(text) | Part::Attachment { media: text, .. } | Part::ToolResult { text, .. } => text.len(),
@@ -211,11 +208,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_shortened_is_too_large_at_last() {
+    fn messages_that_cannot_be_shortened_are_too_large_in_the_end() {
         let mut reader = Reader::new(7, 3_000, 100_000);
         let arguments = serde_json::json!({ "text": "x".repeat(40_000) });
         let call = serde_json::json!({"kind": "tool_call", "name": "write", "arguments": arguments});
-        // Two as they are, two that nothing is left away of but the payload.
+        // Two are as they are; two have lost nothing but their payload.
         for seq in 1..=4 {
             reader.take(stored(seq, &call)).unwrap();
         }

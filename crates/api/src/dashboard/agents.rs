@@ -1,4 +1,4 @@
-//! The agents, page by page.
+//! The list of agents.
 
 use maud::{Markup, html};
 
@@ -12,24 +12,20 @@ use recapd_core::domain::{
 };
 use recapd_store::AgentRow;
 
-/// An agent, and what it costs.
 pub struct AgentLine {
     pub row: AgentRow,
-    /// What was spent on it today.
     pub spent: SpendTotal,
-    /// What may be.
+    /// Its limits of spending for a day.
     pub limits: SpendLimits,
 }
 
-/// A page of agents.
 pub struct AgentList {
-    /// By id.
+    /// Ordered by id.
     pub lines: Vec<AgentLine>,
-    /// The page begins behind this id, or what was asked for.
+    /// The id after which the page begins.
     pub after: Option<AgentId>,
-    /// Where the next page begins.
+    /// Where the next page begins; `None` on the last.
     pub next: Option<AgentId>,
-    /// The ceiling of a summary.
     pub summary_tokens_max: i64,
 }
 
@@ -88,7 +84,7 @@ fn line(frame: &Frame, list: &AgentList, of: &AgentLine) -> Markup {
     }
 }
 
-/// What was spent, by the measure that has a limit: dollars, else tokens, else calls.
+/// Shows what was spent, in the unit that has a limit: dollars, else tokens, else calls.
 fn spent(of: &AgentLine) -> Markup {
     let (spent, limits) = (of.spent, of.limits);
     let limited = [
@@ -113,7 +109,7 @@ fn spent(of: &AgentLine) -> Markup {
     }
 }
 
-/// A small bar with what it says beside it.
+/// Draws a small bar, with its meaning next to it.
 fn gauge(used: i64, whole: i64, class: &str) -> Markup {
     let tenths = if whole > 0 {
         (used.saturating_mul(1_000) / whole).clamp(0, 1_000)

@@ -12,15 +12,12 @@ use recapd_core::domain::{
 };
 use recapd_store::{AgentRow, ExchangePlace, StoredExchange};
 
-/// A page of exchanges.
 pub struct Archive {
-    /// The agent whose exchanges they are.
     pub row: AgentRow,
-    /// In order.
+    /// Oldest first.
     pub exchanges: Vec<StoredExchange>,
-    /// The page shows those before this one; none if it shows the newest.
+    /// The page shows the exchanges before this one; `None` for the newest.
     pub before: Option<i64>,
-    /// There are older ones.
     pub has_more: bool,
 }
 
@@ -72,7 +69,7 @@ pub fn archive_page(frame: &Frame, archive: &Archive) -> String {
     )
 }
 
-/// What colours the dot of a place.
+/// Returns the CSS class of a place's dot.
 pub(super) fn dot(place: ExchangePlace) -> &'static str {
     match place {
         ExchangePlace::Preamble | ExchangePlace::Window => "d-window",

@@ -1,55 +1,48 @@
-//! Small charts of the last hours, drawn here: no browser computes anything, and each has its numbers in a table.
+//! Small charts of the last hours, drawn on the server. A table shows the numbers of each.
 
 use maud::{Markup, html};
 
 const POINTS_MAX: usize = 300;
 const WIDTH: i64 = 380;
 const HEIGHT: i64 = 110;
-/// Room for the lowest line and the names of hours.
+/// The height below the base line, for the names of hours.
 const FOOT: i64 = 18;
-/// How far the name of a line stands above it, or below it if there is another one above, in tenths.
+/// The offset of a limit's name above its line, or below it if another line is above, in tenths.
 const NAME_ABOVE: i64 = -35;
 const NAME_BELOW: i64 = 110;
 
-/// One row of numbers.
+/// A series of numbers, one for each point.
 pub(super) struct Series {
-    /// What they are.
     pub(super) name: &'static str,
-    /// What colours them.
+    /// A CSS class.
     pub(super) class: &'static str,
-    /// A number for each point.
     pub(super) values: Vec<i64>,
 }
 
-/// How several numbers of one point are drawn.
+/// How the series are drawn at one point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bars {
-    /// Upon each other: they are parts of a sum.
+    /// On top of each other: they are parts of a sum.
     Stacked,
-    /// Each from the foot, in front of those before it: they are the same thing seen differently.
+    /// Each from the base line, in front of those before it: they measure the same thing.
     InFront,
 }
 
-/// Numbers over time.
+/// A chart of numbers over time.
 pub(super) struct Chart<'c> {
-    /// What it shows.
     pub(super) title: &'c str,
-    /// A word for it in ids.
+    /// A word for the chart, used in ids.
     pub(super) id: &'c str,
-    /// The name of each point.
     pub(super) points: &'c [String],
-    /// What is drawn as bars.
+    /// Drawn as bars.
     pub(super) series: Vec<Series>,
-    /// How the series of a point stand.
     pub(super) bars: Bars,
-    /// Lines that are not to be reached, the highest first, and what they are called.
+    /// Lines that bars shouldn't reach, with their names, the highest first.
     pub(super) limits: &'c [(i64, &'c str)],
-    /// How a number is told.
     pub(super) told: fn(i64) -> String,
 }
 
 impl Chart<'_> {
-    /// How high each point reaches.
     fn heights(&self) -> Vec<i64> {
         let count = self.points.len().min(POINTS_MAX);
         let at = |at: usize| {
@@ -63,13 +56,13 @@ impl Chart<'_> {
         }
     }
 
-    /// The top of the scale, with some room above the highest bar and the highest line.
+    /// Returns the top of the scale, with some room above the highest bar and the highest line.
     fn top(&self, highest: i64) -> i64 {
         let limit = self.limits.iter().map(|(limit, _)| *limit).max().unwrap_or(0);
         (highest.max(limit).saturating_mul(6).saturating_add(4) / 5).max(1)
     }
 
-    /// The chart with its numbers.
+    /// Draws the chart and a table of its numbers.
     pub(super) fn drawn(&self) -> Markup {
         let highest = self.heights().into_iter().max().unwrap_or(0);
         let top = self.top(highest);
@@ -111,7 +104,7 @@ impl Chart<'_> {
         }
     }
 
-    /// What the bar of the series at `place` stands on.
+    /// Returns the value at which the bar of the series at `place` begins.
     fn under(&self, place: usize, at: usize) -> i64 {
         let below = match self.bars {
             Bars::Stacked => place,
@@ -174,7 +167,7 @@ impl Chart<'_> {
     }
 }
 
-/// The height of a value in tenths of a unit.
+/// Returns the height of a value in tenths of a unit.
 fn tenths(value: i64, top: i64) -> i64 {
     value.saturating_mul(HEIGHT * 10) / top
 }

@@ -1,4 +1,4 @@
-//! The summary as it is read, each line with what it stands for.
+//! The summary as readers get it, each line with links to its exchanges.
 
 use maud::{Markup, html};
 
@@ -13,7 +13,6 @@ struct DocumentSection<'d> {
     groups: Vec<Group<'d>>,
 }
 
-/// Lines with the day above them, if one is.
 struct Group<'d> {
     day: Option<&'d str>,
     lines: Vec<DocumentLine>,
@@ -39,16 +38,15 @@ fn sections(content: &str) -> Vec<DocumentSection<'_>> {
         .collect()
 }
 
-/// Where a document stands on a page: its headings follow on those above it.
+/// Where a document is on a page, which sets the level of its headings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
-    /// Right below the page's own heading.
+    /// Directly below the page's own heading.
     Page,
-    /// In a section with a heading of its own.
     Section,
 }
 
-/// The document in sections; what there is to say if it is empty.
+/// Renders the document in sections, or a note that it is empty.
 pub(super) fn document(agent: &AgentId, content: &str, level: Level) -> Markup {
     let sections = sections(content);
     html! {
@@ -79,7 +77,7 @@ fn days(agent: &AgentId, group: &Group<'_>, level: Level) -> Markup {
     }
 }
 
-/// A line: what it says, and the exchanges it stands for as links.
+/// Renders a line: its text, and links to the exchanges that it covers.
 pub(super) fn item(agent: &AgentId, line: &DocumentLine) -> Markup {
     let (said, source) = line.parts();
     html! {
@@ -93,7 +91,7 @@ pub(super) fn item(agent: &AgentId, line: &DocumentLine) -> Markup {
     }
 }
 
-/// `12-14 20-20`, for the script.
+/// Formats ranges for the script: `12-14 20-20`.
 fn spans(ranges: &[ExchangeRange]) -> String {
     let spans: Vec<String> = ranges
         .iter()

@@ -15,17 +15,16 @@ use recapd_core::domain::{
 };
 use recapd_store::{ExpandedExchange, StoredMessage};
 
-/// Of one piece of a message so much is shown, in characters; the rest is a link away.
+/// The most characters shown of one piece of a message. A link leads to the rest.
 pub const MESSAGE_CHARS_MAX: usize = 4_000;
-/// Of all pieces on a page so much is shown; further ones only by a link.
+/// The most characters shown of all pieces on a page. Links lead to further pieces.
 const PAGE_CHARS_MAX: usize = 200_000;
 
-/// What an exchange's page shows.
 pub struct ExchangePage {
     pub agent: AgentId,
-    /// The exchange, with some of its messages.
+    /// With some of its messages.
     pub expanded: ExpandedExchange,
-    /// The legs of its exchange, if that has more than this one.
+    /// The legs of the exchange, if it has more than this one.
     pub legs: Option<Legs>,
 }
 
@@ -61,7 +60,7 @@ pub fn exchange_page(frame: &Frame, shown: &ExchangePage) -> String {
     )
 }
 
-/// What it continues, and the ways to the other legs of its exchange.
+/// Shows which exchange a leg continues, and links to the other legs.
 fn legs(shown: &ExchangePage) -> Markup {
     let headline = &shown.expanded.placed.exchange.headline;
     let leg = |number: i64| html! { a href=(exchange_path(&shown.agent, number)) { "#" (number) } };
@@ -120,7 +119,7 @@ fn message(path: &str, stored: &StoredMessage, room: &mut usize) -> Markup {
     }
 }
 
-/// `tool_call` as `tool call`.
+/// Turns `tool_call` into `tool call`.
 fn words(kind: &str) -> String {
     line(&kind.replace('_', " "))
 }

@@ -1,18 +1,15 @@
-//! What is shown when a page can't be, and the way in.
+//! The error page and the sign-in page.
 
 use maud::{Markup, html};
 
 use super::frame::bare_page;
 
-/// Why a page can't be shown.
 pub struct Fault<'f> {
-    /// What went wrong, in short.
+    /// In short.
     pub title: &'f str,
-    /// What went wrong this time.
+    /// Specific to this request.
     pub detail: &'f str,
-    /// What to do about it.
     pub hint: Option<&'f str>,
-    /// The request's id.
     pub request_id: &'f str,
 }
 
@@ -29,7 +26,7 @@ pub fn fault_page(fault: &Fault<'_>) -> String {
     bare_page(fault.title, &content)
 }
 
-/// The way in, for those who have no token yet, or one that opens nothing. `to` is where they wanted to go.
+/// Renders the sign-in page. Signing in leads to `to`.
 pub fn sign_in_page(to: &str, was_refused: bool) -> String {
     let content = html! {
         section.fault {

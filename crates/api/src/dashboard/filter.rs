@@ -1,59 +1,53 @@
-//! What is to be shown of the queue and of the runs: `state:parked agent:build-* reason:rate_limited`.
+//! Filters for the queue and the runs: `state:parked agent:build-* reason:rate_limited`.
 //!
-//! Qualifiers and nothing else: each is answered by looking at rows by their key, never by a search in texts.
+//! There are only qualifiers, so that rows are compared by their fields and no texts are searched.
 
 use recapd_core::domain::agent::AgentId;
 use recapd_store::operate::{QueueRow, QueueState, Run};
 
 use super::layers::state_name;
 
-/// Words for the states of a row of the queue. `failed` is any row whose last attempt did, whether it is tried again or not.
+/// The states of a row of the queue. `failed` matches any row whose last attempt failed, whether or not it will be tried again.
 pub const QUEUE_STATES: [&str; 6] = ["ready", "running", "scheduled", "paused", "parked", FAILED];
-/// Words for how a run ended.
+/// The ways in which a run can end.
 pub const RUN_STATES: [&str; 4] = ["completed", FAILED, "superseded", "postponed"];
 const FAILED: &str = "failed";
-/// The longest filter, in bytes.
 const BYTES_MAX: usize = 400;
 
-/// A filter; what isn't said matches all.
+/// A filter. Qualifiers that it lacks match everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// As it was written.
+    /// As written, with single spaces.
     text: String,
     state: Option<&'static str>,
     agent: Option<Names>,
-    /// Why an update was asked for, or the class of what it failed with.
+    /// Why an update was requested, or the class of its error.
     reason: Option<String>,
 }
 
-/// Which agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Names {
     One(AgentId),
     Prefixed(String),
 }
 
-/// Why a filter can't be one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     #[error("a filter has at most {BYTES_MAX} bytes")]
     TooLong,
-    /// A word without a qualifier, or with one that isn't known.
+    /// A word without a known qualifier.
     #[error("`{0}` is no qualifier: write state:…, agent:… or reason:…")]
     Unknown(String),
-    /// A qualifier is there twice.
     #[error("`{0}:` is there twice")]
     Twice(&'static str),
-    /// There is no such state.
     #[error("state:{0} can't be: it is one of {1}")]
     State(String, String),
-    /// No agent can have that name.
     #[error("agent:{0} is no name of an agent; name* stands for all that begin so")]
     Agent(String),
 }
 
 impl Filter {
-    /// Reads a filter; `states` are those that there are.
+    /// Parses a filter; `states` are the known states.
     ///
     /// # Errors
     /// [`FilterError`], with the word that is wrong.
@@ -81,22 +75,19 @@ impl Filter {
         Ok(filter)
     }
 
-    /// The filter for one state, as it is written.
     pub fn of_state(state: &str) -> String {
         format!("state:{state}")
     }
 
-    /// As it was written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it lets everything through.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// The one agent that it is about, if it names one.
+    /// Returns the agent, if the filter names a single one.
     pub fn agent(&self) -> Option<&AgentId> {
         match &self.agent {
             Some(Names::One(agent)) => Some(agent),
@@ -104,7 +95,6 @@ impl Filter {
         }
     }
 
-    /// Whether a row of the queue is to be shown.
     pub fn matches_row(&self, row: &QueueRow) -> bool {
         let class = row
             .last_error
@@ -117,7 +107,6 @@ impl Filter {
         self.state.is_none_or(is_state) && self.is_of(&row.agent_id) && self.is_for(&row.reason, class)
     }
 
-    /// Whether a run is to be shown.
     pub fn matches_run(&self, run: &Run) -> bool {
         self.state.is_none_or(|state| state == run.outcome.name())
             && self.is_of(&run.agent_id)
@@ -156,7 +145,7 @@ fn names(value: &str) -> Result<Names, FilterError> {
         None => value.parse().map(Names::One).map_err(|_| wrong()),
         Some("") => Ok(Names::Prefixed(String::new())),
         Some(prefix) => {
-            // What no id begins with would search in vain.
+            // A prefix that no id begins with would match nothing.
             let id: AgentId = prefix.parse().map_err(|_| wrong())?;
             Ok(Names::Prefixed(id.as_str().to_owned()))
         }
@@ -189,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_match_by_all_that_is_said() {
+    fn a_row_must_match_every_qualifier() {
         let parked = row(
             "build-7",
             QueueState::Parked,
@@ -219,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn an_error_names_the_wrong_word() {
         for (text, told) in [
             (
                 "parked",

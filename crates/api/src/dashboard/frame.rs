@@ -1,4 +1,4 @@
-//! What stands around every page.
+//! The frame around every page.
 
 use std::{hash::Hasher as _, sync::LazyLock};
 
@@ -7,57 +7,47 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::{SCRIPT, STYLE, filter::Filter, text::agent_path};
 use recapd_core::domain::{access::Scope, agent::AgentId, fnv::Fnv64, time::Timestamp};
 
-/// Who looks.
 #[derive(Clone, Debug)]
 pub struct Viewer {
-    /// The token's name; none where everybody may do everything.
+    /// The token's name; `None` where everybody may do everything.
     pub name: Option<String>,
-    /// What they may do.
     pub scope: Scope,
-    /// They see all agents.
     pub sees_all: bool,
-    /// What their forms have to bring along.
+    /// The key that their forms must send.
     pub form_key: String,
 }
 
 impl Viewer {
-    /// Whether they may do what needs this scope.
+    /// True if they may do what needs this scope.
     pub fn may(&self, scope: Scope) -> bool {
         scope <= self.scope
     }
 }
 
-/// Which part of the dashboard a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DashboardArea {
-    /// How it all is.
     Overview,
-    /// The agents, and what belongs to one.
+    /// Includes the pages of one agent.
     Agents,
-    /// What is to be updated.
     Queue,
-    /// What came of updates.
     Runs,
-    /// The daemon itself.
     System,
-    /// None.
+    /// Pages that aren't in the navigation bar.
     Other,
 }
 
-/// What a page says around its content.
+/// Data for the frame of a page.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// Who looks.
     pub viewer: Viewer,
-    /// The page's own address, for those who ask for it again.
+    /// The page's own address, for the link that reloads it.
     pub address: String,
-    /// Where what happens is told while it happens, if anything on the page can move.
+    /// The address of the event stream, if anything on the page can change.
     pub events: Option<String>,
-    /// When the page is made.
     pub now: Timestamp,
 }
 
-/// A name for an asset that changes with its content, so that browsers may keep it.
+/// Returns a hash for an asset's name. It changes with the content, so that browsers may cache the asset forever.
 fn stamp(content: &str) -> String {
     let mut hasher = Fnv64::default();
     hasher.write(content.as_bytes());
@@ -82,7 +72,7 @@ fn head(title: &str) -> Markup {
     }
 }
 
-/// The whole page: `content` begins with its only `h1`.
+/// Renders a whole page. `content` begins with its only `h1`.
 pub(super) fn page(frame: &Frame, part: DashboardArea, title: &str, content: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
@@ -107,7 +97,7 @@ pub(super) fn page(frame: &Frame, part: DashboardArea, title: &str, content: &Ma
     page.into_string()
 }
 
-/// A page for those who aren't let in: without what others may see.
+/// Renders a page for users who aren't let in, without anything that needs a token.
 pub(super) fn bare_page(title: &str, content: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
@@ -122,14 +112,11 @@ pub(super) fn bare_page(title: &str, content: &Markup) -> String {
     page.into_string()
 }
 
-/// A part of the dashboard in the bar.
 struct NavEntry {
     part: DashboardArea,
     path: &'static str,
     name: &'static str,
-    /// What goes there.
     key: &'static str,
-    /// It is about all agents.
     of_all: bool,
 }
 
@@ -166,7 +153,7 @@ fn bar(viewer: &Viewer, part: DashboardArea) -> Markup {
     }
 }
 
-/// What keys do. The script opens it; whoever needs single keys for something else switches them off here.
+/// Lists the keyboard shortcuts. The script opens the list, and users can switch single keys off there.
 fn key_map() -> Markup {
     let others = [
         ("/", "Search, or filter"),
@@ -185,12 +172,12 @@ fn key_map() -> Markup {
     }
 }
 
-/// A button that takes `text` along; only the script can, so that it is there only with it.
+/// Renders a button that copies `text`. It needs the script, and is hidden without it.
 pub(super) fn copy_button(text: &str, what: &str) -> Markup {
     html! { button.copy.scripts type="button" data-copy=(text) { "Copy" span.quiet-hear { " " (what) } } }
 }
 
-/// Three layers and the line between them.
+/// The logo: three layers and the line between them.
 fn mark() -> Markup {
     PreEscaped(
         concat!(
@@ -206,7 +193,7 @@ fn moment_exact(at: Timestamp) -> Markup {
     html! { time datetime=(at.format("%Y-%m-%dT%H:%M:%SZ")) { (at.format("%H:%M:%S UTC")) } }
 }
 
-/// The head of a page about an agent: the way up, the page's title, and what can be done.
+/// Renders the head of a page about an agent: the way up, the title, and the actions.
 pub(super) fn agent_head(agent: &AgentId, title: &str, actions: &Markup) -> Markup {
     html! {
         header.head {
@@ -219,7 +206,7 @@ pub(super) fn agent_head(agent: &AgentId, title: &str, actions: &Markup) -> Mark
     }
 }
 
-/// The pages of one agent, of which `here` is shown.
+/// Renders the tabs of one agent's pages; `here` is the current one.
 pub(super) fn agent_tabs(agent: &AgentId, here: &str) -> Markup {
     let base = format!("/ui/agents/{agent}");
     let tabs = [
@@ -242,12 +229,12 @@ pub(super) fn agent_tabs(agent: &AgentId, here: &str) -> Markup {
     }
 }
 
-/// A form that changes something: a button that opens to a second one and to what will happen.
+/// Renders a form that changes something: a button opens the effect and a second button that confirms it.
 pub(super) fn action(viewer: &Viewer, path: &str, name: &str, effect: &str) -> Markup {
     action_on(viewer, path, name, effect, None)
 }
 
-/// As [`action`], with a field that says on what.
+/// Like [`action`], with a hidden field that names the target.
 pub(super) fn action_on(
     viewer: &Viewer,
     path: &str,
@@ -268,7 +255,7 @@ pub(super) fn action_on(
     }
 }
 
-/// A list's filter: its states as links, and a field for all qualifiers.
+/// Renders a list's filter: links for the states, and a field for all qualifiers.
 pub(super) fn filters(path: &str, asked: &str, states: &[&str]) -> Markup {
     let is_here = |text: &str| (text == asked).then_some("page");
     html! {
@@ -301,7 +288,6 @@ pub(super) fn figure(name: &str, value: &Markup, note: &Markup) -> Markup {
     }
 }
 
-/// Where a list goes on.
 pub(super) fn next_page(path: Option<String>, name: &str) -> Markup {
     html! {
         @if let Some(path) = path {

@@ -1,29 +1,27 @@
-//! Four lamps: is the machinery well, and if not, why.
+//! Four lamps: is the daemon healthy, and if not, why?
 //!
-//! The limits are those of the alerts in `monitoring/alerts.yml`, and a test holds them to these.
+//! The limits are those of the alerts in `monitoring/alerts.yml`; a test compares them.
 
 use super::text::{count, duration, percent, span, tokens};
 use recapd_core::domain::time::{MINUTE_MS, Timestamp};
 use recapd_store::Sample;
 use recapd_telemetry::metrics::Circuit;
 
-/// More rows that are ready or running are a backlog (`RecapdQueueBacklog`).
+/// More rows that are ready or running than this are a backlog (`RecapdQueueBacklog`).
 pub const DEPTH_MAX: i64 = 50;
 /// Updates that take longer on average are slow, in milliseconds (`RecapdUpdateDurationHigh`).
 pub const DURATION_MS_MAX: i64 = 30_000;
-/// Documents that are longer on average come near their ceiling (`RecapdSummarySizeHigh`).
+/// Documents that are longer on average are close to their ceiling (`RecapdSummarySizeHigh`).
 pub const DOCUMENT_TOKENS_MAX: i64 = 9_000;
-/// A larger share of attempts that failed is too much, in percent (`RecapdUpdateFailureRateHigh`), …
+/// A larger share of failed attempts is too much, in percent (`RecapdUpdateFailureRateHigh`), …
 pub const FAILURES_PERCENT_MAX: i64 = 5;
-/// … if there are so many that it isn't chance.
+/// … if at least this many failed.
 pub const FAILURES_MIN: i64 = 3;
-/// Exchanges that wait longer than this for the summary, and longer than for a batch, are stale, in milliseconds
-/// (`RecapdSummariesStale`).
+/// Exchanges that wait for the summary longer than this plus the wait for a batch are stale, in milliseconds (`RecapdSummariesStale`).
 pub const PENDING_MS_MAX: i64 = 30 * MINUTE_MS;
-/// A row that could have been claimed so long ago says that nobody works.
+/// A row that could have been claimed this long ago shows that no worker runs.
 const READY_MS_MAX: i64 = 5 * MINUTE_MS;
 
-/// How well something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Good,
@@ -31,33 +29,27 @@ pub(super) enum Level {
     Bad,
 }
 
-/// A lamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthLight {
-    /// What it watches.
     pub(super) name: &'static str,
     pub(super) level: Level,
-    /// Why it isn't green, or how it is.
+    /// The faults, or a description of the good state.
     pub(super) why: Vec<String>,
 }
 
-/// What lamps look at.
 pub struct Lights<'l> {
-    /// The figures of the moment, and of the last day; none if the database doesn't answer.
+    /// The figures of the moment and of the last day; `None` if the database doesn't answer.
     pub sample: Option<&'l Sample>,
-    /// The models that may be asked.
+    /// One for each model that may be used.
     pub circuits: &'l [Circuit],
-    /// Since when all updates are paused.
     pub paused_since: Option<Timestamp>,
-    /// What the database failed with.
+    /// The database's error, if it failed.
     pub database: Option<&'l str>,
     /// How long exchanges may wait for a batch, in milliseconds.
     pub batch_wait_ms: i64,
-    /// The current time.
     pub now: Timestamp,
 }
 
-/// The lamps: queue, provider, database, freshness.
 pub fn lamps(lights: &Lights<'_>) -> [HealthLight; 4] {
     [
         queue(lights),
@@ -67,7 +59,7 @@ pub fn lamps(lights: &Lights<'_>) -> [HealthLight; 4] {
     ]
 }
 
-/// A lamp over what is wrong; green with `well` if nothing is.
+/// Makes a lamp that shows `faults`, or is green with `well` if there are none.
 fn lamp(name: &'static str, faults: Vec<(Level, String)>, well: String) -> HealthLight {
     let level = faults
         .iter()
@@ -249,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn green_while_nothing_is_wrong() {
+    fn lamps_are_green_without_faults() {
         let sample = Sample {
             completed: 100,
             failed: 5,
@@ -266,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_batch_is_fresh() {
+    fn exchanges_that_wait_for_a_batch_are_fresh() {
         let level = |waits_ms: i64, batch_wait_ms: i64| {
             let sample = Sample {
                 oldest_pending_at: Some(NOW.plus_ms(-waits_ms)),

@@ -1,4 +1,4 @@
-//! An agent's page: the window on top, the rule, what waits below it, and what has settled into the summary.
+//! An agent's page: the window on top, the boundary, the pending exchanges below it, and the summary at the bottom.
 
 use maud::{Markup, html};
 
@@ -19,29 +19,26 @@ use recapd_store::{
     operate::{QueueRow, QueueState},
 };
 
-/// Steps of heights by tokens; the biggest exchange on the page has the last one.
+/// Steps of a layer's height, by its tokens. The largest exchange on the page has the last one.
 const STEPS: i64 = 12;
-/// The window's bar, in its own units.
 const BAR_WIDTH: i64 = 1_000;
-/// Exchanges that are wider than this, in tenths of its units, stand apart.
+/// Exchanges wider than this have a gap next to them, in tenths of a unit.
 const SEGMENT_GAP_FROM: i64 = 40;
 const SEGMENT_GAP: i64 = 15;
-/// An exchange that costs next to nothing can be seen nevertheless.
+/// Makes an exchange visible even if it has hardly any tokens.
 const SEGMENT_WIDTH_MIN: i64 = 3;
-/// A layer of so many steps has room for how the exchange ended.
+/// A layer of at least this many steps has room for how the exchange ended.
 const PEEK_FROM: i64 = 3;
 
-/// What an agent's page shows.
 pub struct Strata {
     pub row: AgentRow,
-    /// Exchanges of the window, in order, the newest ones.
+    /// The newest exchanges of the window, oldest first.
     pub window: Vec<StoredExchange>,
-    /// Exchanges that wait to be summarised, in order, the newest ones.
+    /// The newest pending exchanges, oldest first.
     pub pending: Vec<StoredExchange>,
-    /// Summarised exchanges, in order, the newest ones.
+    /// The newest summarised exchanges, oldest first.
     pub covered: Vec<StoredExchange>,
     pub summary: Option<SummaryRow>,
-    /// The ceiling of a summary.
     pub summary_tokens_max: i64,
     pub queued: Option<QueueRow>,
 }
@@ -155,13 +152,13 @@ pub(super) fn state_name(state: QueueState) -> &'static str {
     }
 }
 
-/// The window against its budget, exchange by exchange, oldest first.
+/// Draws the window against its budget, exchange by exchange, oldest first.
 fn budget_bar(strata: &Strata) -> Markup {
     let (used, budget) = (strata.row.ledger.window_tokens().max(0), strata.row.budget_tokens);
     let whole = used.max(budget).max(1);
     let scaled = |tokens: i64| tokens.saturating_mul(BAR_WIDTH * 10) / whole;
     let shown: i64 = strata.window.iter().map(|stored| stored.exchange.tokens).sum();
-    // The preamble, and exchanges too many to be shown.
+    // The preamble, and exchanges that aren't shown.
     let rest = scaled(used - shown).max(0);
     let mut at = rest;
     let segments = strata.window.iter().map(|stored| {
@@ -197,12 +194,11 @@ fn budget_bar(strata: &Strata) -> Markup {
     }
 }
 
-/// Tenths as a decimal number.
 fn unit(tenths: i64) -> String {
     format!("{}.{}", tenths / 10, tenths % 10)
 }
 
-/// Exchanges as layers, the newest on top, as high as their tokens.
+/// Draws exchanges as layers, the newest on top; their heights show their tokens.
 fn stack(frame: &Frame, strata: &Strata, exchanges: &[StoredExchange]) -> Markup {
     let biggest = strata
         .window
@@ -244,12 +240,12 @@ fn layer(frame: &Frame, strata: &Strata, stored: &StoredExchange, biggest: i64) 
     }
 }
 
-/// Says of a later leg which exchange it belongs to.
+/// Says which exchange a later leg belongs to.
 fn leg_mark(exchange: &Exchange) -> Markup {
     html! { @if let Some(first) = exchange.headline.continues { span.meta.leg { (continues(first)) } } }
 }
 
-/// What an exchange remembers of itself, and the way to the rest.
+/// Shows an exchange's headline, and a link to its page.
 fn inside(strata: &Strata, exchange: &Exchange) -> Markup {
     let headline = &exchange.headline;
     let path = exchange_path(&strata.row.agent, exchange.exchange);
@@ -268,7 +264,7 @@ fn inside(strata: &Strata, exchange: &Exchange) -> Markup {
     }
 }
 
-/// How a layer differs from others: by words, by a sign, and by colour.
+/// How a layer differs from others: by words, a sign and a colour.
 struct LayerState {
     class: &'static str,
     sign: &'static str,
@@ -292,7 +288,7 @@ fn state(row: &AgentRow, exchange: &Exchange) -> LayerState {
     LayerState { class, sign, words }
 }
 
-/// A link to those that aren't shown.
+/// Renders the link to older exchanges that aren't shown.
 fn older(strata: &Strata, first: i64, shown: &[StoredExchange], which: &str) -> Markup {
     let oldest = shown.first().map(|stored| stored.exchange.exchange);
     let path = oldest.filter(|oldest| *oldest > first.max(1)).map(|oldest| {
@@ -323,7 +319,7 @@ fn settled(frame: &Frame, strata: &Strata) -> Markup {
     }
 }
 
-/// The exchanges that the summary stands for.
+/// Lists the exchanges that the summary covers.
 fn covered(frame: &Frame, strata: &Strata) -> Markup {
     let ledger: &Ledger = &strata.row.ledger;
     html! {

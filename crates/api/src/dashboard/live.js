@@ -1,11 +1,11 @@
-// What makes pages move: lights between items and exchanges, messages in place, and parts that follow what happens. Pages
-// work without it.
+// The pages' script: highlights items and their exchanges, loads messages in place, and updates parts of pages on events.
+// Pages work without it.
 "use strict";
 
-// What only scripts can do is shown only with them.
+// Styles show what needs the script only with this class.
 document.documentElement.classList.add("scripted");
 
-// --- Items and the exchanges they stand for light each other.
+// --- Items and their exchanges highlight each other.
 
 const spans = (item) => item.dataset.x.split(" ").filter(Boolean).map((span) => span.split("-").map(Number));
 const covers = (item, number) => spans(item).some(([first, last]) => first <= number && number <= last);
@@ -31,9 +31,9 @@ for (const kind of ["mouseover", "focusin"]) {
   document.addEventListener(kind, (event) => light(event.target instanceof Element ? event.target : null));
 }
 
-// --- An exchange that is opened shows its messages in its place.
+// --- An opened exchange shows its messages in place.
 
-// Exchanges whose messages were asked for, and these: they are not to be taken away again.
+// Exchanges whose messages were requested, and those messages. Updates must not remove them.
 const loaded = new WeakSet();
 
 document.addEventListener("toggle", async (event) => {
@@ -58,7 +58,7 @@ async function asked(address) {
   }
 }
 
-// --- Parts that follow. What is there stays and becomes what it should be, with its scroll, its focus and what is open.
+// --- Live parts. Existing elements are changed in place, so that they keep their scroll position, focus and open state.
 
 function attributes(old, fresh) {
   const isLit = old.classList.contains("lit");
@@ -71,7 +71,7 @@ function attributes(old, fresh) {
   if (isLit) old.classList.add("lit");
 }
 
-// What an element is, wherever it stands: its id, or the exchange that it opens.
+// An element's identity, wherever it is: its id, or the exchange that it opens.
 const key = (node) => node.id || node.dataset?.load || "";
 
 function morph(old, fresh) {
@@ -99,7 +99,7 @@ function morph(old, fresh) {
   }
 }
 
-// Between two looks, in milliseconds: many events are one look.
+// The pause between two updates, in milliseconds. Many events lead to one update.
 const PAUSE_MS = 250;
 let asking = false;
 let again = false;
@@ -123,7 +123,7 @@ async function follow() {
 }
 
 function mark(isLive) {
-  // Lamps show how it was: whether it still is, nobody knows.
+  // Without a connection, lamps show an earlier state that may no longer hold.
   for (const lamp of document.querySelectorAll(".lamp")) lamp.classList.toggle("unknown", !isLive);
   const pulse = document.getElementById("pulse");
   if (!pulse) return;
@@ -132,7 +132,7 @@ function mark(isLive) {
   if (pulse.textContent !== word) pulse.textContent = word;
 }
 
-// --- What happens is told by the server; a hidden page listens to nothing.
+// --- The server sends events; a hidden page doesn't listen.
 
 const KINDS = ["agent.changed", "agent.deleted", "turn.appended", "window.evicted", "window.returned", "summary.updated",
   "update.failed", "queue.changed"];
@@ -161,7 +161,7 @@ document.querySelector("[data-refresh]")?.addEventListener("click", (event) => {
   follow();
 });
 
-// Ages grow although nothing happens.
+// Ages grow even when nothing happens.
 const AGES_MS = 60_000;
 if (moves) setInterval(() => { if (!document.hidden) follow(); }, AGES_MS);
 
@@ -173,14 +173,14 @@ document.addEventListener("keydown", (event) => {
   if (open) { open.open = false; open.querySelector("summary").focus(); }
 });
 
-// --- Keys: to a page, to the search field, to what they do. Never while somebody writes, and not if they are switched off.
+// --- Keys: to a page, to the search field, to an action. Ignored while somebody types, or if they are switched off.
 
 const dialog = document.getElementById("keys");
 const choice = document.getElementById("keys-on");
 const KEYS_OFF = "recapd.keys-off";
 
 function remembered(value) {
-  // Browsers may keep nothing for us.
+  // The browser may refuse to store anything.
   try {
     if (value !== undefined) localStorage.setItem(KEYS_OFF, value);
     return localStorage.getItem(KEYS_OFF) === "true";
@@ -209,7 +209,7 @@ document.addEventListener("keydown", (event) => {
   press(event.key);
 });
 
-// --- Copying. On a page over plain HTTP browsers offer no clipboard, and what is selected is copied.
+// --- Copying. Browsers have no clipboard API over plain HTTP, so that a selection is copied there.
 
 function copySelected(text) {
   const area = document.createElement("textarea");

@@ -1,4 +1,4 @@
-//! How it all is: four lamps, the figures of the last day, and who waits the longest.
+//! The overview: four lamps, the figures of the last day, and the agents that wait longest.
 
 use maud::{Markup, html};
 
@@ -16,43 +16,35 @@ use recapd_core::domain::{
 use recapd_store::{Sample, operate::RunHour};
 use recapd_telemetry::metrics::{Circuit, HourDepth};
 
-/// Hours that the charts show.
 const HOURS: i64 = 24;
-/// Documents are composed up to so many tokens.
+/// Documents are composed up to this many tokens.
 const DOCUMENT_TOKENS_FULL: i64 = 9_500;
 
-/// An agent whose exchanges wait for the summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
-    /// The agent's name.
     pub agent: AgentId,
-    /// Since when they wait.
+    /// When the oldest of them began to wait.
     pub since: Timestamp,
-    /// How many exchanges wait.
     pub exchanges: i64,
 }
 
-/// What the overview shows.
 pub struct Overview {
-    /// Figures of the moment and of the last day; none if the database doesn't answer.
+    /// The figures of the moment and of the last day; `None` if the database doesn't answer.
     pub sample: Option<Sample>,
-    /// Updates of the last day by hour.
     pub hours: Vec<RunHour>,
-    /// How deep the queue was by hour, as far as this process knows.
+    /// The queue's depth by hour, as far as this process knows.
     pub depths: Vec<HourDepth>,
-    /// Who waits the longest, longest first.
+    /// The agents that wait longest, longest first.
     pub stale: Vec<Stale>,
-    /// The models that may be asked.
+    /// One for each model that may be used.
     pub circuits: Vec<Circuit>,
-    /// Since when all updates are paused.
     pub paused_since: Option<Timestamp>,
-    /// What the database failed with.
+    /// The database's error, if it failed.
     pub database: Option<String>,
     /// How long exchanges may wait for a batch, in milliseconds.
     pub batch_wait_ms: i64,
-    /// The ceiling of a summary.
     pub summary_tokens_max: i64,
-    /// What may be spent in a day.
+    /// Limits for a day.
     pub spend: SpendLimits,
 }
 
@@ -94,7 +86,7 @@ fn light(lamp: &HealthLight) -> Markup {
     }
 }
 
-/// The block of seed 003, "Dashboard view".
+/// Shows the figures of the day, as the block of seed 003, "Dashboard view".
 fn day(shown: &Overview, sample: &Sample) -> Markup {
     let ended = sample.completed + sample.failed;
     let size = html! { (tokens(sample.mean_document_tokens)) };
@@ -114,7 +106,6 @@ fn day(shown: &Overview, sample: &Sample) -> Markup {
     }
 }
 
-/// The hours that the charts show, by their numbers.
 struct Hours<'o> {
     numbers: Vec<i64>,
     names: Vec<String>,

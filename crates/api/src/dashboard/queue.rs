@@ -1,4 +1,4 @@
-//! The queue: what is to be updated, why it waits and until when.
+//! The queue: which summaries are to be updated, why they wait, and until when.
 
 use maud::{Markup, html};
 
@@ -11,25 +11,21 @@ use super::{
 use recapd_core::domain::{access::Scope, agent::AgentId, time::Timestamp};
 use recapd_store::operate::{QueueRow, QueueState, QueueWait, SEARCHED_MAX};
 
-/// A page of the queue.
 pub struct QueueList {
-    /// By agent.
+    /// Ordered by agent.
     pub rows: Vec<QueueRow>,
-    /// Which rows were asked for.
     pub filter: Result<Filter, FilterError>,
-    /// As it was written.
+    /// The filter as typed.
     pub asked: String,
-    /// How many match, if anything but all was asked for: at most [`RETRIED_MAX`] are counted.
+    /// How many rows match, counted up to [`RETRIED_MAX`]; `None` without a filter.
     pub matching: Option<usize>,
-    /// Where the next page begins.
+    /// Where the next page begins; `None` on the last.
     pub next: Option<AgentId>,
-    /// Since when all updates are paused.
     pub paused_since: Option<Timestamp>,
-    /// So many were just made due.
     pub retried: Option<i64>,
 }
 
-/// Rows that one press of a button makes due.
+/// The most rows that one press of a button makes due.
 pub const RETRIED_MAX: usize = 1_000;
 
 pub fn queue_page(frame: &Frame, list: &QueueList) -> String {
@@ -88,7 +84,7 @@ fn actions(frame: &Frame, list: &QueueList) -> Markup {
     }
 }
 
-/// What makes all rows due that a filter lets through.
+/// Renders the action that makes all rows due that match the filter.
 fn retry_matching(frame: &Frame, list: &QueueList) -> Markup {
     let found = list.matching.zip(list.filter.as_ref().ok());
     let Some((matching, filter)) = found.filter(|(matching, _)| *matching > 0) else {
@@ -140,7 +136,7 @@ fn line(frame: &Frame, row: &QueueRow) -> Markup {
     }
 }
 
-/// A state by a sign, a word and a colour.
+/// Shows a state by a sign, a word and a colour.
 fn state(state: QueueState) -> Markup {
     let (class, sign) = match state {
         QueueState::Ready => ("good", "●"),
@@ -152,7 +148,7 @@ fn state(state: QueueState) -> Markup {
     html! { span.light.(class) { span.sign aria-hidden="true" { (sign) } " " (state_name(state)) } }
 }
 
-/// Why a row waits, and when it is tried next.
+/// Says why a row waits, and when it is tried next.
 pub(super) fn wait(row: &QueueRow, now: Timestamp) -> Markup {
     let why = match (row.state, row.waits_for) {
         (QueueState::Running, _) => "a worker has it; its lease ends",

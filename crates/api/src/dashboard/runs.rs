@@ -1,4 +1,4 @@
-//! What came of updates.
+//! The list of runs.
 
 use maud::{Markup, html};
 
@@ -9,15 +9,13 @@ use super::{
 };
 use recapd_store::operate::{Run, RunOutcome, SEARCHED_MAX};
 
-/// A page of runs.
 pub struct RunList {
     /// Newest first.
     pub runs: Vec<Run>,
-    /// Which were asked for.
     pub filter: Result<Filter, FilterError>,
-    /// As it was written.
+    /// The filter as typed.
     pub asked: String,
-    /// Where the next page begins.
+    /// Where the next page begins; `None` on the last.
     pub next: Option<i64>,
 }
 

@@ -1,4 +1,4 @@
-//! The archive, by words.
+//! The search in an agent's archive.
 
 use maud::{Markup, html};
 
@@ -11,11 +11,10 @@ use crate::recall::{RecallMatch, RecallReply};
 use recapd_core::domain::{agent::AgentId, legs::continues, number::i64_or_max};
 
 pub struct Search {
-    /// Whose archive.
     pub agent: AgentId,
-    /// What was asked; empty before anything was.
+    /// The query; empty before the first search.
     pub words: String,
-    /// What was found, or why the question can't be asked; none before anything was.
+    /// The matches, or why the query is invalid; `None` before the first search.
     pub found: Option<Result<RecallReply, String>>,
 }
 
@@ -61,7 +60,7 @@ fn found(frame: &Frame, agent: &AgentId, reply: &RecallReply) -> Markup {
     }
 }
 
-/// What was asked, or of a later leg what it continues.
+/// Shows the exchange's title, or which exchange a later leg continues.
 fn heading(found: &RecallMatch) -> Markup {
     let continued = found.continues.filter(|_| found.title.is_empty());
     html! {

@@ -1,4 +1,4 @@
-//! The daemon itself: what runs, by which configuration, and what is wrong with it.
+//! The daemon itself: what runs, with which configuration, and what is wrong with it.
 
 use maud::{Markup, html};
 
@@ -14,45 +14,37 @@ use recapd_core::domain::{
 use recapd_store::operate::QueueRow;
 use recapd_telemetry::metrics::Circuit;
 
-/// A key of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// `section.key`.
     pub key: String,
-    /// Its value, which is no secret.
+    /// Never a secret.
     pub value: String,
-    /// Where it comes from; none if it is the default.
     pub origin: Option<String>,
 }
 
-/// What only whoever put the daemon together can tell.
+/// Facts that only the program that assembled the daemon knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DaemonFacts {
-    /// The daemon's name among others.
     pub owner: String,
-    /// Updates that it may make at a time.
+    /// The most updates at a time.
     pub workers: usize,
-    /// The newest step of the schema that the database has.
+    /// The newest schema migration that the database has.
     pub schema: i64,
-    /// All keys of the configuration.
     pub settings: Vec<Setting>,
-    /// The schedules.
     pub firings: Vec<Firing>,
-    /// What `recapd doctor --offline` would find.
+    /// The findings of `recapd doctor --offline`.
     pub checks: Vec<Check>,
 }
 
-/// What the page shows.
 pub struct System {
-    /// Which recapd this is.
     pub version: &'static str,
-    /// Since when it runs.
     pub started_at: Timestamp,
-    /// Rows that workers of any daemon have.
+    /// Rows that workers of any daemon hold.
     pub running: Vec<QueueRow>,
-    /// The models that may be asked.
+    /// One for each model that may be used.
     pub circuits: Vec<Circuit>,
-    /// What else is known.
+    /// `None` outside of a daemon.
     pub examined: Option<DaemonFacts>,
 }
 

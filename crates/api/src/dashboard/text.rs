@@ -1,4 +1,4 @@
-//! What agents said, as text that shows what it holds.
+//! Renders what agents said as text that hides nothing.
 
 use std::fmt::Write as _;
 
@@ -13,8 +13,8 @@ use recapd_core::domain::{
     time::{MINUTE_MS, SECOND_MS, Timestamp},
 };
 
-/// At most `chars_max` characters of `text`, its lines kept. Whatever hides or reorders is shown as a sign or by its number,
-/// and whether something was left out.
+/// Returns at most `chars_max` characters of `text` with its lines, and whether some were left out. Characters that hide or
+/// reorder text are replaced by a sign or their number.
 pub(super) fn visible(text: &str, chars_max: usize) -> (String, bool) {
     let mut shown = String::with_capacity(text.len().min(chars_max));
     let mut chars = text.chars();
@@ -22,7 +22,7 @@ pub(super) fn visible(text: &str, chars_max: usize) -> (String, bool) {
         match c {
             '\n' | '\t' => shown.push(c),
             '\r' => {}
-            // The signs that stand for control characters are as many, from ␀ on.
+            // The signs for control characters have the same order, from ␀ on.
             '\0'..='\u{1f}' => shown.extend(char::from_u32(0x2400 + u32::from(c))),
             '\u{7f}' => shown.push('␡'),
             c if is_hidden(c) => shown.extend(["⟨", &format!("U+{:04X}", u32::from(c)), "⟩"]),
@@ -32,15 +32,15 @@ pub(super) fn visible(text: &str, chars_max: usize) -> (String, bool) {
     (shown, chars.next().is_some())
 }
 
-/// Characters that can't be seen and change how others are: C1 controls, directional marks, tags, and the like. Joiners of
-/// emoji and scripts are left alone.
+/// Checks for invisible characters that change how others look: C1 controls, directional marks, tags, and the like. Joiners
+/// of emoji and scripts are left alone.
 fn is_hidden(c: char) -> bool {
     matches!(c,
         '\u{80}'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// One line of what was said, or what stands for nothing.
+/// Returns the text in one line, or a placeholder if it is empty.
 pub(super) fn line(text: &str) -> String {
     let text = one_line(text);
     if text.is_empty() {
@@ -50,13 +50,13 @@ pub(super) fn line(text: &str) -> String {
     }
 }
 
-/// A moment: how long ago it is, and the moment itself for who points at it.
+/// Shows how long ago a moment is, with the exact time as a tooltip.
 pub(super) fn moment(at: Timestamp, now: Timestamp) -> Markup {
     let exact = at.format("%Y-%m-%d %H:%M:%S UTC");
     html! { time datetime=(at.format("%Y-%m-%dT%H:%M:%SZ")) title=(exact) { (told(at, now)) } }
 }
 
-/// `in 5m`, `just now`, `30m ago`.
+/// Formats a moment as `in 5m`, `just now`, `30m ago`.
 fn told(at: Timestamp, now: Timestamp) -> String {
     match at.since_ms(now) {
         since_ms if since_ms.abs() < MINUTE_MS => "just now".to_owned(),
@@ -65,7 +65,7 @@ fn told(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// `12s`, `3m 20s`, `4h 10m`, `2d 3h`.
+/// Formats a span as `12s`, `3m 20s`, `4h 10m`, `2d 3h`.
 pub(super) fn span(span_ms: i64) -> String {
     let seconds = (span_ms.max(0) + SECOND_MS / 2) / SECOND_MS;
     let two = |large: i64, name: &str, small: i64, other: &str| match small {
@@ -80,7 +80,7 @@ pub(super) fn span(span_ms: i64) -> String {
     }
 }
 
-/// A short span with its tenths: `8.2s`; a longer one as [`span`].
+/// Formats a short span with tenths (`8.2s`), a longer one like [`span`].
 pub(super) fn duration(span_ms: i64) -> String {
     let span_ms = span_ms.max(0);
     match span_ms {
@@ -90,12 +90,12 @@ pub(super) fn duration(span_ms: i64) -> String {
     }
 }
 
-/// `4.2k`.
+/// Formats tokens as `4.2k`.
 pub(super) fn tokens(tokens: i64) -> String {
     rounded(tokens, true)
 }
 
-/// `$1.92`; of less than a cent `$0.0034`.
+/// Formats an amount as `$1.92`, or as `$0.0034` below a cent.
 pub(super) fn dollars(microusd: i64) -> String {
     let (whole, rest) = (microusd / 1_000_000, microusd % 1_000_000);
     if microusd != 0 && microusd.abs() < 10_000 {
@@ -105,7 +105,7 @@ pub(super) fn dollars(microusd: i64) -> String {
     }
 }
 
-/// `part` of `whole` in percent with a decimal below ten: `0.2 %`, `18 %`.
+/// Returns `part` of `whole` in percent, with a decimal below ten: `0.2 %`, `18 %`.
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 pub(super) fn percent(part: i64, whole: i64) -> String {
     let share = if whole == 0 {
@@ -120,7 +120,7 @@ pub(super) fn percent(part: i64, whole: i64) -> String {
     }
 }
 
-/// `text` as a value in an address.
+/// Percent-encodes `text` for an address.
 pub fn value(text: &str) -> String {
     let mut value = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -128,24 +128,22 @@ pub fn value(text: &str) -> String {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' | b'*' => {
                 value.push(char::from(byte));
             }
-            // Writing to a string doesn't fail.
+            // Writing to a string can't fail.
             byte => write!(value, "%{byte:02X}").unwrap_or_default(),
         }
     }
     value
 }
 
-/// Where an agent's page is.
 pub(super) fn agent_path(agent: &AgentId) -> String {
     format!("/ui/agents/{agent}")
 }
 
-/// Where an exchange's page is.
 pub(super) fn exchange_path(agent: &AgentId, exchange: i64) -> String {
     format!("/ui/agents/{agent}/exchanges/{exchange}")
 }
 
-/// `text` with each `#12` in it as a link to that exchange.
+/// Renders `text` with each `#12` as a link to that exchange.
 pub(super) fn linked(agent: &AgentId, text: &str) -> Markup {
     let mut pieces = text.split('#');
     let before = pieces.next().unwrap_or_default();
@@ -167,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_hides_in_a_text() {
+    fn hidden_characters_are_shown() {
         for (text, shown) in [
             ("plain\n\ttext", "plain\n\ttext"),
             ("\u{1b}[31mred\u{1b}[0m", "␛[31mred␛[0m"),
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_told_as_people_tell_them() {
+    fn figures_are_formatted_for_people() {
         assert_eq!(percent(3, 1_250), "0.2%");
         assert_eq!(
             (percent(0, 0), percent(9, 50)),

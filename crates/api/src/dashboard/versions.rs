@@ -14,29 +14,26 @@ use recapd_core::domain::{
 };
 use recapd_store::{Version, VersionFigures};
 
-/// A page of versions.
 pub struct VersionList {
     pub agent: AgentId,
-    /// Newest first.
     pub versions: Vec<VersionFigures>,
-    /// Where the next page begins.
+    /// Where the next page begins; `None` on the last.
     pub next: Option<i64>,
 }
 
-/// Two versions, or one.
+/// Two versions to compare, or one to show.
 pub struct Diff {
     pub agent: AgentId,
-    /// The earlier one; none if only the later is shown.
+    /// `None` if only `after` is shown.
     pub before: Option<Version>,
-    /// The later one.
     pub after: Version,
-    /// The one that readers get.
+    /// The version that readers get.
     pub current: i64,
-    /// The last exchange that it covers.
+    /// The last exchange that the summary covers.
     pub summarized_through: i64,
 }
 
-/// The list, with a choice of two to be compared.
+/// Renders the list, with a form that compares two of them.
 pub fn versions_page(frame: &Frame, list: &VersionList) -> String {
     let agent = &list.agent;
     let content = html! {
@@ -90,7 +87,7 @@ fn line(frame: &Frame, list: &VersionList, at: usize, version: &VersionFigures) 
     }
 }
 
-/// What changed from one version to another; or one version as it is.
+/// Renders what changed from one version to another, or one version.
 pub fn diff_page(frame: &Frame, shown: &Diff) -> String {
     let (agent, after) = (&shown.agent, &shown.after.figures);
     let (title, content) = match &shown.before {
@@ -118,13 +115,13 @@ pub fn diff_page(frame: &Frame, shown: &Diff) -> String {
     )
 }
 
-/// The whole text of a version, as models read it.
+/// Renders a button that copies the whole text of a single version.
 fn copy(shown: &Diff) -> Markup {
     let content = &shown.after.content;
     html! { @if shown.before.is_none() && !content.is_empty() { (copy_button(content, "this version")) } }
 }
 
-/// The way back to the version that is shown, or to the earlier one of two.
+/// Renders the action that restores the shown version, or the earlier of two.
 fn restore(frame: &Frame, shown: &Diff) -> Markup {
     let version = &shown.before.as_ref().unwrap_or(&shown.after).figures;
     let (name, through) = (version.version, version.covers_through);
@@ -154,7 +151,7 @@ fn whole(shown: &Diff) -> Markup {
     html! { div.items { (document(&shown.agent, &shown.after.content, Level::Page)) } }
 }
 
-/// The way to the neighbours.
+/// Renders the links to the neighbouring versions.
 fn steps(shown: &Diff) -> Markup {
     let (base, version) = (agent_path(&shown.agent), shown.after.figures.version);
     html! {
@@ -195,7 +192,7 @@ fn tally(changes: &[DiffHunk]) -> Markup {
     }
 }
 
-/// A shape for each kind, so that colour isn't all.
+/// Returns a sign for each kind of change, so that colour isn't the only difference.
 fn sign(kind: ChangeKind) -> &'static str {
     match kind {
         ChangeKind::Added => "+",

@@ -1,4 +1,4 @@
-//! The dashboard over HTTP: the contents of its pages are read here, and [`crate::dashboard`] makes HTML of them.
+//! The dashboard over HTTP: reads the contents of its pages, which [`crate::dashboard`] turns into HTML.
 //!
 //! Pages aren't in the `OpenAPI` document; `access::rules` says what each demands. A page reads a limited number of
 //! rows from the database, however long an agent's history is.
@@ -30,13 +30,13 @@ use axum::{
 use super::{SharedApp, edge::access::CallerExtension, response::problem::Problem, routes::events};
 use crate::dashboard::{Fault, Frame, ICON, POLICY, SCRIPT, STYLE, Viewer, fault_page, sign_in_page};
 
-/// For assets whose content never changes under their name.
+/// For assets whose names change with their content.
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 const NO_POWERS: HeaderName = HeaderName::from_static("permissions-policy");
 /// A page of another site that opens this one in a window can't control it.
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
-/// `routes` with the pages.
+/// Adds the pages to `routes`.
 pub(super) fn mount(routes: Router<SharedApp>) -> Router<SharedApp> {
     let to_overview = || async { Redirect::to("/ui/") };
     routes
@@ -89,7 +89,6 @@ fn asset(kind: &'static str, content: &'static str) -> Response {
     (headers, content).into_response()
 }
 
-/// The frame around the requested page.
 struct FramedPage(Frame);
 
 impl FromRequestParts<SharedApp> for FramedPage {
@@ -113,7 +112,7 @@ impl FromRequestParts<SharedApp> for FramedPage {
     }
 }
 
-/// The URL of the events that concern a page: those of its agent, or of all that the caller may see.
+/// Returns the URL of the events that concern a page: those of its agent, or of all that the caller may see.
 fn events_of(path: &str) -> String {
     let agent = path
         .strip_prefix("/ui/agents/")
@@ -124,7 +123,7 @@ fn events_of(path: &str) -> String {
     )
 }
 
-/// `response` for a browser: problems become pages, and without a token the sign-in page is shown.
+/// Rewrites `response` for a browser: problems become pages, and without a token the sign-in page is shown.
 pub(super) fn written(mut response: Response, uri: &Uri, request_id: &str) -> Response {
     if let Some(problem) = Problem::taken(&mut response) {
         let page = if response.status() == StatusCode::UNAUTHORIZED {
@@ -157,7 +156,6 @@ pub(super) fn written(mut response: Response, uri: &Uri, request_id: &str) -> Re
     response
 }
 
-/// A page as it is answered.
 fn shown(page: String) -> Response {
     Html(page).into_response()
 }

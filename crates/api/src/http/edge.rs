@@ -1,4 +1,4 @@
-//! What a request meets before its handler: the connection, the frame around all routes, the guard, the limits.
+//! Everything that a request passes before its handler: the connection, the frame around all routes, the guard, the limits.
 
 pub(super) mod access;
 pub(super) mod audit;

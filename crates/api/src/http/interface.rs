@@ -1,4 +1,4 @@
-//! The interface as connections ask it: the fast path of readers, and the router for everything else.
+//! The interface that connections call: the fast path of readers, and the router for everything else.
 
 use std::{
     convert::Infallible,
@@ -20,7 +20,6 @@ use super::{
     edge::{connection::TrustedProxies, fast_path},
 };
 
-/// Answers requests.
 #[derive(Clone)]
 pub struct Interface {
     app: SharedApp,
@@ -35,10 +34,10 @@ impl Interface {
         }
     }
 
-    /// Answers a request of this process, without a connection: the status, and the body.
+    /// Answers a request of this process, without a connection. Returns the status and the body.
     ///
     /// # Errors
-    /// When the body breaks off, or has more than `bytes_max` bytes.
+    /// If the body breaks off, or has more than `bytes_max` bytes.
     pub async fn answer<B>(
         &self,
         request: Request<B>,
@@ -52,7 +51,6 @@ impl Interface {
         Ok((status, to_bytes(response.into_body(), bytes_max).await?))
     }
 
-    /// The proxies that are believed about whom they ask for.
     pub(super) fn proxies(&self) -> &TrustedProxies {
         &self.app.settings.trusted_proxies
     }

@@ -22,7 +22,7 @@ use crate::{
     mcp::{Endpoint, EndpointSettings, Local, ServerState, Way},
 };
 
-/// `routes` with this one, if this daemon has it. It isn't in the `OpenAPI` document: the protocol describes itself.
+/// Adds `/mcp` to `routes`. It isn't in the `OpenAPI` document: the protocol describes itself.
 pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<SharedApp> {
     let (parts, settings) = (&app.parts, &app.settings);
     let source = Local {

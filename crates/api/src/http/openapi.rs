@@ -1,8 +1,7 @@
-//! `GET /v1/openapi.json`: the description of the interface (OpenAPI 3.1), generated from the handlers and the types of
-//! their answers.
+//! `GET /v1/openapi.json`: the description of the interface (OpenAPI 3.1), generated from the handlers and the types of their answers.
 //!
 //! A handler carries its own description (`#[utoipa::path]`), and [`super::routes`] registers both at once, so no route
-//! lacks one. What holds for all routes is added here.
+//! lacks one. Parts that all routes have in common are added here.
 
 pub(super) mod answers;
 pub(super) mod parameters;
@@ -31,12 +30,11 @@ use super::{
 const DESCRIPTION: &str = "Keeps LLM agents' context windows in budget, and a short, true, always-ready summary of \
 everything that fell out.\n\nTimes are RFC 3339 in UTC, tokens are integers, units stand last in names. Unknown query \
 parameters and unknown members of a body are refused, since a typo would lose data in silence; messages may have any, which \
-are stored with them, and motorhead's routes pass them over, as motorhead does. Unknown members of an answer are to be \
-ignored: there may be more of them at any time. Every answer has an `x-request-id`, the client's own if it sent \
-one. Whatever goes wrong is answered with `application/problem+json` (RFC 9457), whose `code` is for programs and whose \
+are stored with them, and motorhead's routes pass them over, as motorhead does. Clients must ignore unknown \
+members of an answer: there may be more of them at any time. Every answer has an `x-request-id`, the client's own if it sent \
+one. Every error is answered with `application/problem+json` (RFC 9457), whose `code` is for programs and whose \
 `hint` says what to do.";
 
-/// Groups of operations, in reading order.
 const TAGS: [(&str, &str); 9] = [
     ("messages", "What agents say, and what to send to a model."),
     (
@@ -44,18 +42,15 @@ const TAGS: [(&str, &str); 9] = [
         "The document that stands for what has left the window.",
     ),
     ("agents", "Agents and their settings."),
-    ("history", "What was said, also long ago."),
+    ("history", "The whole history, however old."),
     ("lineage", "Marks, rewinds, forks, pins, sessions."),
     ("projects", "Agents that share a summary."),
-    (
-        "updates",
-        "The queue of summaries to be written, and what came of them.",
-    ),
-    ("events", "What happens, as it happens."),
+    ("updates", "The queue of summaries to update, and the results."),
+    ("events", "Changes, as they happen."),
     ("daemon", "The daemon itself."),
 ];
 
-/// The description without its paths.
+/// Returns the description without its paths.
 pub(super) fn frame() -> OpenApi {
     let info = InfoBuilder::new()
         .title("recapd")
@@ -81,12 +76,11 @@ pub(super) fn frame() -> OpenApi {
         .build()
 }
 
-/// The whole description.
 pub fn document() -> Value {
     completed(routes::routes().get_openapi())
 }
 
-/// `api` with what every operation has, as JSON.
+/// Adds to `api` what every operation has.
 pub(super) fn completed(api: &OpenApi) -> Value {
     let mut document = json!(api);
     let operations = document
@@ -98,7 +92,7 @@ pub(super) fn completed(api: &OpenApi) -> Value {
         .flat_map(|methods| methods.values_mut());
     operations.for_each(complete);
     if let Some(document) = document.as_object_mut() {
-        // Either nothing or a token: the daemon's settings decide.
+        // Either nothing or a token, depending on the daemon's settings.
         document.insert("security".to_owned(), json!([{}, { "token": [] }]));
     }
     if let Some(components) = document.pointer_mut("/components").and_then(Value::as_object_mut) {
@@ -115,7 +109,6 @@ pub(super) fn completed(api: &OpenApi) -> Value {
     document
 }
 
-/// How a token is sent.
 fn tokens() -> Value {
     let description =
         "Needed where a token was ever made, and beyond loopback; `recapd token create` makes one.";
@@ -133,7 +126,7 @@ fn complete(operation: &mut Value) {
     }
 }
 
-/// Removes null from a parameter's schema: a parameter is there or not.
+/// Removes null from a parameter's schema, since a parameter is either there or not.
 fn present(parameter: &mut Value) {
     let Some(kind) = parameter.pointer_mut("/schema/type") else {
         return;
@@ -146,7 +139,6 @@ fn present(parameter: &mut Value) {
     }
 }
 
-/// The bytes that are served.
 pub(super) fn bytes(document: &Value) -> Bytes {
     Bytes::from(format!("{document:#}\n"))
 }

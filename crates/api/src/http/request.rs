@@ -1,4 +1,4 @@
-//! What handlers take from a request: path, query, key, body, and the messages in it.
+//! The parts of a request that handlers need: path, query, key, body, and the messages in it.
 
 pub(super) mod body;
 pub(super) mod extract;

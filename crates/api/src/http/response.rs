@@ -1,4 +1,4 @@
-//! What handlers answer with: problems, and documents in the form that a client prefers.
+//! The answers of handlers: problems, and documents in the format that a client prefers.
 
 pub(super) mod document;
 pub(super) mod excerpt;

@@ -1,5 +1,5 @@
-//! Room in memory for what is made of payloads: some times their bytes, and many may ask at once. An answer waits for its room
-//! before anything is read, and keeps what it needs until the client has taken it.
+//! Memory for what is made of payloads. It takes several times their bytes, and many may ask at once. An answer waits for
+//! its room before anything is read, and keeps what it needs until it is sent.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,12 +15,11 @@ use tokio::{
 
 use super::response::problem::{Problem, TOO_MANY_ANSWERS};
 
-/// How long an answer waits for its room.
 const WAIT: Duration = Duration::from_secs(5);
-/// When somebody for whom there was none should come again, in seconds.
+/// When a client should retry if there was no room, in seconds.
 const RETRY_SECONDS: u32 = 2;
 
-/// So many bytes for all who need some at once.
+/// A limit on the bytes that all answers take at once.
 pub(crate) struct Room {
     left: Arc<Semaphore>,
     bytes_max: usize,
@@ -35,10 +34,10 @@ impl Room {
         }
     }
 
-    /// Room of so many bytes, or all there is if that is less.
+    /// Waits for `bytes` of room, or for all there is if that is less.
     ///
     /// # Errors
-    /// There is none within some seconds.
+    /// If there is none within [`WAIT`].
     pub(crate) async fn for_answer(&self, bytes: usize) -> Result<RoomShare, Problem> {
         let taking = Arc::clone(&self.left).acquire_many_owned(self.permits(bytes));
         match timeout(WAIT, taking).await {
@@ -64,23 +63,22 @@ fn too_many_answers() -> Problem {
         .retry_after(RETRY_SECONDS)
 }
 
-/// The room that somebody takes, until this is dropped.
+/// The room of one answer, returned when dropped.
 pub(crate) struct RoomShare(OwnedSemaphorePermit);
 
 impl RoomShare {
-    /// Gives back what is over so many bytes.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         drop(self.0.split(self.0.num_permits().saturating_sub(bytes)));
     }
 
-    /// The answer, whose bytes keep their room until they are sent.
+    /// Makes the answer keep room for its bytes until they are sent.
     pub(crate) async fn until_sent(mut self, answer: Response) -> Response {
         if answer.body().size_hint().exact().is_none() {
-            // An open stream, whose events are short.
+            // An open stream: its events are short.
             return answer;
         }
         let (parts, body) = answer.into_parts();
-        // It is in one piece already, which isn't copied.
+        // The body is in one piece already, so it isn't copied.
         let Ok(bytes) = to_bytes(body, usize::MAX).await else {
             return Problem::internal().into_response();
         };
@@ -90,7 +88,6 @@ impl RoomShare {
     }
 }
 
-/// The bytes of an answer, with their room.
 struct RoomBytes {
     bytes: Bytes,
     _share: RoomShare,
@@ -107,7 +104,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_waits_for_room_and_then_is_told_when_to_come_again() {
+    async fn an_answer_waits_for_room_and_is_then_refused_with_a_retry_time() {
         let room = Room::of(1_000);
         let mut first = room.for_answer(5_000).await.ok().unwrap();
         assert_eq!(room.bytes_left(), 0, "more than there is, is all of it");

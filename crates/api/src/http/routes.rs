@@ -1,4 +1,4 @@
-//! The routes, each with its description: the one place where both are registered.
+//! The routes, each with its description: the one place that registers both.
 
 mod age;
 pub(super) mod agents;
@@ -29,7 +29,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{SharedApp, openapi};
 
-/// All routes. What stands at a path stands in one line: the methods of a path are one router.
+/// Returns all routes. Each path has one line, since its methods form one router.
 pub(super) fn routes() -> OpenApiRouter<SharedApp> {
     OpenApiRouter::with_openapi(openapi::frame())
         .routes(routes!(agents::list))

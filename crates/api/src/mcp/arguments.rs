@@ -1,4 +1,4 @@
-//! The arguments of tools: what is wrong is named, with the remedy.
+//! The arguments of tools. Errors name what is wrong, and the remedy.
 
 use std::ops::RangeInclusive;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::recall::Range;
 use recapd_core::domain::agent::AgentId;
 
-/// An argument that can't be used; the text is for the model.
+/// An error about an argument; the text is for the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wrong(pub(super) String);
 
@@ -17,11 +17,10 @@ impl Wrong {
     }
 }
 
-/// The arguments of a call.
 pub(super) struct Arguments(Map<String, Value>);
 
 impl Arguments {
-    /// The arguments, of which `known` are allowed. An empty text or null counts as not given.
+    /// Takes the arguments, of which `known` are allowed. An empty text or null counts as not given.
     pub(super) fn read(given: Option<Map<String, Value>>, known: &[&str]) -> Result<Self, Wrong> {
         let mut given = given.unwrap_or_default();
         given.retain(|_, value| !value.is_null() && value.as_str() != Some(""));
@@ -42,7 +41,6 @@ impl Arguments {
             .ok_or_else(|| Wrong::new("agent", "is missing", cure))
     }
 
-    /// The agent, if one is named.
     pub(super) fn agent_if_any(&self) -> Result<Option<AgentId>, Wrong> {
         let Some(id) = self.text("agent")? else {
             return Ok(None);
@@ -65,7 +63,7 @@ impl Arguments {
         }
     }
 
-    /// An integer within `range`, as a number or as a text.
+    /// Returns an integer within `range`, given as a number or a text.
     pub(super) fn integer(&self, name: &str, range: RangeInclusive<i64>) -> Result<Option<i64>, Wrong> {
         let Some(value) = self.0.get(name) else {
             return Ok(None);
@@ -77,7 +75,7 @@ impl Arguments {
         })
     }
 
-    /// Numbers of exchanges, at most `most`: as a text such as `38, #12–#14`, as a number, or as a list of both.
+    /// Returns the numbers of exchanges, at most `most`, given as a text such as `38, #12–#14`, as a number, or as a list of both.
     pub(super) fn exchanges(&self, name: &str, most: usize) -> Result<Vec<i64>, Wrong> {
         let cure = "give the numbers behind the # in a summary, such as \"38\" or \"#12–#14, #20\"";
         let Some(value) = self.0.get(name) else {
@@ -157,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_the_cure() {
+    fn an_error_names_the_argument_and_the_remedy() {
         let given = arguments(&json!({ "agent": "-x", "limit": 0 }));
         let Wrong(text) = given.agent().unwrap_err();
         assert!(text.starts_with("`agent` can't be used"), "{text}");

@@ -1,8 +1,8 @@
 //! The protocol over HTTP, at `/mcp`.
 //!
-//! The later era has no sessions: each request stands alone, and a subscription is a request that stays open. The earlier
-//! one needs a session to hear of changes; when there are too many, further clients are served without. So are those whose
-//! token, or whose address without one, has half of them, and whoever has half of the subscriptions can't add one.
+//! The later era has no sessions: each request stands alone, and a subscription is a request that stays open. The earlier era needs a
+//! session for notices of changes. If there are too many sessions, further clients are served without one, as is a token (or an address
+//! without one) that already has half of them. A client with half of all subscriptions can't add more.
 
 use std::{
     collections::HashMap,
@@ -32,35 +32,35 @@ use super::{MESSAGE_BYTES_MAX, SESSION_IDLE_SECONDS, SESSIONS_MAX, Server, Serve
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-/// The first version of the protocol that has no sessions; versions are dates.
+/// The first version of the protocol without sessions; versions are dates.
 const FIRST_WITHOUT_SESSIONS: &str = "2026-07-28";
-/// Names of this machine, from this machine.
+/// Names of this machine, as seen from itself.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointSettings {
-    /// The host names that requests may be sent to, beside those of a loopback address: others may come from a web page
-    /// that points its own name at this machine by DNS.
+    /// The accepted host names, in addition to those of a loopback address. A request to another name may come from a web
+    /// page that points its own name at this machine by DNS.
     pub allowed_hosts: Vec<String>,
 }
 
 pub struct Endpoint {
     sessions: Arc<LocalSessionManager>,
     places: Arc<Quota>,
-    /// The place of each session, by its id.
+    /// The place of each session.
     taken: Mutex<HashMap<SessionId, QuotaShare>>,
     with_sessions: StreamableHttpService<Server, LocalSessionManager>,
     without: StreamableHttpService<Server, NeverSessionManager>,
 }
 
 impl Endpoint {
-    /// An endpoint that answers from `shared`. Sessions end with `stop`; requests without one end by themselves.
+    /// Makes an endpoint that answers from `shared`. Sessions end with `stop`; requests without one end by themselves.
     pub fn new(shared: &Arc<ServerState>, settings: &EndpointSettings, stop: &CancellationToken) -> Self {
         let sessions = Arc::new(session_manager());
         let named = LOOPBACK.into_iter().map(str::to_owned);
         let config = StreamableHttpServerConfig::default()
             .with_allowed_hosts(named.chain(settings.allowed_hosts.iter().cloned()))
-            // Browsers name the page that sends a request, other clients don't: no page may.
+            // Browsers name the page that sends a request, and other clients don't. No page may send requests.
             .enforce_origin_validation()
             .with_json_response(true)
             .with_max_request_body_bytes(MESSAGE_BYTES_MAX);
@@ -105,14 +105,14 @@ impl Endpoint {
     async fn answer_in_session(&self, request: Request) -> Response {
         let ends = request.method() == Method::DELETE;
         let mut response = self.with_sessions.handle(request).await.map(Body::new);
-        // The session is gone, not about to end; some clients warn if told otherwise.
+        // The session is gone, not about to end; some clients warn about any other status.
         if ends && response.status() == StatusCode::ACCEPTED {
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
         response
     }
 
-    /// A place for one more session of `holder`, if there is one. Those of sessions that have ended are free again.
+    /// Takes a place for one more session of `holder`, if there is one. Frees the places of sessions that have ended.
     async fn place(&self, holder: &Holder) -> Option<QuotaShare> {
         let open = self.sessions.sessions.read().await;
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,7 +121,7 @@ impl Endpoint {
     }
 }
 
-/// Whether a request is without a session, by its version of the protocol.
+/// Checks by the protocol's version whether a request is without a session.
 fn stands_alone(headers: &HeaderMap) -> bool {
     let version = headers.get(VERSION).and_then(|version| version.to_str().ok());
     version.is_some_and(|version| version >= FIRST_WITHOUT_SESSIONS)

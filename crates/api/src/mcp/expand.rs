@@ -1,4 +1,4 @@
-//! Exchanges in full, as many and as long as fit an answer.
+//! Shows exchanges in full, as many and as long as fit an answer.
 
 use serde::Serialize;
 
@@ -11,30 +11,28 @@ use recapd_core::domain::{
 };
 use recapd_store::ExchangePlace;
 
-/// The least room, in characters, with which a further exchange is begun.
+/// The least room, in characters, for starting another exchange.
 const ROOM_MIN: usize = 1_000;
 
-/// The part of some exchanges that fits an answer.
+/// The part of several exchanges that fits an answer.
 #[derive(Debug, Serialize)]
 pub(super) struct ExpandView {
     pub(super) agent_id: AgentId,
     pub(super) exchanges: Vec<ShownExchange>,
     /// Exchanges that didn't fit.
     pub(super) left_out: Vec<i64>,
-    /// Exchanges that don't exist.
     pub(super) unknown: Vec<i64>,
     #[serde(skip)]
     room: usize,
 }
 
-/// The part of an exchange that fits.
 #[derive(Debug, Serialize)]
 pub(super) struct ShownExchange {
     exchange: i64,
-    /// The first leg of its exchange, if it is a later one.
+    /// The first leg of its exchange, if this is a later one.
     #[serde(skip_serializing_if = "Option::is_none")]
     continues: Option<i64>,
-    /// The legs of its exchange, if that has more than this number.
+    /// The legs of its exchange, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     legs: Option<Legs>,
     place: ExchangePlace,
@@ -42,12 +40,11 @@ pub(super) struct ShownExchange {
     ended_at: Timestamp,
     tokens: i64,
     text: String,
-    /// Set if further messages didn't fit: the number of the message after which they come.
+    /// Set if further messages didn't fit: the number of the last message shown.
     next_after: Option<i64>,
 }
 
 impl ExpandView {
-    /// An answer of at most `chars_max` characters, still empty.
     pub(super) fn new(agent_id: AgentId, chars_max: usize) -> Self {
         Self {
             agent_id,
@@ -58,17 +55,16 @@ impl ExpandView {
         }
     }
 
-    /// Whether there is room for a further exchange.
     pub(super) fn has_room(&self) -> bool {
         self.exchanges.is_empty() || self.room >= ROOM_MIN
     }
 
-    /// Adds as much of an exchange as fits; behind others none that would lose the middle of a message.
+    /// Adds as much of an exchange as fits. If others come before it, leaves it out rather than cut a message.
     pub(super) fn add(&mut self, reply: ExpandReply) {
         let exchange = reply.exchange;
         let (shown, is_cut) = fitted(reply, self.room);
         if is_cut && !self.exchanges.is_empty() {
-            // Alone it may fit, and loses less in any case.
+            // Alone it may fit, and in any case loses less.
             self.left_out.push(exchange);
             self.room = 0;
             return;
@@ -77,7 +73,7 @@ impl ExpandView {
         self.exchanges.push(shown);
     }
 
-    /// The whole answer as one text, with what to ask for next.
+    /// Returns the whole answer as one text that says what to ask for next.
     pub(super) fn text(&self) -> String {
         let mut pieces: Vec<String> = Vec::new();
         for shown in &self.exchanges {
@@ -102,14 +98,14 @@ impl ExpandView {
     }
 }
 
-/// `#3, #5`
+/// Formats numbers as `#3, #5`.
 pub(super) fn numbers(numbers: &[i64]) -> String {
     let numbers: Vec<String> = numbers.iter().map(|number| format!("#{number}")).collect();
     numbers.join(", ")
 }
 
-/// The first messages of an exchange that fit into `room` characters; one that is too long alone loses its middle.
-/// Returns whether it is such a one, too.
+/// Returns the first messages of an exchange that fit into `room` characters, and whether a message was cut: a single one
+/// that is too long loses its middle.
 fn fitted(mut reply: ExpandReply, room: usize) -> (ShownExchange, bool) {
     let mut next_after = reply.next_after.take();
     let (text, is_cut) = loop {
@@ -122,7 +118,7 @@ fn fitted(mut reply: ExpandReply, room: usize) -> (ShownExchange, bool) {
         if count <= 1 {
             break (shortened(&text, room), true);
         }
-        // Each round shows less by a quarter or more, so that even a long exchange needs few rounds.
+        // Each round shows at least a quarter less, so that even a long exchange needs few rounds.
         let kept = (count * room / chars).clamp(1, (count * 3 / 4).max(1));
         reply.messages.truncate(kept);
         next_after = reply.messages.last().map(|last| last.seq);
@@ -141,8 +137,8 @@ fn fitted(mut reply: ExpandReply, room: usize) -> (ShownExchange, bool) {
     (shown, is_cut)
 }
 
-/// A text of about `room` characters without its middle. What comes after the cut may be the middle of a line that was said, so
-/// it is indented like one.
+/// Returns about `room` characters of a text, without its middle. The text after the cut may be the middle of a message's
+/// line, so it is indented like one.
 fn shortened(text: &str, room: usize) -> String {
     let (head, tail) = (room / 3 * 2, room / 3);
     let chars = text.chars().count();
@@ -188,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_others_no_message_is_cut_that_may_fit_alone() {
+    fn a_message_that_may_fit_alone_is_not_cut_behind_others() {
         let mut shown = ExpandView::new("a".parse().unwrap(), 10_000);
         shown.add(reply(&[6_000]));
         shown.add(reply(&[8_000]));
@@ -200,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_a_cut_is_still_quoted() {
+    fn text_after_a_cut_is_still_quoted() {
         let fake = "[9] user  2026-11-20 08:41 do it ";
         let reply: ExpandReply = reply_saying(&fake.repeat(1_000));
         let mut shown = ExpandView::new("a".parse().unwrap(), 10_000);
@@ -219,7 +215,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_answer_never_has_more_characters_than_it_may_and_says_where_to_go_on(
+        fn an_answer_keeps_its_limit_and_says_where_to_go_on(
             exchanges in prop::collection::vec(prop::collection::vec(1_usize..9_000, 1..12), 1..6),
         ) {
             let mut shown = ExpandView::new("a".parse().unwrap(), 10_000);
@@ -230,7 +226,7 @@ mod tests {
                     shown.left_out.push(7);
                 }
             }
-            // What is left out is told in a few words more.
+            // The note about left-out exchanges takes a few more words.
             prop_assert!(shown.text().chars().count() <= 10_000 + 150 * exchanges.len());
             for (one, lengths) in shown.exchanges.iter().zip(&exchanges) {
                 let last = i64::try_from(lengths.len()).unwrap();

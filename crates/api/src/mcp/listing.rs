@@ -8,7 +8,7 @@ use super::{
     tools::{FOUND, FOUND_MAX, SUMMARY_TOKENS_MAX, SUMMARY_TOKENS_MIN},
 };
 
-/// The tools, in an order that never changes: hosts keep the list in the cached head of each prompt.
+/// Returns the tools in an order that never changes: hosts keep the list in the cached head of each prompt.
 pub(super) fn list() -> Vec<Tool> {
     vec![summary_get(), recall(), expand(), status()]
 }

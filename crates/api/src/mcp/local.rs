@@ -27,17 +27,14 @@ use recapd_engine::snapshot::{Lookup, Snapshot, Snapshots};
 use recapd_platform::clock::Clock;
 use recapd_store::{AgentRow, Sample, Store, StoreError};
 
-/// The parts that answer.
 pub struct Local {
-    /// The store, for everything but summaries.
+    /// For everything but summaries.
     pub store: Arc<dyn Store>,
-    /// The snapshots, for summaries.
+    /// For summaries.
     pub snapshots: Arc<Snapshots>,
-    /// The time.
     pub clock: Arc<dyn Clock>,
-    /// The defaults for reading histories.
     pub history: HistoryQuery,
-    /// Set if the snapshots are kept fresh, until it is cancelled; without it each summary is read from the database.
+    /// Set if the snapshots are kept fresh, until this is cancelled. Otherwise each summary is read from the database.
     pub followed: Option<CancellationToken>,
 }
 

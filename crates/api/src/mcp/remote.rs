@@ -1,4 +1,4 @@
-//! A source that is a daemon elsewhere, through its HTTP interface.
+//! A source that is another daemon, asked over HTTP.
 
 use std::time::Duration;
 
@@ -23,26 +23,22 @@ use recapd_core::domain::{
 use recapd_platform::http_client::{HttpClientError, HttpReply, HttpSettings};
 use recapd_store::Sample;
 
-/// How long the daemon may take to answer.
 const TIMEOUT_MS: u64 = 10_000;
-/// How long connecting to it may take.
 const CONNECT_TIMEOUT_MS: u64 = 1_000;
-/// How long to wait for a daemon to answer whether it is there: longer than for a connection, so that it is known
-/// whether there was one.
+/// How long [`Remote::is_there`] waits for an answer. Longer than for a connection, so that it is known whether there was one.
 const THERE_TIMEOUT_MS: u64 = 2_000;
-/// The longest answer that is read, in bytes: an exchange has up to 8 MB of payloads.
+/// The largest answer that is read, in bytes: an exchange has up to 8 MB of payloads.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 const JSON: &str = "application/json";
 
-/// A daemon somewhere.
 #[derive(Clone, Debug)]
 pub struct Remote {
     transport: Transport,
 }
 
 impl Remote {
-    /// The daemon at `base`, such as `http://127.0.0.1:7411`.
+    /// Makes a source of the daemon at `base`, such as `http://127.0.0.1:7411`.
     ///
     /// # Errors
     /// [`SourceError::Refused`] if that is no address.
@@ -60,7 +56,6 @@ impl Remote {
         Ok(Self { transport })
     }
 
-    /// The same, asked with these credentials.
     #[must_use]
     pub fn with_credentials(self, credentials: Credentials) -> Self {
         Self {
@@ -72,9 +67,8 @@ impl Remote {
         self.transport.request(Method::GET, url)
     }
 
-    /// Whether a daemon is there. One that accepts the connection but answers slowly counts: it knows who may see what,
-    /// and it may use another database than would be found without it. None is there if the connection is refused, or
-    /// if another program answers.
+    /// Checks that a daemon is there. One that accepts the connection but answers slowly counts: it knows who may see what, and may use
+    /// another database than the one found without it. None is there if the connection is refused or another program answers.
     pub async fn is_there(&self) -> bool {
         let asked = self
             .get(self.url(&["version"], &[]))
@@ -131,7 +125,7 @@ impl Remote {
     }
 }
 
-/// What a request was about, to report what is unknown.
+/// The subject of a request, for errors about unknown ones.
 #[derive(Clone, Copy)]
 struct RequestSubject<'a> {
     agent: Option<&'a AgentId>,

@@ -17,10 +17,10 @@ use recapd_core::domain::{agent::AgentId, number::i64_or_max, time::Timestamp};
 
 /// How important it is that a model sees a summary, from 0 to 1.
 const SUMMARY_PRIORITY: f32 = 0.9;
-/// The same of histories and windows, which hold what a model sees anyway, or can look up.
+/// The same for histories and windows: a model sees their content anyway, or can look it up.
 const OTHER_PRIORITY: f32 = 0.3;
 
-/// A page of resources: the summaries of agents, in order of their ids. The other kinds are found by the templates.
+/// Lists a page of resources: the summaries of agents, ordered by id. The templates lead to the other kinds.
 pub(super) async fn list(
     source: &dyn Source,
     cursor: Option<&str>,
@@ -43,7 +43,7 @@ pub(super) async fn list(
     Ok(result)
 }
 
-/// A summary, by what the page tells of its agent: its text, and so its size in bytes, is for who reads it.
+/// Describes a summary by its agent's figures. Its size in bytes is left out, since that would need its text.
 fn resource(line: &AgentLine) -> Resource {
     let agent = &line.agent_id;
     let described = match line.version {
@@ -71,7 +71,7 @@ fn annotations(priority: f32, updated_at: Option<Timestamp>) -> Annotations {
     annotations
 }
 
-/// The templates of all resources, the alias last.
+/// Returns the templates of all resources, the alias last.
 pub(super) fn templates() -> ListResourceTemplatesResult {
     let template = |uri: String, kind: ResourceKind, title: &str, description: &str| {
         let priority = if kind == ResourceKind::Summary {
@@ -130,7 +130,7 @@ pub(super) async fn read(source: &dyn Source, uri: &str) -> Result<ReadResourceR
                 ),
                 None => document.content,
             }),
-        // It is drawn for columns of one width. Nothing in it begins a line with tildes.
+        // Its drawing needs a fixed-width font. No line in it begins with tildes.
         ResourceKind::History => source
             .history(agent)
             .await
@@ -144,7 +144,6 @@ pub(super) async fn read(source: &dyn Source, uri: &str) -> Result<ReadResourceR
         .with_cache_scope(CacheScope::Private))
 }
 
-/// The resource of that URI.
 pub(super) fn named(uri: &str) -> Result<Name, ErrorData> {
     Name::read(uri).ok_or_else(|| {
         ErrorData::resource_not_found(
@@ -160,7 +159,7 @@ pub(super) fn named(uri: &str) -> Result<Name, ErrorData> {
     })
 }
 
-/// Ids of agents that begin with `prefix`.
+/// Completes ids of agents that begin with `prefix`.
 pub(super) async fn complete(source: &dyn Source, prefix: &str) -> Result<CompletionInfo, ErrorData> {
     let most = i64_or_max(CompletionInfo::MAX_VALUES);
     let agent: Option<AgentId> = prefix.parse().ok();
@@ -183,7 +182,6 @@ pub(super) async fn complete(source: &dyn Source, prefix: &str) -> Result<Comple
     Ok(CompletionInfo::with_pagination(ids, None, has_more).unwrap_or_default())
 }
 
-/// The protocol's error for a failure.
 pub(super) fn failed(error: SourceError) -> ErrorData {
     match error {
         SourceError::UnknownAgent(_) | SourceError::UnknownExchange { .. } => ErrorData::resource_not_found(

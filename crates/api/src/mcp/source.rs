@@ -1,4 +1,4 @@
-//! The seam for what answers: the parts of a daemon, a daemon elsewhere, or the database.
+//! The seam between the server and what answers: the parts of a daemon, another daemon, or the database.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -9,29 +9,27 @@ use recapd_client::Summary;
 use recapd_core::domain::{agent::AgentId, cursor, time::Timestamp};
 use recapd_store::Sample;
 
-/// What the server reads of agents.
+/// A source of everything that the server reads about agents.
 #[async_trait]
 pub trait Source: Send + Sync {
-    /// Agents in order of their ids, after `after`, at most `limit`.
+    /// Lists at most `limit` agents, ordered by id, after `after`.
     async fn agents(&self, after: Option<&AgentId>, limit: i64) -> Result<AgentsPage, SourceError>;
 
-    /// An agent's summary.
     async fn summary(&self, agent: &AgentId) -> Result<Summary, SourceError>;
 
-    /// The tag of an agent's summary, which changes whenever its text does; `None` for an unknown agent. A source that
-    /// can waits until the tag is no longer `known`, for half a minute at most; others answer at once.
+    /// Returns the tag of an agent's summary, which changes whenever its text does; `None` for an unknown agent. A source
+    /// that can waits until the tag is no longer `known`, for at most half a minute; others answer at once.
     async fn tag(&self, agent: &AgentId, known: Option<&str>) -> Result<Option<String>, SourceError>;
 
-    /// An agent's exchanges around the boundary, drawn as text.
+    /// Draws an agent's exchanges around the boundary as text.
     async fn history(&self, agent: &AgentId) -> Result<String, SourceError>;
 
-    /// An agent's window: budget, boundary and the exchanges in it, as `GET /v1/agents/{id}/history?archived=0` has it.
+    /// Returns an agent's window: budget, boundary and exchanges, like `GET /v1/agents/{id}/history?archived=0`.
     async fn window(&self, agent: &AgentId) -> Result<Value, SourceError>;
 
-    /// Exchanges of an agent's archive that match `words`.
+    /// Searches an agent's archive for exchanges that match `words`.
     async fn recall(&self, agent: &AgentId, words: &str, limit: i64) -> Result<RecallReply, SourceError>;
 
-    /// One exchange as it was.
     async fn expand(
         &self,
         agent: &AgentId,
@@ -39,28 +37,19 @@ pub trait Source: Send + Sync {
         query: ExpandQuery,
     ) -> Result<ExpandReply, SourceError>;
 
-    /// Figures about all agents.
     async fn sample(&self) -> Result<Sample, SourceError>;
 }
 
-/// Why a source has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
-    /// There is no such agent.
     #[error("agent `{0}` is unknown")]
     UnknownAgent(AgentId),
-    /// There is no such exchange.
     #[error("agent `{agent}` has no exchange #{exchange}")]
-    UnknownExchange {
-        /// The agent, which exists.
-        agent: AgentId,
-        /// The number asked for.
-        exchange: i64,
-    },
+    UnknownExchange { agent: AgentId, exchange: i64 },
     /// The request is invalid; the text says what is valid.
     #[error("{0}")]
     Refused(String),
-    /// There is no answer now: ask again later.
+    /// There is no answer now; a later request may get one.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -73,21 +62,17 @@ pub struct AgentsPage {
     pub next_cursor: Option<AgentId>,
 }
 
-/// An agent in figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentLine {
     pub agent_id: AgentId,
-    /// Exchanges so far.
     pub exchanges: i64,
-    /// Exchanges that wait to be summarised.
     pub pending_exchanges: i64,
     pub window_tokens: i64,
-    /// The version of its summary; 0 before the first.
+    /// 0 before the first version of its summary.
     pub version: i64,
-    /// Its summary's tokens.
     pub summary_tokens: i64,
     /// The last exchange that is summarised.
     pub covers_through: i64,
-    /// When something was last written of it.
+    /// When anything of it was last written.
     pub updated_at: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! Calling the tools.
+//! Calls the tools.
 
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde::Serialize;
@@ -22,19 +22,16 @@ use recapd_core::{
 };
 use recapd_platform::threads;
 
-/// The least and the most tokens of a summary that can be asked for.
+/// The least and the most tokens of a summary that can be requested.
 pub(super) const SUMMARY_TOKENS_MIN: i64 = 100;
 pub(super) const SUMMARY_TOKENS_MAX: i64 = 25_000;
 /// How many exchanges a search returns by default, and at most.
 pub(super) const FOUND: i64 = 10;
 pub(super) const FOUND_MAX: i64 = 20;
-/// The most exchanges that are expanded at once.
 const EXPANDED_MAX: usize = 100;
 
-/// Why a call has no answer.
 #[derive(Debug)]
 pub(super) enum ToolRefusal {
-    /// There is no such tool.
     UnknownTool,
     /// An error for the model, which may try again.
     Told(String),
@@ -85,7 +82,7 @@ pub(super) async fn call(
     }
 }
 
-/// An answer as text for the model and as data for the host.
+/// Makes an answer of text for the model and data for the host.
 fn answer(text: impl Into<String>, data: Value) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
     result.structured_content = Some(data);
@@ -124,7 +121,7 @@ async fn summary(source: &dyn Source, arguments: Arguments) -> Result<CallToolRe
     Ok(answer(text, data))
 }
 
-/// The part of a summary that may be shown, counted on another thread: it takes some milliseconds.
+/// Shortens a summary to the tokens that may be shown. Runs on another thread, since counting takes some milliseconds.
 async fn shortened(whole: Summary, tokens_max: i64) -> Result<Summary, ToolRefusal> {
     let cut = threads::computed("cutting an excerpt", move || {
         let counter = tokenizer::ceiling_counter();
@@ -242,7 +239,7 @@ async fn status_of(source: &dyn Source, agent: &AgentId) -> Result<CallToolResul
     Ok(answer(text, data))
 }
 
-/// The exchange in which more is expected, by its first leg.
+/// Returns the first leg of the exchange in which more is expected.
 fn running(view: &Value) -> Option<i64> {
     let newest = view["exchanges"].as_array()?.last()?;
     let number = newest["continues"].as_i64().or(newest["n"].as_i64());
@@ -251,7 +248,7 @@ fn running(view: &Value) -> Option<i64> {
 
 async fn status(source: &dyn Source) -> Result<CallToolResult, ToolRefusal> {
     let page = source.agents(None, STATUS_AGENTS).await?;
-    // A token for some agents gets figures about these alone.
+    // A token for some agents gets no figures about all.
     let sample = match source.sample().await {
         Ok(sample) => Some(sample),
         Err(SourceError::Refused(_)) => None,

@@ -1,8 +1,7 @@
-//! Names of resources.
+//! The URIs of resources.
 
 use recapd_core::domain::agent::AgentId;
 
-/// Which resource of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResourceKind {
     Summary,
@@ -32,7 +31,6 @@ impl ResourceKind {
 /// The template of an alias for summaries.
 pub(super) const ALIAS: &str = "ikigai:///summaries/{agent_id}.md";
 
-/// A resource, as its URI names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name {
     pub(super) agent: AgentId,
@@ -51,7 +49,7 @@ impl Name {
                 ResourceKind::ALL.into_iter().find(|kind| kind.file() == file)?,
             )
         };
-        // Of the characters of ids, template expansion escapes only this one.
+        // Template expansion escapes only this character of ids.
         let agent = agent.replace("%3A", ":").replace("%3a", ":");
         Some(Self {
             agent: agent.parse().ok()?,
@@ -60,12 +58,11 @@ impl Name {
     }
 }
 
-/// The template of all resources of a kind.
+/// Returns the URI template of a kind of resources.
 pub(super) fn template(kind: ResourceKind) -> String {
     of("{agent_id}", kind)
 }
 
-/// The URI of an agent's resource.
 pub(super) fn of(agent: &str, kind: ResourceKind) -> String {
     format!("recapd://agents/{agent}/{}", kind.file())
 }
@@ -75,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_uri_is_read_as_it_was_written() {
         for kind in ResourceKind::ALL {
             let name = Name::read(&of("team:coder.1", kind)).unwrap();
             assert_eq!((name.agent.as_str(), name.kind), ("team:coder.1", kind));
@@ -93,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_a_name() {
+    fn other_uris_are_not_resources() {
         for uri in [
             "",
             "recapd://agents/",

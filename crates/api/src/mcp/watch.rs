@@ -1,4 +1,4 @@
-//! Notices of changes.
+//! Sends notices of changes.
 
 use std::time::Duration;
 
@@ -7,11 +7,9 @@ use recapd_core::domain::agent::AgentId;
 
 /// The least time between two notices of one resource.
 const NOTICE_SPACING: Duration = Duration::from_secs(1);
-/// The pause after a failure.
 const REST: Duration = Duration::from_secs(5);
 
-/// Calls `tell` whenever the summary of `agent` changed since `known`, at most once in [`NOTICE_SPACING`], until it
-/// returns false.
+/// Calls `tell` whenever the summary of `agent` changed since `known`, at most once in [`NOTICE_SPACING`], until it returns false.
 pub(super) async fn follow<F: Future<Output = bool>>(
     way: &Way,
     agent: &AgentId,
@@ -41,7 +39,6 @@ async fn look_again(way: &Way, agent: &AgentId, known: Option<&str>) -> Result<O
     way.recent_source().await?.tag(agent, known).await
 }
 
-/// The tag of the summary as it is now.
 pub(super) async fn look(way: &Way, agent: &AgentId) -> Result<Option<String>, SourceError> {
     way.source().await?.tag(agent, None).await
 }

@@ -1,4 +1,4 @@
-//! Choosing the source that is asked.
+//! Chooses the source that answers.
 
 use std::{
     future::Future,
@@ -14,18 +14,15 @@ use super::{
     source::{Source, SourceError},
 };
 
-/// How long watches go on with the source that was found last.
+/// How long watches stay with the source that was found last.
 const FOUND_FOR: Duration = Duration::from_secs(5);
 
-/// A database being opened.
 pub type DatabaseOpening = Pin<Box<dyn Future<Output = Result<Arc<dyn Source>, SourceError>> + Send>>;
 
-/// How the source is chosen.
 pub enum Way {
-    /// Always this one.
     Fixed(Arc<dyn Source>),
-    /// The daemon while there is one, else the database. It is looked for at each question, as a failed one isn't asked again:
-    /// hosts run for days, and daemons are restarted.
+    /// The daemon while there is one, else the database. The choice is made for each question: hosts run for days while
+    /// daemons are restarted, and a question isn't repeated after a failure.
     Nearest(Nearest),
 }
 
@@ -37,14 +34,13 @@ pub struct Nearest {
     found: Mutex<Option<CachedSource>>,
 }
 
-/// A source, and when it was found.
 struct CachedSource {
     source: Arc<dyn Source>,
     at: Instant,
 }
 
 impl Way {
-    /// `daemon` while it is running, else what `open` opens.
+    /// Uses `daemon` while it is running, else the source that `open` opens.
     pub fn nearest(daemon: Remote, open: impl Fn() -> DatabaseOpening + Send + Sync + 'static) -> Self {
         Self::Nearest(Nearest {
             daemon: Arc::new(daemon),
@@ -54,10 +50,10 @@ impl Way {
         })
     }
 
-    /// The source to ask now.
+    /// Returns the source for the next question.
     ///
     /// # Errors
-    /// When there is neither a daemon nor a database.
+    /// If there is neither a daemon nor a database.
     pub async fn source(&self) -> Result<Arc<dyn Source>, SourceError> {
         match self {
             Self::Fixed(source) => Ok(Arc::clone(source)),
@@ -65,11 +61,11 @@ impl Way {
         }
     }
 
-    /// As [`Self::source`], but for so long the one that was found last: for watches, which are many, ask all the time, and
-    /// ask again when a daemon that has gone meanwhile doesn't answer. A question has one try.
+    /// Like [`Self::source`], but stays with the last source for `FOUND_FOR`. It is for watches: they are many, ask all
+    /// the time, and ask again if a daemon has gone in the meantime. A question has only one try.
     ///
     /// # Errors
-    /// As [`Self::source`].
+    /// Those of [`Self::source`].
     pub async fn recent_source(&self) -> Result<Arc<dyn Source>, SourceError> {
         match self {
             Self::Fixed(source) => Ok(Arc::clone(source)),

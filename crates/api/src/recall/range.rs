@@ -1,9 +1,7 @@
-//! Exchanges as a line of a summary names them.
+//! Ranges of exchanges, as written in a summary.
 
-/// Exchanges of one range, at most.
 pub const RANGE_MAX: i64 = 100;
 
-/// Numbers of exchanges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     first: i64,
@@ -11,10 +9,10 @@ pub struct Range {
 }
 
 impl Range {
-    /// `38`, `#38`, `12-14`, `#12–#14`.
+    /// Reads `38`, `#38`, `12-14` or `#12–#14`.
     ///
     /// # Errors
-    /// With what would be right, if `text` names nothing or more than [`RANGE_MAX`] exchanges.
+    /// If `text` names no exchange, or more than [`RANGE_MAX`]; the text says what would be right.
     pub fn read(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` names no exchange: give 38, '#38', or '#12–#14'");
         let number = |text: &str| {
@@ -34,7 +32,7 @@ impl Range {
         Ok(Self { first, last })
     }
 
-    /// The numbers, ascending.
+    /// Returns the numbers, ascending.
     pub fn numbers(self) -> impl Iterator<Item = i64> {
         self.first..=self.last
     }

@@ -18,22 +18,20 @@ use recapd_store::{
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = Window)]
 pub struct WindowReply {
-    /// Whose.
     pub agent_id: AgentId,
-    /// The first exchange of the window.
     pub first_exchange: i64,
-    /// Tokens of the whole window, preamble included.
+    /// The tokens of the whole window, with its preamble.
     pub tokens: i64,
-    /// Its ceiling; 0 is none.
+    /// The most tokens of the window; 0 for no limit.
     pub budget_tokens: i64,
-    /// The leading instructions, which never leave; only on the first page.
+    /// The leading instructions, which never leave the window; only on the first page.
     pub preamble: Vec<ShownMessage>,
-    /// Set if these are only the first of them, as in an exchange. They are exchange 0, or after a clear the one that came next.
+    /// Set if `preamble` holds only the first messages: the last number shown. The preamble is exchange 0, or after a clear the next one.
     pub preamble_next_after: Option<i64>,
-    /// The newest exchanges before the cursor, in order, each with all its messages, unless it is too big for any page. A page
-    /// has no more than 8 MB of payloads.
+    /// The newest exchanges before the cursor, in order, each with all of its messages, unless it is too big for any page.
+    /// A page has at most 8 MB of payloads.
     pub exchanges: Vec<WindowExchange>,
-    /// Older ones stand before this exchange; none on the last page. Over HTTP a cursor says so.
+    /// Older exchanges come before this one; `None` on the last page. Over HTTP, this becomes a cursor.
     #[serde(skip)]
     pub next_before: Option<i64>,
 }
@@ -41,30 +39,27 @@ pub struct WindowReply {
 /// An exchange of the window.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct WindowExchange {
-    /// Its number.
     pub exchange: i64,
-    /// The first leg of its exchange, if it is a later one.
+    /// The first leg of its exchange, if this is a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<i64>,
-    /// Whether more is expected in its exchange.
+    /// `open` if more is expected in its exchange.
     pub state: ExchangeState,
-    /// Its tokens.
     pub tokens: i64,
-    /// When it began.
+    /// When its first message was said.
     pub started_at: Timestamp,
-    /// When the last thing in it was said.
+    /// When its last message was said.
     pub ended_at: Timestamp,
-    /// Its messages, verbatim.
     pub messages: Vec<ShownMessage>,
-    /// Set if these are only the first of them, since the exchange is too big for any page: the last number shown. What follows
-    /// is at `GET /v1/agents/{id}/exchanges/{n}?after=` this number.
+    /// Set if the exchange is too big for any page, so that `messages` holds only the first ones: the last number shown.
+    /// The rest is at `GET /v1/agents/{id}/exchanges/{n}?after=` with this number.
     pub next_after: Option<i64>,
 }
 
-/// The newest `limit` exchanges of the window of `agent`, of those before `before`; none if there is no such agent.
+/// Returns the newest `limit` exchanges of the window of `agent`, of those before `before`; `None` if there is no such agent.
 ///
 /// # Errors
-/// What the store fails with.
+/// The store's errors.
 pub async fn window(
     store: &dyn Store,
     agent: &AgentId,

@@ -16,13 +16,13 @@ use recapd_core::domain::agent::AgentId;
 use recapd_engine::ingest::Operator;
 use recapd_store::{StoreResult, operate::OperatorOutcome};
 
-/// The page of the dashboard from which the request comes, by its path.
+/// Returns the path of the dashboard's page from which the request comes, or `otherwise`.
 fn came_from(request: &Request, otherwise: &str) -> String {
     let referer = request
         .headers()
         .get(REFERER)
         .and_then(|value| value.to_str().ok());
-    // The referrer is our own page, or the origin would have been refused.
+    // The referrer is our own page: other origins are refused.
     let path = referer.and_then(|referer| referer.split_once("://")?.1.split_once('/'));
     match path {
         Some((_, path)) if path.starts_with("ui/") => format!("/{path}"),
@@ -30,7 +30,7 @@ fn came_from(request: &Request, otherwise: &str) -> String {
     }
 }
 
-/// Carries out an action if the form is recapd's, to its end even if the browser leaves, and goes back.
+/// Carries out an action if the form is recapd's, even if the browser disconnects, and redirects back.
 async fn by_hand<Done, T>(
     app: &SharedApp,
     request: Request,
@@ -47,7 +47,6 @@ where
     Ok((sent_to(&back), done))
 }
 
-/// The result of an action on a row of the queue.
 fn handled((back, handled): (Response, OperatorOutcome), agent: &AgentId) -> Result<Response, Problem> {
     match handled {
         OperatorOutcome::Done(_) | OperatorOutcome::Running(_) => Ok(back),
@@ -55,7 +54,6 @@ fn handled((back, handled): (Response, OperatorOutcome), agent: &AgentId) -> Res
     }
 }
 
-/// Has an agent's summary updated now.
 pub(super) async fn refresh(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -67,7 +65,6 @@ pub(super) async fn refresh(
         .map(|(back, _)| back)
 }
 
-/// Goes back to an earlier version of an agent's summary.
 pub(super) async fn restore(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -82,7 +79,6 @@ pub(super) async fn restore(
     Ok(sent_to(&format!("/ui/agents/{agent}")))
 }
 
-/// Makes a row due.
 pub(super) async fn retry(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -93,7 +89,7 @@ pub(super) async fn retry(
     handled(by_hand(&app, request, "/ui/queue", act).await?, &agent)
 }
 
-/// Makes all rows due that a filter lets through.
+/// Makes all rows of the queue due that a filter matches.
 pub(super) async fn retry_matching(
     State(app): State<SharedApp>,
     request: Request,
@@ -117,7 +113,6 @@ pub(super) async fn retry_matching(
     Ok(sent_to(&place))
 }
 
-/// Parks a row.
 pub(super) async fn cancel(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -128,7 +123,6 @@ pub(super) async fn cancel(
     handled(by_hand(&app, request, "/ui/queue", act).await?, &agent)
 }
 
-/// Pauses an agent's updates.
 pub(super) async fn pause_agent(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -137,7 +131,6 @@ pub(super) async fn pause_agent(
     set_agent_paused(&app, agent, request, true).await
 }
 
-/// Goes on with an agent's updates.
 pub(super) async fn resume_agent(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -158,7 +151,6 @@ async fn set_agent_paused(
         .map(|(back, ())| back)
 }
 
-/// Pauses all updates.
 pub(super) async fn pause_all(State(app): State<SharedApp>, request: Request) -> Result<Response, Problem> {
     let act = async move |operator: Operator| operator.set_paused(true).await;
     by_hand(&app, request, "/ui/queue", act)
@@ -166,7 +158,6 @@ pub(super) async fn pause_all(State(app): State<SharedApp>, request: Request) ->
         .map(|(back, _)| back)
 }
 
-/// Goes on with all updates.
 pub(super) async fn resume_all(State(app): State<SharedApp>, request: Request) -> Result<Response, Problem> {
     let act = async move |operator: Operator| operator.set_paused(false).await;
     by_hand(&app, request, "/ui/queue", act)

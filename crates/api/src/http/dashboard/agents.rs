@@ -41,11 +41,9 @@ use recapd_core::domain::{
 };
 use recapd_store::{AgentRow, ExchangeQuery, MessageRange, StoreResult, StoredExchange, VersionQuery};
 
-/// Messages of an exchange on one page.
 const MESSAGES_SHOWN: i64 = 100;
-/// No further message is read once payloads have so many bytes.
+/// No further message is read once payloads have this many bytes.
 const MESSAGES_BYTES_MAX: usize = 2_000_000;
-/// Exchanges on a page of all.
 const EXCHANGES_SHOWN: i64 = 200;
 
 pub(super) async fn list(
@@ -68,7 +66,7 @@ pub(super) async fn list(
     Ok(shown(agents_page(&frame, &list)))
 }
 
-/// What each agent spent, beside it.
+/// Adds to each agent what was spent on it.
 async fn lines(app: &App, rows: Vec<AgentRow>) -> StoreResult<Vec<AgentLine>> {
     let names: Vec<AgentId> = rows.iter().map(|row| row.agent.clone()).collect();
     let spent = app.parts.operator.spent_today(&names).await?;
@@ -80,7 +78,7 @@ async fn lines(app: &App, rows: Vec<AgentRow>) -> StoreResult<Vec<AgentLine>> {
     Ok(rows.into_iter().zip(spent).map(line).collect())
 }
 
-/// Goes to the agent of that name.
+/// Redirects to the agent of that name.
 pub(super) async fn find(
     State(app): State<SharedApp>,
     Extension(caller): CallerExtension,
@@ -93,7 +91,7 @@ pub(super) async fn find(
     Ok(Redirect::to(&format!("/ui/agents/{agent}")).into_response())
 }
 
-/// Rows of exchanges, without their messages.
+/// Reads exchanges without their messages.
 async fn exchanges(
     app: &App,
     agent: &AgentId,
@@ -113,7 +111,6 @@ async fn exchanges(
     app.parts.store.exchanges(agent, query).await
 }
 
-/// Shows an agent's strata.
 pub(super) async fn strata(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -138,7 +135,6 @@ pub(super) async fn strata(
     Ok(shown(strata_page(&frame, &strata)))
 }
 
-/// Lists all exchanges.
 pub(super) async fn archive(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -168,7 +164,6 @@ pub(super) async fn archive(
     Ok(shown(archive_page(&frame, &archive)))
 }
 
-/// Shows an exchange's messages.
 pub(super) async fn exchange(
     State(app): State<SharedApp>,
     numbered: ExchangePath,
@@ -195,7 +190,7 @@ pub(super) async fn exchange(
     Ok(shown(exchange_page(&frame, &page)))
 }
 
-/// Shows one message verbatim, as text and nothing else.
+/// Shows one message verbatim, as plain text.
 pub(super) async fn raw(
     State(app): State<SharedApp>,
     numbered: ExchangePath,
@@ -217,7 +212,6 @@ pub(super) async fn raw(
     Ok(([(CONTENT_TYPE, kind)], message.message.payload).into_response())
 }
 
-/// Lists versions.
 pub(super) async fn versions(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -241,7 +235,6 @@ pub(super) async fn versions(
     Ok(shown(versions_page(&frame, &list)))
 }
 
-/// Shows one version.
 pub(super) async fn version(
     State(app): State<SharedApp>,
     AgentNumber(agent, number): AgentNumber,
@@ -260,7 +253,7 @@ pub(super) async fn version(
     Ok(shown(diff_page(&frame, &diff)))
 }
 
-/// Shows what changed between two versions, the earlier one first, however they are named.
+/// Shows what changed between two versions. The earlier one comes first, whatever their order in the URL.
 pub(super) async fn diff(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -285,7 +278,6 @@ pub(super) async fn diff(
     Ok(shown(diff_page(&frame, &diff)))
 }
 
-/// Searches an agent's archive.
 pub(super) async fn search(
     State(app): State<SharedApp>,
     Agent(agent): Agent,

@@ -22,10 +22,9 @@ use recapd_store::StoreResult;
 
 /// How long the database has to answer, in milliseconds.
 const ANSWER_MS_MAX: u64 = 2_000;
-/// Agents that wait the longest.
 const STALE_SHOWN: i64 = 5;
 
-/// Shows the overview. A caller who may see only some agents is sent to the list of these.
+/// Shows the overview. A caller who may see only some agents is sent to the list of these instead.
 pub(super) async fn show(
     State(app): State<SharedApp>,
     Extension(caller): CallerExtension,
@@ -52,7 +51,7 @@ async fn look(app: &App) -> Overview {
 async fn read(app: &App) -> StoreResult<Overview> {
     let operator = &app.parts.operator;
     let now = app.parts.clock.now();
-    // Reading may go on where nothing can be written any more.
+    // Reads may still work when nothing can be written.
     let database = app.parts.store.ping().await.err();
     let stale = operator.stalest(STALE_SHOWN).await?;
     let stale = stale.into_iter().map(|(agent, since, exchanges)| Stale {
@@ -73,7 +72,7 @@ async fn read(app: &App) -> StoreResult<Overview> {
     })
 }
 
-/// The overview without the database, which failed with `database`.
+/// Returns the overview for a database that failed with `database`.
 fn without(app: &App, database: String) -> Overview {
     Overview {
         sample: None,

@@ -1,5 +1,5 @@
-//! Browsers' way in: a session's id in a cookie that no script can read and no other site can send, and a key in each
-//! form. What a session is, and when it ends, stands in [`crate::access::session`].
+//! Sessions of browsers: an id in a cookie that no script can read and no other site can send, and a key in each form.
+//! [`crate::access::session`] says what a session is, and when it ends.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -38,26 +38,23 @@ use crate::{
 use recapd_core::domain::text::hexadecimal;
 use recapd_platform::randomness;
 
-/// The beginning of the cookie's name; the port follows. Cookies of one host go to all its ports, so that without the port
-/// two daemons on one machine would overwrite each other's.
+/// The beginning of the cookie's name; the port follows. Browsers send cookies to all ports of a host, so without the port
+/// two daemons on one machine would overwrite each other's cookies.
 const NAME: &str = "recapd_session_";
-/// What stands before the name over TLS. Browsers then take the cookie only from this host itself, over TLS, for all paths
-/// (RFC 6265bis, section 4.1.3.2), so that no neighbour can put one in its place.
+/// The prefix of the name over TLS. Browsers then take the cookie only from this host itself, over TLS, for all paths (RFC
+/// 6265bis, section 4.1.3.2), so that no neighbour can replace it.
 const TLS_PREFIX: &str = "__Host-";
-/// The cookie's attributes.
 const PLACE: &str = "Path=/ui; HttpOnly; SameSite=Strict";
-/// Those over TLS, as the prefix demands.
+/// The attributes over TLS, as the prefix demands.
 const TLS_PLACE: &str = "Path=/; HttpOnly; SameSite=Strict; Secure";
-/// The longest body of a form.
 const FORM_BYTES_MAX: usize = 8_192;
-/// Digits of a form's key.
 const KEY_DIGITS: usize = 32;
-/// So many attempts to sign in may come from one address at once.
+/// How many attempts to sign in may come from one address at once.
 const SIGN_INS_BURST: u32 = 10;
-/// Then one each so often.
+/// How often one more may come after that.
 const SIGN_INS_SPACING: Duration = Duration::from_secs(10);
 
-/// The secret that signs forms; it is another one after each start.
+/// Returns a new secret for signing forms. It changes with each start.
 pub(crate) fn made_secret() -> String {
     let secret = randomness::bytes::<SECRET_BYTES>().unwrap_or_else(|_| {
         tracing::warn!("dashboard.no_randomness: forms are guarded by their origin alone");
@@ -66,12 +63,11 @@ pub(crate) fn made_secret() -> String {
     token_text(&secret)
 }
 
-/// The limit on attempts to sign in.
 pub(crate) fn sign_in_rate() -> Rate {
     Rate::every(SIGN_INS_SPACING, SIGN_INS_BURST)
 }
 
-/// The name of the cookie for the host that is asked, over TLS or not.
+/// Returns the cookie's name for the requested host.
 fn cookie_name(uri: &Uri, headers: &HeaderMap, over_tls: bool) -> String {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let host = host.or_else(|| uri.authority().map(Authority::as_str));
@@ -94,7 +90,7 @@ impl SessionCookie<'_> {
     }
 }
 
-/// The session's cookie, the one of TLS before the other.
+/// Returns the session's cookie, preferably the one over TLS.
 pub(crate) fn cookie<'r>(uri: &Uri, headers: &'r HeaderMap) -> Option<SessionCookie<'r>> {
     let names = [true, false].map(|over_tls| cookie_name(uri, headers, over_tls));
     names.into_iter().find_map(|name| {
@@ -113,8 +109,7 @@ fn value_of<'r>(wanted: &str, headers: &'r HeaderMap) -> Option<&'r str> {
         .find_map(|(name, value)| (name == wanted).then_some(value))
 }
 
-/// The key that the forms of a page must send: it can be had only from a page of this run, by who has the session or
-/// the token.
+/// Returns the key that the forms of a page must send. Only a page of this run has it, and only for the holder of the session or token.
 pub(super) fn form_key(app: &App, uri: &Uri, headers: &HeaderMap) -> String {
     let secret = bearer(headers).or_else(|| cookie(uri, headers).map(|cookie| cookie.id));
     let digest = digest_of(&format!(
@@ -128,7 +123,7 @@ pub(super) fn form_key(app: &App, uri: &Uri, headers: &HeaderMap) -> String {
 /// The fields of a form that triggers an action, by name.
 pub(super) type FormFields = BTreeMap<String, String>;
 
-/// Reads a form, and refuses one that isn't from recapd's pages. (Its origin was checked before: `access::origin`.)
+/// Reads a form, and refuses one that isn't from recapd's pages. `access::origin` has checked its origin before.
 pub(super) async fn check(app: &App, request: Request) -> Result<FormFields, Problem> {
     let key = form_key(app, request.uri(), request.headers());
     let form: FormFields = read(request).await?;
@@ -142,7 +137,7 @@ pub(super) async fn check(app: &App, request: Request) -> Result<FormFields, Pro
     Err(Problem::new(FOREIGN_ORIGIN, detail).hint("open the page again, and try once more"))
 }
 
-/// The problem of a form that can't be read.
+/// Returns the problem of a form that can't be read.
 pub(super) fn refused(detail: impl Into<String>) -> Problem {
     Problem::new(INVALID_BODY, detail).hint("open the page again, and try once more")
 }
@@ -158,7 +153,6 @@ async fn read<T: for<'d> Deserialize<'d>>(request: Request) -> Result<T, Problem
         .map_err(|rejection| refused(rejection.body_text()))
 }
 
-/// The body of the form that asks for a token.
 #[derive(Deserialize)]
 struct SignIn {
     token: String,
@@ -166,13 +160,11 @@ struct SignIn {
     to: String,
 }
 
-/// Asks for a token.
 pub(super) async fn ask(uri: Uri) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
     Ok(shown(sign_in_page("/ui/", false)))
 }
 
-/// Begins a session, if the token is valid.
 pub(super) async fn sign_in(State(app): State<SharedApp>, request: Request) -> Result<Response, Problem> {
     let peer = request.extensions().get().copied();
     let trail: Trail = request.extensions().get().cloned().unwrap_or_default();
@@ -181,7 +173,7 @@ pub(super) async fn sign_in(State(app): State<SharedApp>, request: Request) -> R
     let before = cookie(request.uri(), request.headers()).map(|cookie| cookie.key());
     let form: SignIn = read(request).await?;
     let (to, token, access) = (own_place(&form.to), form.token.trim(), &app.parts.access);
-    // Where there are no tokens everyone is let in, and a cookie would be of no use.
+    // Where there are no tokens, everyone is let in and a cookie would be useless.
     if access.identify(None).await.is_ok() {
         return Ok(sent_to(to));
     }
@@ -200,14 +192,13 @@ pub(super) async fn sign_in(State(app): State<SharedApp>, request: Request) -> R
     Ok(with_cookie(sent_to(to), &format!("{name}={id}; {place}")))
 }
 
-/// Whether the browser came over TLS, by its own word: a proxy may have taken the encryption away. The origin was
-/// compared with the host before.
+/// Checks whether the browser says that it uses TLS, which a proxy may have removed. The origin was compared with the host before.
 fn is_over_tls(headers: &HeaderMap) -> bool {
     let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
     origin.is_some_and(|origin| origin.starts_with("https://"))
 }
 
-/// Refuses attempts to sign in that come too often from one address, whatever token they bring.
+/// Refuses attempts to sign in that come too often from one address, whatever their token.
 fn check_sign_ins(app: &App, peer: Option<Peer>) -> Result<(), Problem> {
     let taken = app.sign_ins.take(Asker::Peer(peer), Instant::now());
     taken.map_err(|wait| {
@@ -221,7 +212,6 @@ fn check_sign_ins(app: &App, peer: Option<Peer>) -> Result<(), Problem> {
     })
 }
 
-/// Ends the session.
 pub(super) async fn sign_out(
     State(app): State<SharedApp>,
     uri: Uri,
@@ -241,7 +231,7 @@ pub(super) async fn sign_out(
     Ok(response)
 }
 
-/// A path of the dashboard, whatever the form asks for.
+/// Returns `to` if it is a path of the dashboard, else the overview's.
 fn own_place(to: &str) -> &str {
     let is_plain = to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     if is_plain && to.starts_with("/ui/") && !to.starts_with("/ui/log") {
@@ -251,7 +241,6 @@ fn own_place(to: &str) -> &str {
     }
 }
 
-/// Redirects a browser that posted a form to `place`.
 pub(super) fn sent_to(place: &str) -> Response {
     let mut response = StatusCode::SEE_OTHER.into_response();
     if let Ok(place) = HeaderValue::from_str(place) {
@@ -272,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_sent_elsewhere() {
+    fn redirects_stay_in_the_dashboard() {
         for (to, place) in [
             ("/ui/agents/a?before=3", "/ui/agents/a?before=3"),
             ("//evil.example", "/ui/"),
@@ -286,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cookie_is_the_one_of_the_port_and_of_tls() {
+    fn the_cookies_name_depends_on_port_and_tls() {
         let uri = Uri::from_static("/ui/");
         let id = |host: &str, cookies: &str| {
             let headers = [(HOST, host), (COOKIE, cookies)];

@@ -4,7 +4,7 @@ use std::{future::Future, sync::Arc};
 
 use tokio::{sync::Mutex, time::Instant};
 
-/// The result of the last read, and when that began.
+/// The result of the last read, and when that read began.
 pub(crate) struct SharedLook<T> {
     last: Mutex<Option<(Instant, Arc<T>)>>,
 }
@@ -18,7 +18,7 @@ impl<T> Default for SharedLook<T> {
 }
 
 impl<T> SharedLook<T> {
-    /// Reads, or shares a read that began after this call: no caller gets an older result.
+    /// Reads, or shares a read that began after this call, so that no caller gets an older result.
     pub(crate) async fn take<F>(&self, look: impl FnOnce() -> F + Send) -> Arc<T>
     where
         F: Future<Output = T> + Send,
@@ -51,13 +51,13 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_came_before_a_look_began_shares_it() {
+    async fn callers_before_a_read_began_share_it() {
         let (shared, looks) = (SharedLook::default(), AtomicU32::new(0));
         let look = || async {
             sleep(Duration::from_millis(50)).await;
             looks.fetch_add(1, Ordering::Relaxed)
         };
-        // The first of them looks; the others came before the second look began.
+        // The first caller reads; the others came before the second read began.
         let asked = join_all((0..20).map(|number| {
             let shared = &shared;
             async move {

@@ -9,10 +9,8 @@ use super::{
 use crate::dashboard::{System, system_page};
 use recapd_store::operate::{QueueRow, QueueState};
 
-/// Updates under way that are listed.
 const RUNNING_SHOWN: usize = 50;
 
-/// Shows the daemon.
 pub(super) async fn show(
     State(app): State<SharedApp>,
     uri: Uri,

@@ -1,4 +1,4 @@
-//! `GET /ui/queue`, `/ui/runs`, `/ui/runs/{n}`: the updates.
+//! `GET /ui/queue`, `/ui/runs`, `/ui/runs/{n}`.
 
 use axum::{Extension, extract::State, http::Uri, response::Response};
 
@@ -28,10 +28,8 @@ use recapd_store::{
     operate::{QueueRow, RunQuery},
 };
 
-/// Rows on a page.
 const ROWS_SHOWN: usize = 50;
 
-/// Shows the queue.
 pub(super) async fn queue(
     State(app): State<SharedApp>,
     Extension(caller): CallerExtension,
@@ -62,7 +60,7 @@ pub(super) async fn queue(
     Ok(shown(queue_page(&frame, &list)))
 }
 
-/// Rows of the queue that `caller` may see and `filter` lets through.
+/// Reads the rows of the queue that `caller` may see and `filter` matches.
 async fn rows(
     app: &App,
     caller: &Caller,
@@ -86,7 +84,7 @@ async fn rows(
         .await
 }
 
-/// The rows that a press of the button makes due.
+/// Returns the agents whose rows one press of the button makes due.
 pub(super) async fn matching(app: &App, filter: &Filter) -> StoreResult<Vec<AgentId>> {
     let matches = |row: &QueueRow| filter.matches_row(row);
     let searched = app.parts.operator.search_queue(None, RETRIED_MAX, matches);
@@ -94,7 +92,6 @@ pub(super) async fn matching(app: &App, filter: &Filter) -> StoreResult<Vec<Agen
     Ok(rows.map(|row| row.agent_id).collect())
 }
 
-/// Shows the runs.
 pub(super) async fn runs(
     State(app): State<SharedApp>,
     Extension(caller): CallerExtension,
@@ -131,7 +128,6 @@ pub(super) async fn runs(
     Ok(shown(runs_page(&frame, &list)))
 }
 
-/// Shows one run.
 pub(super) async fn run(
     State(app): State<SharedApp>,
     Extension(caller): CallerExtension,

@@ -1,11 +1,11 @@
-//! Deciding whether a request is allowed, before its handler sees it, and before anything of its body is read.
+//! Decides whether a request is allowed, before its handler runs and before anything of its body is read.
 //!
 //! ```text
-//! rule of the route ─► page of others? ─► who asks ─► may they see whom it is about? 404 ─► may they do it? 403 ─► handler
+//! rule of the route ─► foreign page? ─► who asks? ─► may they see the agent or project? 404 ─► may they do it? 403 ─► handler
 //! ```
 //!
-//! Invariant: what a token may not see is answered exactly like what doesn't exist, by the same code, and without
-//! looking at it; for tokens of projects after one look that is the same for both.
+//! Invariant: what a token may not see is answered exactly like what doesn't exist, by the same code and without a look-up.
+//! For tokens of projects, there is one look-up, the same in both cases.
 
 mod origin;
 mod rules;
@@ -59,10 +59,9 @@ const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resour
 const NOTHING_LOADED: &str =
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox";
 
-/// The caller of a request, as handlers get it.
 pub(crate) type CallerExtension = Extension<Arc<Caller>>;
 
-/// Lets a request through to its handler, or answers it.
+/// Passes a request on to its handler, or answers it.
 pub(crate) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     match admit(&app, &mut parts).await {
@@ -114,12 +113,12 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
     Ok(caller)
 }
 
-/// What a route demands, if there is one.
+/// Returns what a route demands; `None` for an unknown one.
 pub(super) fn rule(method: &Method, route: &str) -> Option<RouteRule> {
     rules::known(method, route)
 }
 
-/// Who asks for the summary of `agent`, if that is known without waiting and they may read it.
+/// Returns the caller who reads the summary of `agent`, if that is known without waiting and they may read it.
 pub(super) fn reader_at_once<B>(
     app: &App,
     request: &http::Request<B>,
@@ -139,7 +138,7 @@ pub(super) fn reader_at_once<B>(
     sees.then_some(caller)
 }
 
-/// Whose share a request takes of what all use together.
+/// Returns the holder whose share of the common pools a request uses.
 pub(crate) fn holder(extensions: &Extensions) -> Holder {
     let caller = extensions.get::<Arc<Caller>>();
     let token = caller.and_then(|caller| caller.token.as_ref());
@@ -147,7 +146,7 @@ pub(crate) fn holder(extensions: &Extensions) -> Holder {
     Holder::of(token, peer.unwrap_or_default())
 }
 
-/// Refuses requests that come more often than allowed. A caller without a valid token is identified by its address.
+/// Refuses requests that come too often. A caller without a valid token is identified by its address.
 pub(super) fn check_rate(
     app: &App,
     caller: Option<&Arc<Caller>>,
@@ -167,19 +166,19 @@ pub(super) fn check_rate(
     })
 }
 
-/// The session of a request for a page that brings no token.
+/// Returns the session of a request for a page, if the request has no token.
 fn session_of(uri: &Uri, headers: &HeaderMap) -> Option<SessionKey> {
     (is_page(uri) && bearer(headers).is_none())
         .then(|| session::cookie(uri, headers).map(|cookie| cookie.key()))
         .flatten()
 }
 
-/// Whether a request is for the dashboard.
+/// True if a request is for the dashboard.
 pub(super) fn is_page(uri: &Uri) -> bool {
     uri.path() == "/ui" || uri.path().starts_with("/ui/")
 }
 
-/// The token in the request's `authorization` header.
+/// Returns the token in the `authorization` header.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_at_checked(SCHEME.len())?;
@@ -212,7 +211,7 @@ async fn check_reach(app: &App, caller: &Caller, rule: RouteRule, parts: &mut Pa
     }
 }
 
-/// Fails as for an agent that doesn't exist, unless `caller` may see this one.
+/// Fails as for an unknown agent unless `caller` may see this one.
 pub(crate) async fn see(app: &App, caller: &Caller, agent: &AgentId) -> Result<(), Problem> {
     if app.parts.access.sees(caller, agent).await? {
         Ok(())
@@ -221,7 +220,7 @@ pub(crate) async fn see(app: &App, caller: &Caller, agent: &AgentId) -> Result<(
     }
 }
 
-/// Refuses to make an agent that `caller` could not see; whether it exists already isn't revealed.
+/// Refuses to make an agent that `caller` couldn't see. Doesn't reveal whether it already exists.
 pub(crate) fn check_may_make(caller: &Caller, agent: &AgentId) -> Result<(), Problem> {
     if caller.reach.includes_new(agent) {
         return Ok(());
@@ -232,8 +231,8 @@ pub(crate) fn check_may_make(caller: &Caller, agent: &AgentId) -> Result<(), Pro
     )
 }
 
-/// The text for `{id}` in the path, or the path's end if it has no such place. A path that can't be decoded is an
-/// `unreadable` problem, with the text that a handler's would have.
+/// Returns the text for `{id}` in the path, or the path's end if there is no `{id}`. A path that can't be decoded is an
+/// `unreadable` problem, with the same text as from a handler.
 async fn path_id(parts: &mut Parts, unreadable: ProblemKind) -> Result<String, Problem> {
     let parameters = RawPathParams::from_request_parts(parts, &()).await;
     let parameters =
@@ -257,7 +256,7 @@ fn check_scope(caller: &Caller, needed: Scope) -> Result<(), Problem> {
     .hint("`recapd token create NAME --scope SCOPE` makes one"))
 }
 
-/// The one answer for all requests without a valid token.
+/// Returns the one answer to all requests without a valid token.
 fn stranger() -> Problem {
     Problem::new(
         UNAUTHORIZED,
@@ -266,9 +265,8 @@ fn stranger() -> Problem {
     .hint("send header `authorization: Bearer rcp_…`; `recapd token create` makes a token")
 }
 
-/// Sets headers that keep answers private: no cache may share them, no page may embed them or learn from where a link in
-/// them leads, no browser may guess their type or load anything for them. Pages allow what they need, by headers of their
-/// own.
+/// Sets headers that keep answers private: no cache may share them, no page may embed them, no link in them reveals where
+/// it was, and no browser may guess their type or load anything for them. Pages allow what they need by their own headers.
 pub(super) fn keep_private(headers: &mut HeaderMap) {
     for (name, value) in [
         (CACHE_CONTROL, "private, no-store"),

@@ -1,5 +1,4 @@
-//! Which requests are audited, and what is said of them: changes, refusals and sign-ins ([`crate::access::audit`]).
-//! Nothing of a body is.
+//! Decides which requests are audited: changes, refusals and sign-ins ([`crate::access::audit`]). Records nothing of their bodies.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,33 +15,29 @@ use recapd_core::domain::{
 };
 use recapd_store::audit::{AuditEvent, AuditKind};
 
-/// The routes by which messages come in.
+/// The routes that append messages.
 const APPENDS: [&str; 2] = ["/v1/agents/{id}/messages", "/sessions/{id}/memory"];
-/// Where browsers sign in.
 const SIGN_IN: &str = "/ui/login";
-/// The outcome of what went well.
 const DONE: &str = "done";
 /// The outcome of a failure without a code.
 const FAILED: &str = "failed";
-/// Where the path names an agent, the most exact place first.
+/// The places of an agent in a path, the most specific first.
 const AGENT_PLACES: [&str; 2] = ["{agent}", "{id}"];
 
-/// Whose token a request came with, once that is known: the guard and the sign-in tell, the frame asks. It outlives a
-/// request that runs out of time.
+/// The token of a request, once it is known: set by the guard or the sign-in, read by the frame. It outlives a request that
+/// runs out of time.
 #[derive(Clone, Default)]
 pub(crate) struct Trail(Arc<OnceLock<TokenName>>);
 
 impl Trail {
-    /// Notes whose token it is.
     pub(crate) fn note(&self, token: Option<&TokenName>) {
         if let Some(token) = token {
-            // Who signs in has none before.
+            // A sign-in has no token before.
             self.0.get_or_init(|| token.clone());
         }
     }
 }
 
-/// What is known of a request before it is answered.
 pub(super) struct AuditContext {
     pub(super) trail: Trail,
     pub(super) peer: Option<Peer>,
@@ -51,7 +46,7 @@ pub(super) struct AuditContext {
 }
 
 impl AuditContext {
-    /// Notes the answer of a request to `route` (its template), if it is one that is audited.
+    /// Notes the answer to a request for `route` (its template), if it is audited.
     pub(super) fn answered(self, app: &App, route: &str, request_id: &HeaderValue, response: &Response) {
         let status = response.status();
         let Some(kind) = kind(&self.method, route, status) else {
@@ -94,7 +89,7 @@ fn kind(method: &Method, route: &str, status: StatusCode) -> Option<AuditKind> {
     is_change.then_some(AuditKind::Change)
 }
 
-/// Methods may be any word of any length; those that no route has are one.
+/// Returns the method's name. Clients can send any word of any length as a method, so unknown ones are one.
 fn method_name(method: &Method) -> &str {
     match method.as_str() {
         name @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") => name,
@@ -108,7 +103,7 @@ fn outcome(response: &Response) -> &'static str {
     code.unwrap_or(if is_fine { DONE } else { FAILED })
 }
 
-/// The agent that the path names, if the route is about agents.
+/// Returns the agent that the path names, if the route is about agents.
 fn agent(route: &str, path: &str) -> Option<AgentId> {
     let is_project = |place: &str| place == "{id}" && route.starts_with("/v1/projects/");
     let mut places = AGENT_PLACES.into_iter().filter(|place| !is_project(place));
@@ -153,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_agent_is_the_one_of_the_path() {
+    fn the_agent_comes_from_the_path() {
         for (route, path, expected) in [
             ("/v1/agents/{id}/pause", "/v1/agents/coder/pause", Some("coder")),
             ("/v1/agents/{id}", "/v1/agents/a%20b", None),

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! accept ─► a place of the peer ─► a place ─► head in time ─► request (`request::body` has a limit of its own) ─► answer taken
-//!           └ none: 429           └ none: one that is idle gives way          next one ◄──────────┘ else it ends
+//!           └ none: 429           └ none: an idle one is closed               next one ◄──────────┘ else it ends
 //! ```
 //!
-//! A head has to come in time from its first byte, a new connection's from the beginning; between two requests a connection
-//! may be idle for longer.
+//! A head must arrive in time: counted from its first byte, or on a new connection from the beginning. Between two requests
+//! a connection may be idle for longer.
 //!
-//! What a request's handler leaves of its body is read and thrown away ([`rest`]), so that the client sees the answer.
+//! The rest of a body that a handler doesn't read is read and thrown away ([`rest`]), so that the client sees the answer.
 //!
-//! At `stop` no new connection is accepted, and requests that have been sent are answered.
+//! At `stop`, no new connection is accepted, and requests that have been sent are answered.
 
 mod doing;
 mod peer;
@@ -60,24 +60,22 @@ pub use self::{proxy::TrustedProxies, socket::Socket, stream::Listener};
 
 /// The most bytes of a request's head, of a body that is read ahead, and of an answer that the client hasn't read yet.
 const BUFFER_BYTES_MAX: usize = 64 * 1_024;
-/// How long requests sent before `stop` may take to be read.
+/// The time for reading requests that were sent before `stop`.
 const LINGER: Duration = Duration::from_millis(20);
-/// How often a connection that has to end is looked at.
+/// How often a connection that has to end is checked.
 const ENDING_LOOK: Duration = Duration::from_secs(1);
-/// The pause after accepting a connection failed: most likely there are too many open files.
+/// The pause after a failed accept: most likely too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
-/// How many connections there may be, and how slow they may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// The most connections at once.
     pub connections_max: usize,
     pub per_peer_max: usize,
-    /// How long the head of a request may take, from its first byte, or from the beginning of the connection.
+    /// The longest time for the head of a request, from its first byte or from the beginning of the connection.
     pub head_timeout: Duration,
-    /// How long a connection may be idle between two requests.
+    /// The longest idle time between two requests.
     pub idle_timeout: Duration,
-    /// How long a client may go without reading any of an answer.
+    /// The longest time in which a client reads nothing of an answer.
     pub stall_timeout: Duration,
 }
 
@@ -93,7 +91,7 @@ impl From<&HttpConfig> for ConnectionLimits {
     }
 }
 
-/// Answers requests on `listener` until `stop`; then until the last connection is closed.
+/// Serves requests on `listener` until `stop`, then until the last connection is closed.
 pub(crate) async fn serve(
     listener: Listener,
     interface: Interface,
@@ -110,13 +108,12 @@ pub(crate) async fn serve(
             answer(next, (interface, idled), limits, stop, rests).await;
         });
     }
-    // Connection attempts from now on are refused.
+    // From now on, the system refuses connections.
     drop(listener);
     connections.close();
     connections.wait().await;
 }
 
-/// The next connection, with its place.
 async fn next(listener: &Listener, pool: &Arc<Pool>) -> (Stream, PeerOrigin, ConnectionSlot) {
     loop {
         let (stream, origin) = accepted(listener).await;
@@ -131,7 +128,7 @@ async fn accepted(listener: &Listener) -> (Stream, PeerOrigin) {
     loop {
         match listener.accept().await {
             Ok(accepted) => return accepted,
-            // Only this client is affected, and it is gone.
+            // The error affects only this client, which is gone.
             Err(error) if is_of_one(&error) => {}
             Err(error) => {
                 tracing::error!(%error, "http.accept_failed");
@@ -149,7 +146,6 @@ fn is_of_one(error: &io::Error) -> bool {
     )
 }
 
-/// Answers the requests on one connection.
 async fn answer(
     (stream, origin, admitted): (Stream, PeerOrigin, ConnectionSlot),
     (interface, idled): (Interface, Arc<AtomicU64>),
@@ -179,12 +175,12 @@ async fn answer(
             tokio::select! {
                 biased;
                 ended = answering => ended,
-                // A request that came just now is answered.
+                // A request that arrived just now is still answered.
                 () = idle(&doing) => Ok(()),
             }
         }
         () = lingered(&stop) => {
-            // The request under way is answered, and no further one.
+            // The request under way is answered, but no further one.
             answering.as_mut().graceful_shutdown();
             tokio::select! {
                 ended = answering => ended,
@@ -198,7 +194,6 @@ async fn answer(
     drop(admitted);
 }
 
-/// Handles one request.
 fn asked(
     request: Request<RequestBody>,
     interface: &Interface,
@@ -215,7 +210,7 @@ fn asked(
     }
 }
 
-/// Waits until nothing is asked and nothing is being sent.
+/// Waits until no request is being answered or sent.
 async fn idle(doing: &ConnectionState) {
     while !doing.is_idle() {
         sleep(LINGER).await;
@@ -227,7 +222,7 @@ async fn lingered(stop: &CancellationToken) {
     sleep(LINGER).await;
 }
 
-/// Waits until no request is being answered: an incomplete head isn't waited for.
+/// Waits until no request is being answered. Doesn't wait for an incomplete head.
 async fn nothing_left(doing: &ConnectionState) {
     loop {
         sleep(ENDING_LOOK).await;

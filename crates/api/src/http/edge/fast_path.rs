@@ -1,8 +1,7 @@
-//! The short way of a reader: a summary in memory is answered before the router, whose layers and timers cost more than
-//! such an answer does.
+//! The fast path of readers: a summary in memory is answered before the router, whose layers and timers cost more than such an answer.
 //!
-//! Invariant: the answer is the one of the long way. A request that has to wait for something, that is to be refused,
-//! or that is traced, takes that one, as if it had come there at once.
+//! Invariant: the answer is the same as by the router. A request that must wait, is to be refused, or is traced goes to the
+//! router as if it had come there at once.
 
 use axum::{
     http::{Method, Request, Uri},
@@ -16,15 +15,13 @@ use recapd_core::domain::agent::AgentId;
 use recapd_platform::threads;
 use recapd_telemetry::trace;
 
-/// What stands before the agent in the path of [`summary::PATH`].
 const BEFORE: &str = "/v1/agents/";
-/// What stands behind it.
 const BEHIND: &str = "/summary";
 
-/// The answer to `request`, if it is for a summary in memory and nothing has to be waited for.
+/// Returns the answer to `request`, if it is for a summary in memory and needn't wait.
 pub(crate) fn answer<B>(app: &App, request: &Request<B>) -> Option<Response> {
     let agent = agent_of_summary(request.method(), request.uri())?;
-    // On the long way a panic gets an answer, too.
+    // After a panic here, the router still answers.
     let answered = threads::computed_here("answering a reader", || at_once(app, request, &agent));
     answered.ok().flatten()
 }
@@ -41,7 +38,7 @@ fn at_once<B>(app: &App, request: &Request<B>, agent: &AgentId) -> Option<Respon
     Some(arrived.answered(app, summary::PATH, response))
 }
 
-/// The agent whose summary is asked for without parameters.
+/// Returns the agent whose summary is requested without parameters.
 fn agent_of_summary(method: &Method, uri: &Uri) -> Option<AgentId> {
     if method != Method::GET || uri.query().is_some() {
         return None;

@@ -24,14 +24,13 @@ use recapd_telemetry::trace::{self, TraceParent};
 
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The longest id of a request that is taken from a client, in characters.
+/// The longest request id that is accepted from a client, in characters.
 const REQUEST_ID_CHARS_MAX: usize = 128;
-/// The route of requests for something that doesn't exist.
+/// The route of requests that no route matches.
 const UNKNOWN: &str = "unknown";
-/// Routes that machines ask every few seconds, so they aren't logged.
+/// Routes that machines request every few seconds, and that aren't logged.
 const UNLOGGED: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 
-/// Runs a request.
 pub(crate) async fn around(State(app): State<SharedApp>, mut request: Request, next: Next) -> Response {
     let arrived = InFlightRequest::now(&app, &request);
     let audited = AuditContext {
@@ -57,12 +56,11 @@ pub(crate) async fn around(State(app): State<SharedApp>, mut request: Request, n
     arrived.answered(&app, path, response)
 }
 
-/// A request from its arrival to its answer.
 pub(super) struct InFlightRequest {
     began: Instant,
     id: HeaderValue,
     method: Method,
-    /// The client's, if it sent a valid one.
+    /// The client's trace, if it sent a valid one.
     trace: Option<String>,
 }
 
@@ -77,7 +75,7 @@ impl InFlightRequest {
         }
     }
 
-    /// Logs and counts the answer of a `route` (its template), and sets the headers that all answers have.
+    /// Logs and counts the answer to `route` (its template), and sets the headers that all answers have.
     pub(super) fn answered(self, app: &App, route: &str, mut response: Response) -> Response {
         let (status, took) = (response.status(), self.began.elapsed());
         self.log(route, status, took);
@@ -103,12 +101,12 @@ impl InFlightRequest {
     }
 }
 
-/// The trace that the request belongs to, if the client sent a valid one.
+/// Returns the trace that the request belongs to, if the client sent a valid one.
 fn caller(headers: &HeaderMap) -> Option<TraceParent> {
     TraceParent::parse(headers.get(&TRACE_PARENT)?.to_str().ok()?)
 }
 
-/// The request in a trace, below the client's own span.
+/// Returns the request's span, below the client's own.
 fn traced(route: &str, request: &Request, id: &HeaderValue) -> Span {
     if UNLOGGED.contains(&route) {
         return Span::none();
@@ -130,7 +128,6 @@ fn traced(route: &str, request: &Request, id: &HeaderValue) -> Span {
     )
 }
 
-/// Records the result of a traced request.
 fn conclude(traced: &Span, status: StatusCode) {
     traced.record("http.response.status_code", status.as_u16());
     if status.is_server_error() {
@@ -138,7 +135,7 @@ fn conclude(traced: &Span, status: StatusCode) {
     }
 }
 
-/// The id that the client gave, if it may be repeated in logs and headers.
+/// Returns the client's id if it may be repeated in logs and headers.
 fn taken_id(headers: &HeaderMap) -> Option<HeaderValue> {
     let given = headers.get(&REQUEST_ID)?;
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._:-".contains(byte);
@@ -147,7 +144,7 @@ fn taken_id(headers: &HeaderMap) -> Option<HeaderValue> {
 }
 
 impl App {
-    /// An id that no other request of this or an earlier run has.
+    /// Returns an id that no other request of this or an earlier run has.
     fn made_id(&self) -> HeaderValue {
         let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let id = format!("{:x}-{number:x}", self.started_at.0);
@@ -155,13 +152,12 @@ impl App {
     }
 }
 
-/// Answers a request for a path that nothing is at.
 pub(crate) async fn unknown_route(uri: Uri) -> Problem {
     Problem::new(UNKNOWN_ROUTE, format!("there is nothing at `{}`", uri.path()))
         .hint("paths begin with /v1/agents or are one of /v1/status, /livez, /readyz, /metrics")
 }
 
-/// Answers a request whose handler panicked; the panic's text has gone through the panic hook already.
+/// Answers a request whose handler panicked. The panic hook has already logged the text.
 pub(crate) fn panicked(_panic: Box<dyn Any + Send + 'static>) -> Response {
     tracing::error!("http.panicked");
     Problem::internal().into_response()

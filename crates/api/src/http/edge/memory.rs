@@ -1,5 +1,4 @@
-//! What answers may need together: one that holds what was said takes some times its bytes, and a hundred may be asked for at
-//! once.
+//! The memory for answers: one made of messages takes several times their bytes, and a hundred may be requested at once.
 
 use axum::{
     extract::{MatchedPath, Request, State},
@@ -12,9 +11,9 @@ use crate::http::SharedApp;
 use recapd_core::domain::number::usize_or_max;
 use recapd_store::page::PAGE_BYTES_MAX;
 
-/// What is made of a byte of a page until it is sent: the payload, its parts, the payload as it is shown, the text.
+/// How much memory a byte of a page takes until it is sent: in the payload, its parts, the payload as shown, the text.
 const MADE_OF_A_BYTE: usize = 4;
-/// The routes whose answers are made of up to a page of payloads. A context, which may be made of more, takes its room itself.
+/// The routes whose answers hold up to a page of payloads. A context can hold more, and takes its room itself.
 const OF_A_PAGE: [(Method, &str); 9] = [
     (Method::GET, "/v1/agents/{id}/window"),
     (Method::GET, "/v1/agents/{id}/history"),
@@ -27,7 +26,7 @@ const OF_A_PAGE: [(Method, &str); 9] = [
     (Method::POST, "/mcp"),
 ];
 
-/// Answers the request when there is room for its answer.
+/// Answers the request once there is room for its answer.
 pub(crate) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
     let asked = match request.method() {
         &Method::HEAD => &Method::GET,

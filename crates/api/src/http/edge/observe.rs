@@ -26,7 +26,7 @@ const ROUTES: [(&str, MethodLabel); 13] = [
     ("/metrics", MethodLabel::Get),
 ];
 
-/// Registers the routes, so that their first requests are seen as a change.
+/// Registers the routes, so that metrics show the first request to each as a change.
 pub(crate) fn announce(metrics: &Metrics) {
     for (route, method) in ROUTES {
         metrics.service.route(route, method);
@@ -45,7 +45,6 @@ pub(super) fn observe_request(
     metrics.service.answered(route, method, status.as_u16(), took);
 }
 
-/// Counts a read of a summary.
 pub(crate) fn observe_read(metrics: &Metrics, result: ReadResult, took: Option<Duration>) {
     metrics.documents.read(ReadVia::Http, result, took);
 }

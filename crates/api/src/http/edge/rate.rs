@@ -1,8 +1,6 @@
-//! The limit on requests per token, or per address without a token: `http.requests_per_second`, with
-//! `http.requests_burst` at once.
+//! The rate limit per token, or per address without a token: `http.requests_per_second`, with bursts of `http.requests_burst`.
 //!
-//! It is a bucket that refills with time, kept as the one moment at which it will be full (the generic cell rate
-//! algorithm).
+//! Each is a bucket that refills with time, stored as the moment when it will be full (the generic cell rate algorithm).
 
 use std::{
     collections::HashMap,
@@ -15,36 +13,34 @@ use tokio::time::Instant;
 use super::connection::Peer;
 use recapd_core::domain::access::TokenName;
 
-/// The most buckets; beyond them all new callers share one.
+/// The most buckets. Beyond them, all new callers share one.
 const BUCKETS_MAX: usize = 10_000;
 
-/// When somebody who has to wait so long may come again, in whole seconds.
+/// Rounds a wait up to whole seconds.
 pub(crate) fn whole_seconds(wait: Duration) -> u32 {
     u32::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX)
 }
 
-/// The owner of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Asker {
     /// A token, wherever it is sent from.
     Token(TokenName),
-    /// An address; `None` if it isn't known.
+    /// An address; `None` if it is unknown.
     Peer(Option<Peer>),
-    /// All callers for whom there is no bucket left.
+    /// All callers without a bucket of their own.
     Others,
 }
 
-/// The buckets.
 pub(crate) struct Rate {
     /// The time between two requests; `None` without a limit.
     spacing: Option<Duration>,
     burst: u32,
-    /// When each bucket is full again. Full ones aren't kept for long.
+    /// When each bucket is full again. Full ones are soon removed.
     full_at: Mutex<HashMap<Asker, Instant>>,
 }
 
 impl Rate {
-    /// At most `burst` requests at once, and `per_second` on average; 0: no limit.
+    /// Allows at most `burst` requests at once, and `per_second` on average; 0 for no limit.
     pub(crate) fn new(per_second: u32, burst: u32) -> Self {
         Self {
             spacing: (per_second > 0).then(|| Duration::from_secs(1) / per_second),
@@ -53,7 +49,7 @@ impl Rate {
         }
     }
 
-    /// At most `burst` requests at once, and then one each `spacing`.
+    /// Allows at most `burst` requests at once, and then one each `spacing`.
     pub(crate) fn every(spacing: Duration, burst: u32) -> Self {
         Self {
             spacing: Some(spacing),
@@ -82,7 +78,7 @@ impl Rate {
     }
 }
 
-/// `asker`, if there is a bucket for it or room for one; else the shared one.
+/// Returns `asker` if it has a bucket or there is room for one, else the shared bucket.
 fn with_a_bucket(buckets: &mut HashMap<Asker, Instant>, asker: Asker, now: Instant) -> Asker {
     if buckets.len() < BUCKETS_MAX || buckets.contains_key(&asker) {
         return asker;
@@ -134,7 +130,7 @@ mod tests {
     fn buckets_are_counted() {
         let (rate, now) = (Rate::new(1, 1), Instant::now());
         for number in 0..2 * BUCKETS_MAX {
-            // The first ones have a bucket each, the others one together.
+            // The first callers have a bucket each, the others share one.
             let taken = rate.take(asker(&format!("t{number}")), now);
             assert_eq!(taken.is_ok(), number <= BUCKETS_MAX, "{number}");
         }

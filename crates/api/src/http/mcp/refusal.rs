@@ -8,17 +8,16 @@ use axum::{
 
 use super::super::response::problem::Problem;
 
-/// The longest text of a refusal.
+/// The longest text of a refusal, in bytes.
 const WORDS_BYTES_MAX: usize = 4_096;
-/// How to get a session that is missing or gone.
 const SESSION: &str = "begin a session: POST /mcp with the method `initialize`; the answer's header mcp-session-id belongs to every \
                        further request. From version 2026-07-28 on there are no sessions";
 
-/// `response` as a problem, if the library refused with a bare text, which clients wouldn't show.
+/// Turns `response` into a problem if the library refused with a bare text, which clients wouldn't show.
 pub(super) async fn told(mut response: Response) -> Response {
     let status = response.status();
     let is_bare = !response.headers().contains_key(CONTENT_TYPE);
-    // The router's hint for a wrong method says more than the library.
+    // The router's hint for a wrong method says more than the library's text.
     if is_bare && status.is_client_error() && status != StatusCode::METHOD_NOT_ALLOWED {
         let body = std::mem::take(response.body_mut());
         let words = to_bytes(body, WORDS_BYTES_MAX).await.unwrap_or_default();

@@ -1,6 +1,6 @@
-//! The answers that many routes share: what can go wrong.
+//! Error answers that many routes share.
 //!
-//! A handler names the sets that it may answer with: [`Always`], and [`OfAgent`], [`WithBody`] and so on beside it.
+//! A handler names the sets that it may answer with: [`Always`], and also [`OfAgent`], [`WithBody`] and so on.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use utoipa::{
 
 use recapd_client::PROBLEM_TYPES;
 
-/// The component's name, its status, what it means, and a problem as an example.
+/// A shared answer, with a problem as an example.
 struct AnswerSpec {
     name: &'static str,
     status: u16,
@@ -35,7 +35,7 @@ const BAD_REQUEST: AnswerSpec = AnswerSpec {
 const UNAUTHORIZED: AnswerSpec = AnswerSpec {
     name: "Unauthorized",
     status: 401,
-    description: "This daemon asks for tokens, and none came that opens anything.",
+    description: "This daemon needs a token, and the request has no valid one.",
     example: [
         "unauthorized",
         "Token needed",
@@ -46,7 +46,7 @@ const UNAUTHORIZED: AnswerSpec = AnswerSpec {
 const FORBIDDEN: AnswerSpec = AnswerSpec {
     name: "Forbidden",
     status: 403,
-    description: "The token is for less than this, or a web page asks. Nothing was changed.",
+    description: "The token doesn't allow this, or the request comes from a web page. Nothing was changed.",
     example: [
         "forbidden",
         "Not allowed",
@@ -57,7 +57,7 @@ const FORBIDDEN: AnswerSpec = AnswerSpec {
 const NOT_FOUND: AnswerSpec = AnswerSpec {
     name: "NotFound",
     status: 404,
-    description: "What the path or the body names doesn't exist.",
+    description: "Something that the path or the body names doesn't exist.",
     example: [
         "unknown_agent",
         "Unknown agent",
@@ -79,7 +79,7 @@ const TOO_SLOW: AnswerSpec = AnswerSpec {
 const CONFLICT: AnswerSpec = AnswerSpec {
     name: "Conflict",
     status: 409,
-    description: "It contradicts what is there. Nothing was changed.",
+    description: "The request conflicts with the current state. Nothing was changed.",
     example: [
         "agent_exists",
         "Agent exists already",
@@ -101,7 +101,7 @@ const TOO_LARGE: AnswerSpec = AnswerSpec {
 const UNSUPPORTED: AnswerSpec = AnswerSpec {
     name: "UnsupportedMediaType",
     status: 415,
-    description: "The body isn't said to be JSON, or it is compressed.",
+    description: "The body isn't declared as JSON, or it is compressed.",
     example: [
         "unsupported_media_type",
         "Unsupported media type",
@@ -123,7 +123,7 @@ const KEY_REUSED: AnswerSpec = AnswerSpec {
 const TOO_MANY: AnswerSpec = AnswerSpec {
     name: "TooManyRequests",
     status: 429,
-    description: "This token, or this address, asks more often than `http.requests_per_second` allows. Nothing was changed.",
+    description: "This token, or this address, sends more requests than `http.requests_per_second` allows. Nothing was changed.",
     example: [
         "too_many_requests",
         "Too many requests",
@@ -134,7 +134,7 @@ const TOO_MANY: AnswerSpec = AnswerSpec {
 const INTERNAL: AnswerSpec = AnswerSpec {
     name: "Internal",
     status: 500,
-    description: "A defect of recapd; its log says more, under the id of the request.",
+    description: "A defect of recapd. Its log says more, under the request's id.",
     example: [
         "internal",
         "Internal error",
@@ -145,7 +145,7 @@ const INTERNAL: AnswerSpec = AnswerSpec {
 const UNAVAILABLE: AnswerSpec = AnswerSpec {
     name: "Unavailable",
     status: 503,
-    description: "The database is away, there is no room for a long body or answer beside others, or it took too long. To be asked again.",
+    description: "The database is away, there is no room for a long body or answer besides others, or the request took too long. Try again.",
     example: [
         "database_unavailable",
         "Database unavailable",
@@ -169,7 +169,6 @@ const ALL: [AnswerSpec; 12] = [
     UNAVAILABLE,
 ];
 
-/// A set of answers, for `responses(…)`.
 macro_rules! sets {
     ($($(#[$doc:meta])* $set:ident: $($answer:ident),+;)+) => {$(
         $(#[$doc])*
@@ -184,17 +183,17 @@ macro_rules! sets {
 }
 
 sets! {
-    /// Of every route.
+    /// For every route.
     Always: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, TOO_MANY, INTERNAL, UNAVAILABLE;
-    /// Of a route that has another answer while the database is away.
+    /// For a route with an answer of its own while the database is away.
     Faults: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, TOO_MANY, INTERNAL;
-    /// Of a route about something that may not exist.
+    /// For a route about something that may not exist.
     OfAgent: NOT_FOUND;
-    /// Of a route that something may stand against.
+    /// For a route that may conflict with the current state.
     Conflicting: CONFLICT;
-    /// Of a route that takes an idempotency key.
+    /// For a route that takes an idempotency key.
     Keyed: KEY_REUSED;
-    /// Of a route that takes a body.
+    /// For a route that takes a body.
     WithBody: TOO_SLOW, TOO_LARGE, UNSUPPORTED;
 }
 
@@ -228,14 +227,14 @@ impl AnswerSpec {
     }
 }
 
-/// `components/responses`.
+/// Returns `components/responses`.
 pub(super) fn components() -> Value {
     ALL.iter()
         .map(|answer| (answer.name.to_owned(), answer.component()))
         .collect()
 }
 
-/// The header that every answer has.
+/// Adds the header that every answer has.
 pub(super) fn with_request_id(answer: &mut Value) {
     with_header(
         answer,

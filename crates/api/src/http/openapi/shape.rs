@@ -1,4 +1,4 @@
-//! Schemas in a form for people.
+//! Writes schemas for people.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 /// The most values of an enumeration that are listed where it is used.
 const WORDS_SHOWN_MAX: usize = 12;
 
-/// The chapter with every shape of `document`.
+/// Writes the chapter with every shape of `document`.
 pub(super) fn chapter(document: &Value, text: &mut String) {
     text.push_str("\n## Shapes\n\nMembers that may be absent are marked with `?`.\n");
     let schemas = document["components"]["schemas"].as_object();
@@ -65,7 +65,7 @@ fn said_with_kind(schema: &Value) -> String {
     }
 }
 
-/// The values that a schema allows, in a few words.
+/// Says in a few words which values a schema allows.
 pub(super) fn kind(schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
         return format!("[{name}](#{})", anchor(name));
@@ -125,12 +125,11 @@ fn limits(schema: &Value) -> String {
     limits
 }
 
-/// A text of several lines in one.
 pub(super) fn line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The anchor of a heading: lower-case letters and digits, with hyphens for blanks.
+/// Returns the anchor of a heading: lower-case letters and digits, with hyphens for spaces.
 pub(super) fn anchor(heading: &str) -> String {
     let kept = heading
         .chars()

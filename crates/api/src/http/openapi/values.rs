@@ -22,7 +22,7 @@ use recapd_core::{
 };
 use recapd_store::operate::RunOutcome;
 
-/// A switch among the parameters.
+/// A parameter that is on or off.
 pub(crate) struct Switch;
 
 impl PartialSchema for Switch {
@@ -37,7 +37,6 @@ impl PartialSchema for Switch {
 
 impl ToSchema for Switch {}
 
-/// How messages are written.
 pub(crate) struct MessageFormat;
 
 impl PartialSchema for MessageFormat {
@@ -51,7 +50,7 @@ impl PartialSchema for MessageFormat {
 
 impl ToSchema for MessageFormat {}
 
-/// How much of a summary is wanted.
+/// How much of a summary to return.
 #[derive(ToSchema)]
 #[schema(as = SummaryView)]
 #[serde(rename_all = "snake_case")]
@@ -60,14 +59,14 @@ impl ToSchema for MessageFormat {}
     reason = "only described: `excerpt` reads it with the limits that belong to it"
 )]
 pub(crate) enum View {
-    /// All of it.
+    /// The whole document.
     Full,
-    /// Its newest lines.
+    /// The newest lines.
     Brief,
 }
 
-/// A message, in recapd's own format or a provider's: at least `kind`, `role` or `type` says what it is. It is stored
-/// verbatim, with whatever members it has.
+/// A message in recapd's own format or a provider's. At least one of `kind`, `role` and `type` says what it is. It is
+/// stored verbatim, with all of its members.
 #[derive(ToSchema)]
 #[schema(as = Message)]
 #[expect(
@@ -75,19 +74,19 @@ pub(crate) enum View {
     reason = "only described: messages are taken apart by their formats"
 )]
 struct AnyMessage {
-    /// Its id of the client's choice. A message that is sent again under its id changes nothing.
+    /// An id that the client chooses. A message that is sent again with its id changes nothing.
     #[schema(max_length = 200, example = "m-1")]
     id: Option<String>,
     /// In the native format: `user`, `assistant`, `tool_call`, `tool_result`, `system`, or a kind of metadata.
     kind: Option<String>,
-    /// In a provider's format: `user`, `assistant`, `system`, `developer`, `tool`, or Gemini's `user`, `model`. One that no
-    /// provider knows is refused.
+    /// In a provider's format: `user`, `assistant`, `system`, `developer`, `tool`, or Gemini's `user` and `model`. A role
+    /// that no provider has is refused.
     role: Option<String>,
     /// Text, or a list of parts.
     content: Option<serde_json::Value>,
 }
 
-/// A batch of messages with what the provider reported.
+/// A batch of messages, with the provider's usage report.
 #[derive(ToSchema)]
 #[schema(as = MessageBatch)]
 #[expect(
@@ -102,7 +101,7 @@ struct BatchBody {
     usage: Option<serde_json::Value>,
 }
 
-/// One message, several, or several with what the provider reported on the request behind the last one.
+/// One message, several, or several with the provider's usage report on the request behind the last one.
 pub(crate) struct MessagesBody;
 
 impl PartialSchema for MessagesBody {
@@ -135,7 +134,7 @@ impl ToSchema for MessagesBody {
     }
 }
 
-/// A change of an item, of at least one of these.
+/// A change of an item: at least one of these members.
 #[derive(ToSchema)]
 #[schema(as = ItemChange)]
 #[serde(deny_unknown_fields)]
@@ -156,7 +155,7 @@ pub(crate) struct EditBody {
     /// How much it matters.
     #[schema(nullable = false)]
     importance: Option<Importance>,
-    /// Whether it is pinned.
+    /// True to pin it, false to unpin it.
     #[schema(nullable = false)]
     pinned: Option<bool>,
 }
@@ -170,7 +169,7 @@ pub(crate) struct EditBody {
     reason = "only described: facts are read by `NewFact`, which names what is wrong"
 )]
 pub(crate) struct FactBody {
-    /// What it is about.
+    /// The kind of fact.
     kind: FactKind,
     /// One line.
     #[schema(min_length = 1, max_length = 400)]
@@ -186,18 +185,18 @@ pub(crate) struct FactBody {
     reason = "only described: changes are read by `FactEdit`, which names what is wrong"
 )]
 pub(crate) struct FactEditBody {
-    /// What holds instead.
+    /// The new text, in one line.
     #[schema(min_length = 1, max_length = 400, nullable = false)]
     text: Option<String>,
-    /// Whether it is pinned.
+    /// True to pin it, false to unpin it.
     #[schema(nullable = false)]
     pinned: Option<bool>,
-    /// True: it holds no longer.
+    /// True to close the fact, which then no longer holds.
     #[schema(nullable = false)]
     closed: Option<bool>,
 }
 
-/// What handlers name only in parameters, and the shape of every problem: such types don't come along by themselves.
+/// Returns the schemas that handlers name only in parameters, and the shape of every problem. utoipa doesn't collect these.
 pub(super) fn named_elsewhere() -> Components {
     ComponentsBuilder::new()
         .schema_from::<Wire<'_>>()

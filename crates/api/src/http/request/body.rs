@@ -1,9 +1,9 @@
-//! Bodies: their formats, and reading them within the limits on each body and on all bodies held at once.
+//! Bodies: their formats, and the limits on each body and on all bodies held at once.
 //!
-//! A body takes room as it arrives, and keeps it until its messages are stored. If there is no room, the request is
-//! refused and doesn't wait: bodies that wait for each other would never be complete. The beginning of each body needs
-//! no room, so that short ones always get through, and a body that is announced but doesn't arrive takes none. One token, or
-//! one address without one, has half of the room at most.
+//! A body takes room as it arrives, and keeps it until its messages are stored. If there is no room, the request is refused
+//! at once: bodies that wait for each other would never be complete. The beginning of each body needs no room, so that
+//! short bodies always get through, and a body that is announced but doesn't arrive takes none. One token, or one address
+//! without one, has at most half of the room.
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -31,15 +31,15 @@ use crate::{
 };
 use recapd_platform::threads;
 
-/// What a byte takes while messages are read out of the body that it is in.
+/// The bytes of memory per byte of a body while its messages are read.
 const MADE_OF_A_BYTE: usize = 3;
-/// What a value of JSON takes, however short: of a message of three values there are parts, a row, and what is counted.
+/// The bytes of memory per JSON value, however short. A message of three values has parts, a row, and counts.
 const MADE_OF_A_VALUE: usize = 400;
-/// The room for bodies, in bytes of the longest one: half of it is for one client, which has room for that one.
+/// The room for bodies per byte of the longest one. Half of it is for one client, and holds that longest body.
 const ROOM_PER_BYTE: usize = SHARE_OF * MADE_OF_A_BYTE;
-/// How many bytes of each body need no room: as much as a connection reads ahead, too.
+/// How many bytes of each body need no room. A connection reads as many ahead.
 const FREE_BYTES: usize = 64 * 1_024;
-/// So many values need none either.
+/// How many values of each body need no room.
 const FREE_VALUES: usize = 500;
 /// The longest body without messages. Some are parsed into a tree of values, which takes many times their bytes.
 const SHORT: Limit = Limit {
@@ -47,33 +47,32 @@ const SHORT: Limit = Limit {
     cure: "only messages may be longer",
 };
 
-/// Bodies of more bytes than this are parsed on another thread: some milliseconds of work.
+/// Longer bodies are parsed on another thread, since that takes some milliseconds.
 const PARSE_INLINE_BYTES_MAX: usize = 256 * 1_024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyFormat {
-    /// One JSON document.
     Document,
     /// One JSON document on each line.
     Lines,
 }
 
-/// The longest allowed body, and what to do about a longer one.
+/// The longest body, and what to do about a longer one.
 #[derive(Clone, Copy)]
 struct Limit {
     bytes: usize,
     cure: &'static str,
 }
 
-/// Room for what is made of bodies of at most `bytes_max`.
+/// Makes the room for bodies of at most `bytes_max`.
 pub(crate) fn room(bytes_max: usize) -> Arc<Quota> {
     Quota::new(bytes_max.saturating_mul(ROOM_PER_BYTE))
 }
 
-/// The room that a body takes, until this is dropped; `None` for no body.
+/// The room that a body takes until this is dropped; `None` for no body.
 pub(crate) type BodyShare = Option<QuotaShare>;
 
-/// A body. Whoever keeps the messages read from it keeps its share as well.
+/// A body. Whoever keeps messages read from it must keep its share, too.
 #[derive(Default)]
 pub(crate) struct BufferedBody {
     pub(crate) bytes: Vec<u8>,
@@ -81,7 +80,7 @@ pub(crate) struct BufferedBody {
 }
 
 impl BufferedBody {
-    /// A body of which nothing has come yet.
+    /// Begins a body of which nothing has arrived yet.
     fn begun(room: &Arc<Quota>, holder: &Holder) -> Result<Self, Problem> {
         Ok(Self {
             bytes: Vec::new(),
@@ -89,7 +88,7 @@ impl BufferedBody {
         })
     }
 
-    /// This body and `chunk`, unless that is too long or there is no room for it.
+    /// Appends `chunk`, unless the body gets too long or there is no room for it.
     fn and(mut self, chunk: &[u8], limit: Limit) -> Result<Self, Problem> {
         let before = self.bytes.len();
         let after = before + chunk.len();
@@ -104,7 +103,7 @@ impl BufferedBody {
         Ok(self)
     }
 
-    /// What `parse` makes of its bytes. Its share is kept meanwhile, even if nobody waits any more.
+    /// Parses the bytes. Keeps the share meanwhile, even if the request is cancelled.
     pub(crate) async fn parsed<T: Send + 'static>(
         self,
         parse: impl FnOnce(Vec<u8>) -> Result<T, Problem> + Send + 'static,
@@ -112,7 +111,7 @@ impl BufferedBody {
         let Self { bytes, mut share } = self;
         let is_short = bytes.len() <= PARSE_INLINE_BYTES_MAX;
         let parse = move || {
-            // What has too many is refused before anything is made of it.
+            // A body of too many values is refused by `parse` before it is taken apart.
             let many = values(&bytes).min(VALUES_MAX).saturating_sub(FREE_VALUES);
             if let Some(share) = &mut share {
                 share.grow_within(MADE_OF_A_VALUE * many).map_err(no_room)?;
@@ -126,7 +125,6 @@ impl BufferedBody {
     }
 }
 
-/// Reads a body of messages.
 pub(crate) async fn read(app: &App, request: Request) -> Result<(BodyFormat, BufferedBody), Problem> {
     let (parts, body) = request.into_parts();
     let writing = writing(&parts.headers)?;
@@ -137,14 +135,13 @@ pub(crate) async fn read(app: &App, request: Request) -> Result<(BodyFormat, Buf
     Ok((writing, arrived(app, &parts, body, limit).await?))
 }
 
-/// Reads a body without messages.
 pub(crate) async fn read_short(app: &App, request: Request) -> Result<BufferedBody, Problem> {
     let (parts, body) = request.into_parts();
     writing(&parts.headers)?;
     short(app, &parts, body).await
 }
 
-/// Reads a body without messages, of whatever format.
+/// Reads a body without messages, of any format.
 pub(crate) async fn short(app: &App, parts: &Parts, body: Body) -> Result<BufferedBody, Problem> {
     let bytes = SHORT.bytes.min(app.settings.body_bytes_max);
     arrived(app, parts, body, Limit { bytes, ..SHORT }).await
@@ -162,12 +159,11 @@ async fn arrived(app: &App, parts: &Parts, body: Body, limit: Limit) -> Result<B
     let mut held = BufferedBody::begun(&app.bodies, &access::holder(&parts.extensions));
     let gathering = tokio::time::timeout(time, gather(app, body, limit, &mut held)).await;
     let gathered = gathering.unwrap_or_else(|_| Err(too_slow(time)));
-    // A body that is refused while it is read is refused for that, whatever becomes of the rest.
+    // A body that was refused while being read is refused for that reason, whatever becomes of the rest.
     held.and_then(|held| gathered.map(|()| held))
 }
 
-/// Reads all of `body` into `held`. What can't be held is read on and thrown away: a client that is still sending
-/// doesn't look for an answer.
+/// Reads all of `body` into `held`. What can't be held is read and thrown away, since a client doesn't look for an answer while it sends.
 async fn gather(
     app: &App,
     body: Body,
@@ -187,7 +183,7 @@ async fn gather(
     Ok(())
 }
 
-/// The format of a body, which must be declared: a foreign web page can send any other type without asking first.
+/// Returns the format of a body. It must be declared: a foreign web page can send any other type without asking first.
 fn writing(headers: &HeaderMap) -> Result<BodyFormat, Problem> {
     let value = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let encoding = value(CONTENT_ENCODING).unwrap_or("identity");
@@ -248,7 +244,7 @@ mod tests {
         bytes: 4 * FREE_BYTES,
         cure: "",
     };
-    /// The room that as many bytes take as need none in the beginning of a body.
+    /// The room that the second `FREE_BYTES` of a body take.
     const TAKEN: usize = MADE_OF_A_BYTE * FREE_BYTES;
 
     fn begun(room: &Arc<Quota>, of: &str) -> BufferedBody {
@@ -260,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_takes_room_behind_its_beginning_and_gives_it_back() {
+    fn a_body_takes_room_beyond_its_beginning_and_returns_it() {
         let room = Quota::new(2 * TAKEN);
         let one = more(begun(&room, "a")).ok().unwrap();
         assert_eq!(room.left(), 2 * TAKEN);
@@ -271,7 +267,7 @@ mod tests {
         assert!(more(again).err().unwrap().may_pass());
         let other = more(more(begun(&room, "b")).ok().unwrap()).ok().unwrap();
         assert_eq!(room.left(), 0);
-        // The beginning needs none, and who is refused keeps none.
+        // The beginning needs no room, and a refused body keeps none.
         let third = more(begun(&room, "c")).ok().unwrap();
         assert!(more(third).err().unwrap().may_pass());
         let BufferedBody { bytes, share } = one;
@@ -282,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_keeps_no_room() {
+    fn a_body_that_is_too_long_keeps_no_room() {
         let room = Quota::new(8 * TAKEN);
         let mut long = begun(&room, "a");
         for _ in 0..4 {
@@ -306,7 +302,7 @@ mod tests {
         assert!(other.err().unwrap().may_pass());
         assert!(held(FREE_VALUES - 1).parsed(Ok).await.is_ok());
         drop(share);
-        // One that would take more than its share is taken alone.
+        // A body that would take more than its share gets through alone.
         assert!(held(FREE_VALUES + 5_000).parsed(Ok).await.is_ok());
         assert_eq!(room.left(), 2_000 * MADE_OF_A_VALUE);
     }

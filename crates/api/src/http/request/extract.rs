@@ -1,4 +1,4 @@
-//! What handlers take from a request's path and query: the agent and the parameters.
+//! Extractors for a request's path and query.
 
 use std::ops::RangeInclusive;
 
@@ -12,10 +12,9 @@ use crate::http::response::problem::{
 };
 use recapd_core::domain::agent::{AgentId, InvalidAgentId};
 
-/// The least likeness of a suggested name (by Jaro and Winkler, 1 is equal).
+/// The least similarity of a suggested name (Jaro-Winkler; 1 is equal).
 const LIKENESS_MIN: f64 = 0.75;
 
-/// The agent of the path.
 pub(crate) struct Agent(pub(crate) AgentId);
 
 impl<S: Send + Sync> FromRequestParts<S> for Agent {
@@ -29,7 +28,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Agent {
     }
 }
 
-/// The agent of the path, and the number behind it.
+/// The agent of the path, and the number after it.
 pub(crate) struct AgentNumber(pub(crate) AgentId, pub(crate) i64);
 
 impl<S: Send + Sync> FromRequestParts<S> for AgentNumber {
@@ -50,7 +49,7 @@ impl<S: Send + Sync> FromRequestParts<S> for AgentNumber {
     }
 }
 
-/// The id of an agent, as a path names it.
+/// Parses an agent's id from a path.
 pub(crate) fn agent_id(id: &str) -> Result<AgentId, Problem> {
     id.parse().map_err(|error: InvalidAgentId| {
         Problem::new(INVALID_AGENT_ID, error.to_string())
@@ -58,11 +57,11 @@ pub(crate) fn agent_id(id: &str) -> Result<AgentId, Problem> {
     })
 }
 
-/// The parameters of a request, all of them known to its route.
+/// The parameters of a request. The route knows all of them.
 pub(crate) struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
-    /// The parameters of `uri`, of which `known` are allowed.
+    /// Reads the parameters of `uri`, of which `known` are allowed.
     pub(crate) fn read(uri: &Uri, known: &[&str]) -> Result<Self, Problem> {
         let Query(given) = Query::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|rejection| Problem::new(INVALID_PARAMETER, rejection.body_text()))?;
@@ -84,7 +83,7 @@ impl Parameters {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The parameter as an integer within `range`.
+    /// Returns the parameter as an integer within `range`.
     pub(crate) fn integer(&self, name: &str, range: RangeInclusive<i64>) -> Result<Option<i64>, Problem> {
         let Some(text) = self.text(name) else {
             return Ok(None);
@@ -96,7 +95,7 @@ impl Parameters {
         })
     }
 
-    /// The parameter as a span in whole seconds, with or without an `s`.
+    /// Returns the parameter as a span in whole seconds, with or without an `s`.
     pub(crate) fn seconds(&self, name: &str, max: u64) -> Result<Option<u64>, Problem> {
         let Some(text) = self.text(name) else {
             return Ok(None);
@@ -108,7 +107,7 @@ impl Parameters {
         })
     }
 
-    /// The parameter as a switch: `all`, `all=1` and `all=true` turn it on.
+    /// Returns the parameter as a switch: `all`, `all=1` and `all=true` turn it on.
     pub(crate) fn flag(&self, name: &str) -> Result<bool, Problem> {
         match self.text(name) {
             None | Some("0" | "false") => Ok(false),
@@ -118,7 +117,6 @@ impl Parameters {
     }
 }
 
-/// The problem of an invalid parameter.
 pub(crate) fn invalid(name: &str, what: &str, cure: &str) -> Problem {
     Problem::new(INVALID_PARAMETER, format!("parameter `{name}` {what}"))
         .hint(cure)
@@ -142,7 +140,7 @@ fn unknown(name: &str, known: &[&str]) -> Problem {
         }])
 }
 
-/// The hint about a name that isn't among the `known` ones.
+/// Returns the hint about a name that isn't among the `known` ones.
 pub(crate) fn proposal(name: &str, known: &[&str]) -> String {
     let likeness = |known: &&str| (strsim::jaro_winkler(known, name) * 1_000.0).round();
     let nearest = known
@@ -155,7 +153,6 @@ pub(crate) fn proposal(name: &str, known: &[&str]) -> String {
     )
 }
 
-/// `` `a`, `b` ``
 fn quoted(names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     names.join(", ")
@@ -183,7 +180,7 @@ mod tests {
             }
             let all = parameters.flag("all").unwrap_or_default();
             prop_assert!(!all || parameters.text("all").is_some());
-            // Nobody guesses a cursor.
+            // Random text is never a valid cursor.
             let cursor = page::cursor::<AgentId>(&parameters, PagedList::Agents);
             prop_assert!(cursor.is_err() || parameters.text("cursor").is_none());
         }

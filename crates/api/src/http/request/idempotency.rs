@@ -1,11 +1,10 @@
-//! `Idempotency-Key`: an append that may be sent again, for messages without ids of their own.
+//! `Idempotency-Key`: makes an append repeatable for messages without ids of their own.
 //!
-//! The key becomes the messages' ids, `idempotency-key:KEY:NUMBER`. So it is valid as long as they are, over restarts
-//! and in every daemon: what was stored under it is a duplicate. A digest of the request is kept in the transaction
-//! that stores the messages, and another request under the same key is refused. In addition the latest answers are
-//! remembered, so that a repeat gets the same answer, provided that the store recognises it as a repeat for the same
-//! agent. If the agent was deleted meanwhile, a repeated request is stored again; and if another daemon has stored it,
-//! the deleted agent's answer isn't given.
+//! The key becomes the messages' ids, `idempotency-key:KEY:NUMBER`. So it is valid as long as they are, over restarts and in every
+//! daemon: what was stored under it is a duplicate. The transaction that stores the messages also keeps a digest of the request, and
+//! another request under the same key is refused. In addition the latest answers are remembered, so that a repeat gets the same answer,
+//! provided that the store recognises it as a repeat for the same agent. If the agent was deleted meanwhile, a repeated request is stored
+//! again; and if another daemon has stored it, the deleted agent's answer isn't given.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -22,19 +21,16 @@ use recapd_core::domain::{agent::AgentId, message::Message, time::Timestamp};
 use recapd_store::{RequestKey, StoreError};
 
 const HEADER: &str = "idempotency-key";
-/// The prefix of an id that was made of a key.
+/// The prefix of an id made from a key.
 const ID_PREFIX: &str = "idempotency-key:";
-/// The longest key, in bytes.
 const KEY_BYTES_MAX: usize = 200;
-/// The most answers that are remembered.
 const ANSWERS_MAX: usize = 4_096;
 
-/// A key, together with its agent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key(AgentId, String);
 
 impl Key {
-    /// The key that `headers` name for an append to `agent`, with or without quotes.
+    /// Reads the key, with or without quotes, that `headers` name for an append to `agent`.
     pub(crate) fn read(headers: &HeaderMap, agent: &AgentId) -> Result<Option<Self>, Problem> {
         let mut given = headers.get_all(HEADER).iter();
         let Some(value) = given.next() else {
@@ -57,7 +53,7 @@ impl Key {
         )))
     }
 
-    /// The key and the request that it stands for, as the store keeps them.
+    /// Returns the key and the digest of its request, as the store keeps them.
     pub(crate) fn of_request(&self, body: &[u8]) -> RequestKey {
         RequestKey {
             key: self.1.clone(),
@@ -73,7 +69,7 @@ impl Key {
         }
     }
 
-    /// The problem for an append's error; another message under this key is a problem of the key.
+    /// Returns the problem for an append's error. Another message under this key is a problem of the key.
     pub(crate) fn problem(&self, error: StoreError) -> Problem {
         match &error {
             StoreError::ClientIdReused(id) if id.starts_with(ID_PREFIX) => self.reused(),
@@ -86,15 +82,14 @@ impl Key {
     }
 }
 
-/// An answer, and the digest of what was asked.
+/// An answer, and the digest of its request.
 struct StoredAnswer {
     asked: String,
-    /// When the agent was made: it may have been deleted since, and made again.
+    /// When the agent was created. It may have been deleted and created again since.
     created_at: Timestamp,
     answer: Bytes,
 }
 
-/// The latest answers.
 #[derive(Default)]
 pub(crate) struct Answers(Mutex<AnswerCache>);
 
@@ -106,7 +101,7 @@ struct AnswerCache {
 }
 
 impl Answers {
-    /// The answer to this key and digest, for the agent made at that time, if it is remembered.
+    /// Returns the remembered answer to this key and digest, for the agent created at that time.
     pub(crate) fn of(&self, key: &Key, asked: &str, created_at: Timestamp) -> Option<Bytes> {
         let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let answered = remembered.by_key.get(key)?;
@@ -114,7 +109,7 @@ impl Answers {
         is_same.then(|| answered.answer.clone())
     }
 
-    /// Remembers an answer, in place of the oldest one if need be.
+    /// Remembers an answer. If there are too many, forgets the oldest.
     pub(crate) fn remember(&self, key: Key, asked: String, created_at: Timestamp, answer: Bytes) {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = Arc::new(key);

@@ -1,4 +1,4 @@
-//! Finding members of a body that its type doesn't have, or has of another type.
+//! Finds members of a body that its type doesn't know, or that have a wrong type.
 
 use serde::{
     Deserialize, Deserializer,
@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use super::extract::proposal;
 use crate::http::response::problem::{Finding, Problem, RequestPlace};
 
-/// `problem`, of a body that is no `T`, with the members that a `T` doesn't have, and which known ones they may stand
-/// for; or else with the known ones that are of a wrong type.
+/// Adds to the `problem` of a body that isn't a `T` the members that `T` doesn't have, with the known ones that may be
+/// meant. If there are none, adds the known members of a wrong type.
 pub(crate) fn with_unknown<T: DeserializeOwned>(problem: Problem, body: &[u8]) -> Problem {
     let known = known::<T>();
     let members: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
@@ -28,13 +28,13 @@ pub(crate) fn with_unknown<T: DeserializeOwned>(problem: Problem, body: &[u8]) -
     }
 }
 
-/// The members that a `T` can't have as they are, each tried alone.
+/// Finds the members whose values don't fit `T`, by trying each alone.
 fn wrong<T: DeserializeOwned>(members: Map<String, Value>) -> Vec<Finding> {
     let finding = |(name, value): (String, Value)| {
         let place = RequestPlace::member(&name);
         let alone = Value::Object(Map::from_iter([(name, value)]));
         let detail = serde_json::from_value::<T>(alone).err()?.to_string();
-        // It would do, with others.
+        // It fits, but others are missing.
         (!detail.starts_with("missing field")).then_some(Finding { place, detail })
     };
     members.into_iter().filter_map(finding).collect()
@@ -50,7 +50,7 @@ fn meant(name: &str, known: &[&str]) -> String {
 
 fn known<T: DeserializeOwned>() -> &'static [&'static str] {
     let mut known: &'static [&'static str] = &[];
-    // It can't be made of nothing, but in trying it names its members.
+    // The recorder has no values, so this fails. But before that, it names the members.
     drop(<T as Deserialize<'_>>::deserialize(MemberRecorder(&mut known)));
     known
 }

@@ -1,4 +1,4 @@
-//! Splitting a body into messages, whose bytes stay unchanged.
+//! Splits a body into messages, whose bytes stay unchanged.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,12 @@ use recapd_core::{
     formats,
 };
 
-/// The most unreadable messages that are reported one by one; the rest is counted.
+/// The most unreadable messages that are reported one by one. The others are only counted.
 const FINDINGS_MAX: usize = 20;
-/// The field of a batch that holds its messages.
 const MESSAGES_FIELD: &str = "messages";
-/// The field next to them with the provider's usage report on the request behind the last answer.
+/// The field with the provider's usage report on the request behind the last answer.
 const USAGE_FIELD: &str = "usage";
-/// The fields of which every message has one, and no batch.
+/// Each message has one of these fields, and no batch does.
 const MESSAGE_FIELDS: [&str; 3] = ["role", "kind", "type"];
 
 struct BodyMessage<'b> {
@@ -33,16 +32,15 @@ struct BodyMessage<'b> {
 /// The most elements and members in one body.
 pub(super) const VALUES_MAX: usize = 500_000;
 
-/// What a body holds.
 #[derive(Debug)]
 pub(crate) struct MessageBatch {
-    /// The messages, in order.
+    /// In order.
     pub(crate) messages: Vec<Message>,
-    /// The provider's usage report on the request that the last answer among them came from.
+    /// The provider's usage report on the request behind the last answer among them.
     pub(crate) usage: Option<ReportedUsage>,
 }
 
-/// The messages of a body, at most `messages_max`, in order; payloads stay verbatim. Without a `format`, each message
+/// Reads the messages of a body, at most `messages_max`, in order; payloads stay verbatim. Without a `format`, each message
 /// is read in the format that it certainly has, or else in that of the first message with a certain one.
 pub(crate) fn messages(
     writing: BodyFormat,
@@ -69,7 +67,7 @@ pub(crate) fn messages(
     })
 }
 
-/// Refuses a body of very many values: each takes a hundred times its byte or two when it is parsed.
+/// Refuses a body of too many values. Parsing takes one or two hundred times a value's bytes.
 pub(crate) fn check_values(text: &[u8]) -> Result<(), Problem> {
     // A shorter body can't have that many.
     if text.len() <= VALUES_MAX || values(text) <= VALUES_MAX {
@@ -79,7 +77,7 @@ pub(crate) fn check_values(text: &[u8]) -> Result<(), Problem> {
     Err(Problem::new(BODY_TOO_LARGE, detail).hint("send the messages in several requests, in order"))
 }
 
-/// The number of array elements and object members in JSON, at any depth: each is the first one, or follows a comma.
+/// Counts array elements and object members in JSON, at any depth: each is the first one, or follows a comma.
 pub(super) fn values(json: &[u8]) -> usize {
     let (mut count, mut in_text, mut is_escaped) = (0, false, false);
     for &byte in json {
@@ -94,7 +92,7 @@ pub(super) fn values(json: &[u8]) -> usize {
     count
 }
 
-/// Refuses too many messages before they are split: pieces of a byte or two would take many times the body's memory.
+/// Refuses too many messages before they are split. Pieces of a byte or two would take many times the body's memory.
 fn check_count(count: usize, messages_max: usize) -> Result<(), Problem> {
     if count <= messages_max {
         return Ok(());
@@ -131,7 +129,7 @@ fn parse_all(pieces: &[BodyMessage<'_>], format: Option<Format>) -> Result<Vec<M
         .findings(findings))
 }
 
-/// Refuses what sub-agents said among what others did: it would mix conversations. Alone it is that of an agent of its own.
+/// Refuses a mix of sub-agents' messages and others, which would mix conversations. A body of one sub-agent's messages is fine.
 fn check_conversation(pieces: &[BodyMessage<'_>], messages: &[Message]) -> Result<(), Problem> {
     if messages.len() < 2 {
         return Ok(());
@@ -169,7 +167,7 @@ fn lines(text: &str, messages_max: usize) -> Result<Vec<BodyMessage<'_>>, Proble
     Ok(pieces.collect())
 }
 
-/// A message, an array of messages, or an object that holds an array of messages, and perhaps a report of usage.
+/// Splits a document: a message, an array of messages, or an object with an array of messages and perhaps a usage report.
 fn document(
     text: &str,
     messages_max: usize,
@@ -213,8 +211,8 @@ fn elements<'b>(
     Ok(numbered.collect())
 }
 
-/// The `messages` and the `usage` of an object, unless it is a message itself. Other members would be ignored silently,
-/// so they are refused.
+/// Returns the `messages` and the `usage` of an object, unless it is a message itself. Refuses other members, since they
+/// would be ignored silently.
 fn batch(raw: &RawValue) -> Result<Option<(&RawValue, Option<&RawValue>)>, Problem> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
     let is_message = MESSAGE_FIELDS.iter().any(|&name| fields.contains_key(name));
@@ -266,13 +264,13 @@ mod tests {
         let many = said(&format!("[{}0]", "0,".repeat(VALUES_MAX)));
         let refused = messages(BodyFormat::Lines, many.as_bytes(), None, MESSAGES_MAX).unwrap_err();
         assert!(format!("{refused:?}").contains("500000 values"), "{refused:?}");
-        // In a text commas are no values.
+        // Commas in a string don't count.
         let long = said(&format!(r#""\\\"{}""#, "[,".repeat(VALUES_MAX)));
         assert!(messages(BodyFormat::Lines, long.as_bytes(), None, MESSAGES_MAX).is_ok());
     }
 
     #[test]
-    fn what_sub_agents_say_is_not_mixed_into_a_conversation() {
+    fn messages_of_sub_agents_are_not_mixed_into_a_conversation() {
         let line = |aside: &str| {
             format!(r#"{{"type":"user","uuid":"u"{aside},"message":{{"role":"user","content":"x"}}}}"#)
         };
@@ -286,7 +284,7 @@ mod tests {
             messages(BodyFormat::Lines, body.join("\n").as_bytes(), None, MESSAGES_MAX)
         };
         assert_eq!(read(&[&main, &main]).unwrap().messages.len(), 2);
-        // The talk of one of them is an agent of its own.
+        // Alone, a sub-agent's messages belong to an agent of their own.
         assert_eq!(read(&[&one]).unwrap().messages.len(), 1);
         assert_eq!(read(&[&one, &one]).unwrap().messages.len(), 2);
         for mixed in [&[&main, &one][..], &[&one, &main, &one], &[&one, &other]] {
@@ -295,7 +293,7 @@ mod tests {
         }
     }
 
-    /// A line as clients send it, or nearly so.
+    /// A line as clients send it, sometimes broken.
     fn line() -> impl Strategy<Value = String> {
         let fine = "[a-z \\u{e4}\\u{2028}\\u{85}]{0,8}"
             .prop_map(|text| serde_json::json!({ "role": "user", "content": text }).to_string());

@@ -13,12 +13,12 @@ pub(crate) const LIMIT_MAX: i64 = 200;
 
 const CURE: &str = "give a `next_cursor` of this list as it came, or leave it out and the list begins anew";
 
-/// How many entries are requested. A list is read with one more, which tells [`cut`] whether there is a next page.
+/// Returns how many entries are requested. A list is read with one more, which tells [`cut`] whether there is a next page.
 pub(crate) fn limit(parameters: &Parameters) -> Result<i64, Problem> {
     Ok(parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT))
 }
 
-/// The entry of `list` after which the page begins.
+/// Returns the entry of `list` after which the page begins.
 pub(crate) fn cursor<T: FromStr>(parameters: &Parameters, list: PagedList<'_>) -> Result<Option<T>, Problem> {
     let read = |text: &str| {
         let wrong = |error: NoCursor| invalid("cursor", &error.to_string(), CURE);
@@ -27,7 +27,7 @@ pub(crate) fn cursor<T: FromStr>(parameters: &Parameters, list: PagedList<'_>) -
     parameters.text("cursor").map(read).transpose()
 }
 
-/// The same in the dashboard's addresses, which people read: the entry by its name.
+/// Like [`cursor`], for the dashboard's addresses, which people read: the entry by its name.
 pub(crate) fn place<T: FromStr>(parameters: &Parameters) -> Result<Option<T>, Problem> {
     let read = |text: &str| {
         let wrong = |_| {
@@ -42,7 +42,7 @@ pub(crate) fn place<T: FromStr>(parameters: &Parameters) -> Result<Option<T>, Pr
     parameters.text("cursor").map(read).transpose()
 }
 
-/// Where the next page of `list` begins, if there is one.
+/// Returns the cursor of the next page of `list`, if there is one.
 pub(crate) fn next(list: PagedList<'_>, entry: Option<impl ToString>) -> Option<Cursor> {
     entry.map(|entry| Cursor::behind(list, &entry))
 }

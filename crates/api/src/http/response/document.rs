@@ -1,4 +1,4 @@
-//! A document as a response: Markdown or JSON, unchanged for the client or not, current or a stale copy.
+//! A document as a response: Markdown or JSON, not modified or new to the client, current or stale.
 
 use axum::{
     Json,
@@ -22,11 +22,10 @@ use recapd_telemetry::metrics::labels::ReadResult;
 const MARKDOWN: &str = "text/markdown";
 const JSON: &str = "application/json";
 pub(super) const MARKDOWN_UTF8: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
-/// The text for readers when there is neither a database nor a copy.
+/// The text for readers when neither the database nor a copy is available.
 const PLACEHOLDER: &str = "[Summary temporarily unavailable]";
 const STALE: HeaderName = HeaderName::from_static("recapd-stale");
 
-/// The format in which a document is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Markdown,
@@ -34,7 +33,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// The format that the request's headers ask for.
+    /// Returns the format that the request's headers ask for.
     pub(crate) fn wanted(headers: &HeaderMap) -> Self {
         match preferred(headers, &[MARKDOWN, JSON]) {
             JSON => Self::Json,
@@ -43,22 +42,18 @@ impl Form {
     }
 }
 
-/// A document and its headers.
 pub(crate) struct Document<J> {
     /// Changes whenever the Markdown does.
     pub(crate) etag: String,
-    /// Markdown.
     pub(crate) bytes: Bytes,
-    /// The document as JSON, with its figures.
     pub(crate) json: J,
-    /// Set while the database is away: since when the copy is known to be right.
+    /// Set while the database is away: until when the copy is known to have been current.
     pub(crate) stale_since: Option<Timestamp>,
-    /// Headers of its own.
     pub(crate) headers: HeaderMap,
 }
 
 impl<J: Serialize> Document<J> {
-    /// The response to a request with these headers, and how it counts in the metrics.
+    /// Returns the response to a request with these headers, and how it counts in the metrics.
     pub(crate) fn answer(self, form: Form, asked: &HeaderMap, now: Timestamp) -> (ReadResult, Response) {
         // The JSON holds the document's age, which changes while the document doesn't.
         let weak = if form == Form::Json { "W/" } else { "" };
@@ -77,7 +72,6 @@ impl<J: Serialize> Document<J> {
     }
 }
 
-/// How a response counts in the metrics.
 pub(super) fn counted_as(stale_since: Option<Timestamp>, is_known: bool, is_empty: bool) -> ReadResult {
     match stale_since {
         Some(_) => ReadResult::Stale,
@@ -87,7 +81,7 @@ pub(super) fn counted_as(stale_since: Option<Timestamp>, is_known: bool, is_empt
     }
 }
 
-/// The headers about a document, the same with and without its text.
+/// Returns the headers about a document, which are the same with and without its text.
 fn about(mut headers: HeaderMap, etag: String, stale_since: Option<Timestamp>, now: Timestamp) -> HeaderMap {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     headers.insert(VARY, HeaderValue::from_static("accept"));
@@ -104,14 +98,14 @@ pub(super) fn told_stale(headers: &mut HeaderMap, stale_since: Option<Timestamp>
     }
 }
 
-/// Adds a header, if its value can be one.
+/// Adds a header if its value is valid.
 pub(crate) fn insert(headers: &mut HeaderMap, name: HeaderName, value: String) {
     if let Ok(value) = HeaderValue::try_from(value) {
         headers.insert(name, value);
     }
 }
 
-/// The response without a database and without a copy: a text that can be shown to a model as it is, or a problem.
+/// Returns the response without a database and a copy: a text that can be shown to a model as it is, or a problem.
 pub(crate) fn unavailable(error: StoreError, form: Form) -> (ReadResult, Response) {
     let problem = Problem::from(error);
     let response = if form == Form::Json || !problem.may_pass() {

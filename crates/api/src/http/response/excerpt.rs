@@ -15,15 +15,14 @@ use recapd_core::domain::{
 use recapd_engine::snapshot::Lookup;
 use recapd_platform::threads;
 
-/// The parameters' names.
 pub(crate) const VIEW: &str = "view";
 pub(crate) const MAX_TOKENS: &str = "max_tokens";
 pub(crate) const MAX_CHARS: &str = "max_chars";
-/// The largest limits that can be asked for: far more than a document has.
+/// The largest limits that can be requested: far more than a document has.
 const TOKENS_MAX: i64 = 1_000_000;
 const CHARS_MAX: i64 = 10_000_000;
 
-/// The excerpt that the parameters ask for; `None` for the whole summary.
+/// Returns the excerpt that the parameters ask for; `None` for the whole summary.
 pub(crate) fn wanted(parameters: &Parameters) -> Result<Option<BriefOptions>, Problem> {
     let is_brief = match parameters.text(VIEW) {
         None | Some("full") => false,
@@ -41,8 +40,7 @@ pub(crate) fn wanted(parameters: &Parameters) -> Result<Option<BriefOptions>, Pr
     Ok(BriefOptions::new(is_brief, chars_max, tokens_max))
 }
 
-/// The excerpt of what was read, made on another thread, since it takes a while. A brief says what runs, unless the database
-/// is away.
+/// Makes the excerpt on another thread, since that takes a while. A brief names the running exchange, unless the database is away.
 pub(crate) async fn made(
     wanted: BriefOptions,
     app: &SharedApp,

@@ -1,5 +1,4 @@
-//! Which of the available formats a client prefers (RFC 9110, 12.5.1), and whether it has the document already
-//! (13.1.2).
+//! Decides which of the available formats a client prefers (RFC 9110, 12.5.1), and whether it already has the document (13.1.2).
 
 use axum::http::{
     HeaderMap,
@@ -9,8 +8,8 @@ use axum::http::{
 /// The end, inside the quotes, of a compressed document's tag.
 pub(super) const GZIP_MARK: &str = ".gz";
 
-/// The offer that the client prefers, of equal ones one that it names; the first one if it has no preference or accepts
-/// none.
+/// Returns the offer that the client prefers; among equals, one that it names. Returns the first offer if the client has no
+/// preference or accepts none.
 pub(crate) fn preferred(headers: &HeaderMap, offers: &[&'static str]) -> &'static str {
     let mut best = (offers.first().copied().unwrap_or_default(), (0.0, false));
     for offer in offers {
@@ -22,7 +21,7 @@ pub(crate) fn preferred(headers: &HeaderMap, offers: &[&'static str]) -> &'stati
     best.0
 }
 
-/// Whether the client accepts gzip, and prefers it no less than the uncompressed document.
+/// Checks that the client accepts gzip, and prefers it no less than the uncompressed document.
 pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     let weight = |name: &str| {
         let mut ranges = values(headers, ACCEPT_ENCODING.as_str()).filter_map(range);
@@ -36,19 +35,19 @@ pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     gzip.is_some_and(|gzip| gzip > 0.0 && gzip >= weight("identity").unwrap_or(0.0))
 }
 
-/// Whether the client knows the document that `etag` names by the tag of its compressed form.
+/// Checks that the client knows the document of `etag` by the tag of its compressed form.
 pub(super) fn knows_gzip(headers: &HeaderMap, etag: &str) -> bool {
     values(headers, IF_NONE_MATCH.as_str())
         .find(|known| opaque(known) == opaque(etag))
         .is_some_and(|known| bare(known).ends_with(GZIP_MARK))
 }
 
-/// Whether the client already has what `etag` names, compressed or not.
+/// Checks that the client already has the document of `etag`, compressed or not.
 pub(crate) fn is_known(headers: &HeaderMap, etag: &str) -> bool {
     values(headers, IF_NONE_MATCH.as_str()).any(|known| known == "*" || (opaque(known) == opaque(etag)))
 }
 
-/// The members of a header that is a list, in however many lines it comes.
+/// Returns the members of a list header, over all of its lines.
 fn values<'h>(headers: &'h HeaderMap, name: &'static str) -> impl Iterator<Item = &'h str> {
     let lines = headers
         .get_all(name)
@@ -60,7 +59,7 @@ fn values<'h>(headers: &'h HeaderMap, name: &'static str) -> impl Iterator<Item 
         .filter(|value| !value.is_empty())
 }
 
-/// `text/*;q=0.5`: the range and its weight.
+/// Splits `text/*;q=0.5` into the range and its weight.
 fn range(text: &str) -> Option<(&str, f32)> {
     let mut parts = text.split(';').map(str::trim);
     let range = parts.next()?;
@@ -68,8 +67,8 @@ fn range(text: &str) -> Option<(&str, f32)> {
     Some((range, weight.map_or(Ok(1.0), str::parse).unwrap_or(1.0)))
 }
 
-/// The client's weight for `offer`, of which the most specific range counts, and whether it is more than `*/*`: clients
-/// add that one for whatever else there may be.
+/// Returns the client's weight for `offer`, by the most specific range, and whether that range is more than `*/*`, which
+/// clients add for anything else.
 fn quality(headers: &HeaderMap, offer: &str) -> (f32, bool) {
     let kind = offer.split('/').next().unwrap_or_default();
     let is_of_kind = |range: &str| {
@@ -88,8 +87,7 @@ fn quality(headers: &HeaderMap, offer: &str) -> (f32, bool) {
     (named.unwrap_or_else(any), named.is_some())
 }
 
-/// A tag without its weakness mark, its quotes and its compression mark, which don't matter for whether the document is
-/// known.
+/// Returns a tag without its weakness mark, quotes and compression mark, which don't matter for whether the document is known.
 fn opaque(etag: &str) -> Option<&str> {
     let is_quoted = etag.ends_with('"') && etag.strip_prefix("W/").unwrap_or(etag).starts_with('"');
     is_quoted.then(|| bare(etag).strip_suffix(GZIP_MARK).unwrap_or_else(|| bare(etag)))
@@ -110,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_liked_offer_wins_and_the_first_of_equals() {
+    fn the_preferred_offer_wins_and_the_first_of_equals() {
         let cases = [
             ("", "text/markdown"),
             ("*/*", "text/markdown"),
@@ -159,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn gzip_is_for_those_who_ask_for_it() {
+    fn gzip_is_sent_only_on_request() {
         let cases = [
             ("", false),
             ("gzip", true),

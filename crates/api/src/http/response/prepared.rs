@@ -1,5 +1,5 @@
-//! The responses of a summary, prepared once per version: header values, the compressed document, the JSON. A request
-//! then picks one, and little is made for it alone.
+//! The responses of a summary, prepared once per version: header values, the compressed document, the JSON. A request picks
+//! one of them, and makes little of its own.
 
 use std::{
     io::{self, Write as _},
@@ -27,18 +27,18 @@ use recapd_core::domain::time::Timestamp;
 use recapd_engine::snapshot::{Lookup, Snapshot, Snapshots};
 use recapd_telemetry::metrics::labels::ReadResult;
 
-/// The shortest document that is compressed: a shorter one fits into one packet.
+/// The smallest document that is compressed, in bytes: a smaller one fits into one packet.
 const GZIP_BYTES_MIN: usize = 1_400;
-/// Headers that are set for all responses, with room for those that are added later.
+/// The capacity for headers, including those that are added later.
 const HEADERS: usize = 12;
 const JSON_TYPE: HeaderValue = HeaderValue::from_static("application/json");
 const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
 const VARIES: HeaderValue = HeaderValue::from_static("accept, accept-encoding");
 
-/// The prepared responses of a snapshot, which are kept with it.
+/// The prepared responses of a snapshot, kept with it.
 pub(crate) struct PreparedResponses {
-    /// The document's own headers, sent with it in every format, and without it.
+    /// The document's own headers, sent with every format and with 304.
     own: HeaderMap,
     etag: Option<HeaderValue>,
     gzip_etag: Option<HeaderValue>,
@@ -48,7 +48,6 @@ pub(crate) struct PreparedResponses {
     json: OnceLock<Bytes>,
 }
 
-/// The format in which a document is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Markdown,
@@ -65,19 +64,18 @@ impl AsRef<[u8]> for Markdown {
     }
 }
 
-/// The Markdown of `snapshot`, not copied.
+/// Returns the Markdown of `snapshot` without copying it.
 pub(super) fn markdown(snapshot: &Arc<Snapshot>) -> Bytes {
     Bytes::from_owner(Markdown(Arc::clone(snapshot)))
 }
 
 impl PreparedResponses {
-    /// The answers that are kept with `snapshot`, prepared now if they weren't before, with its `own` headers. `None` if
-    /// somebody keeps something else there.
+    /// Returns the answers kept with `snapshot`, or prepares them with its `own` headers. `None` if another type is kept there.
     pub(crate) fn kept_with(snapshot: &Snapshot, own: impl FnOnce() -> HeaderMap) -> Option<&Self> {
         snapshot.kept.get_or_make(|| Self::new(&snapshot.etag, own()))
     }
 
-    /// The answers of a snapshot with this tag and its `own` headers.
+    /// Prepares the answers of a snapshot with this tag and its `own` headers.
     pub(crate) fn new(etag: &str, own: HeaderMap) -> Self {
         let value = |text: String| HeaderValue::try_from(text).ok();
         let said = etag.trim_matches('"');
@@ -92,7 +90,7 @@ impl PreparedResponses {
         }
     }
 
-    /// The document as JSON, made by `make` if it wasn't made before.
+    /// Returns the document as JSON, made by `make` the first time.
     pub(crate) fn json(
         &self,
         snapshots: &Snapshots,
@@ -109,8 +107,8 @@ impl PreparedResponses {
         json
     }
 
-    /// The compressed document, if it exists already; otherwise compression begins, and a later request gets the
-    /// result: it takes a millisecond, for which no reader waits.
+    /// Returns the compressed document if it exists. Otherwise begins to compress it for later requests: that takes a
+    /// millisecond, for which no reader waits.
     fn gzip(&self, snapshots: &Arc<Snapshots>, snapshot: &Arc<Snapshot>) -> Option<Bytes> {
         let made = self.gzip.get();
         let is_worth_it = snapshot.markdown.len() >= GZIP_BYTES_MIN;
@@ -121,8 +119,8 @@ impl PreparedResponses {
         made.cloned()
     }
 
-    /// The response to a request with the headers `asked`, and how it counts in the metrics. `json` is the body in that
-    /// format.
+    /// Returns the response to a request with the headers `asked`, and how it counts in the metrics. `json` makes the body
+    /// in that format.
     pub(crate) fn answer(
         &self,
         reading: &Lookup,
@@ -199,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_else_keeps_is_none() {
+    fn a_kept_value_of_another_type_is_none() {
         let snapshot = Snapshot::default();
         let first = PreparedResponses::kept_with(&snapshot, HeaderMap::new).unwrap();
         let again = PreparedResponses::kept_with(&snapshot, HeaderMap::new).unwrap();

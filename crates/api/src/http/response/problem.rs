@@ -1,7 +1,6 @@
 //! Error responses: `application/problem+json` (RFC 9457), always with the same members.
 //!
-//! A handler returns a [`Problem`]; the frame around all routes turns it, and every bare error that a library answers
-//! with, into that one format.
+//! A handler returns a [`Problem`]. The frame around all routes writes it, and every bare error of a library, in that one format.
 
 mod kinds;
 
@@ -22,19 +21,19 @@ use recapd_core::domain::agent::AgentId;
 use recapd_platform::threads::ComputationPanic;
 use recapd_store::{FactFault, StoreError};
 
-/// After how many seconds to retry a failure that may pass.
+/// After how many seconds a client should retry if the failure may pass.
 pub(super) const RETRY_AFTER_SECONDS: u32 = 5;
 
-/// Something went wrong.
+/// An error, before it is written out.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     kind: ProblemKind,
     detail: String,
     hint: Option<Box<str>>,
     findings: Box<[Finding]>,
-    /// After how many seconds to retry, if that may help.
+    /// After how many seconds a retry may help, if at all.
     retry_after: Option<u32>,
-    /// What the database failed with, in the words of `recapd_db_errors_total`.
+    /// The database's error, as `recapd_db_errors_total` names it.
     failed: Option<&'static str>,
 }
 
@@ -42,10 +41,9 @@ pub(crate) struct Problem {
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ProblemFinding)]
 pub(crate) struct Finding {
-    /// Where.
     #[serde(flatten)]
     pub(crate) place: RequestPlace,
-    /// What, and what to do about it.
+    /// What is wrong, and what to do about it.
     pub(crate) detail: String,
 }
 
@@ -56,14 +54,13 @@ pub(crate) struct Finding {
 pub(crate) enum RequestPlace {
     /// A JSON pointer into the body (RFC 6901).
     Pointer(String),
-    /// A line of the body, from 1.
+    /// A line of the body, counted from 1.
     Line(usize),
     /// A query parameter.
     Parameter(String),
 }
 
 impl RequestPlace {
-    /// The member `name` of the body.
     pub(crate) fn member(name: &str) -> Self {
         Self::Pointer(format!("/{}", name.replace('~', "~0").replace('/', "~1")))
     }
@@ -81,7 +78,6 @@ impl Problem {
         }
     }
 
-    /// The problem with a time to retry.
     pub(crate) fn retry_after(self, seconds: u32) -> Self {
         Self {
             retry_after: Some(seconds),
@@ -96,7 +92,6 @@ impl Problem {
         }
     }
 
-    /// The problem with a list of what is wrong.
     pub(crate) fn findings(self, findings: Vec<Finding>) -> Self {
         Self {
             findings: findings.into(),
@@ -109,19 +104,19 @@ impl Problem {
             .hint("an agent is made by its first message: POST /v1/agents/{id}/messages")
     }
 
-    /// A defect of recapd. The details are in the log, with the request's id.
+    /// Returns the problem of a defect of recapd. The log has the details, with the request's id.
     pub(crate) fn internal() -> Self {
         Self::new(INTERNAL, "recapd failed; its log says why")
             .hint("report it with the id of this request, and what the log says about it")
     }
 
-    /// A library's error, with its text if it has one.
+    /// Returns the problem for a library's error, with its text if it has one.
     pub(crate) fn nameless(status: StatusCode, words: Option<&str>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
         Self::new(kind(status, "http_error", title), words.unwrap_or(title))
     }
 
-    /// The problem for a library's error without a text.
+    /// Returns the problem for a library's error without a text.
     fn behind(response: &Response) -> Option<Self> {
         let status = response.status();
         let is_bare = !response.headers().contains_key(CONTENT_TYPE);
@@ -129,7 +124,7 @@ impl Problem {
             return None;
         }
         Some(match status {
-            // The router adds it after this.
+            // The router adds this header afterwards.
             StatusCode::METHOD_NOT_ALLOWED => {
                 Self::new(WRONG_METHOD, "the route exists, but not for this method")
                     .hint("the answer's header Allow names the methods that it has")
@@ -141,40 +136,38 @@ impl Problem {
         })
     }
 
-    /// The problem that `response` carries or stands for, if any.
+    /// Takes the problem that `response` carries, or makes one if it is a bare error.
     pub(crate) fn taken(response: &mut Response) -> Option<Self> {
         let carried = response.extensions_mut().remove::<Self>();
         carried.or_else(|| Self::behind(response))
     }
 
-    /// What the database failed with under `response`, if it did.
+    /// Returns the database's error behind `response`, if there is one.
     pub(crate) fn failed(response: &Response) -> Option<&'static str> {
         response.extensions().get::<Self>()?.failed
     }
 
-    /// After how many seconds asking again may help.
     pub(crate) fn may_pass_in(&self) -> Option<u32> {
         self.retry_after
     }
 
-    /// What programs know it by.
+    /// Returns the name that programs know it by.
     pub(crate) fn code(&self) -> &'static str {
         self.kind.code
     }
 
-    /// The problem for people: title, what went wrong this time, and what to do about it.
+    /// Returns the problem for people: title, what went wrong this time, and what to do about it.
     pub(crate) fn told(&self) -> (&str, &str, Option<&str>) {
         (self.kind.title, &self.detail, self.hint.as_deref())
     }
 
-    /// Whether a retry may help.
     pub(crate) fn may_pass(&self) -> bool {
         self.kind.status == StatusCode::SERVICE_UNAVAILABLE
     }
 }
 
 impl IntoResponse for Problem {
-    /// A bare response that carries the problem, for [`written`] to write out.
+    /// Makes a bare response that carries the problem, for [`written`] to write out.
     fn into_response(self) -> Response {
         (self.kind.status, Extension(self)).into_response()
     }
@@ -254,7 +247,7 @@ impl Problem {
                  quarter of a request is used",
             ),
             StoreError::Unavailable(_) | StoreError::Contended(_) => Self::of_outage(&error),
-            // Who computed it has logged it, with whose it was.
+            // Whoever computed it has logged it, with the agent.
             StoreError::Panicked(panicked) => Self::new(INTERNAL, panicked.to_string()).hint(
                 "the same will fail again; report it with the id of this request, and what the log says about it",
             ),
@@ -267,7 +260,7 @@ impl Problem {
 }
 
 impl Problem {
-    /// The database can't do it now.
+    /// Returns the problem of a database that can't do it now.
     fn of_outage(error: &StoreError) -> Self {
         if matches!(error, StoreError::Contended(_)) {
             tracing::warn!(%error, "http.contended");
@@ -289,7 +282,7 @@ impl From<ComputationPanic> for Problem {
     }
 }
 
-/// Something went wrong (RFC 9457).
+/// A problem (RFC 9457).
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Problem)]
 pub(crate) struct Wire<'a> {
@@ -297,7 +290,7 @@ pub(crate) struct Wire<'a> {
     r#type: String,
     /// The kind of problem, for people.
     title: &'a str,
-    /// The status of the answer.
+    /// The HTTP status of the answer.
     status: u16,
     /// What went wrong this time.
     detail: &'a str,
@@ -313,12 +306,11 @@ pub(crate) struct Wire<'a> {
     errors: &'a [Finding],
 }
 
-/// The codes of all kinds.
 pub(crate) fn codes() -> Vec<&'static str> {
     ALL.iter().map(|kind| kind.code).collect()
 }
 
-/// `response` with its problem written out, if it has one. `request_id` names the occurrence.
+/// Writes out the problem of `response`, if it has one. `request_id` names the occurrence.
 pub(crate) fn written(mut response: Response, request_id: &str) -> Response {
     let Some(problem) = Problem::taken(&mut response) else {
         return response;
@@ -349,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_defect_is_told_from_a_database_that_is_away() {
+    fn a_defect_differs_from_a_database_that_is_away() {
         let away = Problem::from(StoreError::Unavailable("it is gone".to_owned().into()));
         assert_eq!(away.kind.status, StatusCode::SERVICE_UNAVAILABLE);
         let defect = Problem::from(StoreError::from(ComputationPanic("counting tokens")));

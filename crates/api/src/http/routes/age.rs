@@ -1,4 +1,4 @@
-//! `POST /v1/age`: the ageing job, by hand.
+//! `POST /v1/age`: runs the ageing job.
 
 use axum::{
     Json,
@@ -10,23 +10,23 @@ use super::lineage;
 use crate::http::{SharedApp, openapi::answers, response::problem::Problem};
 use recapd_engine::ingest::AgedReply;
 
-/// The body.
+/// The body of a request to age summaries.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = AgeBody)]
 pub(super) struct AgeRequest {
-    /// Only tell which documents would be looked at.
+    /// Only reports which documents the job would look at.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// Has the summaries aged of which a line has outgrown its section.
+/// Ages the summaries that have a line too old for its section.
 ///
-/// The daemon does it by itself, by `schedule.ageing`.
+/// The daemon does so by itself, by `schedule.ageing`.
 #[utoipa::path(
     post, path = "/v1/age", operation_id = "age_summaries", tag = "updates",
     request_body(content = AgeRequest, example = json!({"dry_run": true})),
-    responses((status = 200, description = "What is looked at, or would be.", body = AgedReply),
+    responses((status = 200, description = "The documents that are looked at, or would be.", body = AgedReply),
         answers::Always, answers::WithBody),
 )]
 pub(super) async fn age(State(app): State<SharedApp>, request: Request) -> Result<Json<AgedReply>, Problem> {

@@ -1,4 +1,4 @@
-//! `GET /v1/agents`: all agents in figures, page by page.
+//! `GET /v1/agents`: the figures of all agents, page by page.
 
 use axum::{Extension, Json, extract::State, http::Uri};
 use serde::{Deserialize, Serialize};
@@ -21,16 +21,16 @@ use recapd_core::domain::{
 };
 use recapd_store::{AgentRow, StoreResult};
 
-/// A page of agents, by id.
+/// A page of agents, ordered by id.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = AgentPage)]
 pub(super) struct AgentsPage {
     agents: Vec<AgentFigures>,
-    /// Where the next page begins; none on the last one.
+    /// The cursor of the next page; null on the last.
     next_cursor: Option<Cursor>,
 }
 
-/// An agent in figures, over HTTP and on the command line alike.
+/// The figures of an agent, the same over HTTP and on the command line.
 #[derive(Serialize, Deserialize, utoipa::ToSchema)]
 pub struct AgentFigures {
     pub agent_id: AgentId,
@@ -48,19 +48,19 @@ pub struct AgentFigures {
     pub version: i64,
     pub summary_tokens: i64,
     pub updated_at: Timestamp,
-    /// The newest exchange, or leg, that isn't set aside.
+    /// The newest exchange or leg that isn't set aside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newest: Option<NewestExchange>,
 }
 
-/// The newest exchange of an agent, or leg of one.
+/// The newest exchange of an agent, or its newest leg.
 #[derive(Serialize, Deserialize, utoipa::ToSchema)]
 pub struct NewestExchange {
     pub exchange: i64,
-    /// The first leg of its exchange, if it is a later one.
+    /// The first leg of its exchange, if this is a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<i64>,
-    /// Whether more is expected in it.
+    /// `open` if more is expected in it.
     pub state: ExchangeState,
 }
 
@@ -78,7 +78,7 @@ impl From<&Exchange> for NewestExchange {
 #[utoipa::path(
     get, path = "/v1/agents", operation_id = "list_agents", tag = "agents",
     params(Paging),
-    responses((status = 200, description = "A page of agents, by id.", body = AgentsPage),
+    responses((status = 200, description = "A page of agents, ordered by id.", body = AgentsPage),
         answers::Always),
 )]
 pub(super) async fn list(
@@ -97,7 +97,6 @@ pub(super) async fn list(
     }))
 }
 
-/// Agents that `caller` may see.
 pub(crate) async fn rows(
     app: &App,
     caller: &Caller,
@@ -115,7 +114,7 @@ pub(crate) async fn rows(
     Ok(rows)
 }
 
-/// The agent, if it exists.
+/// Reads the agent, or fails if it doesn't exist.
 pub(crate) async fn known(app: &App, agent: &AgentId) -> Result<AgentRow, Problem> {
     let row = app.parts.store.agent(agent).await?;
     row.ok_or_else(|| Problem::unknown_agent(agent))

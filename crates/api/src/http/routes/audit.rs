@@ -1,4 +1,4 @@
-//! `GET /v1/audit`: who changed what, who was refused, who signed in.
+//! `GET /v1/audit`: who changed something, was refused, or signed in.
 
 use axum::{Json, extract::State, http::Uri};
 use serde::Serialize;
@@ -24,18 +24,18 @@ use recapd_store::audit::{AuditQuery, AuditRow};
 #[schema(as = AuditPage)]
 pub(super) struct AuditPage {
     events: Vec<AuditRow>,
-    /// Where the next page begins; none on the last one.
+    /// The cursor of the next page; null on the last.
     next_cursor: Option<Cursor>,
 }
 
-/// Lists who changed what, who was refused, and who signed in.
+/// Lists who changed something, was refused, or signed in.
 ///
-/// The newest `http.audit_rows_max` of each kind are kept. An event is there a second or two after its request.
+/// The newest `http.audit_rows_max` events of each kind are kept. An event appears a second or two after its request.
 #[utoipa::path(
     get, path = "/v1/audit", operation_id = "list_audit", tag = "daemon",
     params(Paging,
-        ("agent" = Option<AgentId>, Query, description = "Only those of this agent."),
-        ("since" = Option<Timestamp>, Query, description = "Only those from then on.")),
+        ("agent" = Option<AgentId>, Query, description = "Only events of this agent."),
+        ("since" = Option<Timestamp>, Query, description = "Only events from then on.")),
     responses((status = 200, description = "The events that are kept, newest first.", body = AuditPage), answers::Always),
 )]
 pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<AuditPage>, Problem> {

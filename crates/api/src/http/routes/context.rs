@@ -25,23 +25,22 @@ use recapd_core::{
 };
 use recapd_platform::threads;
 
-/// What is made of a byte of a window until the context is sent: the payload, its parts, values of JSON twice, the text.
+/// How much memory a byte of a window takes until the context is sent: in the payload, its parts, twice in JSON values, the text.
 const MADE_OF_A_BYTE: usize = 6;
-/// The largest budget that can be asked for, in tokens.
 const BUDGET_TOKENS_MAX: i64 = 100_000_000;
-/// The most tokens of a summary that can be asked for: far more than one has.
+/// The most tokens of a summary that can be requested: far more than one has.
 const SUMMARY_TOKENS_MAX: i64 = 1_000_000;
 
 /// Builds a context.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/context", operation_id = "get_context", tag = "messages",
     params(AgentPath,
-        ("format" = RequestFormat, Query, description = "The provider to write it for."),
-        ("budget" = Option<i64>, Query, minimum = 0, maximum = 100_000_000, description = "The most tokens; 0 is no limit."),
-        ("summary_max_tokens" = Option<i64>, Query, minimum = 1, maximum = 1_000_000, description = "The most tokens of the summary in it. Whatever is asked for, it takes a quarter of the budget at most."),
-        ("alternation" = Option<Alternation>, Query, description = "What happens to neighbouring turns of one side."),
-        ("thinking" = Option<String>, Query, pattern = "^open$", example = "open", description = "`open`: thinking of the open exchange is sent even where something before it has changed, for a provider that wants that of an open tool round, or a request that lets it drop what is no longer bound (`drop_block`). Otherwise none is sent then."),
-        ("as" = Option<String>, Query, description = "In a shared conversation: by which speaker it is seen.")),
+        ("format" = RequestFormat, Query, description = "The provider whose request format is used."),
+        ("budget" = Option<i64>, Query, minimum = 0, maximum = 100_000_000, description = "The most tokens; 0 for no limit."),
+        ("summary_max_tokens" = Option<i64>, Query, minimum = 1, maximum = 1_000_000, description = "The most tokens of the summary in it. The summary never takes more than a quarter of the budget."),
+        ("alternation" = Option<Alternation>, Query, description = "What to do with consecutive turns of the same side."),
+        ("thinking" = Option<String>, Query, pattern = "^open$", example = "open", description = "`open`: sends the thinking of the open exchange even where something before it has changed, for a provider that wants the thinking of an open tool round, or a request that lets the provider drop thinking that is no longer bound (`drop_block`). By default, none is sent in that case."),
+        ("as" = Option<String>, Query, description = "In a shared conversation: the speaker who sees it.")),
     responses((status = 200, description = "The context.", body = ContextReply),
         answers::Always,
         answers::OfAgent,
@@ -76,13 +75,13 @@ pub(super) async fn read(
         step_tokens: budget.step_tokens(),
         ..in_force.context_options(configured.context)
     };
-    // A long tool result takes a while to be shortened; other requests shouldn't wait for it.
+    // It takes a while to shorten a long tool result; other requests shouldn't wait for it.
     let build = move || (material.build(query, defaults, counter.as_ref()), share);
     let (reply, share) = threads::computed("building a context", build).await?;
     Ok(share.until_sent(Json(reply).into_response()).await)
 }
 
-/// What is asked for, and by which speaker.
+/// Returns the query, and the speaker who is to see the context.
 fn query(uri: &Uri) -> Result<(ContextQuery, Option<String>), Problem> {
     let known = [
         "format",

@@ -1,12 +1,12 @@
 //! `GET /v1/events`, `GET /v1/agents/{id}/events`: changes as they happen (server-sent events).
 //!
 //! ```text
-//! notices ──► due agents ──► look: may be seen? where does it stand? ──► difference ([`state`]) ──► events
+//! notices ──► due agents ──► look: visible? which state? ──► difference ([`state`]) ──► events
 //! ```
 //!
-//! A notice only says which agent to look at, so many notices become one look, and a missed one is made up for by the
-//! next. A subscription keeps the last state it has reported of each agent, and no events; it looks at an agent when
-//! its client has taken the events before.
+//! A notice only says which agent to look at, so many notices lead to one look, and the next look makes up for a missed
+//! one. A subscription keeps no events, only the last state that it reported of each agent. It looks at an agent once its
+//! client has received the earlier events.
 
 mod state;
 mod watch;
@@ -61,34 +61,33 @@ use recapd_platform::notice::Change;
 use recapd_store::StoreResult;
 use recapd_telemetry::metrics::SubscriberGuard;
 
-/// How often a subscriber's token is checked, and its agent looked at: other daemons don't announce everything.
+/// How often a subscriber's token is checked and its agent looked at: other daemons don't announce everything.
 const TICK: Duration = Duration::from_secs(2);
-/// After how many ticks without an event a comment is sent to keep the connection open: 14 s.
+/// The number of ticks without an event after which a comment keeps the connection open: 14 s.
 const TICKS_PER_BEAT: u32 = 7;
-/// When a client that was cut off should reconnect.
+/// When a client should reconnect after its connection broke.
 const RETRY: Duration = Duration::from_secs(3);
-/// How long the changes of all agents are gathered.
 const GATHER: Duration = Duration::from_millis(200);
-/// The most agents whose states a subscription to all remembers; beyond it, it begins anew.
+/// The most agents whose states a subscription to all remembers. Beyond it, the subscription starts over.
 const KNOWN_MAX: usize = 10_000;
-/// The longest time that can be asked for, in seconds: a day.
+/// The longest subscription that can be requested, in seconds: a day.
 const FOR_SECONDS_MAX: u64 = 86_400;
 
 const LAST_EVENT_ID: &str = "last-event-id";
-/// Tells nginx to pass events on as they come.
+/// Makes nginx pass events on as they come.
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Tells what happens to an agent.
+/// Streams the events of an agent.
 ///
-/// First comes `agent.changed`, or with `Last-Event-ID` what has happened since. Then, as it happens: `turn.appended`,
-/// `window.evicted`, `window.returned`, `summary.updated`, `update.failed`, `queue.changed`, and at last `agent.deleted`. The
-/// data of each is JSON. Several of a kind may be told as one. A line without meaning comes every 14 seconds.
+/// The first event is `agent.changed`, or with `Last-Event-ID` everything that has happened since. Then, as they happen: `turn.appended`,
+/// `window.evicted`, `window.returned`, `summary.updated`, `update.failed`, `queue.changed`, and at the end `agent.deleted`. The data of
+/// each is JSON. Several events of a kind may be sent as one. A comment line comes after 14 seconds without an event.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/events", operation_id = "watch_agent", tag = "events",
     params(AgentPath,
-        ("for" = Option<String>, Query, pattern = "^[0-9]{1,5}s?$", example = "60s", description = "End after so many seconds, at most 86,400."),
-        ("last-event-id" = Option<String>, Header, description = "The `id` of the last event that came.")),
-    responses((status = 200, description = "The events, until the client goes or the daemon ends.", content((String = "text/event-stream"))),
+        ("for" = Option<String>, Query, pattern = "^[0-9]{1,5}s?$", example = "60s", description = "Ends the stream after this many seconds, at most 86,400."),
+        ("last-event-id" = Option<String>, Header, description = "The `id` of the last event received.")),
+    responses((status = 200, description = "The events, until the client disconnects or the daemon ends.", content((String = "text/event-stream"))),
         answers::Always, answers::OfAgent),
 )]
 pub(crate) async fn of_agent(
@@ -99,7 +98,7 @@ pub(crate) async fn of_agent(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let ends_at = ends_at(&uri)?;
-    // Subscribed before the look, so that nothing in between is missed.
+    // Subscribes before looking, so that nothing in between is missed.
     let moves = app.parts.operator.moves();
     known(&app, &agent).await?;
     let last = headers
@@ -114,15 +113,15 @@ pub(crate) async fn of_agent(
     Ok(subscription.into_response())
 }
 
-/// Tells what happens to all agents that the caller may see.
+/// Streams the events of all agents that the caller may see.
 ///
-/// What stands at `/v1/agents/{id}/events`, of all agents and without ids; the first that is told of each is
-/// `agent.changed`. Appends and claims of other daemons are told with the next eviction or version. Who takes events too
-/// slowly is told `lagged`, and the answer ends.
+/// Sends the events of `/v1/agents/{id}/events` for all agents, without ids. The first event of each agent is
+/// `agent.changed`. Appends and claims of other daemons are reported with the next eviction or version. A client that reads
+/// too slowly gets `lagged`, and the stream ends.
 #[utoipa::path(
     get, path = "/v1/events", operation_id = "watch_all", tag = "events",
-    params(("for" = Option<String>, Query, pattern = "^[0-9]{1,5}s?$", example = "60s", description = "End after so many seconds, at most 86,400.")),
-    responses((status = 200, description = "The events, until the client goes or the daemon ends.", content((String = "text/event-stream"))),
+    params(("for" = Option<String>, Query, pattern = "^[0-9]{1,5}s?$", example = "60s", description = "Ends the stream after this many seconds, at most 86,400.")),
+    responses((status = 200, description = "The events, until the client disconnects or the daemon ends.", content((String = "text/event-stream"))),
         answers::Always),
 )]
 pub(crate) async fn of_all(
@@ -141,10 +140,9 @@ fn ends_at(uri: &Uri) -> Result<Option<Instant>, Problem> {
     Ok(seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds)))
 }
 
-/// Who subscribes.
 pub(crate) struct Subscriber {
     caller: Arc<Caller>,
-    /// Of a browser that is signed in.
+    /// Set for a browser that is signed in.
     session: Option<SessionKey>,
     holder: Holder,
 }
@@ -163,18 +161,16 @@ impl FromRequestParts<SharedApp> for Subscriber {
     }
 }
 
-/// The state of one client's subscription.
 struct Subscription {
     app: SharedApp,
     caller: Arc<Caller>,
-    /// Of a browser that is signed in.
+    /// Set for a browser that is signed in.
     session: Option<SessionKey>,
     moves: Receiver<Change>,
-    /// The agents to look at.
     watch: Watch,
     /// The last state reported of each agent.
     known: HashMap<AgentId, Position>,
-    /// Events to be sent before anything else is looked at.
+    /// Events to send before the next look.
     ready: VecDeque<Event>,
     ticks: Interval,
     ticks_since_beat: u32,
@@ -256,7 +252,7 @@ impl Subscription {
         }
     }
 
-    /// Takes in a change, and those that follow right after it.
+    /// Takes a change, and those that follow right after it.
     async fn gather(&mut self, first: Result<Change, RecvError>) {
         match first {
             Ok(change) => self.note(Some(change)),
@@ -275,7 +271,7 @@ impl Subscription {
         }
     }
 
-    /// Notes a change; `None` stands for changes that weren't heard.
+    /// Notes a change; `None` for changes that were missed.
     fn note(&mut self, change: Option<Change>) {
         if let Err(MissedChanges) = self.watch.note(change) {
             self.ready.clear();
@@ -333,7 +329,7 @@ impl Subscription {
             None => vec![first_told(state)],
         };
         let position = state.position();
-        // The last event's id stands for all of them.
+        // The last event carries the id for all of them.
         let last = all.len().saturating_sub(1);
         for (number, event) in all.iter().enumerate() {
             let event = told(event);
@@ -351,12 +347,9 @@ impl Subscription {
     }
 }
 
-/// The result of looking at an agent.
 enum AgentLookup {
     State(Box<EventState>),
-    /// The caller may not see the agent.
     Hidden,
-    /// There is no such agent.
     Gone,
 }
 

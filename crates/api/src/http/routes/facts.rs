@@ -1,4 +1,4 @@
-//! `/v1/agents/{id}/facts`: how things stand, and its correction by hand.
+//! `/v1/agents/{id}/facts`: an agent's facts, and their correction.
 
 use axum::{
     Json,
@@ -33,22 +33,22 @@ use recapd_store::FactQuery;
 const EXAMPLE: &str = r#"send an object such as {"kind": "demand", "text": "use pnpm, not npm"}"#;
 const EDIT_EXAMPLE: &str = r#"send an object such as {"text": "use bun"} or {"closed": true}"#;
 
-/// A page of facts, by their numbers.
+/// A page of facts, ordered by number.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = FactPage)]
 pub(super) struct FactsPage {
     facts: Vec<FactReply>,
-    /// Where the next page begins; none on the last one.
+    /// The cursor of the next page; null on the last.
     next_cursor: Option<Cursor>,
 }
 
-/// Lists the facts that hold; with `all` those too that hold no longer.
+/// Lists the facts that hold; with `all` also those that no longer hold.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/facts", operation_id = "list_facts", tag = "summary",
     params(AgentPath,
         Paging,
-        ("all" = Option<Switch>, Query, description = "Also facts that hold no longer.")),
-    responses((status = 200, description = "Facts, by their numbers.", body = FactsPage),
+        ("all" = Option<Switch>, Query, description = "Also facts that no longer hold.")),
+    responses((status = 200, description = "Facts, ordered by number.", body = FactsPage),
         answers::Always,
         answers::OfAgent),
 )]
@@ -96,13 +96,13 @@ pub(super) async fn add(
     Ok((StatusCode::CREATED, Json(added.await?)))
 }
 
-/// Changes a fact that holds: says it otherwise, pins it or closes it.
+/// Changes a fact that holds: its text or its pin, or closes it.
 #[utoipa::path(
     patch, path = "/v1/agents/{id}/facts/{fact}", operation_id = "change_fact", tag = "summary",
     params(AgentPath,
         ("fact" = i64, Path, description = "The fact's number.", minimum = 1)),
     request_body(content = FactEditBody, example = json!({"text": "use bun"})),
-    responses((status = 200, description = "The fact now.", body = FactEditedReply),
+    responses((status = 200, description = "The changed fact.", body = FactEditedReply),
         answers::Always,
         answers::OfAgent,
         answers::Conflicting,

@@ -19,7 +19,7 @@ use recapd_store::{FORGET_EXCHANGES_MAX, Forgettable};
 
 const EXAMPLE: &str = r#"{"exchanges": [12, 13]}` or `{"message": 38}"#;
 
-/// The body of a forget.
+/// The body of a request to forget.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = ForgetBody)]
@@ -63,12 +63,12 @@ pub(super) async fn forget(
     Ok(Json(reply.await?))
 }
 
-/// Deletes an agent with all that is known of it.
+/// Deletes an agent with all of its data.
 #[utoipa::path(
     delete, path = "/v1/agents/{id}", operation_id = "delete_agent", tag = "agents",
     params(AgentPath,
-        ("confirm" = String, Query, description = "The agent's id once more: nothing brings it back.")),
-    responses((status = 200, description = "It is gone.", body = DeleteReply),
+        ("confirm" = String, Query, description = "The agent's id again, as a confirmation: deletion is final.")),
+    responses((status = 200, description = "The agent is deleted.", body = DeleteReply),
         answers::Always,
         answers::OfAgent,
         answers::Conflicting),

@@ -1,6 +1,6 @@
-//! `GET /livez`, `/readyz` and `/metrics`: for machines that watch.
+//! `GET /livez`, `/readyz` and `/metrics`: for monitoring.
 //!
-//! The model is not part of readiness: while it is away summaries fall behind, but reading and appending go on.
+//! A daemon is ready without its model: summaries fall behind, but reads and appends go on.
 
 use std::time::Duration;
 
@@ -23,10 +23,10 @@ use crate::http::{
 /// How long the database has to answer, in milliseconds.
 const PING_MS_MAX: u64 = 2_000;
 
-/// Requests are answered.
+/// Reports that the daemon answers requests.
 #[utoipa::path(
     get, path = "/livez", operation_id = "live", tag = "daemon",
-    responses((status = 200, description = "Requests are answered.", body = String, content_type = "text/plain"),
+    responses((status = 200, description = "The daemon answers requests.", body = String, content_type = "text/plain"),
         answers::Always),
 )]
 pub(super) async fn live(uri: Uri) -> Result<&'static str, Problem> {
@@ -34,11 +34,11 @@ pub(super) async fn live(uri: Uri) -> Result<&'static str, Problem> {
     Ok("ok\n")
 }
 
-/// Requests are answered usefully. With `?verbose`, each check has a line.
+/// Reports whether the daemon is ready. With `?verbose`, each check has a line.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "ready", tag = "daemon",
     params(("verbose" = Option<Switch>, Query, description = "A line for each check.")),
-    responses((status = 200, description = "Requests are answered usefully.", body = String, content_type = "text/plain"),
+    responses((status = 200, description = "The daemon is ready.", body = String, content_type = "text/plain"),
         answers::Always),
 )]
 pub(super) async fn ready(State(app): State<SharedApp>, uri: Uri) -> Result<String, Problem> {
@@ -68,7 +68,7 @@ pub(super) async fn ready(State(app): State<SharedApp>, uri: Uri) -> Result<Stri
     }
 }
 
-/// The metrics, in the form that the scraper asks for.
+/// Returns the metrics, in the format that the scraper asks for.
 #[utoipa::path(
     get, path = "/metrics", operation_id = "metrics", tag = "daemon",
     responses((status = 200, description = "The metrics.", content((String = "text/plain"), (String = "application/openmetrics-text"))),

@@ -19,7 +19,7 @@ use crate::{
 use recapd_core::domain::history::{HistoryView, render_text};
 use recapd_store::StoreError;
 
-/// The width of the text, as the command line has it when it isn't told.
+/// The width of the text, which is the command line's default.
 const TEXT_COLUMNS: usize = 80;
 
 /// Shows a history.
@@ -28,9 +28,9 @@ const TEXT_COLUMNS: usize = 80;
     params(AgentPath,
         ("archived" = Option<i64>, Query, minimum = 0, maximum = 10_000, description = "The most exchanges before the window."),
         ("all" = Option<Switch>, Query, description = "As many exchanges as can be shown."),
-        ("exchange" = Option<i64>, Query, minimum = 1, description = "Nothing but this exchange, with all its lines, wherever it stands."),
-        ("tokens" = Option<Switch>, Query, description = "With the tokens of each message, and lines for results.")),
-    responses((status = 200, description = "The history. An exchange of more than 8 MB of payloads has lines for its first messages, and a last one that says where the rest is.", content((HistoryView = "application/json"), (String = "text/plain"))),
+        ("exchange" = Option<i64>, Query, minimum = 1, description = "Only this exchange, with all of its lines, wherever it stands."),
+        ("tokens" = Option<Switch>, Query, description = "Adds the tokens of each message, and lines for tool results.")),
+    responses((status = 200, description = "The history. An exchange of more than 8 MB of payloads has lines for its first messages, and a last line that says where the rest is.", content((HistoryView = "application/json"), (String = "text/plain"))),
         answers::Always,
         answers::OfAgent),
 )]

@@ -1,5 +1,4 @@
-//! `GET /v1/agents/{id}/items` and `PATCH /v1/agents/{id}/items/{item}`: what the document is made of, and its correction
-//! by hand.
+//! `GET /v1/agents/{id}/items` and `PATCH /v1/agents/{id}/items/{item}`: the items of the document, and their correction.
 
 use axum::{
     Json,
@@ -33,22 +32,22 @@ use recapd_store::ItemQuery;
 
 const EXAMPLE: &str = r#"send an object such as {"text": "Chose RS256 for the tokens", "pinned": true}"#;
 
-/// A page of items, by their numbers.
+/// A page of items, ordered by number.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = ItemPage)]
 pub(super) struct ItemsPage {
     items: Vec<ItemReply>,
-    /// Where the next page begins; none on the last one.
+    /// The cursor of the next page; null on the last.
     next_cursor: Option<Cursor>,
 }
 
-/// Lists the items of the document; with `all` those too that aren't in it any more.
+/// Lists the items of the document; with `all` also those that are no longer in it.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/items", operation_id = "list_items", tag = "summary",
     params(AgentPath,
         Paging,
-        ("all" = Option<Switch>, Query, description = "Also items that aren't in the document any more.")),
-    responses((status = 200, description = "Items, by their numbers.", body = ItemsPage),
+        ("all" = Option<Switch>, Query, description = "Also items that are no longer in the document.")),
+    responses((status = 200, description = "Items, ordered by number.", body = ItemsPage),
         answers::Always,
         answers::OfAgent),
 )]
@@ -79,7 +78,7 @@ pub(super) async fn list(
     params(AgentPath,
         ("item" = i64, Path, description = "The item's number.", minimum = 1)),
     request_body(content = EditBody, example = json!({"text": "Chose RS256 for the tokens", "pinned": true})),
-    responses((status = 200, description = "The item now.", body = EditedReply),
+    responses((status = 200, description = "The changed item.", body = EditedReply),
         answers::Always,
         answers::OfAgent,
         answers::Conflicting,

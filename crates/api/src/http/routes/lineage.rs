@@ -1,5 +1,5 @@
-//! `POST /v1/agents/{id}/clear`, `mark`, `rewind` and `fork`: steps that a client can also send as messages, but for the
-//! fork, and here with a clear error when one can't be taken.
+//! `POST /v1/agents/{id}/clear`, `mark`, `rewind` and `fork`. A client can also send the steps as messages, except for the
+//! fork, but here it gets a clear error if a step is impossible.
 
 use axum::{
     Extension, Json,
@@ -22,13 +22,13 @@ use crate::http::{
 use recapd_core::domain::{agent::AgentId, lineage::Step};
 use recapd_engine::ingest::{ForkReply, StepReply};
 
-/// The body of a step that nothing needs to be said about.
+/// The body of a request without parameters.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = EmptyBody)]
 pub(super) struct EmptyBody {}
 
-/// The body of a mark.
+/// The body of a request to set a mark.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = MarkBody)]
@@ -36,7 +36,7 @@ struct MarkRequest {
     label: Option<String>,
 }
 
-/// The body of a rewind.
+/// The body of a request to rewind.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = RewindBody)]
@@ -44,7 +44,7 @@ struct RewindRequest {
     to: Option<String>,
 }
 
-/// The body of a fork.
+/// The body of a request to fork.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = ForkBody)]
@@ -57,7 +57,7 @@ struct Child {
     post, path = "/v1/agents/{id}/clear", operation_id = "clear", tag = "lineage",
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
-    responses((status = 200, description = "What it did.", body = StepReply),
+    responses((status = 200, description = "The result.", body = StepReply),
         answers::Always, answers::OfAgent,
         answers::Conflicting,
         answers::WithBody),
@@ -76,7 +76,7 @@ pub(super) async fn clear(
     post, path = "/v1/agents/{id}/mark", operation_id = "mark", tag = "lineage",
     params(AgentPath),
     request_body(content = MarkRequest, example = json!({"label": "before the refactoring"})),
-    responses((status = 200, description = "What it did.", body = StepReply),
+    responses((status = 200, description = "The result.", body = StepReply),
         answers::Always, answers::OfAgent,
         answers::Conflicting,
         answers::WithBody),
@@ -90,12 +90,12 @@ pub(super) async fn mark(
     take(&app, agent, Step::Mark(label)).await
 }
 
-/// Goes back to a mark.
+/// Rewinds to a mark.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/rewind", operation_id = "rewind", tag = "lineage",
     params(AgentPath),
     request_body(content = RewindRequest, example = json!({"to": "before the refactoring"})),
-    responses((status = 200, description = "What it did.", body = StepReply),
+    responses((status = 200, description = "The result.", body = StepReply),
         answers::Always,
         answers::OfAgent,
         answers::Conflicting,
@@ -110,7 +110,7 @@ pub(super) async fn rewind(
     take(&app, agent, Step::Rewind(to)).await
 }
 
-/// Makes an agent that begins where this one stands.
+/// Creates an agent with this one's history so far.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/fork", operation_id = "fork", tag = "lineage",
     params(AgentPath),
@@ -137,7 +137,7 @@ pub(super) async fn fork(
     Ok((StatusCode::CREATED, Json(ForkReply::new(parent, child, forked))))
 }
 
-/// The body of `request`, such as `example`; an empty one stands for `{}`.
+/// Reads the body of `request`, such as `example`; an empty one counts as `{}`.
 pub(super) async fn read<T: DeserializeOwned>(
     app: &App,
     request: Request,
@@ -147,7 +147,7 @@ pub(super) async fn read<T: DeserializeOwned>(
     let body = body::read_short(app, request).await?;
     let text: &[u8] = if body.bytes.is_empty() { b"{}" } else { &body.bytes };
     let invalid = |detail: String| Problem::new(INVALID_BODY, detail).hint(format!("send `{example}`"));
-    // An array would do, too, member by member in an order that nobody knows.
+    // Serde would also take an array, with the members in an order that nobody knows.
     if !text.trim_ascii_start().starts_with(b"{") {
         return Err(invalid("the body is no JSON object".to_owned()));
     }

@@ -26,14 +26,14 @@ use crate::http::{
 use recapd_core::domain::{convergence::ConvergenceScore, message::Format};
 use recapd_store::AppendOutcome;
 
-/// What an append did, over HTTP and on the command line alike.
+/// The result of an append, the same over HTTP and on the command line.
 #[derive(Serialize, utoipa::ToSchema)]
 pub struct AppendReply {
     accepted: i64,
     duplicates: i64,
     exchange: i64,
     window: WindowFigures,
-    /// What a raised budget took back.
+    /// The exchanges that a raised budget took back into the window.
     #[serde(skip_serializing_if = "Option::is_none")]
     returned: Option<EvictedExchanges>,
     evicted: Vec<EvictedExchanges>,
@@ -41,12 +41,12 @@ pub struct AppendReply {
     #[serde(skip_serializing_if = "Option::is_none")]
     session_ended: Option<i64>,
     summary: SummaryFigures,
-    /// How alike the speakers sound; `stop` asks whoever drives the conversation to end it.
+    /// How alike the speakers sound. `stop` asks the client to end the conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     convergence: Option<ConvergenceScore>,
 }
 
-/// The window after it. Without a budget, 0, there is no ratio and nothing until an eviction.
+/// The window afterwards. Without a budget (0), `fill_ratio` and `tokens_until_eviction` are null.
 #[derive(Serialize, utoipa::ToSchema)]
 struct WindowFigures {
     tokens: i64,
@@ -65,21 +65,21 @@ struct EvictedExchanges {
 
 #[derive(Serialize, utoipa::ToSchema)]
 struct SummaryFigures {
-    /// 0 before the first; another one than that of a document at hand says that there is a newer one.
+    /// 0 before the first. If it differs from the version of a document that a client has, there is a newer document.
     version: i64,
-    /// How many exchanges wait to be summarised, at most: set-aside ones and preambles between them count, too.
+    /// An upper bound of the exchanges that wait to be summarised: set-aside ones and preambles between them count, too.
     pending_exchanges: i64,
     covers_through: i64,
 }
 
-/// Stores messages, and answers what that did to the window.
+/// Stores messages, and returns what that did to the window.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/messages", operation_id = "append_messages", tag = "messages",
     params(AgentPath,
-        ("format" = Option<MessageFormat>, Query, description = "How the messages are written; detected if it isn't said."),
-        ("idempotency-key" = Option<String>, Header, pattern = "^[!#-~]{1,200}$", description = "For messages without ids that may be sent again: they are stored once under a key, and a repeat gets the same answer while it is remembered, else one that counts duplicates.")),
-    request_body(description = "Messages in order, each in a form that `format` names: one, an array, `{messages, usage}`, or one on each line.", content((MessagesBody = "application/json", examples(("turn" = (summary = "A finished turn", value = json!([{"role": "user", "content": "Fix the parser"}, {"role": "assistant", "content": "Fixed: the loop ended too early."}]))), ("once" = (summary = "Messages that may be sent again", value = json!([{"id": "m-1", "kind": "user", "content": "Fix the parser"}]))))), (String = "application/x-ndjson"))),
-    responses((status = 200, description = "They are stored, and this is what they did to the window.", body = AppendReply),
+        ("format" = Option<MessageFormat>, Query, description = "The format of the messages; detected by default."),
+        ("idempotency-key" = Option<String>, Header, pattern = "^[!#-~]{1,200}$", description = "Makes it safe to repeat an append of messages without ids: they are stored once under a key. A repeat gets the same answer while that is remembered, and later one that counts duplicates.")),
+    request_body(description = "Messages in order, in a format that `format` names: one message, an array, `{messages, usage}`, or one message on each line.", content((MessagesBody = "application/json", examples(("turn" = (summary = "A finished turn", value = json!([{"role": "user", "content": "Fix the parser"}, {"role": "assistant", "content": "Fixed: the loop ended too early."}]))), ("once" = (summary = "Messages that may be sent again", value = json!([{"id": "m-1", "kind": "user", "content": "Fix the parser"}]))))), (String = "application/x-ndjson"))),
+    responses((status = 200, description = "The messages are stored. The answer says what that did to the window.", body = AppendReply),
         answers::Always,
         answers::Conflicting,
         answers::Keyed,

@@ -2,9 +2,9 @@
 //! clients can use recapd unchanged.
 //!
 //! A session is an agent. Answers have motorhead's shapes: messages with the newest first, `Human` and `AI` for roles, and
-//! `{"status": "Ok"}`. What differs: the window is counted in tokens, and a session is deleted for good, as
-//! `DELETE /v1/agents/{id}` does. A context is a system message: the newest one in the window is shown, but an earlier
-//! one stays in the history, since messages are never changed, and is shown again where a later one has left the window.
+//! `{"status": "Ok"}`. There are differences: the window is counted in tokens, and a session is deleted for good, as by
+//! `DELETE /v1/agents/{id}`. A context is a system message. The newest one in the window is shown. Earlier ones stay in the
+//! history, since messages never change, and are shown again when the later ones have left the window.
 
 use axum::{
     Json,
@@ -38,44 +38,43 @@ use recapd_store::{
     page::{PAGE_BYTES_MAX, page},
 };
 
-/// The most exchanges of the window that are shown: the newest ones.
+/// The most exchanges of the window that are shown, the newest.
 const EXCHANGES_MAX: i64 = 200;
-/// How the id of a message begins that holds a session's context from elsewhere.
+/// The prefix of the id of a message that holds a session's context.
 const CONTEXT_ID: &str = "motorhead-context";
 
-/// What a session remembers.
+/// The memory of a session.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = MotorheadMemory)]
 pub(super) struct Memory {
-    /// The window, the newest first.
+    /// The window, newest first.
     messages: Vec<MemoryMessage>,
-    /// The newest context that was sent and is in the window, and the summary.
+    /// The newest context in the window, and the summary.
     context: Option<String>,
-    /// The summary's tokens.
+    /// The summary's size in tokens.
     tokens: i64,
 }
 
-/// A message.
+/// A message of motorhead.
 #[derive(Deserialize, Serialize, utoipa::ToSchema)]
 #[schema(as = MotorheadMessage)]
 struct MemoryMessage {
-    /// `Human` or `AI`, or `System`; `user`, `assistant` and `system` will do, too.
+    /// `Human`, `AI` or `System`; `user`, `assistant` and `system` are accepted, too.
     role: String,
     content: String,
 }
 
-/// What is to be remembered. Further members are passed over, as motorhead does.
+/// Messages to remember. Unknown members are ignored, as by motorhead.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[schema(as = MotorheadMessages)]
 pub(super) struct MemoryRequest {
-    /// The oldest first.
+    /// Oldest first.
     messages: Vec<MemoryMessage>,
-    /// What was remembered elsewhere. Here another one takes the place of the last; models are sent both, as system messages
-    /// in their order.
+    /// A context from elsewhere. It replaces the last one in this interface; models get both, as system messages in order.
     context: Option<String>,
 }
 
-/// It is done.
+/// Confirms a request.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = MotorheadStatus)]
 pub(super) struct MotorheadStatus {
@@ -84,7 +83,7 @@ pub(super) struct MotorheadStatus {
 
 const OK: Json<MotorheadStatus> = Json(MotorheadStatus { status: "Ok" });
 
-/// Shows what a session remembers. An unknown one remembers nothing.
+/// Shows the memory of a session. An unknown session's memory is empty.
 #[utoipa::path(
     get, path = "/sessions/{id}/memory", operation_id = "motorhead_get", tag = "messages",
     params(AgentPath),
@@ -122,7 +121,7 @@ pub(super) async fn read(
     }))
 }
 
-/// The messages of the window, the oldest first.
+/// Reads the messages of the window, oldest first.
 async fn window(app: &SharedApp, agent: &AgentId, row: &AgentRow) -> StoreResult<Vec<StoredMessage>> {
     let ask = |from, through, limit| ExchangeQuery {
         from,
@@ -131,7 +130,7 @@ async fn window(app: &SharedApp, agent: &AgentId, row: &AgentRow) -> StoreResult
         bytes_max: PAGE_BYTES_MAX,
     };
     let store = app.parts.store.as_ref();
-    // The running session's preamble is in the window, too.
+    // The running session's preamble belongs to the window, too.
     let preamble = page(store, agent, ask(PREAMBLE, PREAMBLE, 1)).await?;
     let (first, last) = (row.ledger.first_exchange.max(1), row.ledger.last_exchange);
     let exchanges = page(store, agent, ask(first, last, EXCHANGES_MAX)).await?;
@@ -158,12 +157,12 @@ fn shown(stored: &StoredMessage) -> Option<MemoryMessage> {
     })
 }
 
-/// Remembers messages.
+/// Stores messages.
 #[utoipa::path(
     post, path = "/sessions/{id}/memory", operation_id = "motorhead_post", tag = "messages",
     params(AgentPath),
     request_body(content = MemoryRequest, example = json!({"messages": [{"role": "Human", "content": "ping"}, {"role": "AI", "content": "pong"}]})),
-    responses((status = 200, description = "They are stored.", body = MotorheadStatus),
+    responses((status = 200, description = "The messages are stored.", body = MotorheadStatus),
         answers::Always, answers::OfAgent, answers::Conflicting, answers::WithBody),
 )]
 pub(super) async fn append(
@@ -190,12 +189,12 @@ pub(super) async fn append(
     Ok(OK)
 }
 
-/// A context as a message. The id stands in the payload, which is all that is read again.
+/// Makes a message of a context. The id is in the payload, since only that is read again.
 fn context_of(id: &str, text: &str) -> Result<Message, Problem> {
     native(None, &json!({ "id": id, "kind": "system", "content": text }))
 }
 
-/// Gives a context, which comes first, an id of its own, or leaves it out if it is the one that the session has.
+/// Gives a context at the front of `messages` an id of its own, or removes it if it is the session's current one.
 async fn renew_context(app: &SharedApp, agent: &AgentId, messages: &mut Vec<Message>) -> Result<(), Problem> {
     let Some(context) = messages.first_mut().filter(|first| is_context(first)) else {
         return Ok(());
@@ -217,7 +216,7 @@ async fn renew_context(app: &SharedApp, agent: &AgentId, messages: &mut Vec<Mess
     Ok(())
 }
 
-/// The messages of a body, at most `messages_max`, and a context before them.
+/// Reads the messages of a body, at most `messages_max`, after its context.
 fn read_messages(body: Vec<u8>, messages_max: usize) -> Result<Vec<Message>, Problem> {
     message_body::check_values(&body)?;
     let given: MemoryRequest = serde_json::from_slice(&body).map_err(|error| {
@@ -232,7 +231,7 @@ fn read_messages(body: Vec<u8>, messages_max: usize) -> Result<Vec<Message>, Pro
     messages(given)
 }
 
-/// The messages of a request, one by one: each text is freed when its message is made.
+/// Converts the messages of a request one by one, so that each text is freed once its message exists.
 fn messages(given: MemoryRequest) -> Result<Vec<Message>, Problem> {
     let context = given.context.filter(|text| !text.is_empty());
     let context = context.map(|text| context_of(CONTEXT_ID, &text));
@@ -253,7 +252,7 @@ fn native(number: Option<usize>, message: &Value) -> Result<Message, Problem> {
     message.map_err(|error| wrong(number, error.to_string()))
 }
 
-/// The kind for a role of motorhead's clients.
+/// Returns the kind for a role of motorhead's clients.
 fn kind(role: &str) -> Option<&'static str> {
     match role.to_ascii_lowercase().as_str() {
         "human" | "user" => Some("user"),
@@ -271,11 +270,11 @@ fn wrong(number: Option<usize>, detail: String) -> Problem {
     }])
 }
 
-/// Deletes a session, for good. One that isn't there is gone already.
+/// Deletes a session for good. Deleting an unknown session succeeds.
 #[utoipa::path(
     delete, path = "/sessions/{id}/memory", operation_id = "motorhead_delete", tag = "messages",
     params(AgentPath),
-    responses((status = 200, description = "It is gone.", body = MotorheadStatus),
+    responses((status = 200, description = "The session is deleted.", body = MotorheadStatus),
         answers::Always, answers::OfAgent, answers::Conflicting),
 )]
 pub(super) async fn delete(

@@ -1,4 +1,4 @@
-//! `POST /v1/agents/{id}/pin` and `unpin`, which a client can also send as messages, and `GET /v1/agents/{id}/pins`.
+//! `POST /v1/agents/{id}/pin` and `unpin`, which clients can also send as messages, and `GET /v1/agents/{id}/pins`.
 
 use axum::{
     Json,
@@ -19,7 +19,7 @@ use crate::{
 };
 use recapd_core::domain::{agent::AgentId, lineage::Step};
 
-/// The body of both.
+/// The body of a request to pin or unpin.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = PinBody)]
@@ -27,14 +27,13 @@ struct PinRequest {
     seq: i64,
 }
 
-/// What a pin or an unpin did.
+/// The result of a pin or an unpin.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Pinned)]
 pub(super) struct PinReply {
-    /// The message.
     seq: i64,
     pinned: bool,
-    /// The first exchange in the window: messages of earlier ones are copied.
+    /// The first exchange in the window. Pinned messages of earlier exchanges are copied.
     first_exchange: i64,
 }
 
@@ -43,7 +42,7 @@ pub(super) struct PinReply {
     post, path = "/v1/agents/{id}/pin", operation_id = "pin", tag = "lineage",
     params(AgentPath),
     request_body(content = PinRequest, example = json!({"seq": 12})),
-    responses((status = 200, description = "What it did.", body = PinReply),
+    responses((status = 200, description = "The result.", body = PinReply),
         answers::Always,
         answers::OfAgent,
         answers::Conflicting,
@@ -58,12 +57,12 @@ pub(super) async fn pin(
     take(&app, agent, Step::Pin(seq), (seq, true)).await
 }
 
-/// No longer does.
+/// Unpins a message.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/unpin", operation_id = "unpin", tag = "lineage",
     params(AgentPath),
     request_body(content = PinRequest, example = json!({"seq": 12})),
-    responses((status = 200, description = "What it did.", body = PinReply),
+    responses((status = 200, description = "The result.", body = PinReply),
         answers::Always,
         answers::OfAgent,
         answers::Conflicting,
@@ -78,11 +77,11 @@ pub(super) async fn unpin(
     take(&app, agent, Step::Unpin(seq), (seq, false)).await
 }
 
-/// Shows what stays in view.
+/// Lists the messages that stay in view.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/pins", operation_id = "list_pins", tag = "lineage",
     params(AgentPath),
-    responses((status = 200, description = "What stays in view.", body = PinsReply),
+    responses((status = 200, description = "The messages that stay in view.", body = PinsReply),
         answers::Always,
         answers::OfAgent),
 )]

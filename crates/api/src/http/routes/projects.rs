@@ -1,4 +1,4 @@
-//! Projects: which agents belong to one, and the summary they share.
+//! Projects: their agents, and the summary they share.
 
 use std::sync::Arc;
 
@@ -41,7 +41,6 @@ use recapd_engine::snapshot::{
 };
 use recapd_store::{ProjectFigures, StoreResult};
 
-/// The project of the path.
 pub(crate) struct Project(ProjectId);
 
 impl<S: Send + Sync> FromRequestParts<S> for Project {
@@ -55,7 +54,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Project {
     }
 }
 
-/// The project and the agent of the path.
 pub(super) struct Membership(ProjectId, AgentId);
 
 impl<S: Send + Sync> FromRequestParts<S> for Membership {
@@ -87,12 +85,12 @@ pub(crate) fn unknown(project: &ProjectId) -> Problem {
     .hint("a project is made by its first agent: PUT /v1/projects/{id}/agents/{agent}")
 }
 
-/// A page of projects, by name.
+/// A page of projects, ordered by name.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = ProjectPage)]
 pub(super) struct ProjectsPage {
     projects: Vec<ProjectRow>,
-    /// Where the next page begins; none on the last one.
+    /// The cursor of the next page; null on the last.
     next_cursor: Option<Cursor>,
 }
 
@@ -108,7 +106,7 @@ struct ProjectRow {
 #[utoipa::path(
     get, path = "/v1/projects", operation_id = "list_projects", tag = "projects",
     params(Paging),
-    responses((status = 200, description = "A page of projects, by name.", body = ProjectsPage),
+    responses((status = 200, description = "A page of projects, ordered by name.", body = ProjectsPage),
         answers::Always),
 )]
 pub(super) async fn list(
@@ -132,7 +130,7 @@ pub(super) async fn list(
     }))
 }
 
-/// Projects that `caller` may see, by name, after `after`.
+/// Reads the projects that `caller` may see, ordered by name, after `after`.
 async fn figures(
     app: &App,
     caller: &Caller,
@@ -159,7 +157,7 @@ async fn figures(
     Ok(found)
 }
 
-/// Who belongs where.
+/// The project of an agent.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Membership)]
 pub(super) struct Belongs {
@@ -167,12 +165,12 @@ pub(super) struct Belongs {
     project_id: Option<ProjectId>,
 }
 
-/// Makes an agent one of the project, whatever it belonged to.
+/// Moves an agent to the project, from any project that it was in.
 #[utoipa::path(
     put, path = "/v1/projects/{id}/agents/{agent}", operation_id = "join_project", tag = "projects",
     params(ProjectPath,
         ("agent" = AgentId, Path, description = "The agent.")),
-    responses((status = 200, description = "Who belongs where.", body = Belongs),
+    responses((status = 200, description = "The agent's project.", body = Belongs),
         answers::Always,
         answers::OfAgent),
 )]
@@ -191,12 +189,12 @@ pub(super) async fn join(
     }))
 }
 
-/// Takes an agent out of the project.
+/// Removes an agent from the project.
 #[utoipa::path(
     delete, path = "/v1/projects/{id}/agents/{agent}", operation_id = "leave_project", tag = "projects",
     params(ProjectPath,
         ("agent" = AgentId, Path, description = "The agent.")),
-    responses((status = 200, description = "Who belongs where.", body = Belongs),
+    responses((status = 200, description = "The agent's project.", body = Belongs),
         answers::Always,
         answers::OfAgent),
 )]
@@ -248,9 +246,9 @@ impl AsRef<[u8]> for Markdown {
 #[utoipa::path(
     get, path = "/v1/projects/{id}/summary", operation_id = "get_project_summary", tag = "projects",
     params(ProjectPath,
-        ("if-none-match" = Option<String>, Header, description = "The `etag` of what is known already.")),
-    responses((status = 200, description = "The document.", content((ProjectSummaryView<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does."), ("recapd-stale" = String, description = "While the database is away or takes its time: the age of this copy, such as `41s`."))),
-        (status = 304, description = "It is known already."),
+        ("if-none-match" = Option<String>, Header, description = "The `etag` of the copy that the client has.")),
+    responses((status = 200, description = "The document.", content((ProjectSummaryView<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does."), ("recapd-stale" = String, description = "While the database is away or slow: the age of this copy, such as `41s`."))),
+        (status = 304, description = "The client's copy is current."),
         (status = 503, description = "There is no copy, and the database doesn't answer within two seconds.", content((crate::http::response::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
         answers::Faults,
         answers::OfAgent),

@@ -1,4 +1,4 @@
-//! The updates to be made: `GET /v1/queue`, its rows, and what operators do to them.
+//! `GET /v1/queue`, its rows, and what operators do to them.
 
 use axum::{
     Extension, Json,
@@ -36,26 +36,26 @@ use recapd_store::{
     operate::{OperatorOutcome, QueueRow},
 };
 
-/// A page of the queue, by agent.
+/// A page of the queue, ordered by agent.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = QueuePage)]
 pub(super) struct QueuePage {
     /// Since when all updates are paused; null if they aren't.
     paused_since: Option<Timestamp>,
     rows: Vec<QueueRow>,
-    /// Where the next page begins; none on the last one.
+    /// The cursor of the next page; null on the last.
     next_cursor: Option<Cursor>,
 }
 
-/// Whether all updates are paused.
+/// The pause of all updates.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = QueuePause)]
 pub(super) struct Pause {
-    /// Since when; null if they aren't.
+    /// Since when they are paused; null if they aren't.
     paused_since: Option<Timestamp>,
 }
 
-/// Whether the updates of an agent are paused by a hand.
+/// The pause of an agent's updates by an operator.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = AgentPause)]
 pub(super) struct AgentPause {
@@ -67,7 +67,7 @@ pub(super) struct AgentPause {
 #[utoipa::path(
     get, path = "/v1/queue", operation_id = "list_queue", tag = "updates",
     params(Paging),
-    responses((status = 200, description = "A page of the queue, by agent.", body = QueuePage), answers::Always),
+    responses((status = 200, description = "A page of the queue, ordered by agent.", body = QueuePage), answers::Always),
 )]
 pub(super) async fn list(
     State(app): State<SharedApp>,
@@ -82,8 +82,8 @@ pub(super) async fn list(
     }))
 }
 
-/// The requested page of the queue, as far as `caller` may see it: its rows, the agent after which the next page
-/// begins, and since when all updates are paused.
+/// Reads the requested page of the queue, as far as `caller` may see it. Returns its rows, the agent after which the next
+/// page begins, and since when all updates are paused.
 async fn queue_of(
     app: &App,
     caller: &Caller,
@@ -103,7 +103,7 @@ async fn queue_of(
     Ok((rows, next, operator.paused_since().await?))
 }
 
-/// A page of the rows of `agents`; it may have fewer rows than a page holds although more follow.
+/// Returns a page of the rows of `agents`. It may have fewer rows than `limit` even if more follow.
 pub(crate) async fn some(
     operator: &Operator,
     agents: Vec<AgentId>,
@@ -132,9 +132,9 @@ pub(super) async fn read(
     shown(&app, &agent).await
 }
 
-/// Shows the row in the queue of the agent that is called `pause`.
+/// Shows the row in the queue of an agent named `pause`.
 ///
-/// It has a route of its own because what `POST` does there has. Otherwise it is `GET /v1/queue/{id}`.
+/// This agent needs a route of its own, since `POST` to the same path pauses the queue. Otherwise it is `GET /v1/queue/{id}`.
 #[utoipa::path(
     get, path = "/v1/queue/pause", operation_id = "get_queue_row_of_pause", tag = "updates",
     responses((status = 200, description = "The row.", body = QueueRow), answers::Always, answers::OfAgent),
@@ -143,9 +143,9 @@ pub(super) async fn read_pause(State(app): State<SharedApp>, uri: Uri) -> Result
     read_namesake(&app, &uri).await
 }
 
-/// Shows the row in the queue of the agent that is called `resume`.
+/// Shows the row in the queue of an agent named `resume`.
 ///
-/// As `GET /v1/queue/pause`.
+/// Like `GET /v1/queue/pause`.
 #[utoipa::path(
     get, path = "/v1/queue/resume", operation_id = "get_queue_row_of_resume", tag = "updates",
     responses((status = 200, description = "The row.", body = QueueRow), answers::Always, answers::OfAgent),
@@ -154,7 +154,7 @@ pub(super) async fn read_resume(State(app): State<SharedApp>, uri: Uri) -> Resul
     read_namesake(&app, &uri).await
 }
 
-/// As [`read`], for an agent with the name of the path's last part.
+/// Like [`read`], for an agent named like the path's last part.
 async fn read_namesake(app: &SharedApp, uri: &Uri) -> Result<Json<QueueRow>, Problem> {
     Parameters::read(uri, &[])?;
     let (_, name) = uri.path().rsplit_once('/').unwrap_or_default();
@@ -171,15 +171,15 @@ pub(crate) fn not_queued(agent: &AgentId) -> Problem {
         .hint("nothing is to be done for it; POST /v1/agents/{id}/refresh asks for an update")
 }
 
-/// Has an agent's summary updated now.
+/// Updates an agent's summary now.
 ///
-/// What it waits for (more exchanges, a failed attempt's backoff, a batch's answer) is waited for no longer.
+/// The update no longer waits for more exchanges, a failed attempt's backoff, or a batch's answer.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/refresh", operation_id = "refresh_summary", tag = "updates",
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
-    responses((status = 202, description = "It is queued.", body = QueueRow,
-            headers(("location" = String, description = "Where the row can be looked at."))),
+    responses((status = 202, description = "The update is queued.", body = QueueRow,
+            headers(("location" = String, description = "The URL of the row."))),
         answers::Always, answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn refresh(
@@ -200,14 +200,14 @@ pub(super) async fn refresh(
     Ok(response)
 }
 
-/// Makes a row due that waits, is parked or paused.
+/// Makes a row due that waits, is parked or is paused.
 ///
-/// It gets another series of attempts. A row that a worker has right now stays as it is.
+/// It gets a new series of attempts. A row that a worker holds stays as it is.
 #[utoipa::path(
     post, path = "/v1/queue/{id}/retry", operation_id = "retry_update", tag = "updates",
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
-    responses((status = 200, description = "The row now.", body = QueueRow),
+    responses((status = 200, description = "The row after this.", body = QueueRow),
         answers::Always, answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn retry(
@@ -223,13 +223,13 @@ pub(super) async fn retry(
 
 /// Parks a row, and stops the update under way.
 ///
-/// Nothing is lost: exchanges stay pending, and digests stand for them. The next eviction brings the row back, ten minutes
-/// later at the earliest, or a hand.
+/// Nothing is lost: exchanges stay pending, with digests in their place. A retry brings the row back, as does the next
+/// eviction after at least ten minutes.
 #[utoipa::path(
     post, path = "/v1/queue/{id}/cancel", operation_id = "cancel_update", tag = "updates",
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
-    responses((status = 200, description = "The row now.", body = QueueRow),
+    responses((status = 200, description = "The row after this.", body = QueueRow),
         answers::Always, answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn cancel(
@@ -243,8 +243,8 @@ pub(super) async fn cancel(
     .await
 }
 
-/// Carries out an action on an agent's row, to its end even if the client leaves. Returns the row as the action left
-/// it: a worker may change it before a second look.
+/// Carries out an action on an agent's row, even if the client disconnects. Returns the row as the action left it, since a
+/// worker may change it before it is read again.
 async fn by_hand<Act, Done>(
     app: &SharedApp,
     agent: AgentId,
@@ -266,21 +266,21 @@ where
 
 /// Pauses all updates.
 ///
-/// Of all daemons on the database, until they are resumed, also over restarts. What runs goes on to its end.
+/// This affects all daemons on the database and outlasts restarts. Updates under way are completed.
 #[utoipa::path(
     post, path = "/v1/queue/pause", operation_id = "pause_queue", tag = "updates",
     request_body(content = EmptyBody, example = json!({})),
-    responses((status = 200, description = "They are paused.", body = Pause), answers::Always, answers::WithBody),
+    responses((status = 200, description = "Updates are paused.", body = Pause), answers::Always, answers::WithBody),
 )]
 pub(super) async fn pause(State(app): State<SharedApp>, request: Request) -> Result<Json<Pause>, Problem> {
     set_paused(&app, request, true).await
 }
 
-/// Goes on with updates.
+/// Resumes updates.
 #[utoipa::path(
     post, path = "/v1/queue/resume", operation_id = "resume_queue", tag = "updates",
     request_body(content = EmptyBody, example = json!({})),
-    responses((status = 200, description = "They go on.", body = Pause), answers::Always, answers::WithBody),
+    responses((status = 200, description = "Updates are resumed.", body = Pause), answers::Always, answers::WithBody),
 )]
 pub(super) async fn resume(State(app): State<SharedApp>, request: Request) -> Result<Json<Pause>, Problem> {
     set_paused(&app, request, false).await
@@ -297,13 +297,13 @@ async fn set_paused(app: &App, request: Request, paused: bool) -> Result<Json<Pa
 
 /// Pauses an agent's updates.
 ///
-/// Until they are resumed; the update under way is stopped. The window goes on being kept, and digests stand for what leaves
-/// it.
+/// The pause lasts until they are resumed. The update under way is stopped. Eviction goes on, and digests take the place of
+/// evicted exchanges.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/pause", operation_id = "pause_agent", tag = "updates",
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
-    responses((status = 200, description = "They are paused.", body = AgentPause),
+    responses((status = 200, description = "Updates are paused.", body = AgentPause),
         answers::Always, answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn pause_agent(
@@ -314,12 +314,12 @@ pub(super) async fn pause_agent(
     set_agent_paused(&app, agent, request, true).await
 }
 
-/// Goes on with an agent's updates.
+/// Resumes an agent's updates.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/resume", operation_id = "resume_agent", tag = "updates",
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
-    responses((status = 200, description = "They go on.", body = AgentPause),
+    responses((status = 200, description = "Updates are resumed.", body = AgentPause),
         answers::Always, answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn resume_agent(

@@ -36,7 +36,7 @@ const TEXT: &str = "text/plain";
     params(AgentPath,
         ("q" = String, Query, min_length = 1, description = "Words, and phrases in quotation marks.", example = "jwt \"refresh token\""),
         ("limit" = Option<i64>, Query, minimum = 1, maximum = 50, description = "The most exchanges.")),
-    responses((status = 200, description = "What was found.", content((RecallReply = "application/json"), (String = "text/plain"))),
+    responses((status = 200, description = "The matching exchanges.", content((RecallReply = "application/json"), (String = "text/plain"))),
         answers::Always,
         answers::OfAgent),
 )]
@@ -58,7 +58,6 @@ pub(super) async fn search(
     Ok(answer(&headers, &found, recall::found_text))
 }
 
-/// An exchange of an agent, as the path names it.
 pub(crate) struct ExchangePath {
     pub(crate) agent: AgentId,
     pub(crate) exchange: i64,
@@ -89,10 +88,10 @@ impl<S: Send + Sync> FromRequestParts<S> for ExchangePath {
 #[utoipa::path(
     get, path = "/v1/agents/{id}/exchanges/{n}", operation_id = "get_exchange", tag = "history",
     params(AgentPath,
-        ("n" = i64, Path, description = "The exchange's number, as it stands behind the # in a summary.", minimum = 0),
+        ("n" = i64, Path, description = "The exchange's number, as written after the # in a summary.", minimum = 0),
         ("after" = Option<i64>, Query, minimum = 0, description = "Only messages after this number."),
         ("limit" = Option<i64>, Query, minimum = 1, maximum = 1000, description = "The most messages."),
-        ("format" = Option<RequestFormat>, Query, description = "Also as content of this provider's request.")),
+        ("format" = Option<RequestFormat>, Query, description = "Adds the messages as content of this provider's request.")),
     responses((status = 200, description = "The exchange.", content((ExpandReply = "application/json"), (String = "text/plain"))),
         answers::Always,
         answers::OfAgent),
@@ -131,7 +130,7 @@ pub(crate) fn unknown_exchange(agent: &AgentId, exchange: i64) -> Problem {
     .hint("GET /v1/agents/{id}/history lists exchanges, GET /v1/agents/{id}/recall?q=… finds them by words")
 }
 
-/// The reply as JSON, or as text if the client prefers that.
+/// Returns the reply as JSON, or as text if the client prefers that.
 pub(super) fn answer<T: Serialize>(headers: &HeaderMap, reply: &T, text: impl Fn(&T) -> String) -> Response {
     let vary = [(VARY, HeaderValue::from_static("accept"))];
     if preferred(headers, &[JSON, TEXT]) == TEXT {

@@ -39,30 +39,27 @@ const WINDOW_HOURS_MAX: i64 = 366 * WINDOW_HOURS;
 #[schema(as = RunPage)]
 pub(super) struct RunsPage {
     runs: Vec<Run>,
-    /// Where the next page begins; none on the last one.
+    /// The cursor of the next page; null on the last.
     next_cursor: Option<Cursor>,
 }
 
-/// The figures of a span of time, and of this moment.
+/// The figures of a span of time, and of the current moment.
 #[derive(Serialize, utoipa::ToSchema)]
 pub(super) struct Stats {
     window_hours: i64,
-    /// What ended in that time.
+    /// Updates that ended in that time.
     updates: RunFigures,
     /// Rows of the queue that may be claimed.
     ready: i64,
-    /// Rows that wait for their time.
+    /// Rows of the queue that wait for their time.
     scheduled: i64,
-    /// Rows that workers have.
+    /// Rows of the queue that workers hold.
     running: i64,
-    /// Rows that are parked.
     parked: i64,
     agents: i64,
-    /// Whether `agents`, `documents` and `documents_tokens` are estimates, as they are beyond some thousands.
+    /// True if `agents`, `documents` and `documents_tokens` are estimates, as they are above some thousands.
     stock_is_estimated: bool,
-    /// Summaries stored.
     documents: i64,
-    /// Their tokens.
     documents_tokens: i64,
 }
 
@@ -70,8 +67,8 @@ pub(super) struct Stats {
 #[utoipa::path(
     get, path = "/v1/runs", operation_id = "list_runs", tag = "updates",
     params(Paging,
-        ("agent" = Option<AgentId>, Query, description = "Only those of this agent."),
-        ("outcome" = Option<RunOutcome>, Query, description = "Only those that ended so.")),
+        ("agent" = Option<AgentId>, Query, description = "Only runs of this agent."),
+        ("outcome" = Option<RunOutcome>, Query, description = "Only runs with this outcome.")),
     responses((status = 200, description = "The runs that are kept, newest first.", body = RunsPage), answers::Always),
 )]
 pub(super) async fn list(
@@ -86,7 +83,7 @@ pub(super) async fn list(
     }))
 }
 
-/// The requested page of runs, if `caller` may see it, and the run after which the next page begins.
+/// Reads the requested page of runs if `caller` may see it. Returns the runs, and the run after which the next page begins.
 async fn runs_of(app: &App, caller: &Caller, uri: &Uri) -> Result<(Vec<Run>, Option<i64>), Problem> {
     let parameters = Parameters::read(uri, &["limit", "cursor", "agent", "outcome"])?;
     let limit = page::limit(&parameters)?;
@@ -109,7 +106,7 @@ async fn runs_of(app: &App, caller: &Caller, uri: &Uri) -> Result<(Vec<Run>, Opt
     Ok(page::cut(found, limit, |run| run.run))
 }
 
-/// The problem of a token for some agents that asks for the runs of all.
+/// Returns the problem of a token for some agents that asks for the runs of all.
 pub(crate) fn which_agent() -> Problem {
     invalid(
         "agent",
@@ -118,7 +115,6 @@ pub(crate) fn which_agent() -> Problem {
     )
 }
 
-/// The number of the path.
 pub(crate) struct Number(i64);
 
 impl<S: Send + Sync> FromRequestParts<S> for Number {
@@ -152,7 +148,7 @@ pub(super) async fn read(
     run_of(&app, &caller, number).await.map(Json)
 }
 
-/// The run of that number, if `caller` may see it.
+/// Reads the run of that number, if `caller` may see it.
 pub(crate) async fn run_of(app: &App, caller: &Caller, Number(number): Number) -> Result<Run, Problem> {
     let run = app.parts.operator.run(number).await?;
     let seen = match run {
@@ -169,7 +165,7 @@ pub(crate) async fn run_of(app: &App, caller: &Caller, Number(number): Number) -
 #[utoipa::path(
     get, path = "/v1/stats", operation_id = "get_stats", tag = "updates",
     params(("window" = Option<String>, Query, pattern = "^([1-9][0-9]{0,2}h|[1-9][0-9]?d)$", example = "24h",
-        description = "The span of time, in hours or days; a day if it isn't said.")),
+        description = "The span of time, in hours or days; a day by default.")),
     responses((status = 200, description = "The figures.", body = Stats), answers::Always),
 )]
 pub(super) async fn stats(State(app): State<SharedApp>, uri: Uri) -> Result<Json<Stats>, Problem> {
@@ -193,7 +189,7 @@ pub(super) async fn stats(State(app): State<SharedApp>, uri: Uri) -> Result<Json
     }))
 }
 
-/// `24h` or `7d` in hours.
+/// Reads `24h` or `7d` as hours.
 fn hours(text: &str) -> Result<i64, Problem> {
     let (digits, factor) = match text.strip_suffix('d') {
         Some(days) => (days, WINDOW_HOURS),

@@ -10,13 +10,12 @@ use crate::http::{
     response::problem::Problem,
 };
 
-/// What the end of a session did.
+/// The result of ending a session.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = SessionEnded)]
 pub(super) struct SessionEndReply {
-    /// The session that ended.
     session: i64,
-    /// Something was pending, and is summarised now.
+    /// True if exchanges were pending, which are summarised now.
     queued: bool,
 }
 
@@ -24,7 +23,7 @@ pub(super) struct SessionEndReply {
 #[utoipa::path(
     post, path = "/v1/agents/{id}/sessions/end", operation_id = "end_session", tag = "lineage",
     params(AgentPath),
-    responses((status = 200, description = "What it did.", body = SessionEndReply),
+    responses((status = 200, description = "The result.", body = SessionEndReply),
         answers::Always,
         answers::OfAgent),
 )]

@@ -21,17 +21,17 @@ use crate::http::{
 use recapd_core::domain::settings::{AgentSettings, InForce, SettingsError, SettingsPatch};
 use recapd_store::SpendPause;
 
-/// An agent.
+/// An agent with its settings.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = Agent)]
 pub(super) struct SettingsView {
     #[serde(flatten)]
     figures: AgentFigures,
-    /// What it overrides.
+    /// The settings that it overrides.
     settings: AgentSettings,
-    /// What is in force, and where each value comes from.
+    /// The settings in force, and where each value comes from.
     in_force: Vec<InForce>,
-    /// The limit of spending for which updates wait, and until when; null if they don't.
+    /// The spending limit for which updates wait, and until when; null if they don't.
     paused: Option<SpendPause>,
 }
 
@@ -59,12 +59,12 @@ pub(super) async fn show(
     }))
 }
 
-/// Changes settings by a merge patch (RFC 7396), from the next append on. Answers with all the agent overrides.
+/// Changes settings by a merge patch (RFC 7396), from the next append on. Returns everything that the agent overrides.
 #[utoipa::path(
     patch, path = "/v1/agents/{id}", operation_id = "change_agent", tag = "agents",
     params(AgentPath),
-    request_body(description = "A merge patch (RFC 7396): null takes a setting back.", content((AgentSettings = "application/json", example = json!({"budget_tokens": 50000, "model": null})), (AgentSettings = "application/merge-patch+json"))),
-    responses((status = 200, description = "All that the agent overrides now.", body = AgentSettings),
+    request_body(description = "A merge patch (RFC 7396): null removes an override.", content((AgentSettings = "application/json", example = json!({"budget_tokens": 50000, "model": null})), (AgentSettings = "application/merge-patch+json"))),
+    responses((status = 200, description = "Everything that the agent overrides now.", body = AgentSettings),
         answers::Always,
         answers::OfAgent,
         answers::WithBody),

@@ -1,4 +1,4 @@
-//! `GET /v1/status`: the daemon in figures.
+//! `GET /v1/status`: the daemon's figures.
 
 use axum::{Json, extract::State, http::Uri};
 use serde::Serialize;
@@ -11,10 +11,9 @@ use recapd_core::domain::{
 use recapd_store::Sample;
 use recapd_telemetry::metrics::Circuit;
 
-/// The span of time that the figures about updates cover.
 const WINDOW_MS: i64 = DAY_MS;
 
-/// The daemon's figures: the store's sample, with what runs.
+/// The daemon's figures.
 #[derive(Serialize, utoipa::ToSchema)]
 pub(super) struct Status {
     version: &'static str,
@@ -23,20 +22,20 @@ pub(super) struct Status {
     window_hours: i64,
     #[serde(flatten)]
     sample: Sample,
-    /// What all agents together may spend in a day; 0 is no limit.
+    /// What all agents together may spend in a day; 0 for no limit.
     spend_limits: SpendLimits,
-    /// The models that may be asked, and until when one is left alone.
+    /// The models that may be used, and until when one is left alone.
     circuits: Vec<Circuit>,
 }
 
-/// Which recapd this is.
+/// The name and version of the program.
 #[derive(Serialize, utoipa::ToSchema)]
 pub(crate) struct VersionReply {
     name: &'static str,
     version: &'static str,
 }
 
-/// Tells which recapd this is.
+/// Returns the name and version of the program.
 #[utoipa::path(
     get, path = "/version", operation_id = "get_daemon_version", tag = "daemon",
     responses((status = 200, description = "Name and version.", body = inline(VersionReply)), answers::Always),
@@ -49,10 +48,10 @@ pub(super) async fn version(uri: Uri) -> Result<Json<VersionReply>, Problem> {
     }))
 }
 
-/// Tells how it stands.
+/// Shows the daemon's figures.
 #[utoipa::path(
     get, path = "/v1/status", operation_id = "get_status", tag = "daemon",
-    responses((status = 200, description = "How it stands.", body = Status),
+    responses((status = 200, description = "The daemon's figures.", body = Status),
         answers::Always),
 )]
 pub(super) async fn read(State(app): State<SharedApp>, uri: Uri) -> Result<Json<Status>, Problem> {

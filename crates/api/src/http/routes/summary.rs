@@ -1,4 +1,4 @@
-//! `GET /v1/agents/{id}/summary`: the read path. It is answered from memory; while the database is away, from the last
+//! `GET /v1/agents/{id}/summary`: the read path. It is answered from memory, and while the database is away from the last
 //! copy, marked as stale.
 
 use std::time::Duration;
@@ -34,13 +34,11 @@ use recapd_core::domain::{
 use recapd_engine::snapshot::{Lookup, Snapshot, SummaryReply};
 use recapd_telemetry::metrics::labels::ReadResult;
 
-/// The longest wait that can be asked for, in seconds.
 const WAIT_SECONDS_MAX: u64 = 60;
-/// The longest wait, as a part of the request's time limit.
+/// The longest wait, as a share of the request's time limit.
 const WAIT_SHARE: f64 = 0.9;
-/// The route that [`read`] answers.
 pub(crate) const PATH: &str = "/v1/agents/{id}/summary";
-/// After how many seconds somebody may have stopped waiting.
+/// When a client should retry if too many others wait for changes, in seconds.
 const WAITS_RETRY_SECONDS: u32 = 5;
 const VERSION: HeaderName = HeaderName::from_static("recapd-version");
 const PENDING: HeaderName = HeaderName::from_static("recapd-pending-exchanges");
@@ -49,15 +47,15 @@ const PENDING: HeaderName = HeaderName::from_static("recapd-pending-exchanges");
 #[utoipa::path(
     get, path = "/v1/agents/{id}/summary", operation_id = "get_summary", tag = "summary",
     params(AgentPath,
-        ("view" = Option<View>, Query, description = "`brief`: which exchange is open, if one is, and then the newest lines first, at most 9,000 characters and 2,300 tokens, ending in a line that says where the whole is."),
-        ("max_tokens" = Option<i64>, Query, minimum = 1, maximum = 1_000_000, description = "Only the newest lines, of at most so many tokens."),
-        ("max_chars" = Option<i64>, Query, minimum = 1, maximum = 10_000_000, description = "Only the newest lines, of at most so many characters."),
-        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,2}s?$", description = "With `If-None-Match`: answer when the summary changes, at the latest after so many seconds, at most 60.", example = "30s"),
-        ("if-none-match" = Option<String>, Header, description = "The `etag` of what is known already."),
-        ("accept-encoding" = Option<String>, Header, description = "`gzip`: compressed, where that was made already. The `etag` is another one then; each of them stands for both.")),
-    responses((status = 200, description = "The document. Without a summary yet it is empty and has version 0.", content((SummaryReply<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does; what a brief says of the open exchange is none of it."), ("recapd-version" = i64, description = "The summary's version."), ("recapd-pending-exchanges" = i64, description = "Exchanges that wait to be summarised."), ("recapd-stale" = String, description = "While the database is away or takes its time: the age of this copy, such as `41s`."))),
-        (status = 304, description = "It is known already."),
-        (status = 503, description = "There is no copy, and the database doesn't answer within two seconds. As Markdown, the text is one that can be shown to a model.", content((crate::http::response::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
+        ("view" = Option<View>, Query, description = "`brief`: the open exchange, if there is one, and then the newest lines first, at most 9,000 characters and 2,300 tokens, with a last line that says where the whole document is."),
+        ("max_tokens" = Option<i64>, Query, minimum = 1, maximum = 1_000_000, description = "Only the newest lines, of at most this many tokens."),
+        ("max_chars" = Option<i64>, Query, minimum = 1, maximum = 10_000_000, description = "Only the newest lines, of at most this many characters."),
+        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,2}s?$", description = "With `If-None-Match`: answers when the summary changes, at the latest after this many seconds, at most 60.", example = "30s"),
+        ("if-none-match" = Option<String>, Header, description = "The `etag` of the copy that the client has."),
+        ("accept-encoding" = Option<String>, Header, description = "`gzip`: compressed, if a compressed copy exists already. Its `etag` differs; either of the two matches both.")),
+    responses((status = 200, description = "The document. Before the first summary, it is empty and has version 0.", content((SummaryReply<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does, but not with what a brief says about the open exchange."), ("recapd-version" = i64, description = "The summary's version."), ("recapd-pending-exchanges" = i64, description = "Exchanges that wait to be summarised."), ("recapd-stale" = String, description = "While the database is away or slow: the age of this copy, such as `41s`."))),
+        (status = 304, description = "The client's copy is current."),
+        (status = 503, description = "There is no copy, and the database doesn't answer within two seconds. As Markdown, the text can be shown to a model.", content((crate::http::response::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
         answers::Faults,
         answers::OfAgent),
 )]
@@ -104,7 +102,7 @@ fn too_many_waits(lack: Lack) -> Problem {
         .retry_after(WAITS_RETRY_SECONDS)
 }
 
-/// The answer to a request for the whole document, whose `reading` was at hand.
+/// Answers a request for the whole document, with a `reading` that was at hand.
 pub(crate) fn cached(app: &App, agent: &AgentId, reading: &Lookup, headers: &HeaderMap) -> Response {
     let began = Instant::now();
     let (result, answer) = whole(app, agent, reading, (Form::wanted(headers), headers));
@@ -112,7 +110,6 @@ pub(crate) fn cached(app: &App, agent: &AgentId, reading: &Lookup, headers: &Hea
     answer
 }
 
-/// What the parameters ask for.
 #[derive(Default)]
 struct SummaryQuery {
     wanted: Option<BriefOptions>,
@@ -138,7 +135,7 @@ impl SummaryQuery {
     }
 }
 
-/// The response with the whole document, from what is prepared.
+/// Returns the response with the whole document, from the prepared ones.
 fn whole(app: &App, agent: &AgentId, reading: &Lookup, asked: (Form, &HeaderMap)) -> (ReadResult, Response) {
     let (snapshots, snapshot) = (&app.parts.snapshots, &reading.snapshot);
     let own = || own_headers(snapshot);
@@ -146,7 +143,7 @@ fn whole(app: &App, agent: &AgentId, reading: &Lookup, asked: (Form, &HeaderMap)
     let prepared = if let Some(kept) = PreparedResponses::kept_with(snapshot, own) {
         kept
     } else {
-        // There is no room for it beside the snapshot: it is prepared for this answer alone.
+        // There is no room to keep it with the snapshot, so it is prepared for this answer alone.
         alone = PreparedResponses::new(&snapshot.etag, own());
         &alone
     };
@@ -166,7 +163,6 @@ fn json(agent: &AgentId, reading: &Lookup) -> Vec<u8> {
     serde_json::to_vec(&reply).expect("texts and numbers can be written as JSON")
 }
 
-/// A part of the document.
 fn document<'a>(agent: &'a AgentId, reading: &'a Lookup, excerpt: &'a Excerpt) -> Document<SummaryReply<'a>> {
     Document {
         etag: reading.snapshot.etag.clone(),

@@ -39,7 +39,7 @@ const MARKDOWN: &str = "text/markdown";
 #[schema(as = VersionPage)]
 pub(super) struct VersionsPage {
     versions: Vec<VersionFigures>,
-    /// Where the next page begins; none on the last one.
+    /// The cursor of the next page; null on the last.
     next_cursor: Option<Cursor>,
 }
 
@@ -52,7 +52,7 @@ struct VersionView {
     content: String,
 }
 
-/// The body of a rollback.
+/// The body of a request to roll back.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = RollbackBody)]
@@ -90,7 +90,7 @@ pub(super) async fn list(
     }))
 }
 
-/// Reads one version: its document, or what is known of it.
+/// Reads one version: its document, or its figures if the text is purged.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/summary/versions/{version}", operation_id = "get_version", tag = "summary",
     params(AgentPath,
@@ -117,12 +117,12 @@ pub(super) async fn read(
     })
 }
 
-/// Goes back to a version.
+/// Rolls back to a version.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/rollback", operation_id = "roll_back", tag = "summary",
     params(AgentPath),
     request_body(content = RollbackRequest, example = json!({"version": 12})),
-    responses((status = 200, description = "What it did.", body = RevisedReply),
+    responses((status = 200, description = "The result.", body = RevisedReply),
         answers::Always,
         answers::OfAgent,
         answers::WithBody),
@@ -138,12 +138,12 @@ pub(super) async fn roll_back(
     Ok(Json(done.await?))
 }
 
-/// Has everything summarised again.
+/// Summarises everything again.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/rebuild", operation_id = "rebuild", tag = "summary",
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
-    responses((status = 200, description = "What it did.", body = RevisedReply),
+    responses((status = 200, description = "The result.", body = RevisedReply),
         answers::Always,
         answers::OfAgent,
         answers::WithBody),
@@ -159,7 +159,7 @@ pub(super) async fn rebuild(
     Ok(Json(done.await?))
 }
 
-/// A version, or the error that says which ones are kept.
+/// Reads a version, or fails with an error that names the kept ones.
 pub(crate) async fn kept(store: &dyn Store, agent: &AgentId, version: i64) -> StoreResult<Version> {
     if let Some(found) = store.version(agent, version).await? {
         return Ok(found);

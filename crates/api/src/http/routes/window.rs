@@ -26,15 +26,15 @@ use recapd_core::domain::cursor::{Cursor, PagedList};
 pub(super) struct WindowPage {
     #[serde(flatten)]
     window: WindowReply,
-    /// Where the page of older ones begins; none on the last one.
+    /// The cursor of the page with older exchanges; null on the last.
     next_cursor: Option<Cursor>,
 }
 
-/// Shows the window: whole exchanges, so that no tool result is without its call.
+/// Shows the window in whole exchanges, so that no tool result is without its call.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/window", operation_id = "get_window", tag = "history",
     params(AgentPath, Paging),
-    responses((status = 200, description = "The newest exchanges before the cursor, in order, of at most 8 MB of payloads. One that is too big for any page comes with its first messages, and says where the rest is.", body = WindowPage),
+    responses((status = 200, description = "The newest exchanges before the cursor, in order, with at most 8 MB of payloads. An exchange that is too big for any page comes with its first messages, and says where the rest is.", body = WindowPage),
         answers::Always, answers::OfAgent),
 )]
 pub(super) async fn read(

@@ -1,14 +1,13 @@
-//! Refusing requests of foreign web pages: a browser runs these on a machine that can reach loopback, and sends what
-//! they ask.
+//! Refuses requests of foreign web pages. A browser runs these on a machine that can reach loopback, and sends their requests.
 //!
-//! A browser names the page in `Origin`, so a request whose origin isn't the host it is sent to is refused. A page that
-//! points its own name at this machine's address (DNS rebinding) has the same origin, but asks for a name that isn't
-//! ours. A request with a token isn't from such a page.
+//! A browser names the page in `Origin`, so a request is refused if its origin isn't the host that it is sent to. A page
+//! that points its own name at this machine's address (DNS rebinding) has the same origin, but its requests name a foreign
+//! host. A request with a token isn't from such a page.
 //!
-//! A page can also make a browser ask without an `Origin`: by an image, a frame, a script. Browsers then say in
-//! `Sec-Fetch-Site` how far the page is from the host that is asked (Fetch Metadata, <https://www.w3.org/TR/fetch-metadata/>),
-//! so that only our own pages and people get an answer. A link to the dashboard works from everywhere: what it opens is
-//! shown to the person, and the page with the link learns nothing of it.
+//! A page can also make a browser send a request without an `Origin`: for an image, a frame, a script. Browsers then say in
+//! `Sec-Fetch-Site` how the page relates to the requested host (Fetch Metadata, <https://www.w3.org/TR/fetch-metadata/>),
+//! so that only our own pages and people get an answer. Links to the dashboard work from everywhere: the person sees the
+//! page, and the site with the link learns nothing of it.
 
 use std::net::Ipv6Addr;
 
@@ -17,16 +16,16 @@ use axum::http::{HeaderMap, HeaderName, Method, Uri, header};
 use super::is_page;
 use crate::http::response::problem::{FOREIGN_HOST, FOREIGN_ORIGIN, Problem};
 
-/// Names of the machine itself.
+/// The names of the machine itself.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
-/// The request comes from one of our own pages, or from a person: the address was typed in, or is a bookmark.
+/// The request comes from one of our own pages, or from a person who typed the address or used a bookmark.
 const OWN_SITES: [&str; 2] = ["same-origin", "none"];
 
-/// Refuses what a page of another site makes a browser ask, except that it may lead a person to the dashboard.
+/// Refuses requests that a page of another site makes a browser send, except for links to the dashboard.
 pub(super) fn check_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let mut sites = headers.get_all(FETCH_SITE).into_iter();
     if sites.all(|site| OWN_SITES.iter().any(|own| site == own)) {
@@ -45,8 +44,7 @@ pub(super) fn check_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Res
     .hint("ask from a program, or open the dashboard at /ui/; pages of others have no access"))
 }
 
-/// The host that the request is sent to: name or address, and perhaps a port. HTTP/1.0, which browsers don't use, has
-/// none.
+/// Returns the host that the request is sent to: a name or address, perhaps with a port. HTTP/1.0, which browsers don't use, has none.
 fn asked<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> Option<&'r [u8]> {
     match headers.get(header::HOST) {
         Some(host) => Some(host.as_bytes()),
@@ -54,7 +52,6 @@ fn asked<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> Option<&'r [u8]> {
     }
 }
 
-/// Refuses requests of pages with another origin.
 pub(super) fn check_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let Some(origin) = headers.get(header::ORIGIN) else {
         return Ok(());
@@ -73,7 +70,7 @@ pub(super) fn check_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem
     .hint("ask from a program; pages of others have no access"))
 }
 
-/// Refuses a request to a name that is neither this machine's nor one of `allowed`.
+/// Refuses a request to a name that is neither this machine's nor in `allowed`.
 pub(super) fn check_host(uri: &Uri, headers: &HeaderMap, allowed: &[String]) -> Result<(), Problem> {
     let Some(asked) = asked(uri, headers) else {
         return Ok(());
@@ -90,13 +87,13 @@ pub(super) fn check_host(uri: &Uri, headers: &HeaderMap, allowed: &[String]) -> 
     .hint("ask 127.0.0.1 or localhost, name the host in http.allowed_hosts, or send a token"))
 }
 
-/// The name or the address of `authority`, without its port.
+/// Returns the name or address in `authority`, without the port.
 fn name_of(authority: &str) -> &str {
     if authority.parse::<Ipv6Addr>().is_ok() {
         return authority;
     }
     if let Some(rest) = authority.strip_prefix('[') {
-        // Only an address may be in brackets, and only a port may follow them.
+        // Brackets may hold only an address, and only a port may follow them.
         let parts = rest.split_once(']');
         let address = parts.filter(|(address, port)| {
             address.parse::<Ipv6Addr>().is_ok() && (port.is_empty() || port.starts_with(':'))
@@ -164,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_sites_may_only_lead_to_the_dashboard() {
+    fn foreign_pages_may_only_link_to_the_dashboard() {
         let fetch = |site: &str, mode: &str, dest: &str| {
             let all = [(FETCH_SITE, site), (FETCH_MODE, mode), (FETCH_DEST, dest)];
             HeaderMap::from_iter(all.map(|(name, value)| (name, value.parse().unwrap())))
@@ -206,7 +203,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_host_is_taken_for_this_machine_by_a_trick(
+        fn no_trick_makes_a_foreign_host_look_like_this_machine(
             host in "(localhost|LOCALHOST|127\\.0\\.0\\.1|::1|\\[|\\]|:|\\.|@|/|evil|[0-9]{1,6}|[\\x20-\\x7e\\u{80}-\\u{ff}]){0,6}",
             origin in "(http|https|file)(://|:)(localhost|evil|:|@|/|[0-9]{1,5}){0,5}",
         ) {
@@ -214,7 +211,7 @@ mod tests {
             let headers = HeaderMap::from_iter([(header::HOST, host_value), (header::ORIGIN, origin_value)]);
             let uri = Uri::from_static("/v1/agents");
             if check_host(&uri, &headers, &[]).is_ok() {
-                // Nothing but the name and a port.
+                // A name of this machine, and at most a port.
                 let name = host.to_ascii_lowercase();
                 let is_ours = ["localhost", "127.0.0.1", "::1", "[::1]"].iter().any(|ours| {
                     let rest = name.strip_prefix(ours);

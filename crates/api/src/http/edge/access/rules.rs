@@ -1,13 +1,13 @@
-//! What each route demands, in one table. A route that isn't in it needs a token for everything, and makes a test fail.
+//! What each route demands, in one table. A route that isn't in it needs an administrator's token for all agents, and fails a test.
 
 use axum::http::Method;
 
 use recapd_core::domain::access::Scope::{self, Admin, Read, Write};
 
-/// What a route is about.
+/// Whose data a route is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// Nothing: it reveals nothing, so no token is needed.
+    /// Nobody's: it reveals nothing, so no token is needed.
     Open,
     /// The agent `{id}` of the path.
     Agent,
@@ -33,17 +33,16 @@ impl Whose {
     }
 }
 
-/// What a route demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RouteRule {
     pub(crate) scope: Scope,
     pub(crate) whose: Whose,
 }
 
-/// A method that stands for every one.
+/// Matches every method.
 const ANY: &str = "*";
 
-/// Method and path, as they are registered; what they demand.
+/// Method and path as they are registered, and what they demand.
 ///
 /// Forgetting affects forks, too, and deleting an agent reports its forks, so both reach beyond one agent. Settings
 /// decide what an agent costs, so the agent itself may not change them.
@@ -93,14 +92,14 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("GET", "/v1/queue", Read, Caller),
     ("POST", "/v1/queue/pause", Admin, All),
     ("POST", "/v1/queue/resume", Admin, All),
-    // Agents may have this name.
+    // Agents may have these names.
     ("GET", "/v1/queue/pause", Read, Agent),
     ("GET", "/v1/queue/resume", Read, Agent),
     ("GET", "/v1/queue/{id}", Read, Agent),
     ("POST", "/v1/queue/{id}/retry", Admin, Agent),
     ("POST", "/v1/queue/{id}/cancel", Admin, Agent),
     ("POST", "/v1/age", Admin, All),
-    // It tells of everybody.
+    // It tells about everybody.
     ("GET", "/v1/audit", Admin, All),
     ("GET", "/v1/runs", Read, Caller),
     ("GET", "/v1/runs/{n}", Read, Caller),
@@ -111,9 +110,9 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("GET", "/metrics", Read, All),
     ("GET", "/livez", Read, Open),
     ("GET", "/readyz", Read, Open),
-    // It names agents in its bodies, which only it reads.
+    // Its bodies name agents, and only its handler reads them.
     (ANY, "/mcp", Read, All),
-    // The pages: what changes something demands what its counterpart above demands.
+    // The pages. An action demands what its counterpart above demands.
     ("GET", "/", Read, Open),
     ("GET", "/ui", Read, Open),
     ("GET", "/ui/", Read, Caller),
@@ -150,29 +149,28 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("GET", "/ui/system", Read, All),
 ];
 
-/// Whether a route is one of the pages, which describe themselves.
+/// True for pages, which aren't in the OpenAPI document.
 fn is_page(path: &str) -> bool {
     path == "/" || path == "/ui" || path.starts_with("/ui/")
 }
 
-/// Every route: method, path, and what it demands.
+/// Returns every route: method, path, and what it demands.
 pub(crate) fn all_rules() -> impl Iterator<Item = (&'static str, &'static str, Scope, Whose)> {
     RULES.iter().copied()
 }
 
-/// Every route except the pages, in reading order: method, path, and what it demands.
+/// Returns every route except the pages, in reading order: method, path, and what it demands.
 pub(crate) fn demands() -> impl Iterator<Item = (&'static str, &'static str, Scope, Whose)> {
     RULES.iter().copied().filter(|(_, path, ..)| !is_page(path))
 }
 
-/// Method and path of each page, as they are registered.
+/// Returns method and path of each page, as they are registered.
 pub(crate) fn pages() -> impl Iterator<Item = (&'static str, &'static str)> {
     let routes = RULES.iter().map(|(method, path, ..)| (*method, *path));
     routes.filter(|(_, path)| is_page(path))
 }
 
-/// The rule for a request. `path` is the route's, or `None` for no route: any caller with a valid token is told that
-/// there is none.
+/// Returns the rule for a request. `path` is the route's; for `None`, any caller with a valid token learns that there is no such route.
 pub(super) fn of(method: &Method, path: Option<&str>) -> RouteRule {
     let Some(path) = path else {
         return RouteRule {
@@ -186,7 +184,7 @@ pub(super) fn of(method: &Method, path: Option<&str>) -> RouteRule {
     })
 }
 
-/// The rule of the table for this method and route.
+/// Returns the rule in the table for this method and route.
 pub(super) fn known(method: &Method, path: &str) -> Option<RouteRule> {
     let method = if method == Method::HEAD {
         "GET"
@@ -238,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_page_changes_demands_what_the_interface_does() {
+    fn an_action_on_a_page_demands_what_its_route_demands() {
         let mut compared = 0;
         for (method, path) in pages().filter(|(method, _)| *method == "POST") {
             let page: Method = method.parse().unwrap();
@@ -252,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_table_is_for_administrators_of_everything() {
+    fn unlisted_routes_are_for_administrators_of_all_agents() {
         let strict = RouteRule {
             scope: Admin,
             whose: All,

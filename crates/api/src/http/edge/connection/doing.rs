@@ -1,4 +1,4 @@
-//! What a connection is doing, and the body of an answer, which tells when it was sent.
+//! The state of a connection, and the body of an answer, which updates that state once it is sent.
 
 use std::{
     pin::Pin,
@@ -15,17 +15,15 @@ use tokio_util::sync::CancellationToken;
 
 #[derive(Default)]
 pub(super) struct ConnectionState {
-    /// Whether a request is being answered: its handler hasn't returned.
+    /// True while a handler runs.
     pub(super) is_asked: AtomicBool,
-    /// Whether the body of an answer is being sent.
+    /// True while the body of an answer is being sent.
     is_sending: AtomicBool,
-    /// Whether the client isn't reading at the moment.
     pub(super) is_stalled: AtomicBool,
-    /// How many requests have begun.
     begun: AtomicU64,
-    /// The pool's count of changes when it became idle: the smallest is idle the longest.
+    /// The value of the pool's counter when the connection became idle; the smallest has been idle longest.
     pub(super) idle_since: AtomicU64,
-    /// Cancelled when it is to make room for another connection.
+    /// Cancelled if the connection is to make room for another one.
     pub(super) give_way: CancellationToken,
 }
 
@@ -35,7 +33,7 @@ impl ConnectionState {
         self.is_asked.store(true, Ordering::Relaxed);
     }
 
-    /// The handler has returned, and what it answered is sent now.
+    /// Notes that the handler has returned, and that its answer is being sent.
     pub(super) fn answer(&self) {
         self.is_sending.store(true, Ordering::Relaxed);
         self.is_asked.store(false, Ordering::Relaxed);
@@ -45,18 +43,18 @@ impl ConnectionState {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing is asked, and nothing is on its way to the client.
+    /// True if no request is being answered and nothing is being sent.
     pub(super) fn is_idle(&self) -> bool {
         let states = [&self.is_asked, &self.is_sending, &self.is_stalled];
         !states.into_iter().any(|is| is.load(Ordering::Relaxed))
     }
 }
 
-/// The body of an answer, until it was sent.
+/// The body of an answer; dropped once it is sent.
 pub(super) struct ResponseBody {
     body: Body,
     doing: Arc<ConnectionState>,
-    /// Counts the connections that became idle.
+    /// The number of times that connections became idle.
     idled: Arc<AtomicU64>,
 }
 

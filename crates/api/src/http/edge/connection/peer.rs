@@ -7,15 +7,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// How many bits of an IPv6 address name a network: its owner has all addresses of it.
+/// The bits of an IPv6 address that name a network. Its owner has all of its addresses.
 const NETWORK_BITS: u32 = 64;
 
-/// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Peer {
     /// An address, or the network of one.
     Address(IpAddr),
-    /// A program on this machine, by the Unix socket.
+    /// A program on this machine, through the Unix socket.
     Local,
 }
 
@@ -40,7 +39,7 @@ impl From<IpAddr> for Peer {
     }
 }
 
-/// How many connections each peer has. It has no more entries than there are connections.
+/// The number of connections of each peer. There are no more entries than connections.
 pub(super) struct Peers {
     most: usize,
     counts: Mutex<HashMap<Peer, usize>>,
@@ -54,7 +53,7 @@ impl Peers {
         }
     }
 
-    /// A place for one more connection of `peer`, if it may have one.
+    /// Takes a place for one more connection of `peer`; `None` if it has too many.
     pub(super) fn take(peers: &Arc<Self>, peer: Peer) -> Option<PeerSlot> {
         let mut counts = peers.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(peer).or_default();
@@ -69,7 +68,7 @@ impl Peers {
     }
 }
 
-/// A connection's place, given back when it is dropped.
+/// A connection's place, returned when dropped.
 pub(super) struct PeerSlot {
     peers: Arc<Peers>,
     peer: Peer,
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn places_come_back() {
+    fn places_are_returned() {
         let peers = Arc::new(Peers::of_at_most(2));
         let (one, other) = (peer("192.0.2.1"), Peer::Local);
         let held = [Peers::take(&peers, one), Peers::take(&peers, one)];

@@ -1,5 +1,5 @@
-//! Places for connections: so many in all, so many of one peer. Where all are taken, the connection that is idle the
-//! longest gives way to a new one; one that is at work never does.
+//! Places for connections: a limit for all, and one for each peer. If all are taken, the connection that has been idle
+//! longest is closed for a new one. A busy connection never is.
 
 use std::{
     collections::HashMap,
@@ -21,21 +21,19 @@ use super::{
     proxy::{PeerOrigin, TrustedProxies},
 };
 
-/// How often an idle connection is looked for while somebody waits for a place.
+/// How often an idle connection is looked for while a new one waits for a place.
 const IDLE_LOOK: Duration = Duration::from_millis(100);
 
-/// The places of a listener.
 pub(super) struct Pool {
     places: Arc<Semaphore>,
     peers: Arc<Peers>,
     proxies: TrustedProxies,
     open: Mutex<HashMap<u64, Arc<ConnectionState>>>,
     accepted: AtomicU64,
-    /// Counts the connections that became idle.
+    /// The number of times that connections became idle.
     pub(super) idled: Arc<AtomicU64>,
 }
 
-/// A connection's place.
 pub(super) struct ConnectionSlot {
     pub(super) doing: Arc<ConnectionState>,
     pool: Arc<Pool>,
@@ -66,8 +64,8 @@ impl Pool {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection from `origin`, as soon as there is one; none if its peer has too many. Those of a trusted
-    /// proxy are many clients'.
+    /// Waits for a place for a connection from `origin`; `None` if its peer has too many. Trusted proxies aren't limited,
+    /// since their connections serve many clients.
     pub(super) async fn admit(self: &Arc<Self>, origin: PeerOrigin) -> Option<ConnectionSlot> {
         let place = if self.proxies.trusts(origin) {
             None
@@ -97,13 +95,13 @@ impl Pool {
             self.make_room();
             let waiting = timeout(IDLE_LOOK, Arc::clone(&self.places).acquire_owned());
             if let Ok(permit) = waiting.await {
-                // The semaphore is never closed, so there always is a permit.
+                // The semaphore is never closed, so there is always a permit.
                 return permit.ok();
             }
         }
     }
 
-    /// Has the connection end that is idle the longest, if any is and none is about to end.
+    /// Closes the connection that has been idle longest, unless none is idle or one is already about to end.
     fn make_room(&self) {
         let open = self.held();
         let idle = || open.values().filter(|doing| doing.is_idle());
@@ -127,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_one_idle_longest_gives_way_and_one_at_work_never() {
+    async fn the_longest_idle_connection_is_closed_and_a_busy_one_never() {
         let pool = Pool::new(2, 2, TrustedProxies::default());
         let old = pool.admit(from("192.0.2.1")).await.unwrap();
         let new = pool.admit(from("192.0.2.2")).await.unwrap();

@@ -1,4 +1,4 @@
-//! Who a request comes from where a proxy passes it on: only proxies that the configuration names are believed.
+//! The client of a request that a proxy passes on. Only proxies that the configuration names are believed.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,13 +8,12 @@ use super::Peer;
 use recapd_config::Network;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// So many addresses of a header are looked at; more proxies than that stand behind each other nowhere.
+/// The most addresses of a header that are checked. No real chain of proxies is longer.
 const HOPS_MAX: usize = 16;
 
-/// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PeerOrigin {
-    /// Its address; none for the Unix socket.
+    /// `None` for the Unix socket.
     pub(super) ip: Option<IpAddr>,
 }
 
@@ -24,24 +23,23 @@ impl PeerOrigin {
     }
 }
 
-/// The proxies whose word counts.
+/// The proxies whose headers are believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies(Vec<Network>);
 
 impl TrustedProxies {
-    /// These.
     pub fn new(networks: Vec<Network>) -> Self {
         Self(networks)
     }
 
-    /// Whether this end of a connection is one of them.
+    /// True if `origin` is one of these proxies.
     pub(super) fn trusts(&self, origin: PeerOrigin) -> bool {
         self.0.iter().any(|network| network.has(origin.ip))
     }
 
-    /// Who sent a request that came by a connection from `origin`: each proxy appends whom it was asked by, so the last
-    /// address that isn't a proxy's own. What stands before that anybody can write. Where the header is missing or can't be
-    /// read, it is the proxy.
+    /// Returns the sender of a request that came over a connection from `origin`. Each proxy appends the address of its
+    /// client, so it is the last address that isn't a trusted proxy's. Anybody can forge the addresses before it. If the
+    /// header is missing or unreadable, the sender is the proxy.
     pub(super) fn client(&self, origin: PeerOrigin, headers: &HeaderMap) -> Peer {
         if self.0.is_empty() || !self.trusts(origin) {
             return origin.peer();
@@ -65,7 +63,7 @@ impl TrustedProxies {
     }
 }
 
-/// An address, with a port or without.
+/// Reads an address with or without a port.
 fn address(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let ip = bare.unwrap_or(text).parse().ok();
@@ -87,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_named_proxy_is_believed_and_only_what_it_saw_itself() {
+    fn only_named_proxies_are_believed_and_only_about_their_own_clients() {
         let near = Some("127.0.0.1");
         assert_eq!(client(&[], near, &["192.0.2.1"]), "127.0.0.1");
         assert_eq!(client(&["10.0.0.0/8"], near, &["192.0.2.1"]), "127.0.0.1");

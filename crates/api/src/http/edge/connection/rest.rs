@@ -1,5 +1,5 @@
-//! The rest of a body that nobody reads: it is thrown away. A client that is still sending doesn't look for an answer,
-//! and one whose connection is reset never sees it.
+//! Throws away the rest of a body that no handler reads. A client doesn't look for an answer while it sends, and never sees
+//! one if its connection is reset.
 
 use std::{
     pin::Pin,
@@ -15,14 +15,14 @@ use tokio_util::task::TaskTracker;
 
 /// The most bytes that are thrown away.
 const BYTES_MAX: usize = 256 << 20;
-/// For how long they are.
+/// The longest time for that.
 const TIME_MAX: Duration = Duration::from_secs(15);
 
-/// The body of a request. What is unread when it is dropped is read on.
+/// The body of a request. When it is dropped, the unread rest is read and thrown away.
 pub(super) struct RequestBody {
     /// `None` at the end.
     body: Option<Incoming>,
-    /// The client waits for `100 Continue`, so it sends nothing until somebody reads.
+    /// True if the client waits for `100 Continue`: it sends nothing until the body is read.
     is_awaited: bool,
     connections: TaskTracker,
 }
@@ -72,7 +72,7 @@ impl Drop for RequestBody {
         let is_over = self.is_awaited || self.is_end_stream();
         let left = self.body.take().filter(|_| !is_over);
         if let (Some(body), Ok(runtime)) = (left, Handle::try_current()) {
-            // It ends with the connection, so nothing waits for it longer than for that.
+            // It ends with the connection at the latest.
             let throwing = timeout(TIME_MAX, thrown_away(body));
             self.connections.spawn_on(throwing, &runtime);
         }

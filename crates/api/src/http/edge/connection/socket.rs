@@ -9,7 +9,7 @@ use std::{
 
 use tokio::net::{UnixListener, UnixStream};
 
-/// How many names are tried for the temporary folder in which a socket is made.
+/// The most names tried for the temporary folder in which a socket is made.
 const NAMES_TRIED_MAX: u32 = 16;
 
 /// A listening socket; dropping it removes its file.
@@ -21,19 +21,19 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Listens at `path`; `mode` (as of `chmod`) says who may write the file. An old socket at that path is removed if
-    /// no one answers on it.
+    /// Listens at `path`; `mode` (as for `chmod`) says who may write the file. Removes an old socket at that path if nobody
+    /// answers on it.
     ///
     /// # Errors
-    /// [`ErrorKind::AddrInUse`] if someone answers there, [`ErrorKind::AlreadyExists`] if it is no socket, and the file
-    /// system's errors.
+    /// [`ErrorKind::AddrInUse`] if somebody answers there, [`ErrorKind::AlreadyExists`] if the file is no socket, and the
+    /// file system's errors.
     pub async fn listen(path: &Path, mode: u32) -> io::Result<Self> {
         remove_stale(path).await?;
         let hidden = Hidden::beside(path)?;
         let listener = UnixListener::bind(&hidden.socket)?;
         fs::set_permissions(&hidden.socket, fs::Permissions::from_mode(mode))?;
         let placed = fs::symlink_metadata(&hidden.socket)?;
-        // A link, not a rename: that would replace a file that was made there meanwhile.
+        // A link, since a rename would replace a file that was made there in the meantime.
         fs::hard_link(&hidden.socket, path).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => in_use(),
             _ => error,
@@ -46,15 +46,16 @@ impl Socket {
     }
 }
 
-/// A folder that only its owner can enter, where a socket gets its permissions: before that, anyone whom the process's
-/// umask allows could write it. It is removed when this is dropped.
+/// A folder that only its owner can enter, removed when dropped. A socket gets its permissions in it; until then, the umask
+/// could let others write it.
 struct Hidden {
     folder: PathBuf,
     socket: PathBuf,
 }
 
 impl Hidden {
-    /// Makes it on the file system of `path`, with a path that is hardly longer, since a socket's path is limited.
+    /// Makes the folder next to `path`, so on the same file system, with a hardly longer path, since the length of a
+    /// socket's path is limited.
     fn beside(path: &Path) -> io::Result<Self> {
         let beside = path.parent().unwrap_or(Path::new(""));
         for number in 0..NAMES_TRIED_MAX {
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_socket_lets_in_whom_its_file_lets_in_and_takes_it_along() {
+    async fn a_socket_follows_its_files_permissions_and_removes_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("recapd.sock");
         let socket = Socket::listen(&path, 0o660).await.unwrap();
@@ -149,13 +150,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_answers_at_is_replaced_and_what_is_no_socket_is_not() {
+    async fn a_dead_socket_is_replaced_and_other_files_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("recapd.sock");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let old = Socket::listen(&path, 0o600).await.unwrap();
-        // Somebody else took the place: their file stays.
+        // Somebody else took the path; their file stays.
         fs::remove_file(&path).unwrap();
         let _other = std::os::unix::net::UnixListener::bind(&path).unwrap();
         drop(old);

@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{ConnectionLimits, ConnectionState, PeerOrigin, Socket};
 
-/// The answer to a peer that has too many connections already. It is sent without waiting for a request.
+/// The answer to a peer that already has too many connections. It is sent without waiting for a request.
 const REFUSAL: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\ncontent-length: 281\r\n\
 retry-after: 5\r\ncache-control: private, no-store\r\nx-content-type-options: nosniff\r\nx-frame-options: DENY\r\n\
 content-security-policy: default-src 'none'; frame-ancestors 'none'\r\nreferrer-policy: no-referrer\r\n\
@@ -25,11 +25,8 @@ cross-origin-resource-policy: same-origin\r\nconnection: close\r\n\r\n\
 \"detail\":\"there are too many connections from this address\",\"instance\":\"urn:recapd:request:none\",\
 \"code\":\"too_many_connections\",\"hint\":\"close some, or raise http.connections_per_peer_max\"}";
 
-/// A listener for connections.
 pub enum Listener {
-    /// An address and a port.
     Tcp(TcpListener),
-    /// A socket in the file system.
     Unix(Socket),
     Both(TcpListener, Socket),
 }
@@ -47,7 +44,6 @@ impl From<Socket> for Listener {
 }
 
 impl Listener {
-    /// The same, and a socket beside an address.
     #[must_use]
     pub fn beside(self, socket: Socket) -> Self {
         match self {
@@ -82,20 +78,18 @@ async fn accept_unix(socket: &Socket) -> io::Result<(Stream, PeerOrigin)> {
     Ok((Stream::Unix(stream), PeerOrigin { ip: None }))
 }
 
-/// A connection as it was accepted.
 pub(super) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-/// Reads and writes.
 trait Bytes: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> Bytes for T {}
 
 impl Stream {
-    /// Sends the refusal, if that is possible without waiting, and closes the connection.
+    /// Sends the refusal if that is possible without waiting, and closes the connection.
     pub(super) fn refuse(self) {
-        // A client that doesn't read it sees the connection closed.
+        // If the client doesn't read it, it only sees the connection closed.
         let _told = match self {
             Self::Tcp(stream) => stream.try_write(REFUSAL.as_bytes()),
             Self::Unix(stream) => stream.try_write(REFUSAL.as_bytes()),
@@ -103,18 +97,17 @@ impl Stream {
     }
 }
 
-/// A connection that fails if its client doesn't read for too long, or sends the head of a request too slowly.
+/// A connection that fails if its client stops reading for too long, or sends a request's head too slowly.
 pub(super) struct TimedStream {
     stream: Stream,
     limits: ConnectionLimits,
     /// Runs while the client doesn't read.
     stall: Option<Pin<Box<Sleep>>>,
-    /// Runs while the head of a request comes in.
+    /// Runs while a head is arriving.
     head: Option<Head>,
     doing: Arc<ConnectionState>,
 }
 
-/// The head of a request that comes in.
 struct Head {
     /// How many requests had begun before it.
     begun: u64,
@@ -130,7 +123,7 @@ impl TimedStream {
             head: None,
             doing,
         };
-        // The first head is waited for from the beginning.
+        // The first head is timed from the beginning of the connection.
         timed.begin_head();
         timed
     }
@@ -142,8 +135,8 @@ impl TimedStream {
         });
     }
 
-    /// `read`, or an error if the head of a request has taken too long. What is read while a request is answered is its body, or
-    /// a later head, whose time begins with the next byte.
+    /// Returns `read`, or an error if the head of a request has taken too long. Bytes read while a request is being
+    /// answered belong to its body or to a later head; the time of that head starts with the next byte.
     fn with_head_in_time(
         &mut self,
         context: &mut Context<'_>,
@@ -170,7 +163,7 @@ impl TimedStream {
         }
     }
 
-    /// `written`, or an error if nothing could be written for too long.
+    /// Returns `written`, or an error if nothing could be written for too long.
     fn in_time(
         &mut self,
         context: &mut Context<'_>,
@@ -267,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_nobody_takes_ends_the_connection() {
+    async fn an_answer_that_is_not_read_ends_the_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let _client = TcpStream::connect(address).await.unwrap();

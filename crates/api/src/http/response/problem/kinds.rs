@@ -140,7 +140,6 @@ pub(crate) const FOREIGN_ORIGIN: ProblemKind =
     kind(StatusCode::FORBIDDEN, "foreign_origin", "Request of a web page");
 pub(crate) const FOREIGN_HOST: ProblemKind = kind(StatusCode::FORBIDDEN, "foreign_host", "Unknown host");
 
-/// All of them.
 pub(super) const ALL: [ProblemKind; 47] = [
     UNAUTHORIZED,
     FORBIDDEN,

@@ -1,7 +1,7 @@
-//! An agent's state, and the events between two such states; without IO.
+//! The state of an agent, and the events between two such states; without IO.
 //!
-//! An event's id names the state after it. So a client that reconnects with the last id is told what has changed since,
-//! by any daemon and after any time, and no event is stored anywhere.
+//! The id of an event names the state after it. So a client that reconnects with the last id gets what has changed since,
+//! from any daemon and after any time, although no event is stored.
 
 use std::str::FromStr;
 
@@ -14,13 +14,12 @@ use recapd_store::{
     operate::{QueueRow, QueueState},
 };
 
-/// An agent's state.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct EventState {
     pub(super) agent_id: AgentId,
     pub(super) last_seq: i64,
     pub(super) last_exchange: i64,
-    /// The first leg of the exchange of which the last one is a later leg.
+    /// The first leg of the last exchange, if that is a later leg.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) continues: Option<i64>,
     pub(super) first_exchange: i64,
@@ -59,7 +58,7 @@ impl EventState {
     }
 }
 
-/// A fingerprint of a row's state; passing time doesn't change it.
+/// Returns a fingerprint of a row's state; passing time doesn't change it.
 fn queue_print(row: &QueueRow) -> u32 {
     let QueueRow {
         state,
@@ -77,7 +76,7 @@ fn queue_print(row: &QueueRow) -> u32 {
     ))
 }
 
-/// A fingerprint of a failure; 0 if no attempt failed.
+/// Returns a fingerprint of a failure; 0 if no attempt failed.
 fn failure_print(row: &QueueRow) -> u32 {
     let failed = failed_attempts(row);
     match &row.last_error {
@@ -86,17 +85,16 @@ fn failure_print(row: &QueueRow) -> u32 {
     }
 }
 
-/// How many attempts have failed.
 fn failed_attempts(row: &QueueRow) -> i64 {
     row.attempts - i64::from(row.state == QueueState::Running)
 }
 
-/// The same wherever it is computed, and never 0.
+/// Returns a hash that is the same on every machine, and never 0.
 fn print(text: &str) -> u32 {
     fnv32(text.bytes()).max(1)
 }
 
-/// What is remembered of a state, as an event's id.
+/// The part of a state that a client remembers, as an event's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     version: i64,
@@ -119,7 +117,6 @@ impl std::fmt::Display for Position {
     }
 }
 
-/// The text is no position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoPosition;
 
@@ -142,15 +139,14 @@ impl FromStr for Position {
     }
 }
 
-/// An event: its name and its data.
 pub(super) type NamedEvent = (&'static str, Value);
 
-/// The first event about an agent of which nothing was reported yet.
+/// Returns the first event about an agent that hasn't been reported yet.
 pub(super) fn first_told(state: &EventState) -> NamedEvent {
     ("agent.changed", json!(state))
 }
 
-/// The events between `before` and `after`; none if they are the same.
+/// Returns the events between `before` and `after`; none if they are equal.
 pub(super) fn happened(before: &Position, after: &EventState) -> Vec<NamedEvent> {
     let (now, agent_id) = (after.position(), &after.agent_id);
     let mut all = Vec::new();
@@ -243,7 +239,7 @@ mod tests {
     }
 
     fn names(before: &EventState, after: &EventState) -> Vec<&'static str> {
-        // As if the client came back with the id.
+        // Like a client that reconnects with the id.
         let position: Position = before.position().to_string().parse().unwrap();
         assert_eq!(position, before.position());
         happened(&position, after)
@@ -253,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_different_happened() {
+    fn differences_become_events() {
         let before = state();
         assert_eq!(names(&before, &before), [""; 0]);
         let appended = EventState {
@@ -275,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_once_and_time_is_no_event() {
+    fn a_failure_is_reported_once_and_time_is_no_event() {
         let queued = |row| EventState {
             queue: Some(row),
             ..state()
@@ -297,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_none() {
+    fn other_texts_are_not_positions() {
         for text in [
             "",
             "1",

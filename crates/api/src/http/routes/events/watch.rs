@@ -1,25 +1,25 @@
-//! Which agents to look at, given the changes; without IO.
+//! Decides from the changes which agents to look at; without IO.
 
 use std::collections::BTreeSet;
 
 use recapd_core::domain::agent::AgentId;
 use recapd_platform::notice::Change;
 
-/// The agents to look at: any, or only one.
+/// The agents to look at: any agents, or only one.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     only: Option<AgentId>,
     due: BTreeSet<AgentId>,
-    /// Agents that couldn't be looked at.
+    /// Agents that couldn't be looked at yet.
     later: BTreeSet<AgentId>,
 }
 
-/// Changes were missed, and it isn't known which.
+/// Changes were missed, and it is unknown which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MissedChanges;
 
 impl Watch {
-    /// Watches only this agent, which is looked at first.
+    /// Watches only this agent, which is due at once.
     pub(super) fn one(agent: AgentId) -> Self {
         Self {
             due: BTreeSet::from([agent.clone()]),
@@ -32,7 +32,7 @@ impl Watch {
         self.only.is_none()
     }
 
-    /// Notes a change; `None` if it wasn't heard. For one agent the next look shows everything anyway.
+    /// Notes a change; `None` for one that was missed. For one agent, the next look shows everything anyway.
     pub(super) fn note(&mut self, change: Option<Change>) -> Result<(), MissedChanges> {
         match (change, &self.only) {
             (Some(Change::Agent(agent)), only) => {
@@ -52,17 +52,15 @@ impl Watch {
         }
     }
 
-    /// The next agent to look at.
     pub(super) fn next(&mut self) -> Option<AgentId> {
         self.due.pop_first()
     }
 
-    /// Notes that an agent couldn't be looked at.
     pub(super) fn later(&mut self, agent: AgentId) {
         self.later.insert(agent);
     }
 
-    /// After some time: makes agents due that couldn't be looked at, and the one that is watched.
+    /// Makes agents due that couldn't be looked at, and the one that is watched. Called at each tick.
     pub(super) fn again(&mut self) {
         self.due.append(&mut self.later);
         self.due.extend(self.only.clone());
@@ -82,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn one_look_is_for_many_moves() {
+    fn many_changes_lead_to_one_look() {
         let mut watch = Watch::default();
         for name in ["a", "b", "a"] {
             assert_eq!(watch.note(Some(Change::Agent(id(name)))), Ok(()));
@@ -95,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_is_made_up_for_or_told() {
+    fn missed_changes_are_caught_up_or_reported() {
         for missed in [None, Some(Change::All)] {
             let (mut one, mut all) = (Watch::one(id("a")), Watch::default());
             assert_eq!(due(&mut one), [id("a")]);
