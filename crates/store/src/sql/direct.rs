@@ -1,8 +1,7 @@
 //! SQLite called on the current thread.
 //!
-//! sqlx has a thread for each SQLite connection, to which every statement goes and from which its result comes back.
-//! For the one writer, for which everyone waits, this takes longer than the statements themselves: so it calls SQLite
-//! on its own thread.
+//! sqlx runs each SQLite connection on a thread of its own and passes every statement and result between threads. For the one writer, on
+//! which everything waits, this takes longer than the statements themselves. So the writer's thread calls SQLite directly.
 
 use std::{borrow::Cow, error::Error, fmt, time::Duration};
 
@@ -16,15 +15,15 @@ use tracing::{trace, warn};
 
 use super::value::Value;
 
-/// A statement that takes longer than this is logged, as sqlx does.
+/// Slower statements are logged, as sqlx does.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// A row that was read whole.
+/// A row, read completely.
 #[derive(Debug)]
 pub(crate) struct DirectRow(Vec<Stored>);
 
 impl DirectRow {
-    /// The value of a column, by number.
+    /// Returns the value of a column, by its index.
     pub(super) fn try_get<T: FromSql>(&self, column: usize) -> Result<T, sqlx::Error> {
         let value = self
             .0
@@ -45,16 +44,16 @@ fn undecoded(column: usize, source: FromSqlError) -> sqlx::Error {
 }
 
 pub(super) struct StatementResult {
-    /// The rows, at most as many as were asked for.
+    /// At most as many as were asked for.
     pub(super) rows: Vec<DirectRow>,
-    /// How many rows it changed, if it changes any.
+    /// The number of rows changed, if it changes any.
     pub(super) changed: u64,
 }
 
-/// Runs one statement, until it has given `rows_max` rows.
+/// Runs one statement, until it has returned `rows_max` rows.
 ///
 /// # Errors
-/// What SQLite refuses, as sqlx's error.
+/// SQLite's refusals, as sqlx's error.
 pub(super) fn run(
     connection: &mut Connection,
     sql: &str,
@@ -66,7 +65,7 @@ pub(super) fn run(
     let rows = rows(connection, sql, values, rows_max).map_err(failure);
     let took = begun.elapsed();
     if took >= SLOW {
-        // Its label is enough: the rest may be long.
+        // Its label is enough; the rest may be long.
         let statement = sql.lines().next().unwrap_or_default();
         warn!(statement, ?took, "store.slow_statement");
     }
@@ -94,7 +93,8 @@ fn rows(
     Ok(rows)
 }
 
-/// `$N` is a name to SQLite, which numbers names as they come: each gets the `N`th value, wherever it stands.
+/// Binds parameters by name. SQLite treats `$N` as a name and numbers names as they appear, so each gets the `N`th value here, wherever
+/// it stands.
 fn bind(statement: &mut CachedStatement<'_>, values: &[Value<'_>]) -> rusqlite::Result<()> {
     for place in 1..=statement.parameter_count() {
         let name = statement.parameter_name(place);
@@ -119,7 +119,7 @@ impl ToSql for Value<'_> {
     }
 }
 
-/// SQLite's error as sqlx's.
+/// Converts SQLite's error to sqlx's.
 pub(crate) fn failure(error: rusqlite::Error) -> sqlx::Error {
     match error {
         rusqlite::Error::SqliteFailure(failed, words) => sqlx::Error::Database(Box::new(SqliteRefusal {
@@ -134,7 +134,6 @@ pub(crate) fn failure(error: rusqlite::Error) -> sqlx::Error {
     }
 }
 
-/// An error of SQLite's.
 #[derive(Debug)]
 struct SqliteRefusal {
     /// The extended result code; see sqlite.org/rescode.html.

@@ -28,7 +28,7 @@ pub(super) async fn set(
     if done == 0 {
         return Err(StoreError::UnknownAgent(agent.clone()));
     }
-    // The queue's row counts for that project from now on, and keeps its place.
+    // From now on the queue's row counts for the new project; it keeps its place.
     let sql =
         sql!("-- sql/project.set_row\nUPDATE summary_update_queue SET project_id = $2 WHERE agent_id = $1");
     query(sql)

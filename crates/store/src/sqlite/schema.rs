@@ -1,6 +1,4 @@
-//! The migrations.
-
-/// The schema this recapd writes, one entry per migration.
+/// The migrations of this recapd: version, name and SQL.
 pub(crate) const MIGRATIONS: [(i64, &str, &str); 25] = [
     (
         1,

@@ -1,4 +1,4 @@
-//! The transactions of forgetting, each for the store that runs it.
+//! The transactions of forgetting, for the store that runs them.
 
 use super::{
     super::{
@@ -12,7 +12,7 @@ use super::{
 };
 use recapd_core::domain::{agent::AgentId, time::Timestamp};
 
-/// See [`super::super::super::Store::begin_forget`]. It is read beside the writer, what is named.
+/// See [`super::super::super::Store::begin_forget`]. What the request names is read before the write begins.
 pub(crate) async fn begin_forget(store: &SqlStore, request: &Forget) -> StoreResult<Forgotten> {
     let (forgotten, wanted) = plan::plan(&mut store.snapshot().await?, request).await?;
     if wanted.is_empty() {

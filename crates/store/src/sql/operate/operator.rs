@@ -1,4 +1,4 @@
-//! What operators do to the queue.
+//! Operators' actions on the queue.
 
 use super::{super::queue, Connection, EnqueueOutcome, HAND, OperatorOutcome, StoreResult, query, sql};
 use crate::StoreError;
@@ -10,7 +10,7 @@ use recapd_core::domain::{
 
 /// The error in a row that an operator cancelled.
 const CANCELLED: &str = "cancelled: by hand";
-/// How far away the end of an operator's pause is set, since it has none.
+/// The distance to the end of an operator's pause, which has no real end.
 const NEVER_MS: i64 = 36_500 * DAY_MS;
 
 /// See [`super::OperatorStore::refresh`].
@@ -22,7 +22,7 @@ pub(super) async fn refresh(
     let wake = queue::Wake::at_once(Reason::Manual, now);
     let enqueued = queue::enqueue(tx, agent, wake).await?;
     let now = tx.now(now).await?;
-    // `enqueue` leaves the backoff of an existing row as it is: it ends here.
+    // `enqueue` keeps the backoff of an existing row; this ends it.
     let sql = sql!(
         "-- sql/operate.hasten\nUPDATE summary_update_queue SET visible_at = {min}(visible_at, $2), \
                due_at = {min}(due_at, $2), deferred_at = NULL, paused_until = NULL, paused_for = NULL \
@@ -92,8 +92,8 @@ pub(super) async fn cancel(
     Ok(row.map_or(OperatorOutcome::NoRow, OperatorOutcome::Done))
 }
 
-/// See [`super::OperatorStore::pause_agent`]. The pause is noted in the row: it isn't claimed before the pause ends,
-/// and no wake makes it visible meanwhile.
+/// See [`super::OperatorStore::pause_agent`]. The row holds the pause: it isn't claimed before the pause ends, and no wake makes it
+/// visible before that.
 pub(super) async fn pause_agent(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let now = tx.now(now).await?;
     let until = now.plus_ms(NEVER_MS);
@@ -134,7 +134,7 @@ pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Time
     };
     let slack_ms = Priority::slack_ms(paused.try_get(0)?);
     let now = tx.now(now).await?;
-    // The end of a pause gives no priority: the row gets the place of one that is made now.
+    // The end of a pause gives no priority: the row gets the place of a new one.
     let sql = sql!(
         "-- sql/operate.resume_agent\nUPDATE summary_update_queue SET visible_at = $2, due_at = $3 + behind_ms {ms}, \
                paused_until = NULL, paused_for = NULL WHERE agent_id = $1"

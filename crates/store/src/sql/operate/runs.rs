@@ -1,5 +1,3 @@
-//! The runs table.
-
 use super::{Connection, Row, Run, RunFigures, RunHour, RunQuery, StoreResult, agent, query, row, sql};
 use crate::operate::RunOutcome;
 use recapd_core::domain::{
@@ -8,7 +6,7 @@ use recapd_core::domain::{
     time::{HOUR_MS, Timestamp},
 };
 
-/// SQL for how a run ended. What is superseded and has an error was postponed for it.
+/// SQL for how a run ended. A superseded run with an error was postponed.
 macro_rules! outcome {
     () => {
         "CASE WHEN outcome = 'superseded' AND error_class IS NOT NULL THEN 'postponed' ELSE outcome END"
@@ -30,7 +28,7 @@ macro_rules! run_select {
     };
 }
 
-/// See [`super::OperatorStore::runs`]. Runs of one agent are found by their own index.
+/// See [`super::OperatorStore::runs`]. The runs of one agent have their own index.
 pub(super) async fn list(connection: &mut Connection, wanted: RunQuery) -> StoreResult<Vec<Run>> {
     let of_all = run_select!(
         "-- sql/operate.runs",
@@ -134,7 +132,7 @@ macro_rules! p95_select {
     };
 }
 
-/// The 95th percentile of the durations of the `completed` updates.
+/// Returns the 95th percentile of the durations of the `completed` updates.
 async fn p95(connection: &mut Connection, since: Timestamp, completed: i64) -> StoreResult<i64> {
     let sql = sql!(
         sqlite: p95_select!("finished_at - started_at"),
