@@ -24,30 +24,23 @@ pub struct Token {
     /// The agents and projects it allows them on.
     pub reach: Reach,
     pub created_at: Timestamp,
-    /// When it ceases to be valid.
     pub expires_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
     /// When it was last used, to the hour.
     pub last_used_at: Option<Timestamp>,
 }
 
-/// A token to be stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewToken {
     pub name: TokenName,
-    /// Its SHA-256, in hexadecimal digits.
     pub digest: String,
-    /// The actions it allows.
     pub scope: Scope,
-    /// The agents and projects it allows them on.
     pub reach: Reach,
-    /// When it ceases to be valid.
     pub expires_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenOutcome {
-    /// The token is stored.
     Done,
     /// A token of that name exists and isn't revoked.
     NameTaken,

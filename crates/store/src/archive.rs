@@ -17,7 +17,6 @@ use recapd_core::{
     formats,
 };
 
-/// Reads and restores complete histories.
 #[async_trait]
 pub trait Archive: Send + Sync {
     /// Returns an agent's state that its messages alone don't give; `None` for an unknown agent.
@@ -118,7 +117,6 @@ pub struct ReadRecord {
     /// Set in a conversation of several speakers.
     pub speaker: Option<String>,
     pub entry: LedgerEntry,
-    /// True if it is important to its session.
     pub important: bool,
     /// The clear, mark, rewind, pin or unpin that the message is, if any.
     pub step: Option<Step>,
@@ -126,9 +124,7 @@ pub struct ReadRecord {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RestoreOutcome {
-    /// The number of messages written.
     pub accepted: i64,
-    /// The number of messages that existed already.
     pub duplicates: i64,
     /// The number of the agent's last message.
     pub last_seq: i64,

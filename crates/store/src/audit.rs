@@ -76,11 +76,9 @@ pub struct AuditRow {
 pub struct AuditQuery {
     /// Only events about this agent.
     pub agent: Option<AgentId>,
-    /// Only events from then on.
     pub since: Option<Timestamp>,
     /// Only events before this one.
     pub before: Option<i64>,
-    /// The most events.
     pub limit: i64,
 }
 

@@ -23,19 +23,14 @@ const PART: &str = ".part";
 /// The endings of files that may accompany a database.
 const BESIDE: [&str; 3] = ["-wal", "-shm", ".lock"];
 
-/// Why a backup can't be taken or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The database is PostgreSQL, which has its own tools.
     #[error("PostgreSQL has tools of its own for that: pg_dump and pg_restore")]
     OtherTools,
-    /// The file exists; nothing is overwritten.
     #[error("{} is there already; move it away first, or name another file", .0.display())]
     Exists(PathBuf),
-    /// A file can't be written.
     #[error("{}: {error}", file.display())]
     File { file: PathBuf, error: io::Error },
-    /// The database can't be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -116,7 +111,6 @@ fn check_free(name: &Path) -> Result<(), BackupError> {
     Ok(())
 }
 
-/// Creates an empty file with that mode.
 fn make(file: &Path, mode: u32) -> Result<(), BackupError> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(sqlite::OWN_MODE);
@@ -197,7 +191,6 @@ fn of_sqlite(settings: &DatabaseSettings) -> Result<&SqliteSettings, BackupError
     }
 }
 
-/// Returns the same settings for another file.
 fn at(settings: &SqliteSettings, file: &Path) -> SqliteSettings {
     SqliteSettings {
         url: sqlite::url_of(file),

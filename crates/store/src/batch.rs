@@ -15,7 +15,6 @@ use recapd_core::domain::{
     work::Lease,
 };
 
-/// A question that can wait for a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchQuestion {
     /// Its key in the journal of answers, and its id at the provider.
@@ -44,15 +43,11 @@ pub struct BatchQuestion {
 #[derive(Clone, Debug)]
 pub struct Gather {
     pub name: String,
-    /// Only questions to this provider.
     pub provider: String,
-    /// Only questions to this model.
     pub model: String,
-    /// The most questions in a batch.
     pub requests_max: i64,
     /// The most bytes of bodies in a batch. A single question may exceed it.
     pub bytes_max: i64,
-    /// The most batches that may be open at a time.
     pub open_max: i64,
     /// A smaller batch is made only if its oldest question has waited since before this.
     pub waiting_before: Timestamp,
@@ -81,7 +76,6 @@ pub struct OpenBatch {
 pub struct BatchLine {
     /// The key of its answer in the journal, and its id at the provider.
     pub key: String,
-    /// The exchanges that it is about.
     pub exchanges: Vec<i64>,
     /// The request's body; empty once the provider has it.
     pub body: String,
@@ -103,19 +97,16 @@ pub struct BatchMove {
 /// The outcome of one question of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchReply {
-    /// The question's key.
     pub key: String,
     /// The checked answer, or a short name of the reason why there is none to use.
     pub answer: Result<String, String>,
     pub input_tokens: i64,
     pub output_tokens: i64,
-    /// In micro-dollars, if the price is known.
     pub cost_microusd: Option<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchEnd {
-    /// The provider's outcomes.
     pub results: Vec<BatchReply>,
     /// A short name of the reason why the other questions have no answer.
     pub otherwise: String,

@@ -40,19 +40,15 @@ pub enum CopyError {
     Source(#[source] StoreError),
     #[error("the target: {0}")]
     Target(#[source] StoreError),
-    /// A recapd is connected to one of the two.
     #[error("the {0}: another recapd is connected to it; stop all daemons on both databases first")]
     InUse(&'static str),
-    /// An insert into the source's inbox is waiting, and its message would stay there.
     #[error("the source: somebody inserts messages into it by SQL, which would stay there; stop that first")]
     Inserts,
-    /// The target has rows already.
     #[error("the target isn't empty: table {0} has rows; copy into a new database")]
     NotEmpty(String),
     /// The two have different tables or columns, so their versions differ.
     #[error("the databases differ in {0}")]
     Unlike(String),
-    /// The rows read back differ from those written.
     #[error("table {table} came out different ({read} rows read, {written} written): nothing was kept")]
     Differs {
         table: String,
@@ -63,11 +59,9 @@ pub enum CopyError {
     },
 }
 
-/// The progress of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyProgress<'p> {
     pub table: &'p str,
-    /// Rows copied or read back.
     pub rows: u64,
     /// Rows to be copied and read back.
     pub rows_total: u64,
@@ -95,7 +89,6 @@ pub struct CopiedTable {
 }
 
 impl CopyReport {
-    /// Counts the rows of all tables.
     pub fn rows(&self) -> u64 {
         self.tables.iter().map(|table| table.rows).sum()
     }
@@ -186,7 +179,6 @@ impl End {
     }
 }
 
-/// Counts other recapd connections.
 async fn others(connection: &mut Connection) -> StoreResult<i64> {
     // Without this a transaction sees the same snapshot each time.
     let anew = sql!("-- postgres/copy.look_anew\nSELECT pg_stat_clear_snapshot()");

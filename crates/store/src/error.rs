@@ -33,7 +33,6 @@ pub enum StoreError {
         /// The item that replaced it.
         now: Option<i64>,
     },
-    /// [`ITEM_PINS_MAX`] items are pinned already.
     #[error("{ITEM_PINS_MAX} items are pinned, and no more can be")]
     ItemPinsFull,
     #[error(transparent)]
@@ -74,7 +73,6 @@ pub enum StoreError {
     /// A newer recapd wrote the database, or it isn't recapd's.
     #[error("the database's schema can't be used: {0}")]
     Schema(String),
-    /// Another daemon holds this database.
     #[error("{0} is in use by another recapd")]
     InUse(String),
     /// The database rolled the transaction back several times because of conflicts, or others held its locks. Nothing is wrong, and
@@ -125,12 +123,9 @@ fn no_item(item: i64, now: Option<i64>) -> String {
     format!("there is no item {item}{now}")
 }
 
-/// The fence of an update that did not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fence {
-    /// This holder no longer has the lease.
     Lease,
-    /// The summary's version isn't the one that was read.
     Version,
     /// A watermark moved: the boundary moved back, or the exchanges are covered already.
     Watermark,

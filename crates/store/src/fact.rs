@@ -28,7 +28,6 @@ pub struct FactRow {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FactQuery {
-    /// Only facts with larger numbers.
     pub after: i64,
     /// The most facts, in order of their numbers.
     pub limit: i64,
@@ -36,7 +35,6 @@ pub struct FactQuery {
     pub all: bool,
 }
 
-/// An operator's change to an agent's facts.
 #[derive(Clone, Debug)]
 pub enum FactChange {
     Add(NewFact),
@@ -51,29 +49,24 @@ pub enum FactChange {
 pub struct FactRequest {
     pub agent: AgentId,
     pub hand: FactChange,
-    /// The limits and rules of the new document.
     pub policy: SummaryPolicy,
     pub now: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactEdited {
-    /// The new version of the summary.
     pub version: i64,
     /// The fact after the change; a new text gave it a new number.
     pub row: FactRow,
 }
 
-/// Why a change of the facts is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FactFault {
-    /// No such fact holds.
     #[error("there is no fact {0} that holds")]
     Unknown(i64),
     /// A fact of that kind has the same text.
     #[error("fact {0} says so already")]
     Duplicate(i64),
-    /// [`FACTS_MAX`] facts hold already.
     #[error("{FACTS_MAX} facts hold, and no more can")]
     Full,
 }

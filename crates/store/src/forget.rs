@@ -3,14 +3,12 @@
 use super::AppendRules;
 use recapd_core::domain::{agent::AgentId, redaction::Redactor, time::Timestamp};
 
-/// The most exchanges that one request may forget.
 pub const FORGET_EXCHANGES_MAX: usize = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Forgettable {
     /// Whole exchanges, by number, at most [`FORGET_EXCHANGES_MAX`].
     Exchanges(Vec<i64>),
-    /// One message, by number.
     Message(i64),
     /// The rest of earlier requests that a crash or a failure interrupted.
     Begun,
@@ -21,7 +19,6 @@ pub struct Forget {
     /// The agent that numbers them. What forks inherited is forgotten in all agents that share it.
     pub agent: AgentId,
     pub what: Forgettable,
-    /// The rules by which documents are written again.
     pub rules: AppendRules,
     /// Redacts the new headlines.
     pub redactor: Redactor,
@@ -48,9 +45,7 @@ pub struct Forgotten {
 /// The result of one step of forgetting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ForgetStep {
-    /// Items that were withdrawn or lost their text.
     pub items: i64,
-    /// Earlier versions of documents that lost their text.
     pub versions: i64,
     /// Exchanges that are still to be forgotten.
     pub left: i64,
@@ -59,17 +54,13 @@ pub struct ForgetStep {
 /// The result of one step of a deletion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeleteStep {
-    /// Messages deleted.
     pub messages: i64,
-    /// True if the agent is gone.
     pub is_gone: bool,
 }
 
 /// The result of deleting an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deletion {
-    /// Messages deleted.
     pub messages: i64,
-    /// See [`Forgotten::is_scrubbed`].
     pub is_scrubbed: bool,
 }

@@ -25,13 +25,11 @@ pub struct InboxRow {
     pub client_id: Option<String>,
     /// When it was said, if the agent gave a time.
     pub said_at: Option<Timestamp>,
-    /// When it was inserted.
     pub received_at: Timestamp,
     /// A column that holds invalid UTF-8 (SQLite accepts any bytes); it is `None` here.
     pub not_utf8: Option<&'static str>,
 }
 
-/// A row that can't be appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedRow {
     pub id: i64,
@@ -43,11 +41,9 @@ pub struct RefusedRow {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InboxFigures {
-    /// Rows that wait.
     pub waiting: i64,
     /// When the oldest of them was inserted.
     pub oldest_at: Option<Timestamp>,
-    /// Refused rows that are kept.
     pub refused: i64,
 }
 
@@ -75,7 +71,6 @@ pub trait InboxStore: Send + Sync {
     async fn inbox_listener(&self) -> StoreResult<Box<dyn ChangeListener>>;
 }
 
-/// Listens for inserts into the inbox.
 #[async_trait]
 pub trait ChangeListener: Send {
     /// Waits until something may have been inserted since the last call.

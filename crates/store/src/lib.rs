@@ -149,14 +149,12 @@ pub trait Store: Send + Sync {
 
     async fn agent(&self, agent: &AgentId) -> StoreResult<Option<AgentRow>>;
 
-    /// Returns agents after `after`, in order of their ids.
     async fn agents(&self, after: Option<&AgentId>, limit: i64) -> StoreResult<Vec<AgentRow>>;
 
     /// Returns the live exchanges `from` to `through`. If asked for, their messages come with them, up to a limit of bytes ([`page`] says
     /// how to read the rest).
     async fn exchanges(&self, agent: &AgentId, query: ExchangeQuery) -> StoreResult<Vec<StoredExchange>>;
 
-    /// Counts the live exchanges from `from` to `through`.
     async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64>;
 
     /// Returns the first live exchange of a session among the agent's own rows, or `None`. For a fork that lacks the rows at the
@@ -325,7 +323,6 @@ pub trait Store: Send + Sync {
     /// Returns the items that cover exchanges, in order of their numbers.
     async fn items(&self, agent: &AgentId, query: ItemQuery) -> StoreResult<Vec<ItemRow>>;
 
-    /// Returns the facts in order of their numbers.
     async fn facts(&self, agent: &AgentId, query: FactQuery) -> StoreResult<Vec<FactRow>>;
 
     /// Applies an operator's change to the facts and writes a new version. Voids the lease of an update in progress.
@@ -352,7 +349,6 @@ pub trait Store: Send + Sync {
         now: Timestamp,
     ) -> StoreResult<()>;
 
-    /// Returns projects after `after`, in order of their names.
     async fn projects(&self, after: Option<&ProjectId>, limit: i64) -> StoreResult<Vec<ProjectFigures>>;
 
     /// Returns a value that changes whenever a project's document does; `None` if no agent belongs to the project.

@@ -332,7 +332,6 @@ pub trait OperatorStore: Send + Sync {
     /// Returns the documents that [`Self::age`] would make due now, at most `limit`, the longest overdue first.
     async fn ageing_due(&self, now: Timestamp, limit: i64) -> StoreResult<Vec<AgeingDue>>;
 
-    /// See [`super::Store::enqueue_ageing`].
     async fn age(&self, now: Timestamp, limit: i64) -> StoreResult<u64>;
 
     /// Returns the time of the clock that leases and backoffs are judged by: the server's on PostgreSQL, otherwise `callers`.

@@ -28,11 +28,9 @@ const DAMAGED: [&str; 2] = ["XX001", "XX002"];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outage {
     pub kind: OutageKind,
-    /// In words.
     pub reason: String,
 }
 
-/// The kind of an outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutageKind {
     /// There is no space.
@@ -41,7 +39,6 @@ pub enum OutageKind {
     Busy,
     /// The stored data is damaged, or the file is no database.
     Corrupt,
-    /// It is unreachable or broken.
     Io,
 }
 

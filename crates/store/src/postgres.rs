@@ -53,7 +53,6 @@ pub(super) use schema::MIGRATIONS;
 use admission::Admission;
 use timed::{TimedPool, refusal, within};
 
-/// How to open a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostgresSettings {
     pub url: String,
@@ -64,14 +63,12 @@ pub struct PostgresSettings {
     /// How long a read waits for the standby before it asks the primary; [`READ_PATIENCE_MS`] outside of tests.
     pub read_patience_ms: u64,
     pub connections: u32,
-    /// How long an operation waits for a connection.
     pub acquire_timeout_ms: u64,
     /// How long a statement may run. Its answer may take a little longer before the connection is closed.
     pub statement_timeout_ms: u64,
     pub clock: Clock,
 }
 
-/// The clock that judges leases and backoffs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// The server's, so that the daemons' clocks don't matter.
@@ -135,7 +132,6 @@ impl Postgres {
         self.pool.pool()
     }
 
-    /// Returns how many waits for a connection have timed out.
     pub(super) fn timeouts(&self) -> u64 {
         self.timeouts.count()
     }
@@ -312,7 +308,6 @@ fn options(url: &str) -> StoreResult<PgConnectOptions> {
     Ok(options.application_name("recapd").extra_float_digits(None))
 }
 
-/// A session's settings and their values.
 type Settings = [(&'static str, u64)];
 
 /// Makes settings for the whole life of the connection. They are numbers, which can stand in the statement's text: nothing is prepared,

@@ -20,7 +20,6 @@ pub struct ProjectFigures {
 /// A project's members, as far as its document shows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectRow {
-    /// How many agents belong to it.
     pub agents: i64,
     /// The last active ones, at most [`PROJECT_AGENTS_MAX`], by id.
     pub members: Vec<ProjectMember>,
@@ -33,11 +32,9 @@ pub struct ProjectMember {
     pub version: i64,
     /// The last exchange that its items cover.
     pub covers_through: i64,
-    /// When it was last active.
     pub updated_at: Timestamp,
     /// The time that its items are aged by; `None` for the clock.
     pub as_of: Option<Timestamp>,
-    /// The items in its document.
     pub items: Vec<Item>,
     /// Its newest pending exchanges, oldest first, at most [`super::PENDING_SHOWN_MAX`].
     pub pending: Vec<Exchange>,
@@ -48,7 +45,6 @@ pub struct ProjectMember {
 /// A stamp of a project's state: while it stays the same, so does the document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProjectStamp {
-    /// How many agents belong to it.
     pub agents: i64,
     /// The sum of their documents' versions.
     pub versions: i64,

@@ -70,7 +70,6 @@ impl PlacedExchange {
     }
 }
 
-/// A message that a search found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit {
     /// How well it matches, smaller is better; `None` for a message that isn't indexed yet.
@@ -78,7 +77,6 @@ pub struct Hit {
     pub message: StoredMessage,
 }
 
-/// An exchange with messages that a search found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundExchange {
     pub placed: PlacedExchange,
@@ -86,7 +84,6 @@ pub struct FoundExchange {
     pub hits: Vec<Hit>,
 }
 
-/// The results of a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SearchHits {
     /// In no order.
@@ -96,10 +93,8 @@ pub struct SearchHits {
     pub unsearched: i64,
 }
 
-/// Which messages of an exchange to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageRange {
-    /// Only messages after this one.
     pub after_seq: i64,
     pub messages_max: i64,
     /// Once this many bytes of payload are read, no further message is.
@@ -108,7 +103,6 @@ pub struct MessageRange {
     pub is_current: bool,
 }
 
-/// An exchange in its original form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpandedExchange {
     pub placed: PlacedExchange,

@@ -49,7 +49,6 @@ pub struct AppendRules {
     pub max_wait_ms: i64,
     /// The least time between two revivals of a parked row by evictions.
     pub revive_after_ms: i64,
-    /// The limits and rules of a document that a rewind writes.
     pub policy: SummaryPolicy,
 }
 
@@ -87,19 +86,13 @@ pub struct AppendRequest {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct AppendOutcome {
-    /// The number of messages stored.
     pub accepted: i64,
-    /// The number of messages that were known already.
     pub duplicates: i64,
-    /// Where each stored message went, in order.
     pub stored: Vec<StoredAt>,
-    /// The newest exchange.
     pub exchange: i64,
-    /// The first exchange in the window.
     pub first_exchange: i64,
     /// The last exchange that the summary covers.
     pub summarized_through: i64,
-    /// The summary's version; 0 before the first.
     pub version: i64,
     /// Tokens in the window, including the preamble.
     pub window_tokens: i64,
@@ -108,9 +101,7 @@ pub struct AppendOutcome {
     pub evictions: Vec<Eviction>,
     /// The clears, marks, rewinds and pins among the messages, and their effects.
     pub steps: Vec<StepOutcome>,
-    /// The agent's settings that governed the append.
     pub settings: AgentSettings,
-    /// The budget that was applied.
     pub budget: Budget,
     /// The session that ended because its newest exchange is too big.
     pub session_ended: Option<i64>,
@@ -165,7 +156,6 @@ pub struct Pin {
     pub pinned: bool,
 }
 
-/// The pins in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pins {
     /// In order of their messages.
@@ -182,7 +172,6 @@ pub struct ForkOutcome {
     pub exchanges: i64,
     /// How many items the two documents share.
     pub items: i64,
-    /// Set if anything is pending.
     pub enqueued: Option<EnqueueOutcome>,
 }
 
@@ -194,7 +183,6 @@ pub struct Ancestor {
     pub fork_exchange: Option<i64>,
 }
 
-/// Where a message was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredAt {
     /// Its index in the request, from 0.
@@ -245,11 +233,9 @@ pub struct EnqueueOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionEnded {
     pub session: i64,
-    /// Set if anything was pending.
     pub enqueued: Option<EnqueueOutcome>,
 }
 
-/// An agent's row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentRow {
     pub agent: AgentId,
@@ -258,7 +244,6 @@ pub struct AgentRow {
     /// How many exchanges are pending. In a transaction that changes the agent this is an upper bound, the count of their numbers: some
     /// of these are set aside or belong to preambles.
     pub pending_exchanges: i64,
-    /// Since when exchanges are pending.
     pub pending_since: Option<Timestamp>,
     /// The time that its items are aged by; `None` for the clock.
     pub as_of: Option<Timestamp>,
@@ -269,7 +254,6 @@ pub struct AgentRow {
     pub budget_tokens: i64,
     /// The budget that the last append applied, in messages; 0: none.
     pub max_messages: i64,
-    /// The end of its chain of seals.
     pub chain: Chain,
     /// What it overrides in the configuration.
     pub settings: AgentSettings,
@@ -279,7 +263,6 @@ pub struct AgentRow {
 }
 
 impl AgentRow {
-    /// Returns the budget that the last append applied.
     pub fn kept_budget(&self) -> Budget {
         Budget::new(self.budget_tokens, 1.0).with_max_messages(self.max_messages)
     }
@@ -307,7 +290,6 @@ pub struct StoredExchange {
     pub evicted_at: Option<Timestamp>,
     /// The first version of the summary that covered it.
     pub summary_version: Option<i64>,
-    /// Empty unless asked for.
     pub messages: Vec<StoredMessage>,
     /// Their bytes, if they were asked for but are too many to read ([`ExchangeQuery::bytes_max`]).
     pub unread_bytes: Option<i64>,
@@ -357,13 +339,10 @@ pub struct SummaryRow {
     pub content: String,
     pub token_count: i64,
     pub updated_at: Timestamp,
-    /// The last exchange that it covers.
     pub summarized_through: i64,
-    /// The first exchange in the window.
     pub first_exchange: i64,
     /// The agent's own time zone; after [`Self::rendered_by`] the zone in which its times are shown.
     pub zone: Option<Zone>,
-    /// Since when exchanges are pending.
     pub pending_since: Option<Timestamp>,
     /// The newest pending exchanges, oldest first, at most [`PENDING_SHOWN_MAX`].
     pub pending: Vec<Exchange>,
@@ -383,7 +362,6 @@ impl SummaryRow {
     }
 }
 
-/// The most pending exchanges that a summary lists.
 pub const PENDING_SHOWN_MAX: i64 = 200;
 
 /// Pending exchanges that are too many to list.

@@ -7,7 +7,6 @@ use recapd_core::domain::{
     agent::AgentId, calibration::Calibration, ledger::Eviction, settings::AgentSettings, time::Timestamp,
 };
 
-/// A stored calibration of one model's token counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptCalibration {
     pub provider: String,
@@ -66,7 +65,6 @@ pub struct NewCount {
     pub tokens: i64,
 }
 
-/// The new counts of a [`RecountBatch`].
 #[derive(Clone, Debug)]
 pub struct Recount {
     pub agent: AgentId,
@@ -80,7 +78,6 @@ pub struct Recount {
     pub is_last: bool,
     pub counts: Vec<NewCount>,
     pub count_method: String,
-    /// The rules with the window's budget.
     pub rules: AppendRules,
     pub now: Timestamp,
 }
@@ -89,8 +86,6 @@ pub struct Recount {
 pub struct RecountOutcome {
     /// Tokens in the window now, including the preamble.
     pub window_tokens: i64,
-    /// What had to leave the window.
     pub evictions: Vec<Eviction>,
-    /// Set if the queue changed.
     pub enqueued: Option<EnqueueOutcome>,
 }

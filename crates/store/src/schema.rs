@@ -35,12 +35,10 @@ pub struct Migration {
     pub state: MigrationState,
 }
 
-/// The state of a migration in a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MigrationState {
     Applied,
-    /// The database lacks it.
     Pending,
     /// The database has another migration with that version.
     Changed,
@@ -62,7 +60,6 @@ impl Schema {
             .unwrap_or(0)
     }
 
-    /// Counts the migrations that are still to be applied.
     pub fn pending(&self) -> usize {
         let pending = |migration: &&Migration| migration.state == MigrationState::Pending;
         self.migrations.iter().filter(pending).count()
@@ -125,7 +122,6 @@ impl Schema {
         Ok(())
     }
 
-    /// Returns the newest version that this recapd knows.
     fn own(&self) -> i64 {
         let own = |migration: &&Migration| migration.state != MigrationState::Unknown;
         self.migrations
@@ -219,7 +215,6 @@ async fn migrate_within(connection: &mut Connection, tries_max: u32) -> StoreRes
     Ok(before)
 }
 
-/// Refuses a server's database with another encoding.
 async fn check_encoding(connection: &mut Connection, found: &Schema) -> StoreResult<()> {
     match other_encoding(connection).await? {
         Some(encoding) if !found.goes_on_in(&encoding) => {
@@ -316,7 +311,6 @@ pub(super) async fn read(connection: &mut Connection) -> StoreResult<Schema> {
     Ok(compare(&migrator(connection.dialect()), applied))
 }
 
-/// A migration as the database records it.
 struct AppliedMigration {
     version: i64,
     name: String,

@@ -29,7 +29,6 @@ pub(super) const SALT_BYTES: usize = 16;
 struct HashInput(Sha256);
 
 impl HashInput {
-    /// Starts a list that begins with `kind`.
     fn of(kind: &str) -> Self {
         Self(Sha256::new()).text(kind)
     }
@@ -107,7 +106,6 @@ impl MessageRow<'_> {
     }
 }
 
-/// A message's seal, and its salt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seal {
     pub(super) salt: String,
@@ -191,7 +189,6 @@ pub(super) fn of_fact(number: i64, fact: &Fact) -> String {
         .hash()
 }
 
-/// Returns the digest of a fork's stored starting state.
 pub(super) fn of_fork(record: &str) -> String {
     HashInput::of("fork").text(record).hash()
 }

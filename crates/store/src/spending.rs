@@ -33,14 +33,10 @@ pub enum Resume {
     Refused,
 }
 
-/// What was spent since some time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spending {
-    /// What the agent overrides in the configuration.
     pub settings: AgentSettings,
-    /// What the agent spent.
     pub agent: SpendTotal,
-    /// What all agents spent.
     pub all: SpendTotal,
 }
 

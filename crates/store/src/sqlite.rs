@@ -49,7 +49,6 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 /// The interval of attempts within that time.
 const LOCK_TRY_EVERY: Duration = Duration::from_millis(10);
 
-/// How to open an SQLite database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqliteSettings {
     pub url: String,
@@ -60,7 +59,6 @@ pub struct SqliteSettings {
     /// How long a writer waits for another program's lock.
     pub busy_timeout_ms: u64,
     pub synchronous: Synchronous,
-    /// What to do about a missing folder, when the file is created.
     pub missing_folder: MissingFolder,
 }
 
@@ -238,7 +236,6 @@ impl Sqlite {
         Ok(self.checkpoint.all().await?)
     }
 
-    /// Waits for running writes and closes the database.
     pub(super) async fn close(self) {
         drop(self.writer);
         self.tasks.close();

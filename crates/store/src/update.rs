@@ -13,7 +13,6 @@ use recapd_core::domain::{
 pub struct ClaimRequest {
     /// The worker's name, which stays the same when a daemon restarts.
     pub owner: String,
-    /// The most rows to claim.
     pub limit: i64,
     /// How long the leases last.
     pub lease_ms: i64,
@@ -31,9 +30,7 @@ pub struct MaterialLimits {
 /// The input of an update.
 #[derive(Clone, Debug)]
 pub struct Material {
-    /// The document's version.
     pub version: i64,
-    /// The last covered exchange.
     pub lo: i64,
     /// The last exchange of this update; [`Self::lo`] when nothing is pending.
     pub hi: i64,
@@ -42,7 +39,6 @@ pub struct Material {
     pub exchanges: Vec<StoredExchange>,
     /// True if these are all that was pending; false if the limits left some for the next update.
     pub takes_all: bool,
-    /// The items shown in the document.
     pub items: Vec<Item>,
     /// The facts that hold.
     pub facts: Vec<Fact>,
@@ -53,7 +49,6 @@ pub struct Material {
     pub fixed: Vec<i64>,
     /// The time that items are aged by; `None` for the clock.
     pub as_of: Option<Timestamp>,
-    /// The agent's calendar.
     pub time: AgentTime,
     /// When the oldest pending exchange left the window.
     pub pending_since: Option<Timestamp>,
@@ -61,7 +56,6 @@ pub struct Material {
     pub next_ageing_at: Option<Timestamp>,
 }
 
-/// A model's answer in the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalledAnswer {
     pub answer: String,
@@ -70,7 +64,6 @@ pub struct JournalledAnswer {
     pub output_tokens: i64,
 }
 
-/// The record of an attempt in the runs table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunRecord {
     pub started_at: Timestamp,
@@ -95,9 +88,7 @@ pub struct RunRecord {
 /// The output of an update, applied as a whole or not at all.
 #[derive(Clone, Debug)]
 pub struct Patch {
-    /// The version that was read.
     pub version: i64,
-    /// The watermark that was read.
     pub lo: i64,
     /// The watermark after the update.
     pub hi: i64,
@@ -109,14 +100,10 @@ pub struct Patch {
     pub dropped: Vec<i64>,
     /// Items that new ones replace, over the same exchanges.
     pub removed: Vec<i64>,
-    /// The changes to the facts.
     pub facts: FactUpdate,
-    /// The document.
     pub content: String,
     pub token_count: i64,
-    /// How the document was composed.
     pub path: Path,
-    /// The time that its items were aged by.
     pub as_of: Timestamp,
     /// When an item next changes its section.
     pub next_ageing_at: Option<Timestamp>,
@@ -130,7 +117,6 @@ pub struct Patch {
     pub batch_exchanges: i64,
     /// The tokens that they must also have; 0: none.
     pub batch_tokens_min: i64,
-    /// The record of the attempt.
     pub run: RunRecord,
 }
 
@@ -146,11 +132,9 @@ pub struct Settle {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The document's version.
     pub version: i64,
     /// True if the row stays in the queue, because something is pending or was asked for in the meantime.
     pub rearmed: bool,
-    /// True if the row is parked.
     pub parked: bool,
 }
 
@@ -182,7 +166,6 @@ pub struct Failure {
 /// merely takes longer, two daemons fire at the same time and skip each other's rows.
 pub const FIRING_MS_MAX: i64 = 15 * MINUTE_MS;
 
-/// The result of taking a schedule's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// The caller has it and must fire.
@@ -193,7 +176,6 @@ pub enum Slot {
     Done,
 }
 
-/// Which old rows to delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prune {
     /// Runs that ended, slots that fired and request keys that were last used before this.
@@ -202,7 +184,6 @@ pub struct Prune {
     pub answers_before: Timestamp,
     /// How many of each agent's newest versions stay.
     pub versions_keep: i64,
-    /// The most rows to delete in one transaction.
     pub limit: i64,
 }
 

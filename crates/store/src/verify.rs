@@ -67,7 +67,6 @@ pub struct Breach {
     pub found: String,
 }
 
-/// How thoroughly to check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Depth {
     /// Everything except the checks that take long.
@@ -93,7 +92,6 @@ const BREACHES_NAMED_MAX: usize = 1_000;
 #[derive(Debug, Default)]
 pub(super) struct VerifyFindings {
     breaches: Vec<Breach>,
-    /// Breaches beyond those that are listed.
     more: i64,
     unseen: Vec<Unseen>,
 }
@@ -119,13 +117,10 @@ impl VerifyFindings {
     }
 }
 
-/// The result of checking one agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AgentReport {
     pub agent_id: AgentId,
-    /// Messages checked.
     pub messages: i64,
-    /// Exchanges checked.
     pub exchanges: i64,
     /// Of these: covered by the summary.
     pub covered: i64,
@@ -138,7 +133,6 @@ pub struct AgentReport {
     /// Tokens of the document, by the exact counter.
     pub summary_tokens: i64,
     pub breaches: Vec<Breach>,
-    /// What wasn't checked.
     pub unseen: Vec<Unseen>,
 }
 

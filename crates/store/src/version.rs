@@ -55,7 +55,6 @@ pub struct RollbackRequest {
     pub agent: AgentId,
     /// The version whose items are to be restored.
     pub version: i64,
-    /// The limits and rules of the new document.
     pub policy: SummaryPolicy,
     pub now: Timestamp,
 }
@@ -64,7 +63,6 @@ pub struct RollbackRequest {
 #[derive(Clone, Debug)]
 pub struct RebuildRequest {
     pub agent: AgentId,
-    /// The limits and rules of the new documents.
     pub policy: SummaryPolicy,
     pub now: Timestamp,
 }
@@ -72,7 +70,6 @@ pub struct RebuildRequest {
 /// The effect of a rollback or a rebuild.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RevisionOutcome {
-    /// The new version.
     pub version: i64,
     /// The last exchange that it covers.
     pub covers_through: i64,
@@ -88,7 +85,6 @@ pub struct RevisionOutcome {
     pub enqueued: Option<EnqueueOutcome>,
 }
 
-/// An item that covers exchanges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemRow {
     pub item: Item,
@@ -100,7 +96,6 @@ pub struct ItemRow {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ItemQuery {
-    /// Only items with larger numbers.
     pub after: i64,
     /// The most items, in order of their numbers.
     pub limit: i64,
@@ -114,14 +109,12 @@ pub struct EditRequest {
     pub agent: AgentId,
     pub item: i64,
     pub edit: ItemEdit,
-    /// The limits and rules of the new document.
     pub policy: SummaryPolicy,
     pub now: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EditOutcome {
-    /// The new version of the summary.
     pub version: i64,
     /// The item after the edit; a new text gave it a new number.
     pub row: ItemRow,

@@ -124,7 +124,6 @@ impl fmt::Display for Checksum {
     }
 }
 
-/// Rows that one statement writes.
 pub(super) struct RowBatch<'p> {
     pair: &'p Pair,
     records: Vec<Record>,

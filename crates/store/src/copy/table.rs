@@ -113,7 +113,6 @@ pub(super) async fn pairs(source: &mut Connection, target: &mut Connection) -> R
     Ok(in_order(pairs, &references))
 }
 
-/// A column as one database has it.
 #[derive(Clone, Debug)]
 struct Column {
     name: String,
@@ -210,7 +209,6 @@ async fn tables(connection: &mut Connection) -> StoreResult<BTreeMap<String, Vec
     Ok(tables)
 }
 
-/// Returns which table refers to which.
 async fn references(connection: &mut Connection) -> StoreResult<Vec<(String, String)>> {
     let sql = sql!(
         sqlite: "-- sql/copy.references\nSELECT m.name, f.\"table\" FROM sqlite_schema m, \

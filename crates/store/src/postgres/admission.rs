@@ -57,7 +57,6 @@ pub(super) struct WriteTurn {
     _place: LineSlot,
 }
 
-/// A slot in the line of one key.
 #[derive(Debug)]
 struct LineSlot {
     key: Key,

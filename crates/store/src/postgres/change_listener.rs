@@ -13,7 +13,6 @@ use super::{
 /// The channel that the view's trigger notifies.
 const CHANNEL: &str = "recapd_inbox";
 
-/// A listener on a connection of its own.
 pub(super) struct Notification(PgListener);
 
 impl Notification {

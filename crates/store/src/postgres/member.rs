@@ -55,7 +55,6 @@ pub enum PeerMessage {
     Queue,
     /// Readers see a changed summary of this agent.
     Agent(AgentId),
-    /// The connection was lost, for this reason.
     Lost(String),
     /// The connection is back. Announcements in between were missed.
     Back {
@@ -214,7 +213,6 @@ async fn take_name(listener: &mut PgListener, owner: &str) -> Result<bool, sqlx:
     within(PULSE, taken).await?.try_get(0)
 }
 
-/// Checks that the connection is alive.
 pub(super) async fn is_alive(listener: &mut PgListener) -> Result<(), sqlx::Error> {
     let asked = sqlx::query("-- postgres/member.is_alive\nSELECT 1").execute(listener);
     within(PULSE, asked).await.map(drop)

@@ -132,7 +132,6 @@ impl ReplicaState {
     }
 }
 
-/// Why a standby's answer doesn't count.
 #[derive(Debug)]
 enum Unfit {
     /// It doesn't know the thing asked about; the primary may know it by now.
@@ -143,7 +142,6 @@ enum Unfit {
     Late(Option<u64>),
     /// It can't be reached, or it cancels reads because its replay goes first.
     Failing(StoreError),
-    /// It doesn't answer in time.
     Slow,
 }
 
@@ -172,7 +170,6 @@ impl From<tokio::time::error::Elapsed> for Unfit {
     }
 }
 
-/// The end of the standby's rest.
 #[derive(Debug, Default)]
 struct Rest(Mutex<Option<Instant>>);
 

@@ -119,14 +119,12 @@ impl TimedConnection {
         self.live().map(|(connection, _)| connection)
     }
 
-    /// Runs a statement. Returns how many rows it changed.
     pub(crate) async fn execute(&mut self, query: PgQuery) -> Result<u64, sqlx::Error> {
         let (connection, watch) = self.live()?;
         let done = watch.wait(connection.execute(query)).await?;
         Ok(done.rows_affected())
     }
 
-    /// Returns the first row, if there is one.
     pub(crate) async fn fetch_optional(&mut self, query: PgQuery) -> Result<Option<PgRow>, sqlx::Error> {
         let (connection, watch) = self.live()?;
         watch.wait(connection.fetch_optional(query)).await
@@ -186,7 +184,6 @@ async fn give_back(mut pooled: PoolConnection<Postgres>, in_transaction: bool, p
     drop(timeout(patience, pooled.return_to_pool()).await);
 }
 
-/// Connections to one server, shared.
 pub(super) struct TimedPool {
     pool: PgPool,
     statement_ms_max: u64,
@@ -282,7 +279,6 @@ pub(super) async fn refusal(options: &PgConnectOptions) -> sqlx::Error {
     }
 }
 
-/// Limits the time of an answer.
 pub(super) async fn within<T>(
     time: Duration,
     answer: impl Future<Output = Result<T, sqlx::Error>>,

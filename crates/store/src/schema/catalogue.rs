@@ -21,7 +21,6 @@ use crate::{
 
 /// The objects that the migrations create on PostgreSQL: kind, name and definition, one per line.
 const POSTGRES: &str = include_str!("../../migrations/postgres/catalogue.tsv");
-/// How long a statement on a server's catalogue may take.
 const STATEMENT_MS_MAX: u64 = 60_000;
 
 /// An object in a schema that differs from what the migrations create.
@@ -39,9 +38,7 @@ pub struct SchemaFault {
 pub enum SchemaDifference {
     /// The migrations create no such object.
     Planted,
-    /// Its definition differs.
     Changed,
-    /// It doesn't exist.
     Missing,
 }
 

@@ -29,7 +29,6 @@ const OTHERS_MS_MAX: u64 = 60_000;
 /// PostgreSQL's `lock_not_available` and `deadlock_detected`.
 const HELD: [&str; 2] = ["55P03", "40P01"];
 
-/// Applies missing migrations, in at most `tries_max` attempts.
 pub(super) async fn migrate(
     connection: &mut Connection,
     migrator: &Migrator,

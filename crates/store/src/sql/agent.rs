@@ -100,13 +100,11 @@ async fn one(
     found.as_ref().map(row::agent).transpose()
 }
 
-/// Loads an agent that must exist.
 pub(super) async fn known(connection: &mut Connection, agent: &AgentId) -> StoreResult<AgentRow> {
     let row = load(connection, agent).await?;
     row.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))
 }
 
-/// See [`super::super::Store::change_settings`].
 pub(super) async fn change_settings(
     tx: &mut Connection,
     agent: &AgentId,
@@ -144,7 +142,6 @@ async fn age_anew(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> Store
     Ok(())
 }
 
-/// Lists agents after `after`, by id.
 pub(super) async fn list(
     connection: &mut Connection,
     after: Option<&AgentId>,

@@ -35,7 +35,6 @@ use recapd_core::{
     formats,
 };
 
-/// The rows that an append will write.
 #[derive(Default)]
 struct AppendRows {
     messages: Vec<StoredAt>,
@@ -43,13 +42,11 @@ struct AppendRows {
     exchanges: Vec<Exchange>,
     sessions: Vec<NewSession>,
     evictions: Vec<Eviction>,
-    /// Set if it changed.
     preamble: Option<Exchange>,
     /// The session that ended because its newest leg is too big.
     session_ended: Option<i64>,
 }
 
-/// A new session.
 pub(super) struct NewSession {
     pub(super) session: i64,
     pub(super) first_exchange: i64,
@@ -145,7 +142,6 @@ pub(super) async fn append(
     })
 }
 
-/// Refuses a step whose target doesn't exist.
 fn check_target(step: &StepOutcome) -> StoreResult<()> {
     match step {
         StepOutcome::Ignored { label } => Err(StoreError::UnknownMark(label.clone())),
@@ -191,7 +187,6 @@ async fn keep_key(tx: &mut Connection, agent: &AgentId, key: &RequestKey, now: T
     }
 }
 
-/// Returns the step that the message at `place` is, if any.
 fn step_at(request: &AppendRequest, place: usize) -> Option<Step> {
     Step::of(&request.messages.get(place)?.message)
 }

@@ -99,13 +99,11 @@ impl BatchStore for SqlStore {
     }
 }
 
-/// Reads a JSON list of numbers.
 fn numbers(row: &Row, column: usize, name: &'static str) -> StoreResult<Vec<i64>> {
     let text: String = row.try_get(column)?;
     serde_json::from_str(&text).map_err(|_| row::inconsistent("batch_requests", "a question", name, text))
 }
 
-/// See [`BatchStore::defer`].
 async fn defer(
     tx: &mut Connection,
     lease: Lease,
@@ -206,7 +204,6 @@ pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, now: Timestamp)
     wait_no_longer(tx, agent, now).await
 }
 
-/// See [`BatchStore::withdraw_question`].
 async fn withdraw(tx: &mut Connection, agent: AgentId, now: Timestamp) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/batch.withdraw\nUPDATE batch_requests SET state = 'withdrawn', ended_at = $2, body = '' \
@@ -216,7 +213,6 @@ async fn withdraw(tx: &mut Connection, agent: AgentId, now: Timestamp) -> StoreR
     Ok(done > 0)
 }
 
-/// See [`BatchStore::batched_answer`].
 async fn answered(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<BatchedAnswer>> {
     let sql = sql!(
         "-- sql/batch.answered\nSELECT r.journal_key, r.version, r.covers_after, r.covers_through, \

@@ -52,7 +52,6 @@ pub(super) async fn complete(tx: &mut Connection, lease: Lease, patch: Patch) ->
     })
 }
 
-/// See [`super::super::Store::age_document`].
 pub(super) async fn age_document(tx: &mut Connection, lease: Lease, patch: Patch) -> StoreResult<bool> {
     guard_lease(tx, &lease).await?;
     if is_asked_about(tx, &lease.agent, patch.version).await? {

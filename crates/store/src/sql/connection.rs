@@ -80,7 +80,6 @@ impl Connection {
         Self { clock, ..self }
     }
 
-    /// Sets how rows of the queue are placed from now on.
     pub(crate) fn set_fairness(&mut self, fairness: Fairness) {
         self.fairness = fairness;
     }

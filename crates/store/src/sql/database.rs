@@ -46,13 +46,10 @@ pub(crate) enum Lock {
     Family(AgentId),
     /// The row of an agent that is being forked. Nothing locks its whole family meanwhile.
     Parent(AgentId),
-    /// All batches at providers.
     Batches,
-    /// The calibrations of token counters.
     Calibrations,
 }
 
-/// The store over SQLite or PostgreSQL.
 pub struct SqlStore {
     database: Database,
     fairness: Fairness,
@@ -63,7 +60,6 @@ enum Database {
     Postgres(Box<Postgres>),
 }
 
-/// Figures of a connection pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connections {
     /// Open and idle.
@@ -258,7 +254,6 @@ impl SqlStore {
         read(self.snapshot().await?).await
     }
 
-    /// Returns a listener for inserts into the inbox.
     pub(super) async fn bell(&self) -> StoreResult<Box<dyn ChangeListener>> {
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.bell().await,

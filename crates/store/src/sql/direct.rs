@@ -23,7 +23,6 @@ const SLOW: Duration = Duration::from_secs(1);
 pub(crate) struct DirectRow(Vec<Stored>);
 
 impl DirectRow {
-    /// Returns the value of a column, by its index.
     pub(super) fn try_get<T: FromSql>(&self, column: usize) -> Result<T, sqlx::Error> {
         let value = self
             .0
@@ -46,7 +45,6 @@ fn undecoded(column: usize, source: FromSqlError) -> sqlx::Error {
 pub(super) struct StatementResult {
     /// At most as many as were asked for.
     pub(super) rows: Vec<DirectRow>,
-    /// The number of rows changed, if it changes any.
     pub(super) changed: u64,
 }
 
@@ -119,7 +117,6 @@ impl ToSql for Value<'_> {
     }
 }
 
-/// Converts SQLite's error to sqlx's.
 pub(crate) fn failure(error: rusqlite::Error) -> sqlx::Error {
     match error {
         rusqlite::Error::SqliteFailure(failed, words) => sqlx::Error::Database(Box::new(SqliteRefusal {

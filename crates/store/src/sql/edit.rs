@@ -44,7 +44,6 @@ pub(super) async fn list(
     found.iter().map(read).collect()
 }
 
-/// See [`super::super::Store::edit_item`].
 pub(super) async fn edit(tx: &mut Connection, request: EditRequest) -> StoreResult<EditOutcome> {
     let EditRequest {
         agent,

@@ -186,7 +186,6 @@ pub(super) async fn find(
     found.map(|row| row::exchange(&row, 0)).transpose()
 }
 
-/// Counts the live exchanges in a range.
 pub(super) async fn count(
     connection: &mut Connection,
     agent: &AgentId,
@@ -225,7 +224,6 @@ pub(super) async fn session_start(
     Ok(Some(begin.filter(|begin| *begin < oldest).unwrap_or(live)))
 }
 
-/// See [`super::super::Store::has_evicted`].
 pub(super) async fn has_evicted(connection: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
     let sql = sql!("-- sql/exchange.has_evicted\nSELECT last_eviction FROM agents WHERE agent_id = $1");
     let found = query(sql).bind(agent.as_str()).fetch_optional(connection).await?;
@@ -254,7 +252,6 @@ pub(super) async fn messages(
     found.iter().map(row::message).collect()
 }
 
-/// See [`super::super::Store::last_said`].
 pub(super) async fn last_said(
     connection: &mut Connection,
     agent: &AgentId,

@@ -109,7 +109,6 @@ pub(super) async fn write(
     Ok(first)
 }
 
-/// Reserves numbers, and returns the first.
 async fn reserve(tx: &mut Connection, agent: &AgentId, count: i64) -> StoreResult<i64> {
     let sql = sql!(
         "-- sql/facts.reserve\nUPDATE agents SET last_fact = last_fact + $2 WHERE agent_id = $1 \

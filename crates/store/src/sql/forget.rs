@@ -55,7 +55,6 @@ struct TouchedAgent {
     told: BTreeSet<i64>,
 }
 
-/// The work of one transaction.
 #[derive(Default)]
 struct Some {
     wanted: Vec<ForgettingRow>,
@@ -65,7 +64,6 @@ struct Some {
     labels: BTreeMap<AgentId, Vec<LabelReplacement>>,
 }
 
-/// See [`super::super::Store::forget_some`].
 pub(super) async fn forget_some(tx: &mut Connection, request: &Forget) -> StoreResult<ForgetStep> {
     let mut step = ForgetStep::default();
     let some = next(tx, &request.agent).await?;

@@ -19,7 +19,6 @@ use recapd_core::domain::{agent::AgentId, number::i64_or_max, time::Timestamp, w
 /// The most generations of ancestors that are read.
 const GENERATIONS_MAX: i64 = 1_000;
 
-/// See [`super::super::Store::fork`].
 pub(super) async fn fork(
     tx: &mut Connection,
     parent: AgentId,

@@ -9,7 +9,6 @@ use crate::sql::{Connection, query, sql};
 use super::super::StoreResult;
 use recapd_core::domain::agent::AgentId;
 
-/// True if an earlier document is held.
 pub(super) async fn is_held(connection: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
     let sql =
         sql!("-- sql/hold.is_held\nSELECT 1 FROM summaries WHERE agent_id = $1 AND held_version IS NOT NULL");

@@ -123,7 +123,6 @@ async fn find_mark(
     Ok(Some((row.try_get(0)?, mark)))
 }
 
-/// Deletes the marks after number `kept`.
 async fn forget_marks(tx: &mut Connection, agent: &AgentId, kept: i64) -> StoreResult<()> {
     let sql = sql!("-- sql/lineage.forget_marks\nDELETE FROM marks WHERE agent_id = $1 AND mark > $2");
     query(sql).bind(agent.as_str()).bind(kept).execute(tx).await?;

@@ -12,7 +12,6 @@ use recapd_core::domain::time::Timestamp;
 /// The most agents whose versions one step looks at.
 const AGENTS_MAX: i64 = 200;
 
-/// See [`super::super::Store::prune`].
 pub(super) async fn prune(store: &SqlStore, prune: Prune) -> StoreResult<u64> {
     let limit = prune.limit.max(1);
     let mut gone = 0;

@@ -12,7 +12,6 @@ use super::{
 };
 use crate::postgres::PgQuery;
 
-/// A statement and its parameters.
 pub(crate) struct Query<'q> {
     text: SqlText,
     values: Vec<Value<'q>>,
@@ -24,7 +23,6 @@ enum SqlText {
     Made(String),
 }
 
-/// Returns a statement to be run.
 pub(crate) fn query<'q>(statement: &'static Statement) -> Query<'q> {
     Query {
         text: SqlText::Fixed(statement),
@@ -65,7 +63,6 @@ pub(crate) fn insert<'q>(
 }
 
 impl<'q> Query<'q> {
-    /// Sets the next parameter.
     pub(crate) fn bind(mut self, value: impl Into<Value<'q>>) -> Self {
         self.values.push(value.into());
         self
@@ -122,7 +119,6 @@ impl<'q> Query<'q> {
         }
     }
 
-    /// Returns the first row, if there is one.
     pub(crate) async fn fetch_optional(
         self,
         connection: &mut Connection,
@@ -159,7 +155,6 @@ impl<'q> Query<'q> {
         rows.iter().map(|row| row.try_get(0)).collect()
     }
 
-    /// Returns the rows one by one.
     pub(crate) fn fetch(
         self,
         connection: &mut Connection,

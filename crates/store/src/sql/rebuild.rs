@@ -21,7 +21,6 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// See [`super::super::Store::rebuild`].
 pub(super) async fn rebuild(tx: &mut Connection, request: RebuildRequest) -> StoreResult<RevisionOutcome> {
     let RebuildRequest { agent, policy, now } = request;
     let row = agent::known(tx, &agent).await?;
@@ -106,7 +105,6 @@ async fn own_items(tx: &mut Connection, agent: &AgentId, through: i64) -> StoreR
     rollback::marked(&found)
 }
 
-/// Returns the missing inherited items of a fork.
 async fn lost_items(
     tx: &mut Connection,
     agent: &AgentId,

@@ -35,10 +35,8 @@ const INDEX_BYTES_MAX: usize = 131_072;
 /// How many of an agent's newest messages are examined to count the unindexed ones.
 const UNINDEXED_COUNTED_MAX: i64 = 100_000;
 
-/// A hit with its exchange's number.
 type PlacedHit = (i64, Hit);
 
-/// Which messages to find in the index.
 #[derive(Clone, Copy, Debug)]
 enum Wish {
     /// Messages with all terms.
@@ -47,7 +45,6 @@ enum Wish {
     Any,
 }
 
-/// See [`super::super::Store::index_messages`].
 pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i64> {
     match store.dialect() {
         SqlDialect::Sqlite => fts5::index(store, messages_max).await,
@@ -55,7 +52,6 @@ pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i6
     }
 }
 
-/// See [`super::super::Store::search`].
 pub(super) async fn search(
     tx: &mut Connection,
     agent: &AgentId,
@@ -107,7 +103,6 @@ fn add_new(hits: &mut Vec<PlacedHit>, found: Vec<PlacedHit>) {
     }
 }
 
-/// Returns the best hits of the index, with their exchanges.
 async fn ranked(
     tx: &mut Connection,
     line: &AncestorLine,
@@ -212,7 +207,6 @@ async fn look_up(
     Ok(placed.map(|placed| (line, placed)))
 }
 
-/// See [`super::super::Store::expand`].
 pub(super) async fn expand(
     tx: &mut Connection,
     agent: &AgentId,
@@ -233,7 +227,6 @@ pub(super) async fn expand(
 /// The most user messages of an exchange among which its request is searched for.
 const REQUESTS_LOOKED_AT: i64 = 8;
 
-/// See [`super::super::Store::request_of`].
 pub(super) async fn request_of(
     tx: &mut Connection,
     agent: &AgentId,
@@ -326,7 +319,6 @@ async fn last_within(
     Ok((through_seq, false))
 }
 
-/// Removes messages of an agent from the index.
 pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, seqs: &[i64]) -> StoreResult<()> {
     match tx.dialect() {
         SqlDialect::Sqlite => fts5::forget(tx, agent, seqs).await,

@@ -45,7 +45,6 @@ pub(super) async fn begin_again(tx: &mut Connection, agent: &AgentId) -> StoreRe
     Ok(())
 }
 
-/// Returns agents with exchanges that are due for a recount.
 pub(super) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<Vec<AgentId>> {
     let sql = sql!(
         "-- sql/recount.due\nSELECT agent_id FROM agents WHERE recount_before IS NOT NULL \
@@ -119,7 +118,6 @@ async fn load(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<(Agent
     Ok(found.try_get::<Option<i64>>(0)?.map(|before| (row, before)))
 }
 
-/// See [`super::super::Store::recount`].
 pub(super) async fn recount(tx: &mut Connection, request: Recount) -> StoreResult<Option<RecountOutcome>> {
     let agent = &request.agent;
     let Some((row, before)) = load(tx, agent).await? else {
@@ -227,7 +225,6 @@ async fn sum_exchanges(tx: &mut Connection, agent: &AgentId, range: Range) -> St
     Ok(())
 }
 
-/// See [`super::super::Store::settle_totals`].
 pub(super) async fn settle_totals(
     tx: &mut Connection,
     agent: &AgentId,

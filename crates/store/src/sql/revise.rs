@@ -22,7 +22,6 @@ use recapd_core::{
     tokenizer,
 };
 
-/// The changes of a version.
 pub(super) struct Revision<'a> {
     pub(super) agent: &'a AgentId,
     pub(super) kind: VersionKind,
@@ -38,7 +37,6 @@ pub(super) struct Revision<'a> {
     pub(super) hidden: Vec<Item>,
     /// Changes to the facts. A new one with a number is a copy of that fact.
     pub(super) facts: FactUpdate,
-    /// The limits and rules of the document.
     pub(super) policy: &'a SummaryPolicy,
     /// The time that its items are aged by.
     pub(super) as_of: Timestamp,

@@ -27,7 +27,6 @@ use recapd_core::domain::{
     work::Reason,
 };
 
-/// An item as of a version.
 struct Former {
     item: Item,
     /// True if it covered its exchanges without being in the document.
@@ -36,7 +35,6 @@ struct Former {
     stands: bool,
 }
 
-/// See [`super::super::Store::roll_back`].
 pub(super) async fn roll_back(tx: &mut Connection, request: RollbackRequest) -> StoreResult<RevisionOutcome> {
     let RollbackRequest {
         agent,

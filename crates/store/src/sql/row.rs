@@ -115,13 +115,11 @@ pub(super) fn exchange(row: &Row, first: usize) -> StoreResult<Exchange> {
     })
 }
 
-/// Reads the stored headline of an exchange.
 pub(super) fn headline(exchange: i64, stored: &str) -> StoreResult<Headline> {
     serde_json::from_str(stored)
         .map_err(|_| inconsistent("exchange_log", format!("exchange {exchange}"), "headline", stored))
 }
 
-/// Returns the error for a value that its column can't have.
 pub(super) fn inconsistent(
     table: &'static str,
     row: impl Into<String>,
@@ -136,12 +134,10 @@ pub(super) fn inconsistent(
     }
 }
 
-/// Reads a time that may be NULL.
 pub(super) fn time(row: &Row, column: usize) -> StoreResult<Option<Timestamp>> {
     Ok(row.try_get(column)?)
 }
 
-/// Reads the settings of the agent `name`.
 pub(super) fn settings(row: &Row, column: usize, name: &str) -> StoreResult<AgentSettings> {
     let text: String = row.try_get(column)?;
     serde_json::from_str(&text).map_err(|_| inconsistent("agents", name, "settings", text))

@@ -131,7 +131,6 @@ pub(super) async fn take_slot(
     })
 }
 
-/// See [`super::super::Store::finish_slot`].
 pub(super) async fn finish_slot(
     tx: &mut Connection,
     name: String,
@@ -146,7 +145,6 @@ pub(super) async fn finish_slot(
     Ok(())
 }
 
-/// See [`super::super::operate::OperatorStore::fired_at`].
 pub(super) async fn fired_at(connection: &mut Connection, name: &str) -> StoreResult<Option<Timestamp>> {
     let sql = sql!(
         "-- sql/schedule.fired_at\nSELECT fired_at FROM schedule_slots WHERE name = $1 ORDER BY slot DESC LIMIT 1"
@@ -155,7 +153,6 @@ pub(super) async fn fired_at(connection: &mut Connection, name: &str) -> StoreRe
     Ok(found.map(|row| row.try_get(0)).transpose()?)
 }
 
-/// See [`super::super::operate::OperatorStore::done_at`].
 pub(super) async fn done_at(connection: &mut Connection, name: &str) -> StoreResult<Option<Timestamp>> {
     let sql = sql!(
         "-- sql/schedule.done_at\nSELECT done_at FROM schedule_slots WHERE name = $1 AND done_at IS NOT NULL \

@@ -69,7 +69,6 @@ macro_rules! sealed_columns {
 pub(super) use sealed_columns;
 
 impl StoredRow {
-    /// Reads the columns of [`sealed_columns`].
     pub(super) fn read(row: &Row) -> StoreResult<Self> {
         Ok(Self {
             seq: row.try_get(0)?,
@@ -89,7 +88,6 @@ impl StoredRow {
         })
     }
 
-    /// Returns the message in the form that is sealed.
     pub(super) fn of<'a>(&'a self, agent: &'a AgentId) -> MessageRow<'a> {
         MessageRow {
             agent,
@@ -119,7 +117,6 @@ struct Late {
     exchanges: (i64, i64),
 }
 
-/// See [`super::super::Store::seal_rows`].
 pub(super) async fn seal_rows(store: &SqlStore, rows_max: i64) -> StoreResult<i64> {
     if let Some(agent) = unchained(&mut store.reader().await?).await? {
         // Reading and hashing happen here, so that the writer only writes.

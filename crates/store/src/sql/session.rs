@@ -51,7 +51,6 @@ pub(super) async fn end(
     Ok(())
 }
 
-/// See [`super::super::Store::end_session`].
 pub(super) async fn end_session(
     tx: &mut Connection,
     agent: &AgentId,

@@ -36,7 +36,6 @@ fn by_its_clock(until: Timestamp, finished_at: Timestamp, now: Timestamp) -> Tim
     })
 }
 
-/// See [`super::super::Store::postpone`].
 pub(super) async fn postpone(
     tx: &mut Connection,
     lease: Lease,
@@ -78,7 +77,6 @@ pub(super) async fn postpone(
     Ok(())
 }
 
-/// See [`super::super::Store::record_run`].
 pub(super) async fn record_run(tx: &mut Connection, lease: Lease, run: RunRecord) -> StoreResult<()> {
     keep_run(tx, &lease, &run, None).await
 }
@@ -154,7 +152,6 @@ pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Time
     Ok(())
 }
 
-/// See [`super::super::Store::spending`].
 pub(super) async fn spending(
     tx: &mut Connection,
     agent: &AgentId,
@@ -201,7 +198,6 @@ async fn in_batches(
     Ok((own, all))
 }
 
-/// Returns what an agent has spent since then.
 pub(super) async fn of_agent(
     tx: &mut Connection,
     agent: &AgentId,
@@ -216,7 +212,6 @@ pub(super) async fn of_agent(
     spent(&query(sql).bind(agent.as_str()).bind(since).fetch_one(tx).await?)
 }
 
-/// Returns what all agents have spent since then.
 pub(super) async fn of_all(tx: &mut Connection, since: Timestamp) -> StoreResult<SpendTotal> {
     let sql = sql!(
         "-- sql/spending.of_all\nSELECT coalesce(CAST(sum(model_calls) AS bigint), 0), \
@@ -280,7 +275,6 @@ pub(super) async fn last_run(tx: &mut Connection) -> StoreResult<Option<LastRun>
     }))
 }
 
-/// See [`super::super::Store::enqueue_revisits`].
 pub(super) async fn enqueue_revisits(tx: &mut Connection, now: Timestamp, limit: i64) -> StoreResult<u64> {
     let sql = sql!(enqueue_all!(
         [

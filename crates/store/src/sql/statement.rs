@@ -56,12 +56,10 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
-    /// Creates a statement with one text for both databases.
     pub(crate) const fn new(sql: &'static str) -> Self {
         Self::different(sql, sql)
     }
 
-    /// Creates a statement with a text for each database.
     pub(crate) const fn different(sqlite: &'static str, postgres: &'static str) -> Self {
         Self {
             sqlite,

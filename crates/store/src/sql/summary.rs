@@ -259,7 +259,6 @@ async fn next_pending(
     Ok((pending.into_iter().take(taken).collect(), takes_all))
 }
 
-/// Returns the items in the document.
 pub(super) async fn shown_items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Item>> {
     Ok(items_and_fixed(tx, agent).await?.0)
 }
@@ -305,7 +304,6 @@ pub(super) async fn agent_time(tx: &mut Connection, agent: &AgentId) -> StoreRes
     })
 }
 
-/// Reads the zone in an agent's settings.
 fn zone(row: &Row, column: usize) -> StoreResult<Option<Zone>> {
     let name: Option<String> = row.try_get(column)?;
     Ok(name.as_deref().and_then(Zone::parse))
@@ -333,7 +331,6 @@ pub(super) async fn journalled(
     }))
 }
 
-/// Returns which of these keys have a journalled answer.
 pub(super) async fn journalled_among(
     connection: &mut Connection,
     agent: &AgentId,
@@ -410,7 +407,6 @@ fn to_revisit(items: &[Item], limits: MaterialLimits) -> Vec<i64> {
     within.map(|(_, item)| item.item).collect()
 }
 
-/// Returns the live exchanges that an item covers.
 async fn covered(tx: &mut Connection, agent: &AgentId, item: &Item) -> StoreResult<Vec<Exchange>> {
     let sql = sql!(
         "-- sql/summary.covered\nSELECT ",

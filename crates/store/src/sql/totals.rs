@@ -49,7 +49,6 @@ pub(super) async fn from(tx: &mut Connection, agent: &AgentId) -> StoreResult<Op
     Ok(found.map(|row| row.try_get(0)).transpose()?.flatten())
 }
 
-/// Returns agents with outdated totals.
 pub(super) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<Vec<AgentId>> {
     let sql = sql!(
         "-- sql/totals.due\nSELECT agent_id FROM agents WHERE totals_from IS NOT NULL ORDER BY agent_id LIMIT $1"

@@ -88,7 +88,6 @@ macro_rules! values {
 }
 values!(Int: i64, Real: f64, Text: &'q str, Text: String, Text: Cow<'q, str>, Flag: bool, Time: Timestamp);
 
-/// A row of either database.
 #[derive(Debug)]
 pub(crate) enum Row {
     Sqlite(SqliteRow),
@@ -98,13 +97,11 @@ pub(crate) enum Row {
 }
 
 impl Row {
-    /// Returns the value of a column, by its index.
     pub(crate) fn try_get<T: Column>(&self, column: usize) -> Result<T, sqlx::Error> {
         T::get(self, column)
     }
 }
 
-/// A type that can be read from a row.
 pub(crate) trait Column: Sized {
     fn get(row: &Row, column: usize) -> Result<Self, sqlx::Error>;
 }

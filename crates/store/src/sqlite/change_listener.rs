@@ -34,7 +34,6 @@ const NOTICES_BYTES: usize = 4_096;
 /// The kernel's events about writes to a file. Repeated events that nobody has read yet are merged.
 type Writes = EventStream<[u8; NOTICES_BYTES]>;
 
-/// A listener on a connection of its own.
 pub(super) struct DataVersion {
     connection: SqliteConnection,
     seen: i64,
@@ -115,7 +114,6 @@ fn listen(path: &Path) -> io::Result<Writes> {
     kernel.into_event_stream([0; NOTICES_BYTES])
 }
 
-/// Waits for a write.
 async fn heard(writes: &mut Writes) -> io::Result<()> {
     match writes.next().await {
         Some(told) => told.map(drop),

@@ -79,7 +79,6 @@ impl CommitCounter {
         }
     }
 
-    /// Counts operations.
     pub(super) fn add(&mut self, operations: usize) {
         self.operations += operations;
         let is_wanted = self.operations >= OPERATIONS_BETWEEN || self.has_failed.load(Ordering::Relaxed);

@@ -31,7 +31,6 @@ pub(super) const CACHE_KIB: i64 = -16_000;
 /// Statements that are kept prepared.
 const STATEMENTS_KEPT: usize = 256;
 
-/// Opens a connection that writes to an existing file.
 pub(super) fn connect(file: &Path, settings: &SqliteSettings) -> StoreResult<Connection> {
     let connect = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -52,7 +51,6 @@ pub(super) fn connect(file: &Path, settings: &SqliteSettings) -> StoreResult<Con
     Ok(connect().map_err(direct::failure)?)
 }
 
-/// A handle to the writer's queue.
 #[derive(Clone)]
 pub(super) struct Writer {
     jobs: mpsc::Sender<Box<dyn Job>>,

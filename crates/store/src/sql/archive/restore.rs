@@ -28,10 +28,8 @@ use recapd_core::domain::{
     work::Reason,
 };
 
-/// The rows that a part of a restore will write.
 #[derive(Default)]
 struct RestoreRows {
-    /// Complete exchanges.
     exchanges: Vec<Exchange>,
     /// The preamble of a session that was cleared.
     preamble: Option<Exchange>,
@@ -39,7 +37,6 @@ struct RestoreRows {
     eviction: Option<Eviction>,
 }
 
-/// See [`super::super::super::archive::Archive::restore`].
 pub(super) async fn restore(
     tx: &mut Connection,
     request: Restore,
@@ -123,7 +120,6 @@ async fn create(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> Result<
     Err(StoreError::AgentExists(agent.clone()).into())
 }
 
-/// Creates a missing agent.
 async fn begin(tx: &mut Connection, request: &Restore) -> Result<(), ArchiveError> {
     let agent = &request.agent;
     let Some(origin) = &request.origin else {
@@ -164,7 +160,6 @@ async fn compare_forks(
     Err(JournalError::OtherFork.into())
 }
 
-/// Compares the stored messages with the journal's.
 async fn compare(
     tx: &mut Connection,
     agent: &AgentId,
@@ -444,7 +439,6 @@ pub(crate) async fn write_sessions(
     Ok(())
 }
 
-/// Returns how many evictions a fork's parent had.
 fn inherited(head: &Head) -> i64 {
     head.fork.as_ref().map_or(0, |fork| fork.last_eviction)
 }

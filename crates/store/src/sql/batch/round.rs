@@ -28,7 +28,6 @@ pub(crate) async fn look_in_time(tx: &mut Connection, now: Timestamp) -> StoreRe
     Ok(query(sql).bind(now.plus_ms(LOOK_MS)).execute(tx).await?)
 }
 
-/// True if any batch is due for a look.
 pub(super) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/round.is_any_due\nSELECT 1 FROM provider_batches WHERE state <> 'closed' AND next_at <= $1 LIMIT 1"
@@ -37,7 +36,6 @@ pub(super) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> S
     Ok(found.is_some())
 }
 
-/// See [`BatchStore::due_batches`].
 pub(super) async fn due(
     tx: &mut Connection,
     now: Timestamp,
@@ -77,7 +75,6 @@ fn open(row: &Row) -> StoreResult<OpenBatch> {
     })
 }
 
-/// See [`BatchStore::batch_lines`].
 pub(super) async fn lines(connection: &mut Connection, batch: i64) -> StoreResult<Vec<BatchLine>> {
     let sql = sql!(
         "-- sql/round.lines\nSELECT journal_key, exchanges, body FROM batch_requests \
@@ -136,7 +133,6 @@ async fn lock_asking(tx: &mut Connection, batch: i64) -> StoreResult<()> {
     Ok(())
 }
 
-/// See [`BatchStore::known_batches`].
 pub(super) async fn known(
     connection: &mut Connection,
     provider: &str,

@@ -23,7 +23,6 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// See [`super::super::super::Store::change_fact`].
 pub(crate) async fn change(tx: &mut Connection, request: FactRequest) -> StoreResult<FactEdited> {
     let FactRequest {
         agent,

@@ -14,12 +14,10 @@ const FORKS_NAMED: i64 = 10;
 const ROWS_MAX: i64 = 250;
 /// The same for long rows: each may have 40 kB, and is overwritten.
 const LONG_ROWS_MAX: i64 = 32;
-/// The tables with long rows.
 const LONG: [&str; 2] = ["summary_versions", "model_answers"];
 /// The tables through which others see the agent or work for it: emptied in the first step.
 const SEEN: [&str; 3] = ["summary_update_queue", "summaries", "forgettings"];
 
-/// See [`super::super::super::Store::begin_delete`].
 pub(crate) async fn begin(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     if is_begun(tx, agent).await? {
         return Ok(());
@@ -64,7 +62,6 @@ async fn is_begun(tx: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
         .is_some())
 }
 
-/// See [`super::super::super::Store::deletions_due`].
 pub(crate) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<Vec<AgentId>> {
     let sql = sql!(
         "-- sql/forget.deletions_due\nSELECT agent_id FROM agents WHERE deleted_at IS NOT NULL ORDER BY agent_id LIMIT $1"
@@ -149,7 +146,6 @@ async fn rows(tx: &mut Connection, table: &str, agent: &AgentId, limit: i64) -> 
     Ok(i64_or_max(query.execute(tx).await?))
 }
 
-/// Returns the columns of a table's primary key.
 async fn key(tx: &mut Connection, table: &str) -> StoreResult<String> {
     let sql = sql!("-- sqlite/forget.key\nSELECT name FROM pragma_table_info($1) WHERE pk > 0 ORDER BY pk");
     let columns: Vec<String> = query(sql).bind(table).fetch_column(tx).await?;

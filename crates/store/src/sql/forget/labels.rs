@@ -28,7 +28,6 @@ pub(super) struct LabelReplacement {
     by: String,
 }
 
-/// A mark or a rewind with a label.
 struct LabelRow {
     seq: i64,
     exchange: i64,
@@ -78,7 +77,6 @@ async fn has_steps(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<b
     Ok(query.fetch_optional(tx).await?.is_some())
 }
 
-/// Returns the marks and rewinds of an agent that have labels.
 async fn labelled(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<LabelRow>> {
     let sql = sql!(
         "-- sql/forget.labelled\nSELECT seq, exchange, kind, payload FROM message_log WHERE agent_id = $1 \
@@ -108,7 +106,6 @@ async fn labelled(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Label
     Ok(labelled)
 }
 
-/// Replaces labels in one agent.
 pub(super) async fn replace(
     tx: &mut Connection,
     agent: &AgentId,

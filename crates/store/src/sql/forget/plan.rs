@@ -137,7 +137,6 @@ pub(crate) async fn note(
     Ok(())
 }
 
-/// Returns what to forget next, newest exchange first.
 pub(super) async fn next(
     tx: &mut Connection,
     agent: &AgentId,
@@ -182,14 +181,12 @@ pub(super) async fn strike_off(
     Ok(())
 }
 
-/// See [`super::super::super::Store::forgettings_left`].
 pub(crate) async fn left(connection: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
     let sql = sql!("-- sql/forget.left\nSELECT count(*) FROM forgettings WHERE agent_id = $1");
     let query = query(sql).bind(agent.as_str());
     Ok(query.fetch_one(connection).await?.try_get(0)?)
 }
 
-/// See [`super::super::super::Store::forgettings_due`].
 pub(crate) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<Vec<AgentId>> {
     let sql = sql!(
         "-- sql/forget.due\nSELECT f.agent_id FROM forgettings f JOIN agents a ON a.agent_id = f.agent_id \

@@ -41,7 +41,6 @@ struct About {
     removed: Vec<i64>,
 }
 
-/// The removal from one agent.
 pub(super) struct Purge<'a> {
     pub(super) request: &'a Forget,
     pub(super) agent: &'a AgentId,

@@ -43,7 +43,6 @@ pub(crate) async fn replace(tx: &mut Connection, agent: &AgentId, record: &ForkR
     Ok(())
 }
 
-/// Returns the record of `agent`, if there is one.
 pub(crate) async fn found(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<Box<ForkRecord>>> {
     match kept(tx, agent).await {
         Ok(record) => Ok(record),

@@ -120,7 +120,6 @@ pub(crate) async fn copy(
     Ok(())
 }
 
-/// See [`super::super::super::Store::pins`].
 pub(crate) async fn load(tx: &mut Connection, agent: &AgentId, limit: i64) -> StoreResult<Pins> {
     let sql = sql!(
         "-- sql/pins.load\nWITH chosen AS (SELECT seq, source_agent_id, exchange, pinned FROM (\

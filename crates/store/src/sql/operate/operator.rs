@@ -8,12 +8,10 @@ use recapd_core::domain::{
     work::{Priority, Reason},
 };
 
-/// The error in a row that an operator cancelled.
 const CANCELLED: &str = "cancelled: by hand";
 /// The distance to the end of an operator's pause, which has no real end.
 const NEVER_MS: i64 = 36_500 * DAY_MS;
 
-/// See [`super::OperatorStore::refresh`].
 pub(super) async fn refresh(
     tx: &mut Connection,
     agent: &AgentId,
@@ -41,7 +39,6 @@ pub(super) async fn refresh(
     })
 }
 
-/// See [`super::OperatorStore::retry`].
 pub(super) async fn retry(
     tx: &mut Connection,
     agent: &AgentId,
@@ -67,7 +64,6 @@ pub(super) async fn retry(
     })
 }
 
-/// See [`super::OperatorStore::cancel`].
 pub(super) async fn cancel(
     tx: &mut Connection,
     agent: &AgentId,
@@ -119,7 +115,6 @@ pub(super) async fn pause_agent(tx: &mut Connection, agent: &AgentId, now: Times
     Ok(())
 }
 
-/// See [`super::OperatorStore::resume_agent`].
 pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<bool> {
     let sql = sql!("-- sql/operate.is_known\nSELECT 1 FROM agents WHERE agent_id = $1");
     let found = query(sql).bind(agent.as_str()).fetch_optional(&mut *tx).await?;
@@ -148,7 +143,6 @@ pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Time
     Ok(true)
 }
 
-/// See [`super::OperatorStore::pause_queue`].
 pub(super) async fn pause_queue(tx: &mut Connection, now: Timestamp) -> StoreResult<Timestamp> {
     let now = tx.now(now).await?;
     let sql = sql!(
@@ -158,13 +152,11 @@ pub(super) async fn pause_queue(tx: &mut Connection, now: Timestamp) -> StoreRes
     Ok(query(sql).bind(now).fetch_one(tx).await?.try_get(0)?)
 }
 
-/// See [`super::OperatorStore::resume_queue`].
 pub(super) async fn resume_queue(tx: &mut Connection) -> StoreResult<bool> {
     let sql = sql!("-- sql/operate.resume_queue\nDELETE FROM queue_pauses WHERE name = 'all'");
     Ok(query(sql).execute(tx).await? == 1)
 }
 
-/// See [`super::OperatorStore::queue_paused_since`].
 pub(super) async fn paused_since(connection: &mut Connection) -> StoreResult<Option<Timestamp>> {
     let sql = sql!("-- sql/operate.paused_since\nSELECT paused_at FROM queue_pauses WHERE name = 'all'");
     let found = query(sql).fetch_optional(connection).await?;

@@ -54,7 +54,6 @@ pub(super) async fn list(connection: &mut Connection, wanted: RunQuery) -> Store
     asked.fetch_all(connection).await?.iter().map(read).collect()
 }
 
-/// See [`super::OperatorStore::run`].
 pub(super) async fn load(connection: &mut Connection, run: i64) -> StoreResult<Option<Run>> {
     let sql = run_select!("-- sql/operate.run", "WHERE run = $1");
     let found = query(sql).bind(run).fetch_optional(connection).await?;
@@ -147,7 +146,6 @@ async fn p95(connection: &mut Connection, since: Timestamp, completed: i64) -> S
     Ok(found.map(|row| row.try_get(0)).transpose()?.unwrap_or(0))
 }
 
-/// See [`super::OperatorStore::run_figures`].
 pub(super) async fn figures(connection: &mut Connection, since: Timestamp) -> StoreResult<RunFigures> {
     let sql = sql!(
         sqlite: figures_select!("finished_at - started_at"),
@@ -215,7 +213,6 @@ macro_rules! percentiles_select {
     };
 }
 
-/// See [`super::OperatorStore::run_hours`].
 pub(super) async fn hours(connection: &mut Connection, since: Timestamp) -> StoreResult<Vec<RunHour>> {
     let sql = sql!(
         sqlite: hours_select!("finished_at / 3600000", "finished_at - started_at"),

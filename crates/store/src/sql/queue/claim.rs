@@ -135,7 +135,6 @@ struct Due {
     is_held: bool,
 }
 
-/// Takes a row that is due.
 async fn take(
     tx: &mut Connection,
     agent: &str,

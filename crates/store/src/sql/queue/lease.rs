@@ -113,7 +113,6 @@ pub(crate) async fn fail(tx: &mut Connection, lease: Lease, failure: Failure) ->
     Ok(is_parked)
 }
 
-/// Formats an error for the row.
 pub(crate) fn error_text(error: &AttemptError) -> String {
     cut(&format!("{}: {}", error.class, error.message), ERROR_CHARS_MAX)
 }

@@ -16,7 +16,6 @@ use recapd_core::domain::{
 /// The most missing rows that one transaction creates.
 const RECONCILED_MAX: i64 = 1_000;
 
-/// See [`crate::Store::set_back`].
 pub(crate) async fn set_back(tx: &mut Connection, ahead_ms: Option<i64>, now: Timestamp) -> StoreResult<u64> {
     // The daemons' own clocks govern batches, even where they don't govern leases.
     batch::look_in_time(tx, now).await?;

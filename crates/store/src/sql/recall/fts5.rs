@@ -46,7 +46,6 @@ struct IndexRow {
     said: String,
 }
 
-/// See [`crate::Store::index_messages`].
 pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i64> {
     // Reading and splitting into words happens here, so that the writer only writes.
     let mut reader = store.reader().await?;
@@ -132,7 +131,6 @@ async fn indexed_through(connection: &mut Connection) -> StoreResult<i64> {
     Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
 }
 
-/// Returns the index's query.
 fn expression(wanted: &Query, line: &AncestorLine, wish: Wish) -> String {
     let terms: Vec<String> = wanted
         .terms()
@@ -151,7 +149,6 @@ fn expression(wanted: &Query, line: &AncestorLine, wish: Wish) -> String {
     format!("who : ({}) AND said : ({said})", names.join(" OR "))
 }
 
-/// Returns the best hits of the index, with their exchanges.
 pub(super) async fn ranked(
     tx: &mut Connection,
     line: &AncestorLine,

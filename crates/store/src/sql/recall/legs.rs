@@ -20,7 +20,6 @@ const FEW: i64 = 4;
 /// Rows of later pages.
 const MANY: i64 = 500;
 
-/// See [`super::super::super::Store::legs`].
 pub(crate) async fn legs(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResult<Vec<Exchange>> {
     let Some((line, placed)) = look_up(tx, agent, exchange).await? else {
         return Ok(Vec::new());

@@ -10,7 +10,6 @@ use super::super::{
 };
 use recapd_core::domain::{agent::AgentId, exchange::Exchange, ledger::Ledger, time::Timestamp};
 
-/// The most generations of ancestors that are read.
 const GENERATIONS_MAX: usize = 1_000;
 
 /// An agent of the line, and how much of its past is shared.
@@ -30,7 +29,6 @@ pub(crate) struct AncestorLine {
 }
 
 impl AncestorLine {
-    /// Returns the line of `agent`; `None` for an unknown one.
     pub(crate) async fn of(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<Self>> {
         let Some(found) = agent::load(tx, agent).await? else {
             return Ok(None);
@@ -108,7 +106,6 @@ impl AncestorLine {
         }
     }
 
-    /// Returns the exchange of a message.
     pub(crate) async fn exchange_of(&self, tx: &mut Connection, seq: i64) -> StoreResult<Option<i64>> {
         let sql = sql!(
             "-- sql/recall.exchange_of\nSELECT exchange FROM message_log WHERE agent_id = $1 AND seq = $2"

@@ -31,14 +31,12 @@ const RANKED_MAX: i64 = 3_000;
 const POSITION_MAX: usize = 16_383;
 /// … and no more than this many positions of one word: phrases are found among those.
 const POSITIONS_MAX: usize = 255;
-/// The longest word, in bytes.
 const WORD_BYTES_MAX: usize = 2_046;
 /// The most bytes of a vector, somewhat below PostgreSQL's limit of a megabyte: further words are left out.
 const VECTOR_BYTES_MAX: usize = 1_000_000;
 /// The size of a word in addition to its bytes.
 const WORD_OVERHEAD_BYTES: usize = 8;
 
-/// A message to be indexed.
 #[derive(Debug, Serialize)]
 struct IndexEntry {
     agent_id: String,
@@ -46,7 +44,6 @@ struct IndexEntry {
     words: Option<String>,
 }
 
-/// See [`crate::Store::index_messages`].
 pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i64> {
     store
         .write(Lock::Nothing, move |tx| Box::pin(index_some(tx, messages_max)))
@@ -216,7 +213,6 @@ fn expression(wanted: &Query, wish: Wish) -> String {
     })
 }
 
-/// Returns the best hits of the index, with their exchanges.
 pub(super) async fn ranked(
     tx: &mut Connection,
     line: &AncestorLine,

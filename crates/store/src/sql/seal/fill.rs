@@ -92,7 +92,6 @@ async fn write(
     Ok(count)
 }
 
-/// Returns the rows that `sql` finds.
 async fn found(
     tx: &mut Connection,
     agent: &AgentId,
@@ -106,7 +105,6 @@ async fn found(
         .await?)
 }
 
-/// Makes digests of the agent's items. Returns how many.
 pub(crate) async fn items(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> StoreResult<i64> {
     let without = sql!(
         "-- sql/seal.items\nSELECT i.item, i.importance, i.origin, i.provisional, i.started_at, \
@@ -126,7 +124,6 @@ pub(crate) async fn items(tx: &mut Connection, agent: &AgentId, rows_max: i64) -
     write(tx, agent, sql, digests).await
 }
 
-/// Makes digests of the agent's facts. Returns how many.
 pub(crate) async fn facts(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> StoreResult<i64> {
     let without = sql!(
         "-- sql/seal.facts\nSELECT f.fact, f.kind, f.text, f.voice, f.speaker, f.since, f.exchange, f.pinned \
@@ -243,7 +240,6 @@ async fn shown(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<[Vec<
     Ok(Some([items, facts]))
 }
 
-/// Makes the digests of a fork's record and of its exchanges.
 async fn fork(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
     let record = sql!("-- sql/seal.record\nSELECT record FROM forks WHERE agent_id = $1");
     let found = query(record)

@@ -57,7 +57,6 @@ async fn numbered(tx: &mut Connection, agent: &AgentId, findings: &mut VerifyFin
     Ok(())
 }
 
-/// A series of an agent's numbers.
 struct NumberSeries {
     invariant: Invariant,
     name: &'static str,
@@ -65,7 +64,6 @@ struct NumberSeries {
     sql: &'static Statement,
     /// The last number of a fork's parent.
     base: i64,
-    /// The last number.
     last: i64,
     /// Numbers inherited from a fork's parent.
     inherited: Vec<i64>,

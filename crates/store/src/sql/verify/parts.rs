@@ -30,7 +30,6 @@ struct DocumentDigests {
     facts: Vec<String>,
 }
 
-/// Checks all rows of the agent that have digests.
 pub(super) async fn check(
     tx: &mut Connection,
     agent: &AgentId,

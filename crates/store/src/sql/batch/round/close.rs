@@ -12,7 +12,6 @@ use crate::{
 };
 use recapd_core::domain::{agent::AgentId, batch::QuestionOutcome, time::Timestamp, work::Lease};
 
-/// See [`BatchStore::close_batch`].
 pub(crate) async fn close(tx: &mut Connection, batch: i64, end: BatchEnd) -> StoreResult<BatchClosed> {
     lock_asking(tx, batch).await?;
     let mut closed = BatchClosed::default();
