@@ -1,4 +1,4 @@
-//! Tokens: kept, used, revoked, and whom they reach.
+//! Tokens: kept, used, revoked, and their reach.
 
 use std::collections::BTreeSet;
 
@@ -66,7 +66,7 @@ pub(crate) async fn a_token_is_kept_until_it_is_revoked(db: &dyn Backend) {
     assert!(!access.revoke_token(&name("b"), minute(3)).await.unwrap());
     assert_eq!(only(db).await.revoked_at, Some(minute(2)));
 
-    // A revoked one makes way for another of its name.
+    // A revoked token makes room for another of its name.
     let again = access.keep_token(new("a", "two"), minute(4)).await.unwrap();
     assert_eq!(again, TokenOutcome::Done);
     let kept = only(db).await;

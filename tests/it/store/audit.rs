@@ -1,4 +1,4 @@
-//! The audit: what is kept of it, and in which order it is told.
+//! The audit: what is kept of it, and in which order it is read.
 
 use recapd_store::audit::{AuditEvent, AuditKind, AuditQuery, AuditRow};
 

@@ -1,4 +1,4 @@
-//! Questions in batches: put off, sent together, answered.
+//! Questions in batches: deferred, sent together, answered.
 
 use std::slice;
 
@@ -46,7 +46,7 @@ async fn question(db: &dyn Backend, lease: &Lease) -> BatchQuestion {
     }
 }
 
-/// An agent of which the pending exchanges are asked about in a batch to come.
+/// Creates an agent whose pending exchanges are the subject of a question for a batch.
 pub(super) async fn deferred(db: &dyn Backend, name: &str, at: Timestamp) -> AgentId {
     let agent = with_pending(db, name, 3).await;
     let lease = the_lease(db, at).await;
@@ -126,7 +126,7 @@ pub(crate) async fn the_same_state_is_asked_about_once(db: &dyn Backend) {
 pub(crate) async fn an_urgent_row_is_not_deferred(db: &dyn Backend) {
     with_pending(db, "a", 3).await;
     let lease = the_lease(db, minute(1)).await;
-    // The session ends while the question is worded.
+    // The session ends while the question is being written.
     db.store().end_session(&agent("a"), minute(1)).await.unwrap();
     let question = question(db, &lease).await;
     assert!(
@@ -198,13 +198,13 @@ pub(crate) async fn what_is_forgotten_is_not_sent(db: &dyn Backend) {
     };
     db.store().forget(forget(&a)).await.unwrap();
     assert_eq!(states(db).await, "withdrawn waiting");
-    // Written down to be sent, but perhaps not sent yet.
+    // The batch is recorded, but perhaps not sent yet.
     gathered(db, minute(4)).await;
     db.store().forget(forget(&b)).await.unwrap();
     assert_eq!(states(db).await, "withdrawn withdrawn");
     let bodies = "SELECT CAST(sum(length(body)) AS bigint) FROM batch_requests";
     assert_eq!(db.number(bodies).await, Some(0));
-    // Nobody waits for the answers any more.
+    // No row waits for the answers any more.
     let leases = db.store().claim(claim("d", 9, minute(6))).await.unwrap();
     assert_eq!(leases.len(), 2);
     clean(db, &a).await;
@@ -384,7 +384,7 @@ pub(crate) async fn a_batch_moves_only_from_where_it_is(db: &dyn Backend) {
     assert_eq!(batches.known_batches("openai", 9).await.unwrap(), [""; 0]);
 }
 
-/// Whoever looked so long that another one took the batch over leaves it to that one.
+/// A daemon whose look took so long that another one took over the batch leaves it to that one.
 pub(crate) async fn a_batch_is_moved_by_whoever_holds_it(db: &dyn Backend) {
     deferred(db, "a", minute(1)).await;
     let slow = gathered(db, minute(2)).await;
@@ -399,7 +399,7 @@ pub(crate) async fn a_batch_is_moved_by_whoever_holds_it(db: &dyn Backend) {
     assert!(!batches.move_batch(slow.batch, wait(&slow)).await.unwrap());
     assert_eq!(batches.due_batches(minute(14), minute(15), 9).await.unwrap(), []);
     assert!(batches.move_batch(slow.batch, wait(&seen[0])).await.unwrap());
-    // That the provider has it is true whoever was told.
+    // The provider has the batch, whichever daemon it told.
     let submitted = BatchMove {
         submitted_as: Some("msgbatch_1".to_owned()),
         ..wait(&slow)
@@ -560,15 +560,15 @@ pub(crate) async fn a_clock_that_was_set_back_puts_off_no_look(db: &dyn Backend)
         let batches = db.batches();
         async move { batches.due_batches(now, now.plus_ms(HOUR_MS), 9).await.unwrap() }
     };
-    // An hour back: nobody would look for an hour and a minute.
+    // The clock goes back an hour: without the repair, nobody would look for an hour and a minute.
     db.store().set_back(Some(HOUR_MS), minute(0)).await.unwrap();
     assert_eq!(look(minute(10)).await, []);
     let held_until = minute(11).plus_ms(HOUR_MS);
     assert_eq!(look(minute(11)).await, [OpenBatch { held_until, ..batch }]);
 }
 
-/// Whoever holds an agent for long (a `forget` of very much) isn't waited for while others are held, which would hold up
-/// their appends: its question goes with the next batch, and its row is woken by the next look.
+/// The batcher doesn't wait for an agent that is locked for long (by a large `forget`) while it has locked others, which would hold up
+/// their appends. The agent's question goes into the next batch, and the next look wakes its row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_held_agent_holds_up_no_batch() {
     let db = PostgresBackend::fresh().await;

@@ -1,4 +1,4 @@
-//! A database copied into another one is the same, whichever databases they are.
+//! A database and its copy are the same, whichever kinds they are.
 
 use std::{
     sync::{Mutex, Once},
@@ -20,14 +20,14 @@ use crate::support::{
     conversation::{agent, append, claim, minute, said, turns},
 };
 
-/// What an agent does that speaks SQL.
+/// What an agent that uses SQL does.
 const INSERT: &str = "INSERT INTO messages (agent_id, role, content) VALUES ('a', 'user', 'Hello')";
 
 async fn copied(from: &Place, to: &Place) -> Result<CopyReport, CopyError> {
     copy(&from.settings(), &to.settings(), &|_| {}).await
 }
 
-/// As [`copied`]; somebody does `what` when the source is being read.
+/// Works like [`copied`], and does `what` while the source is being read.
 async fn copied_while(
     from: &Place,
     to: &Place,
@@ -45,7 +45,7 @@ async fn over(place: Place) -> Box<dyn Backend> {
     }
 }
 
-/// Everything that can happen to agents, by the hand of chance, and what chance doesn't think of.
+/// Runs random lives of agents, and some events that chance doesn't think of.
 async fn live(db: &dyn Backend) {
     super::hands::hands_may_reach_in_at_any_time(db).await;
     let store = db.store();
@@ -56,7 +56,7 @@ async fn live(db: &dyn Backend) {
     store.begin_recount(&agent("held")).await.unwrap();
 }
 
-/// What a database holds, with leases as they are after a copy.
+/// Dumps a database, with leases released as after a copy.
 async fn state(db: &dyn Backend) -> String {
     db.raw(
         "UPDATE summary_update_queue SET visible_at = queued_at, lease_owner = NULL, leased_at = NULL, \
@@ -64,7 +64,7 @@ async fn state(db: &dyn Backend) -> String {
          WHERE lease_token IS NOT NULL",
     )
     .await;
-    // SQLite has numbers of its own for messages: those are held to each other by the copy's checksums alone.
+    // SQLite numbers messages itself; only the copy's checksums compare those numbers.
     let tables: Vec<&str> = TABLES
         .into_iter()
         .filter(|&table| table != "message_log")
@@ -88,7 +88,7 @@ async fn there_and_back(from: Place, there: Place, back: Place) {
     assert_eq!(went.tables.len(), came.tables.len());
     assert!(went.lease_token <= came.lease_token);
     for (went, came) in went.tables.iter().zip(&came.tables) {
-        // Leases were held there, and are free here.
+        // Leases were held there and are free here.
         assert!(
             went == came || went.table == "summary_update_queue",
             "{went:?}, {came:?}"
@@ -103,7 +103,7 @@ async fn there_and_back(from: Place, there: Place, back: Place) {
     work_goes_on(after.as_ref()).await;
 }
 
-/// Numbers that the database gives go on behind those that were copied, and what was said is found again.
+/// Automatic numbers continue after the copied ones, and recall finds the messages again.
 async fn work_goes_on(db: &dyn Backend) {
     let store = db.store();
     let most = "SELECT max(lease_token) FROM summary_versions";
@@ -181,13 +181,13 @@ async fn nobody_else_may_work_on_either() {
     copied(&from, &to).await.unwrap();
 }
 
-/// How many wait for a lock in this database.
+/// Counts the sessions that wait for a lock in this database.
 async fn waiting(look: &mut PgConnection) -> i64 {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     sqlx::query_scalar(sql).fetch_one(look).await.unwrap()
 }
 
-/// What was stored now would be in the source and nowhere else.
+/// A message inserted now would be in the source only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_inserts_into_a_server_meanwhile_ends_the_copy() {
     let (from, to) = (with_turns(Place::postgres().await).await, Place::sqlite());
@@ -206,7 +206,7 @@ async fn who_inserts_into_a_server_meanwhile_ends_the_copy() {
     assert!(matches!(refused, CopyError::Inserts), "{refused}");
     tasks.close();
     tasks.wait().await;
-    // It is stored there by now, and the next copy has it.
+    // By now the message is stored there, and the next copy has it.
     copied(&from, &to).await.unwrap();
     let inserted = "SELECT count(*) FROM message_inbox";
     assert_eq!(over(to).await.number(inserted).await, Some(1));
@@ -231,14 +231,14 @@ async fn nobody_inserts_into_a_file_meanwhile() {
     assert!(refused.contains("locked"), "{refused}");
 }
 
-/// Whether the copy of this source has just asked who else is there.
+/// True if the copy from this source has just asked for other connections.
 async fn has_asked(look: &mut PgConnection) -> bool {
     let sql = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() \
                AND query LIKE '-- postgres/copy.others%'";
     sqlx::query_scalar(sql).fetch_one(look).await.unwrap()
 }
 
-/// As a `recapd status` does that happens to run when the copy is done.
+/// A `recapd status` may happen to run when the copy finishes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_looks_at_the_source_for_a_moment_costs_no_copy() {
     let (from, to) = (with_turns(Place::postgres().await).await, Place::sqlite());

@@ -1,4 +1,4 @@
-//! Items, and what a hand changes about them.
+//! Items, and operators' changes to them.
 
 use recapd_core::domain::{
     summary::{
@@ -107,7 +107,7 @@ pub(crate) async fn new_words_make_a_new_item(db: &dyn Backend) {
         error.to_string(),
         "there is no item 2; what it stood for is told by item 4 now"
     );
-    // Earlier versions keep the old words.
+    // Earlier versions keep the old text.
     let request = RollbackRequest {
         agent: agent("a"),
         version: 1,
@@ -151,7 +151,7 @@ pub(crate) async fn a_pin_keeps_an_item_in_the_document(db: &dyn Backend) {
         (pinned.row.item.item, pinned.row.item.pinned, pinned.version),
         (2, true, 2)
     );
-    // A month later the others are too old, where what is old leaves.
+    // A month later the others are too old, and old items leave the document.
     let month_later = minute(40 * 24 * 60);
     let request = EditRequest {
         agent: agent("a"),
@@ -172,7 +172,7 @@ pub(crate) async fn a_pin_keeps_an_item_in_the_document(db: &dyn Backend) {
     let shown: Vec<i64> = items(db, false).await.iter().map(|row| row.item.item).collect();
     assert_eq!(shown, [2]);
     assert!(document(db).await.contains("Text of exchange 2"), "in full");
-    // What was dropped comes back under a new number when it is pinned; and what isn't pinned goes.
+    // A dropped item comes back under a new number when it is pinned; an item that is unpinned leaves.
     let back = edit(db, 3, json!({"pinned": true})).await;
     assert_eq!((back.row.item.item, back.row.shown), (4, true));
     assert_eq!(back.row.item.origin, Origin::Model);

@@ -1,4 +1,4 @@
-//! Forgetting: what is gone is gone everywhere, and everything else stays as true as it was.
+//! Forgetting: forgotten text is gone everywhere, and everything else stays as true as it was.
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use recapd_api::recall::{self, ExpandQuery};
@@ -31,13 +31,13 @@ use crate::support::{
 };
 
 const CASES: u32 = 8;
-/// What is to be forgotten; nothing else holds it.
+/// The text to be forgotten; nothing else contains it.
 const NEEDLE: &str = "xylocopa";
 
-/// A parent's life before and after, a child's, what is forgotten (by the child or not), and the budget.
+/// A parent's life before and after, a child's life, what is forgotten (by the child or not), and the budget.
 type Lives = ([Vec<Event>; 3], Vec<(bool, i64)>, i64);
 
-/// The tables of [`TABLES`], and what a fork wrote down.
+/// The tables of [`TABLES`], and forks' records.
 fn everything() -> Vec<&'static str> {
     TABLES.into_iter().chain(["forks"]).collect()
 }
@@ -65,7 +65,7 @@ async fn say(db: &dyn Backend, name: &str, text: &str, at: i64) {
     db.store().append(append(&agent(name), messages)).await.unwrap();
 }
 
-/// Has one item say all that is pending, the needle among it.
+/// Covers all pending exchanges with one item that contains the needle.
 async fn cover(db: &dyn Backend, now: i64) {
     let lease = the_lease(db, minute(now)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
@@ -90,8 +90,7 @@ async fn cover(db: &dyn Backend, now: i64) {
     db.store().complete(&lease, update).await.unwrap();
 }
 
-/// An agent of which #1 to #3 are covered by one item, #4 is pending and #5 in the window, and a child of it; #2 holds the
-/// needle.
+/// An agent of which one item covers #1 to #3, #4 is pending and #5 in the window, and two children of it; #2 contains the needle.
 async fn family(db: &dyn Backend) {
     for number in 1..=4 {
         let text = if number == 2 {
@@ -103,7 +102,7 @@ async fn family(db: &dyn Backend) {
     }
     cover(db, 60).await;
     say(db, "a", "Question 5", 61).await;
-    // In order of their names, one comes before its parent.
+    // By name, one of them comes before its parent.
     for child in ["Zoe", "child"] {
         db.store()
             .fork(&agent("a"), &agent(child), minute(70))
@@ -156,7 +155,7 @@ pub(crate) async fn what_is_forgotten_leaves_no_trace(db: &dyn Backend) {
         let shown = db.store().summary_of_step(&agent(name)).await.unwrap().unwrap();
         assert_eq!(shown.content, document);
     }
-    // An answer to what was asked before isn't kept either, and a while later answers are kept again.
+    // An answer to an earlier question isn't kept either; after a while answers are kept again.
     db.store()
         .journal(&agent("a"), "key", &answer, minute(201))
         .await
@@ -245,7 +244,7 @@ pub(crate) async fn one_message_is_forgotten_by_itself(db: &dyn Backend) {
         headline.contains("Question 5") && !headline.contains("Answer"),
         "{headline}"
     );
-    // What is left of an exchange is summarised again.
+    // The rest of an exchange is summarised again.
     let document = summary(db, "a").await;
     assert!(document.contains("Answer to Keep"), "{document}");
     for name in ["a", "Zoe", "child"] {
@@ -274,7 +273,7 @@ pub(crate) async fn forgetting_twice_is_forgetting_once(db: &dyn Backend) {
     let before = db.dump(&everything()).await;
     let again = forget(db, "a", &[2]).await;
     assert_eq!((again.messages, again.exchanges), (0, Vec::new()));
-    // Their journals are written anew all the same: the last time that may have failed.
+    // Their journals are rewritten all the same: the last time that may have failed.
     assert_eq!(again.agents, [agent("Zoe"), agent("a"), agent("child")]);
     let marked = append(&agent("a"), vec![step(&Step::Mark(None), 90)]);
     let after = db.dump(&everything()).await;
@@ -316,7 +315,7 @@ pub(crate) async fn labels_of_marks_are_forgotten(db: &dyn Backend) {
     forget(db, "child", &[2]).await;
     let left = db.dump(&everything()).await;
     assert!(!left.contains(NEEDLE), "{left}");
-    // The mark is still there, under a label that says nothing.
+    // The mark still exists, under a meaningless label.
     let label = db.text("SELECT min(label) FROM marks WHERE agent_id = 'a' AND label LIKE 'forgotten-%'");
     let label = label.await.unwrap();
     say(db, "a", "Question 4", 8).await;
@@ -329,7 +328,7 @@ pub(crate) async fn labels_of_marks_are_forgotten(db: &dyn Backend) {
     }
 }
 
-/// Puts a message into the inbox as one that was refused.
+/// Inserts a refused message into the inbox.
 async fn refuse(db: &dyn Backend, name: &str) {
     say(db, "clock", "It is time", 1).await;
     let sql = format!(
@@ -447,7 +446,7 @@ pub(crate) async fn an_agent_is_deleted_with_all_that_is_known_of_it(db: &dyn Ba
     );
     let refused = db.store().delete_agent(&agent("nobody"), T0).await;
     assert!(matches!(refused, Err(StoreError::UnknownAgent(_))), "{refused:?}");
-    // What the children inherited stays with their parent.
+    // Inherited exchanges stay with their parent.
     for child in ["Zoe", "child"] {
         assert_eq!(
             db.store().delete_agent(&agent(child), T0).await.unwrap().messages,
@@ -462,7 +461,7 @@ pub(crate) async fn an_agent_is_deleted_with_all_that_is_known_of_it(db: &dyn Ba
     let left = db.dump(&everything()).await;
     let names = |line: &&str| line.contains("\"a\"") || line.contains("\"child\"") || line.contains(NEEDLE);
     assert_eq!(left.lines().filter(names).collect::<Vec<_>>(), Vec::<&str>::new());
-    // The name is free again, and what is said under it is found.
+    // The name is free again, and new messages under it are found.
     say(db, "a", "A new life", 5).await;
     while db.store().index_messages(100).await.unwrap() > 0 {}
     assert_eq!(db.indexed(None).await, 4);

@@ -1,4 +1,4 @@
-//! What is pending, for those who read by plain SQL: the view `agent_pending`, beside what a summary is read with.
+//! Pending exchanges for readers that use plain SQL: the view `agent_pending`, compared with what a summary returns.
 
 use recapd_core::domain::time::SECOND_MS;
 
@@ -11,7 +11,7 @@ use crate::support::{
     conversation::{T0, TURN_TOKENS, agent, append, claim, minute, said, turns},
 };
 
-/// What the view tells of an agent, oldest first.
+/// Returns the view's rows for an agent, oldest first.
 async fn told(db: &dyn Backend, name: &str) -> Vec<String> {
     let sql = format!(
         "SELECT exchange_id || ': ' || digest || ', ' || token_count FROM agent_pending \
@@ -20,7 +20,7 @@ async fn told(db: &dyn Backend, name: &str) -> Vec<String> {
     db.column(&sql).await.into_iter().flatten().collect()
 }
 
-/// What a summary is read with, in the same words.
+/// Returns the pending exchanges of a summary, in the same format.
 async fn shown(db: &dyn Backend, name: &str) -> Vec<String> {
     let row = db.store().summary(&agent(name)).await.unwrap().unwrap();
     let pending = row.pending.iter();
@@ -101,7 +101,7 @@ pub(crate) async fn a_digest_is_that_of_the_summary(db: &dyn Backend) {
     ] {
         assert!(told.iter().any(|line| line.contains(words)), "{words}: {told:?}");
     }
-    // What can't be read keeps nobody from reading the others.
+    // An unreadable exchange doesn't keep anybody from reading the others.
     for headline in ["none", "[]", "{}"] {
         db.raw(&format!(
             "UPDATE exchange_log SET headline = '{headline}' WHERE exchange = 1"
@@ -129,7 +129,7 @@ pub(crate) async fn only_what_is_pending_is_told(db: &dyn Backend) {
     assert_eq!(db.store().agents(None, 9).await.unwrap(), [row]);
 }
 
-/// As `agent_summary`: what the document says that readers get while a rebuild makes a new one isn't pending for them.
+/// Like `agent_summary`: while a rebuild makes a new document, exchanges that the readers' document covers aren't pending for them.
 pub(crate) async fn what_a_held_document_covers_is_not_told(db: &dyn Backend) {
     with_pending(db, "a", 4).await;
     update(db, "a", 4).await;

@@ -1,4 +1,4 @@
-//! Recall and forgetting where several write at the same time: PostgreSQL.
+//! Recall and forgetting with several concurrent writers: PostgreSQL.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 

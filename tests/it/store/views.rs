@@ -1,4 +1,4 @@
-//! The views: what agents read by plain SQL.
+//! The views that agents read by plain SQL.
 
 use recapd_core::domain::{lineage::Step, redaction::Redactor};
 use recapd_store::{Forget, Forgettable};
@@ -129,7 +129,7 @@ pub(crate) async fn views_can_only_be_read(db: &dyn Backend) {
     clean(db, &agent("a")).await;
 }
 
-/// Some clients fail with all rows of a query over one that is no UTF-8.
+/// Some clients fail on all rows of a query because of one with invalid UTF-8.
 pub(crate) async fn half_an_emoji_comes_as_it_was_sent(db: &dyn Backend) {
     let sent = [
         r"Whole \ud83d\ude00 \ufffd",
