@@ -143,7 +143,7 @@ mod tests {
     use crate::{StoreError, sql::direct};
 
     #[test]
-    fn sqlites_codes_tell_what_is_the_matter() {
+    fn sqlite_codes_give_the_kind_of_an_outage() {
         for (code, class) in [
             (5, "busy"),
             (261, "busy"),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pool_and_files_have_kinds_and_words_have_none() {
+    fn pool_and_file_errors_have_kinds_and_plain_text_has_none() {
         let of_file = |kind: io::ErrorKind| Outage::from(&sqlx::Error::Io(kind.into())).kind;
         assert_eq!(of_file(io::ErrorKind::StorageFull), OutageKind::Full);
         assert_eq!(of_file(io::ErrorKind::ConnectionReset), OutageKind::Io);

@@ -392,13 +392,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_connections_are_for_who_reads() {
+    fn some_connections_are_reserved_for_reads() {
         let writers = [1, 2, 3, 8, 16].map(writers_max);
         assert_eq!(writers, [1, 1, 2, 6, 12]);
     }
 
     #[test]
-    fn a_connection_begins_without_what_poolers_refuse() {
+    fn a_connection_starts_without_settings_that_poolers_refuse() {
         let options = options("postgres://recapd@db/recapd").unwrap();
         assert_eq!(options.get_options(), None);
         assert!(!format!("{options:?}").contains("extra_float_digits: Some"));

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_tells_every_column_and_the_salt_apart() {
+    fn a_seal_depends_on_every_column_and_on_the_salt() {
         let (a, b): (AgentId, AgentId) = ("a".parse().unwrap(), "b".parse().unwrap());
         let plain = row(&a, "x", 1);
         let others = [
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_tells_order_and_holes_apart() {
+    fn a_chain_detects_reordering_and_gaps() {
         let agent: AgentId = "a".parse().unwrap();
         let linked = |seals: &[&str]| {
             let mut chain = Chain::default();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn items_and_facts_are_no_one_list() {
+    fn items_and_facts_are_hashed_as_separate_lists() {
         let one = |text: &str| vec![text.to_owned()];
         assert_ne!(made_of(&one("a"), &[]), made_of(&[], &one("a")));
     }

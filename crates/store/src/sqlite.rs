@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_for_a_reader_in_vain_is_counted() {
+    async fn a_wait_for_a_reader_that_times_out_is_counted() {
         let folder = tempfile::tempdir().unwrap();
         let sqlite = Sqlite::open(&settings(&folder)).await.unwrap();
         let reader = sqlite.reader().await.unwrap();

@@ -87,7 +87,7 @@ async fn a_family_comes_back_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_child_that_nobody_summarised_has_the_same_document_and_goes_on_alike() {
+async fn an_unsummarised_child_has_the_same_document_and_continues_alike() {
     let (one, other) = (family().await, SqliteBackend::fresh().await);
     imported(&other, &journal_of(&one, &["a", "b"]).await).await;
     for table in [
@@ -174,7 +174,7 @@ async fn a_fork_before_the_first_word_and_its_settings_come_back() {
 }
 
 #[tokio::test]
-async fn settings_that_are_none_are_refused() {
+async fn invalid_settings_are_refused() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     say(&one, "a", turns(1..=1)).await;
     let text = exported(&one, &agent("a")).await;

@@ -29,7 +29,7 @@ async fn with_journal(folder: &Path) -> (Rig, Arc<Journal>) {
 }
 
 #[tokio::test]
-async fn what_is_accepted_can_be_imported() {
+async fn accepted_messages_can_be_imported() {
     let folder = tempfile::tempdir().unwrap();
     let (rig, journal) = with_journal(folder.path()).await;
     rig.append(vec![native("system", "Be brief")]).await;
@@ -70,7 +70,7 @@ async fn duplicates_are_not_written_again() {
 }
 
 #[tokio::test]
-async fn appends_at_the_same_time_stand_in_order() {
+async fn concurrent_appends_are_written_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let (rig, journal) = with_journal(folder.path()).await;
     let appends = (0..20).map(|number| {
@@ -103,7 +103,7 @@ async fn a_failing_journal_is_counted_and_stops_nobody() {
 }
 
 #[tokio::test]
-async fn a_fork_and_an_agent_with_a_past_have_whole_files() {
+async fn a_fork_and_an_agent_with_a_past_have_complete_files() {
     let (early, late) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (mut rig, journal) = with_journal(early.path()).await;
     rig.say(3).await;
@@ -156,7 +156,7 @@ async fn with_past(folder: &Path) -> (Rig, Head, String) {
 
 /// What only the head tells is set after the last message that it counts, and the agent continues from there.
 #[tokio::test]
-async fn a_past_comes_back_with_the_file_that_goes_on_behind_it() {
+async fn a_past_is_restored_with_the_file_that_continues_it() {
     let folder = tempfile::tempdir().unwrap();
     let (rig, head, text) = with_past(folder.path()).await;
     let other = SqliteBackend::fresh().await;
@@ -180,7 +180,7 @@ async fn a_past_comes_back_with_the_file_that_goes_on_behind_it() {
 
 /// The head is set if exactly the messages that it counts exist. An agent that went on without it isn't in the state that it describes.
 #[tokio::test]
-async fn whoever_went_on_without_the_past_is_said_to_lack_it() {
+async fn an_agent_that_went_on_without_its_past_is_reported_to_lack_it() {
     let folder = tempfile::tempdir().unwrap();
     let (rig, head, text) = with_past(folder.path()).await;
     let messages: Vec<&str> = text.split_inclusive('\n').skip(1).collect();
@@ -203,7 +203,7 @@ async fn whoever_went_on_without_the_past_is_said_to_lack_it() {
 }
 
 #[tokio::test]
-async fn what_is_forgotten_is_written_anew() {
+async fn a_journal_with_forgotten_messages_is_rewritten() {
     let folder = tempfile::tempdir().unwrap();
     let (rig, journal) = with_journal(folder.path()).await;
     let gone = "xylocopa";
@@ -267,7 +267,7 @@ async fn assert_whole(rig: &Rig, journal: &Journal) {
 }
 
 #[tokio::test]
-async fn what_the_disk_missed_is_copied_with_the_next_message_or_without() {
+async fn messages_that_the_disk_missed_are_copied_later() {
     for goes_on in [true, false] {
         let folder = tempfile::tempdir().unwrap();
         let (rig, journal, switch) = on_a_failing_disk(folder.path()).await;
@@ -292,7 +292,7 @@ async fn what_the_disk_missed_is_copied_with_the_next_message_or_without() {
 
 /// Both in the file and in its gap.
 #[tokio::test]
-async fn what_is_forgotten_does_not_come_back_with_what_was_missing() {
+async fn forgotten_messages_do_not_come_back_with_missed_ones() {
     let folder = tempfile::tempdir().unwrap();
     let (rig, journal, switch) = on_a_failing_disk(folder.path()).await;
     let gone = "xylocopa";
@@ -317,7 +317,7 @@ async fn what_is_forgotten_does_not_come_back_with_what_was_missing() {
 
 /// A daemon that ends doesn't wait for a file with a gap; here somebody holds the agent's lane.
 #[tokio::test]
-async fn whoever_mends_stops_when_asked() {
+async fn repairing_a_file_stops_when_asked() {
     let folder = tempfile::tempdir().unwrap();
     let (rig, journal, switch) = on_a_failing_disk(folder.path()).await;
     switch();
@@ -368,7 +368,7 @@ async fn each_daemon_forgets_in_its_own_journal() {
 /// One daemon deletes an agent, which is created again and says as much as before. Another daemon, which doesn't know that, keeps the two
 /// lives apart.
 #[tokio::test]
-async fn who_is_made_again_is_not_gone_on_with_in_the_file_of_before() {
+async fn an_agent_created_again_does_not_continue_its_old_file() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (rig, _) = with_journal(here.path()).await;
     let journal = open(there.path(), &rig);

@@ -118,7 +118,7 @@ async fn is_kept_out(connection: &mut PgConnection) {
 }
 
 #[tokio::test]
-async fn each_role_may_do_its_own_and_nothing_more() {
+async fn each_role_has_its_own_rights_and_no_more() {
     let mut cast = Cast::new().await;
     let (one, other) = (cast.one.clone(), cast.other.clone());
     let mut rw = cast.login(&format!("rw-{one}"), "agent_rw").await;
@@ -146,7 +146,7 @@ async fn each_role_may_do_its_own_and_nothing_more() {
 }
 
 #[tokio::test]
-async fn a_role_that_is_an_agent_reaches_no_other() {
+async fn the_role_of_an_agent_reaches_no_other_agent() {
     let mut cast = Cast::new().await;
     let (one, other) = (cast.one.clone(), cast.other.clone());
     let mut own = cast.login(&one, "agent_own").await;
@@ -201,7 +201,7 @@ async fn a_role_that_is_an_agent_reaches_no_other() {
 
 /// An operator grants privileges once; a view of a later version gets them by itself in databases that have the roles.
 #[tokio::test]
-async fn a_later_view_is_read_by_who_reads_its_sisters() {
+async fn a_later_view_is_readable_by_roles_that_read_the_others() {
     let (make, _) = ROLES.split_once("\nGRANT ").unwrap();
     let may = "SELECT CAST(has_table_privilege('reader', 'agent_pending', 'SELECT') AS integer)
                + 2 * CAST(has_table_privilege('agent_rw', 'agent_pending', 'SELECT') AS integer)";
@@ -255,7 +255,7 @@ async fn migrate_before(owner: &mut PgConnection) {
 }
 
 #[tokio::test]
-async fn what_runs_as_its_owner_names_nothing_that_others_could_plant() {
+async fn functions_that_run_as_their_owner_use_no_unqualified_names() {
     let database = Database::empty().await;
     let mut owner = database.connect().await;
     migrate_before(&mut owner).await;
@@ -294,7 +294,7 @@ async fn a_planted_function_is_not_called_as_the_owner() {
 
 /// All agents' roles are members of the group, so without this check each could act as the agent of that name.
 #[tokio::test]
-async fn a_role_that_is_taken_on_makes_nobody_another_agent() {
+async fn taking_on_the_group_role_gives_no_access_to_another_agent() {
     let mut cast = Cast::new().await;
     let one = cast.one.clone();
     let team = format!("team-{one}");
@@ -316,7 +316,7 @@ async fn a_role_that_is_taken_on_makes_nobody_another_agent() {
 
 /// A program for several agents acts as the one whose role it has taken on, and as none before that.
 #[tokio::test]
-async fn a_program_that_acts_for_several_is_one_at_a_time() {
+async fn a_program_for_several_agents_acts_as_one_at_a_time() {
     let mut cast = Cast::new().await;
     let (one, other) = (cast.one.clone(), cast.other.clone());
     drop(cast.login(&one, "agent_own").await);

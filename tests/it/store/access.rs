@@ -96,7 +96,7 @@ pub(crate) async fn a_token_remembers_its_last_use(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn there_are_so_many_tokens(db: &dyn Backend) {
+pub(crate) async fn the_number_of_tokens_is_limited(db: &dyn Backend) {
     let access = db.access();
     access.keep_token(new("first", "first"), T0).await.unwrap();
     let rows: Vec<String> = (1..TOKENS_MAX)

@@ -107,7 +107,7 @@ pub(crate) async fn a_client_id_is_taken_once(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn spelling_makes_no_other_message(db: &dyn Backend) {
+pub(crate) async fn another_spelling_is_the_same_message(db: &dyn Backend) {
     let message = |payload: &str| {
         let mut prepared = with_id(said("user", "Hi", 1, T0), "1");
         payload.clone_into(&mut prepared.message.payload);
@@ -168,7 +168,7 @@ pub(crate) async fn a_replay_keeps_each_message_of_an_id_once(db: &dyn Backend) 
 }
 
 /// A resumed session's transcript repeats earlier lines, which must be stored once.
-pub(crate) async fn a_line_that_a_session_took_from_another_is_known(db: &dyn Backend) {
+pub(crate) async fn a_line_copied_from_another_session_is_known(db: &dyn Backend) {
     let a = agent("a");
     let line = |session: &str, text: &str| {
         let mut prepared = with_id(said("user", text, 1, T0), "u1");
@@ -219,7 +219,7 @@ pub(crate) async fn duplicates_change_nothing(db: &dyn Backend) {
     clean(db, &agent("a")).await;
 }
 
-pub(crate) async fn an_append_of_nothing_makes_an_agent(db: &dyn Backend) {
+pub(crate) async fn an_empty_append_creates_the_agent(db: &dyn Backend) {
     let a = agent("a");
     let outcome = db.store().append(append(&a, Vec::new())).await.unwrap();
     assert_eq!(
@@ -478,7 +478,7 @@ pub(crate) async fn a_replay_ages_by_the_messages(db: &dyn Backend) {
     assert_eq!(as_of().await, None);
 }
 
-pub(crate) async fn appends_at_the_same_time_all_count(db: &dyn Backend) {
+pub(crate) async fn concurrent_appends_all_count(db: &dyn Backend) {
     let store = db.store();
     let names: Vec<_> = (0..40).map(|n| agent(&format!("agent-{}", n % 4))).collect();
     let appends = names
@@ -506,7 +506,7 @@ fn keyed(key: &str, asked: char, id: &str) -> AppendRequest {
     }
 }
 
-pub(crate) async fn a_key_stands_for_one_request(db: &dyn Backend) {
+pub(crate) async fn a_key_belongs_to_one_request(db: &dyn Backend) {
     let store = db.store();
     let told = async |request| {
         let outcome = store.append(request).await;

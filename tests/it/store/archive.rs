@@ -103,7 +103,7 @@ fn restored(accepted: usize, duplicates: usize, last_seq: i64) -> RestoreOutcome
     }
 }
 
-/// Client ids of restored messages are known, so that a repetition is a duplicate.
+/// Checks that client ids lead to the payloads of their agent only.
 async fn ids_are_known(db: &dyn Backend) {
     let mut named = said("user", "hello", 1, minute(1));
     named.message.client_id = Some("m-1".to_owned());
@@ -148,7 +148,7 @@ fn piece(head: &Head, records: &[MessageRecord]) -> Restore {
     }
 }
 
-pub(crate) async fn a_history_that_came_in_pieces_gets_its_head_later(db: &dyn Backend) {
+pub(crate) async fn a_history_restored_in_pieces_gets_its_head_later(db: &dyn Backend) {
     let given = read(db, &told(db).await).await;
     let all = given.1.len();
     for (name, is_lived) in [("b", false), ("c", true)] {
@@ -335,7 +335,7 @@ async fn comes_back_in_chunks(db: &dyn Backend, given: &(Head, Vec<MessageRecord
     }
 }
 
-pub(crate) async fn what_does_not_fit_changes_nothing(db: &dyn Backend) {
+pub(crate) async fn a_contradicting_history_changes_nothing(db: &dyn Backend) {
     let (head, records) = read(db, &told(db).await).await;
     let mut other = records.clone();
     other[3].payload.push(' ');
@@ -374,7 +374,7 @@ pub(crate) async fn what_does_not_fit_changes_nothing(db: &dyn Backend) {
     }
 }
 
-pub(crate) async fn a_fork_that_nobody_wrote_down_is_refused(db: &dyn Backend) {
+pub(crate) async fn a_fork_without_a_record_is_refused(db: &dyn Backend) {
     let id = told(db).await;
     db.store().fork(&id, &agent("child"), T0).await.unwrap();
     let head = db.archive().head(&agent("child")).await.unwrap().unwrap();

@@ -176,7 +176,7 @@ pub(crate) async fn a_lost_lease_defers_nothing(db: &dyn Backend) {
     assert_eq!(states(db).await, "");
 }
 
-pub(crate) async fn a_question_can_be_taken_back(db: &dyn Backend) {
+pub(crate) async fn a_question_can_be_withdrawn(db: &dyn Backend) {
     let agent = deferred(db, "a", minute(1)).await;
     assert!(db.batches().withdraw_question(&agent, minute(2)).await.unwrap());
     assert!(!db.batches().withdraw_question(&agent, minute(2)).await.unwrap());
@@ -184,7 +184,7 @@ pub(crate) async fn a_question_can_be_taken_back(db: &dyn Backend) {
     assert_eq!(db.batches().gather(gather_at(minute(9))).await.unwrap(), None);
 }
 
-pub(crate) async fn what_is_forgotten_is_not_sent(db: &dyn Backend) {
+pub(crate) async fn forgotten_text_is_not_sent(db: &dyn Backend) {
     let (a, b) = (
         deferred(db, "a", minute(1)).await,
         deferred(db, "b", minute(1)).await,
@@ -210,7 +210,7 @@ pub(crate) async fn what_is_forgotten_is_not_sent(db: &dyn Backend) {
     clean(db, &a).await;
 }
 
-pub(crate) async fn a_hand_ends_the_wait(db: &dyn Backend) {
+pub(crate) async fn an_operator_ends_the_wait(db: &dyn Backend) {
     let agent = with_pending(db, "a", 3).await;
     let lease = the_lease(db, minute(1)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
@@ -240,7 +240,7 @@ pub(crate) async fn a_hand_ends_the_wait(db: &dyn Backend) {
     clean(db, &agent).await;
 }
 
-pub(crate) async fn what_counts_is_when_a_question_was_asked(db: &dyn Backend) {
+pub(crate) async fn the_time_of_the_question_counts(db: &dyn Backend) {
     let (a, _) = (
         deferred(db, "a", minute(20)).await,
         deferred(db, "b", minute(20)).await,
@@ -332,7 +332,7 @@ pub(crate) async fn outdated_questions_are_withdrawn(db: &dyn Backend) {
     clean(db, &agent).await;
 }
 
-pub(crate) async fn a_batch_is_looked_at_by_one(db: &dyn Backend) {
+pub(crate) async fn one_caller_looks_at_a_batch(db: &dyn Backend) {
     deferred(db, "a", minute(1)).await;
     let batch = gathered(db, minute(2)).await;
     let batches = db.batches();
@@ -358,7 +358,7 @@ pub(crate) async fn a_batch_is_looked_at_by_one(db: &dyn Backend) {
     assert_eq!(again.first().map(|batch| batch.looks), Some(1));
 }
 
-pub(crate) async fn a_batch_moves_only_from_where_it_is(db: &dyn Backend) {
+pub(crate) async fn a_batch_moves_only_from_its_present_state(db: &dyn Backend) {
     deferred(db, "a", minute(1)).await;
     let batch = gathered(db, minute(2)).await;
     let batches = db.batches();
@@ -385,7 +385,7 @@ pub(crate) async fn a_batch_moves_only_from_where_it_is(db: &dyn Backend) {
 }
 
 /// A daemon whose look took so long that another one took over the batch leaves it to that one.
-pub(crate) async fn a_batch_is_moved_by_whoever_holds_it(db: &dyn Backend) {
+pub(crate) async fn only_the_holder_moves_a_batch(db: &dyn Backend) {
     deferred(db, "a", minute(1)).await;
     let slow = gathered(db, minute(2)).await;
     let batches = db.batches();
@@ -453,7 +453,7 @@ pub(crate) async fn an_answer_is_journalled_and_wakes(db: &dyn Backend) {
     clean(db, &agent).await;
 }
 
-pub(crate) async fn a_late_answer_is_dropped_and_told(db: &dyn Backend) {
+pub(crate) async fn a_late_answer_is_dropped_and_accounted_for(db: &dyn Backend) {
     let agent = deferred(db, "a", minute(1)).await;
     let batch = gathered(db, minute(2)).await;
     let lease = the_lease(db, UNTIL).await;
@@ -475,7 +475,7 @@ pub(crate) async fn a_late_answer_is_dropped_and_told(db: &dyn Backend) {
     clean(db, &agent).await;
 }
 
-pub(crate) async fn an_answer_that_nobody_used_is_told(db: &dyn Backend) {
+pub(crate) async fn an_unused_answer_is_accounted_for(db: &dyn Backend) {
     let agent = deferred(db, "a", minute(1)).await;
     let batch = gathered(db, minute(2)).await;
     let results = vec![reply("key-a-0", Ok("{}"))];
@@ -513,7 +513,7 @@ pub(crate) async fn a_batch_closes_once(db: &dyn Backend) {
     assert_eq!(db.number(closed).await, Some(1));
 }
 
-pub(crate) async fn what_ended_is_pruned(db: &dyn Backend) {
+pub(crate) async fn ended_batches_are_pruned(db: &dyn Backend) {
     let store = db.store();
     deferred(db, "a", minute(1)).await;
     let batch = gathered(db, minute(2)).await;
@@ -553,7 +553,7 @@ pub(crate) async fn batches_are_counted(db: &dyn Backend) {
     assert_eq!(figures().await, expected);
 }
 
-pub(crate) async fn a_clock_that_was_set_back_puts_off_no_look(db: &dyn Backend) {
+pub(crate) async fn a_clock_set_back_delays_no_look(db: &dyn Backend) {
     deferred(db, "a", minute(1)).await;
     let batch = gathered(db, minute(60)).await;
     let look = |now: Timestamp| {

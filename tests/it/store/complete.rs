@@ -132,7 +132,7 @@ pub(crate) async fn a_partial_batch_rearms(db: &dyn Backend) {
     assert_eq!(summary.pending_since, Some(minute(10)));
 }
 
-pub(crate) async fn a_rest_waits_for_company(db: &dyn Backend) {
+pub(crate) async fn a_rest_waits_for_more(db: &dyn Backend) {
     let (lease, material) = ready(db, 5, 3).await;
     db.store()
         .complete(&lease, patch(&material, items(&material), minute(10)))
@@ -150,7 +150,7 @@ pub(crate) async fn a_rest_waits_for_company(db: &dyn Backend) {
 }
 
 /// Four exchanges, one token short of a batch.
-pub(crate) async fn a_rest_of_few_tokens_waits_for_company(db: &dyn Backend) {
+pub(crate) async fn a_rest_of_few_tokens_waits_for_more(db: &dyn Backend) {
     let (lease, material) = ready(db, 7, 3).await;
     let mut patch = patch(&material, items(&material), minute(10));
     patch.batch_tokens_min = 4 * TURN_TOKENS + 1;
@@ -243,7 +243,7 @@ pub(crate) async fn ageing_writes_a_version_over_nothing(db: &dyn Backend) {
 }
 
 /// The watermark and the row stay as they are, and answers that may still be used keep their value.
-pub(crate) async fn what_time_changes_is_written_while_the_rest_waits(db: &dyn Backend) {
+pub(crate) async fn ageing_is_written_while_the_rest_waits(db: &dyn Backend) {
     let (lease, material) = ready(db, 4, 2).await;
     let (store, a) = (db.store(), agent("a"));
     let update = patch(&material, items(&material), minute(11));
@@ -335,7 +335,7 @@ pub(crate) async fn replaced_items_cover_no_more(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn what_came_during_the_last_attempt_gets_another(db: &dyn Backend) {
+pub(crate) async fn exchanges_evicted_during_the_last_attempt_get_another(db: &dyn Backend) {
     let (lease, material) = ready(db, 4, 3).await;
     db.store()
         .enqueue(&agent("a"), Reason::Eviction, 0, minute(9))
@@ -430,7 +430,7 @@ pub(crate) async fn material_is_limited(db: &dyn Backend) {
     }
 }
 
-pub(crate) async fn material_takes_holes_along(db: &dyn Backend) {
+pub(crate) async fn material_includes_gaps(db: &dyn Backend) {
     let (lease, _) = ready(db, 6, 1_000).await;
     db.raw("UPDATE exchange_log SET set_aside_at = opened_at WHERE exchange IN (1, 3, 5, 6)")
         .await;
@@ -543,7 +543,7 @@ pub(crate) async fn provisional_items_are_condensed_again(db: &dyn Backend) {
 }
 
 /// Digests replace the exchanges that crashed the holders; exchanges that came in since are innocent, and a model is asked about them.
-pub(crate) async fn parking_forgets_the_crashes(db: &dyn Backend) {
+pub(crate) async fn parking_resets_the_crashes(db: &dyn Backend) {
     let (_, _) = ready(db, 4, 3).await;
     let lease = the_lease(db, minute(20)).await;
     assert_eq!(lease.crashes, 1);

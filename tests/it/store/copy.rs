@@ -47,7 +47,7 @@ async fn over(place: Place) -> Box<dyn Backend> {
 
 /// Runs random lives of agents, and some events that chance doesn't think of.
 async fn live(db: &dyn Backend) {
-    super::hands::hands_may_reach_in_at_any_time(db).await;
+    super::hands::an_operator_may_act_at_any_time(db).await;
     let store = db.store();
     store.append(append(&agent("held"), turns(1..=6))).await.unwrap();
     let held = store.claim(claim("daemon", 10, minute(1_000_000))).await.unwrap();
@@ -116,7 +116,7 @@ async fn work_goes_on(db: &dyn Backend) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn any_life_is_the_same_on_postgres_and_back() {
+async fn any_life_survives_a_copy_to_postgres_and_back() {
     let db = SqliteBackend::fresh().await;
     live(&db).await;
     let from = Place::Sqlite(db.closed().await);
@@ -124,7 +124,7 @@ async fn any_life_is_the_same_on_postgres_and_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn any_life_is_the_same_on_sqlite_and_back() {
+async fn any_life_survives_a_copy_to_sqlite_and_back() {
     let db = PostgresBackend::fresh().await;
     live(&db).await;
     let from = Place::Postgres(Box::new(db.closed().await));
@@ -165,7 +165,7 @@ async fn a_target_with_anything_in_it_is_refused() {
 }
 
 #[tokio::test]
-async fn nobody_else_may_work_on_either() {
+async fn neither_database_may_be_in_use() {
     let (from, to) = (with_turns(Place::sqlite()).await, Place::postgres().await);
     let daemon = SqlStore::open(&from.settings()).await.unwrap();
     let refused = copied(&from, &to).await.unwrap_err();
@@ -189,7 +189,7 @@ async fn waiting(look: &mut PgConnection) -> i64 {
 
 /// A message inserted now would be in the source only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_inserts_into_a_server_meanwhile_ends_the_copy() {
+async fn an_insert_into_a_server_meanwhile_ends_the_copy() {
     let (from, to) = (with_turns(Place::postgres().await).await, Place::sqlite());
     let Place::Postgres(source) = &from else {
         unreachable!()
@@ -213,7 +213,7 @@ async fn who_inserts_into_a_server_meanwhile_ends_the_copy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_inserts_into_a_file_meanwhile() {
+async fn a_file_takes_no_inserts_meanwhile() {
     let (from, to) = (with_turns(Place::sqlite()).await, Place::postgres().await);
     let Place::Sqlite(folder) = &from else {
         unreachable!()
@@ -240,7 +240,7 @@ async fn has_asked(look: &mut PgConnection) -> bool {
 
 /// A `recapd status` may happen to run when the copy finishes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_looks_at_the_source_for_a_moment_costs_no_copy() {
+async fn a_brief_reader_of_the_source_does_not_fail_the_copy() {
     let (from, to) = (with_turns(Place::postgres().await).await, Place::sqlite());
     let tasks = TaskTracker::new();
     let Place::Postgres(source) = &from else {
@@ -258,7 +258,7 @@ async fn who_looks_at_the_source_for_a_moment_costs_no_copy() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_written_leaves_nothing() {
+async fn a_failed_write_leaves_nothing() {
     let (from, to) = (with_turns(Place::sqlite()).await, Place::postgres().await);
     schema::up(&to.settings()).await.unwrap();
     to.raw("ALTER TABLE message_log ADD CHECK (seq < 6)").await;
@@ -272,7 +272,7 @@ async fn what_cannot_be_written_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_source_must_be_up_to_date_and_there() {
+async fn a_source_must_exist_and_be_up_to_date() {
     let to = Place::postgres().await;
     let missing = copied(&Place::sqlite(), &to).await.unwrap_err();
     assert!(
@@ -287,7 +287,7 @@ async fn a_source_must_be_up_to_date_and_there() {
 }
 
 #[tokio::test]
-async fn databases_with_other_tables_are_told_apart() {
+async fn databases_with_different_tables_are_refused() {
     let (from, to) = (with_turns(Place::sqlite()).await, Place::postgres().await);
     schema::up(&to.settings()).await.unwrap();
     to.raw("ALTER TABLE agents ADD COLUMN mood text").await;
@@ -296,7 +296,7 @@ async fn databases_with_other_tables_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_file_alone_has_all_that_was_copied() {
+async fn the_target_file_alone_has_everything() {
     let (from, to) = (with_turns(Place::sqlite()).await, Place::sqlite());
     copied(&from, &to).await.unwrap();
     let Place::Sqlite(folder) = &to else {
@@ -307,7 +307,7 @@ async fn a_file_alone_has_all_that_was_copied() {
 }
 
 #[tokio::test]
-async fn a_time_that_postgresql_has_not_is_held_at_the_end() {
+async fn a_time_outside_postgresqls_range_is_clamped() {
     let (from, to) = (with_turns(Place::sqlite()).await, Place::postgres().await);
     from.raw("UPDATE message_log SET said_at = -300000000000000 WHERE seq = 2")
         .await;

@@ -85,7 +85,7 @@ pub(crate) async fn items_are_listed(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn new_words_make_a_new_item(db: &dyn Backend) {
+pub(crate) async fn a_new_text_makes_a_new_item(db: &dyn Backend) {
     with_pending(db, "a", 3).await;
     update(db, "a", 9).await;
     let before = document(db).await;
@@ -200,7 +200,7 @@ pub(crate) async fn a_pin_keeps_an_item_in_the_document(db: &dyn Backend) {
     clean(db, &agent("c")).await;
 }
 
-pub(crate) async fn what_cannot_be_edited_is_refused(db: &dyn Backend) {
+pub(crate) async fn impossible_edits_are_refused(db: &dyn Backend) {
     with_pending(db, "a", 1).await;
     update(db, "a", 9).await;
     for item in (100_i64..).take(ITEM_PINS_MAX.try_into().unwrap()) {
@@ -227,7 +227,7 @@ pub(crate) async fn what_cannot_be_edited_is_refused(db: &dyn Backend) {
     assert_same(&before, &db.dump(&TABLES).await, "refused");
 }
 
-pub(crate) async fn an_update_under_way_is_too_late_for_an_edit(db: &dyn Backend) {
+pub(crate) async fn an_update_in_progress_is_fenced_by_an_edit(db: &dyn Backend) {
     with_pending(db, "a", 4).await;
     update(db, "a", 2).await;
     let (lease, stale) = claimed(db, "a", 9).await;

@@ -147,7 +147,7 @@ pub(crate) async fn facts_come_and_go_with_an_update(db: &dyn Backend) {
     assert_eq!(read, [1, 4, 5]);
 }
 
-pub(crate) async fn a_rollback_knows_what_held(db: &dyn Backend) {
+pub(crate) async fn a_rollback_restores_the_facts_that_held(db: &dyn Backend) {
     with_pending(db, "a", 4).await;
     stated(db, "a").await;
     let back = async |version| {
@@ -179,7 +179,7 @@ pub(crate) async fn a_rollback_knows_what_held(db: &dyn Backend) {
     assert_eq!(texts(rows(db, "a", false).await), texts(before));
 }
 
-pub(crate) async fn a_rewind_takes_facts_back(db: &dyn Backend) {
+pub(crate) async fn a_rewind_withdraws_facts(db: &dyn Backend) {
     let mut messages = turns(1..=2);
     messages.push(step(&Step::Mark(Some("here".to_owned())), 2));
     messages.extend(turns(3..=5));
@@ -270,7 +270,7 @@ pub(crate) async fn a_child_has_its_parents_facts(db: &dyn Backend) {
     assert_eq!(rows(db, "a", true).await, of_parent);
 }
 
-pub(crate) async fn a_forgotten_source_takes_its_facts_along(db: &dyn Backend) {
+pub(crate) async fn forgetting_a_source_withdraws_its_facts(db: &dyn Backend) {
     with_pending(db, "a", 4).await;
     stated(db, "a").await;
     super::forget::forget(db, "a", &[3]).await;
@@ -359,7 +359,7 @@ async fn by_hand(db: &dyn Backend, hand: FactChange) -> Result<FactEdited, FactF
     })
 }
 
-pub(crate) async fn a_hand_changes_facts(db: &dyn Backend) {
+pub(crate) async fn an_operator_changes_facts(db: &dyn Backend) {
     with_pending(db, "a", 6).await;
     stated(db, "a").await;
     let add = |kind, text: &str| {

@@ -190,7 +190,7 @@ pub(crate) async fn failures_and_waits_keep_the_place(db: &dyn Backend) {
     place(MINUTE_MS).await;
 }
 
-pub(crate) async fn a_row_that_goes_on_stands_behind_the_others(db: &dyn Backend) {
+pub(crate) async fn a_rearmed_row_stands_behind_the_others(db: &dyn Backend) {
     for name in ["a", "b", "c"] {
         with_pending(db, name, 4).await;
         join(db, name, Some("p")).await;
@@ -239,7 +239,7 @@ pub(crate) async fn rows_made_together_stand_behind_each_other(db: &dyn Backend)
     assert_eq!(places, "a 10, b 0, c 0, d 0, e 20");
 }
 
-pub(crate) async fn no_crowd_puts_a_row_back_without_a_limit(db: &dyn Backend) {
+pub(crate) async fn a_crowd_delays_a_row_only_up_to_a_limit(db: &dyn Backend) {
     crowd(db, "p", 1, Reason::Eviction, T0).await;
     let more = "INSERT INTO summary_update_queue (agent_id, project_id, queued_at, visible_at, due_at) \
                 SELECT 'x' || n, 'p', queued_at, visible_at, due_at FROM summary_update_queue, \
@@ -283,7 +283,7 @@ async fn without_a_spacing_rows_are_taken_as_they_come() {
     assert_eq!(names, ["a", "b", "c"]);
 }
 
-pub(crate) async fn who_does_not_compete_is_in_nobodys_way(db: &dyn Backend) {
+pub(crate) async fn rows_that_do_not_compete_delay_no_others(db: &dyn Backend) {
     crowd(db, "p", 3, Reason::Eviction, T0).await;
     let (operator, now) = (db.operator(), minute(1));
     operator.pause_agent(&agent("p-000"), T0).await.unwrap();

@@ -120,7 +120,7 @@ async fn summary(db: &dyn Backend, name: &str) -> String {
     db.store().summary(&agent(name)).await.unwrap().unwrap().content
 }
 
-pub(crate) async fn what_is_forgotten_leaves_no_trace(db: &dyn Backend) {
+pub(crate) async fn forgotten_text_leaves_no_trace(db: &dyn Backend) {
     family(db).await;
     let answer = JournalledAnswer {
         answer: NEEDLE.to_owned(),
@@ -252,7 +252,7 @@ pub(crate) async fn one_message_is_forgotten_by_itself(db: &dyn Backend) {
     }
 }
 
-pub(crate) async fn what_a_fork_does_not_share_stays_its_own(db: &dyn Backend) {
+pub(crate) async fn messages_that_a_fork_does_not_share_stay(db: &dyn Backend) {
     family(db).await;
     say(db, "a", &format!("{NEEDLE} in the parent"), 80).await;
     say(db, "child", &format!("{NEEDLE} in the child"), 81).await;
@@ -340,7 +340,7 @@ async fn refuse(db: &dyn Backend, name: &str) {
 
 const REFUSED: &str = "SELECT count(*) FROM message_inbox";
 
-pub(crate) async fn what_was_refused_is_forgotten(db: &dyn Backend) {
+pub(crate) async fn refused_rows_are_forgotten(db: &dyn Backend) {
     family(db).await;
     refuse(db, "a").await;
     refuse(db, "b").await;
@@ -348,7 +348,7 @@ pub(crate) async fn what_was_refused_is_forgotten(db: &dyn Backend) {
     assert_eq!(db.number(REFUSED).await, Some(1), "of others it stays");
 }
 
-pub(crate) async fn who_never_came_to_be_is_deleted(db: &dyn Backend) {
+pub(crate) async fn an_agent_with_only_refused_rows_can_be_deleted(db: &dyn Backend) {
     refuse(db, "ghost").await;
     let ghost = agent("ghost");
     assert_eq!(db.store().delete_agent(&ghost, T0).await.unwrap().messages, 0);
@@ -357,7 +357,7 @@ pub(crate) async fn who_never_came_to_be_is_deleted(db: &dyn Backend) {
     assert!(matches!(again, Err(StoreError::UnknownAgent(_))), "{again:?}");
 }
 
-pub(crate) async fn what_is_not_there_cannot_be_forgotten(db: &dyn Backend) {
+pub(crate) async fn unknown_messages_cannot_be_forgotten(db: &dyn Backend) {
     family(db).await;
     let before = db.dump(&everything()).await;
     let store = db.store();
@@ -376,7 +376,7 @@ pub(crate) async fn what_is_not_there_cannot_be_forgotten(db: &dyn Backend) {
     assert_same(&before, &db.dump(&everything()).await, "refused");
 }
 
-pub(crate) async fn an_update_under_way_does_not_bring_it_back(db: &dyn Backend) {
+pub(crate) async fn an_update_in_progress_does_not_bring_it_back(db: &dyn Backend) {
     family(db).await;
     let mut leases = db.store().claim(claim("daemon", 10, minute(100))).await.unwrap();
     leases.retain(|lease| lease.agent == agent("a"));
@@ -390,7 +390,7 @@ pub(crate) async fn an_update_under_way_does_not_bring_it_back(db: &dyn Backend)
     clean(db, &agent("a")).await;
 }
 
-pub(crate) async fn no_hand_brings_back_what_is_forgotten(db: &dyn Backend) {
+pub(crate) async fn no_operator_action_brings_forgotten_text_back(db: &dyn Backend) {
     family(db).await;
     let (policy, now) = (SummaryPolicy::default(), minute(150));
     // Readers get the old document until the new one covers as much.
@@ -512,7 +512,7 @@ pub(crate) async fn any_life_can_be_forgotten_in_parts(db: &dyn Backend) {
     tokio::task::block_in_place(|| runner.run(&lives, compare)).unwrap();
 }
 
-pub(crate) async fn a_recount_under_way_does_not_count_it(db: &dyn Backend) {
+pub(crate) async fn a_recount_in_progress_does_not_count_it(db: &dyn Backend) {
     use recapd_store::{NewCount, Recount};
     db.store()
         .append(append(&agent("a"), turns(1..=2)))

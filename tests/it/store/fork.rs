@@ -56,7 +56,7 @@ async fn said_so_far(db: &dyn Backend, agent: &AgentId) -> String {
 }
 
 /// An inherited item's exchanges aren't in the child, so it couldn't be written again, and nothing may replace it.
-pub(crate) async fn what_a_child_took_over_stays(db: &dyn Backend) {
+pub(crate) async fn inherited_items_stay(db: &dyn Backend) {
     say(db, "a", turns(1..=4)).await;
     summarise(db, &agent("a")).await;
     say(db, "a", turns(5..=6)).await;
@@ -113,7 +113,7 @@ pub(crate) async fn a_child_begins_where_its_parent_stands(db: &dyn Backend) {
 }
 
 /// Thinking that took place while something was out of view may be bound to that, even if all of it is back in the window.
-pub(crate) async fn a_child_knows_that_something_had_left(db: &dyn Backend) {
+pub(crate) async fn a_child_knows_of_earlier_evictions(db: &dyn Backend) {
     let store = db.store();
     for (name, child, has_evicted) in [("a", "b", true), ("c", "d", false)] {
         if has_evicted {
@@ -188,7 +188,7 @@ pub(crate) async fn a_child_needs_a_parent_and_a_new_name(db: &dyn Backend) {
 }
 
 /// A rewind in the child to a mark from before the fork changes nothing in the parent, and vice versa.
-pub(crate) async fn each_rewinds_for_itself(db: &dyn Backend) {
+pub(crate) async fn parent_and_child_rewind_independently(db: &dyn Backend) {
     let mut messages = turns(1..=2);
     messages.push(step(&Step::Mark(None), 2));
     messages.extend(turns(3..=3));
@@ -289,7 +289,7 @@ pub(crate) async fn nothing_later_in_the_parent_reaches_the_child(db: &dyn Backe
 }
 
 /// A child that continues in the middle of an exchange keeps that complete, as its parent does, until the user says more.
-pub(crate) async fn a_child_keeps_what_it_goes_on_with(db: &dyn Backend) {
+pub(crate) async fn a_child_keeps_the_exchange_that_it_continues(db: &dyn Backend) {
     let mut messages = turns(1..=1);
     messages.push(said("user", "Look it up", 40, minute(2)));
     messages.push(said("tool_call", "psql", 60, minute(2)));
@@ -320,7 +320,7 @@ pub(crate) async fn a_child_keeps_what_it_goes_on_with(db: &dyn Backend) {
 }
 
 /// A rewind leaves the exchange that it goes back to complete.
-pub(crate) async fn a_rewind_keeps_what_it_goes_back_to(db: &dyn Backend) {
+pub(crate) async fn a_rewind_keeps_the_exchange_that_it_goes_back_to(db: &dyn Backend) {
     let mut messages = vec![said("user", "Look it up", 250, minute(1))];
     messages.push(step(&Step::Mark(None), 1));
     messages.extend(turns(2..=2));

@@ -204,7 +204,7 @@ async fn live(db: &dyn Backend, name: &str, script: &[(Event, Option<Hand>)]) {
     }
 }
 
-pub(crate) async fn hands_may_reach_in_at_any_time(db: &dyn Backend) {
+pub(crate) async fn an_operator_may_act_at_any_time(db: &dyn Backend) {
     let case = std::cell::Cell::new(0);
     let run = |(events, hands): (Vec<Event>, Vec<Option<Hand>>)| {
         case.set(case.get() + 1);

@@ -92,7 +92,7 @@ pub(super) async fn told(db: &dyn Backend, name: &str) -> String {
     db.text(&sql).await.unwrap_or_default()
 }
 
-pub(crate) async fn what_is_inserted_waits_in_order(db: &dyn Backend) {
+pub(crate) async fn inserted_rows_wait_in_order(db: &dyn Backend) {
     for (agent, said) in [("a", "one"), ("b", "two"), ("a", "three")] {
         insert(db, agent, "user", said).await;
     }
@@ -204,7 +204,7 @@ pub(crate) async fn an_append_that_fails_leaves_its_rows(db: &dyn Backend) {
     assert_eq!(waiting(db).await, rows);
 }
 
-pub(crate) async fn refused_rows_stand_aside(db: &dyn Backend) {
+pub(crate) async fn refused_rows_are_set_aside(db: &dyn Backend) {
     for said in ["one", "two", "three"] {
         insert(db, "a", "user", said).await;
     }
@@ -236,7 +236,7 @@ pub(crate) async fn refused_rows_stand_aside(db: &dyn Backend) {
     assert_eq!(figures, expected);
 }
 
-pub(crate) async fn what_is_too_much_is_refused_at_once(db: &dyn Backend) {
+pub(crate) async fn inserts_over_a_limit_are_refused_at_once(db: &dyn Backend) {
     let long = format!(
         "INSERT INTO messages (agent_id, role, content) VALUES ('a', 'user', '{}')",
         "x".repeat(4_194_305)
@@ -259,7 +259,7 @@ pub(crate) async fn what_is_too_much_is_refused_at_once(db: &dyn Backend) {
     assert!(refused.contains("100000 messages wait"), "{refused}");
 }
 
-pub(crate) async fn a_bell_rings_for_an_insert(db: &dyn Backend) {
+pub(crate) async fn a_listener_hears_an_insert(db: &dyn Backend) {
     let mut bell = db.inbox().inbox_listener().await.unwrap();
     for content in ["one", "two"] {
         insert(db, "a", "user", content).await;
@@ -270,7 +270,7 @@ pub(crate) async fn a_bell_rings_for_an_insert(db: &dyn Backend) {
     }
 }
 
-pub(crate) async fn the_keeper_takes_in_what_it_can(db: &dyn Backend) {
+pub(crate) async fn the_ingestor_appends_what_it_can(db: &dyn Backend) {
     let (ingestor, metrics) = ingestor(db);
     let row = async |agent: &str, role: &str, content: &str, client_id: &str| {
         let sql = format!(
@@ -414,7 +414,7 @@ pub(crate) async fn a_thousand_rows_keep_their_order(db: &dyn Backend) {
     clean(db, &agent("a")).await;
 }
 
-pub(crate) async fn keepers_share_an_inbox(db: &dyn Backend) {
+pub(crate) async fn ingestors_share_an_inbox(db: &dyn Backend) {
     let names = ["a", "b", "c"];
     let keepers = [ingestor(db), ingestor(db), ingestor(db)];
     for round in 0..3 {
@@ -493,7 +493,7 @@ pub(crate) async fn an_agent_that_fails_holds_nobody_up(db: &dyn Backend) {
     assert_eq!(waiting(db).await, []);
 }
 
-pub(crate) async fn an_agent_goes_with_what_waits_for_it(db: &dyn Backend) {
+pub(crate) async fn deleting_an_agent_deletes_its_waiting_rows(db: &dyn Backend) {
     with_pending(db, "a", 1).await;
     insert(db, "a", "user", "one").await;
     insert(db, "b", "user", "two").await;

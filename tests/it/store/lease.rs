@@ -45,7 +45,7 @@ pub(crate) async fn an_expired_lease_is_an_ordinary_claim(db: &dyn Backend) {
         .unwrap();
 }
 
-pub(crate) async fn a_renewal_tells_which_leases_hold(db: &dyn Backend) {
+pub(crate) async fn a_renewal_returns_the_leases_still_held(db: &dyn Backend) {
     for name in ["a", "b", "c"] {
         make(db, name).await;
         db.store()
@@ -85,7 +85,7 @@ pub(crate) async fn a_renewal_tells_which_leases_hold(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn a_release_burns_no_attempt(db: &dyn Backend) {
+pub(crate) async fn a_release_counts_no_attempt(db: &dyn Backend) {
     make(db, "a").await;
     db.store()
         .enqueue(&agent("a"), Reason::Manual, 0, T0)
@@ -103,7 +103,7 @@ pub(crate) async fn a_release_burns_no_attempt(db: &dyn Backend) {
     assert_eq!(db.store().release(&[], T0).await.unwrap(), 0);
 }
 
-pub(crate) async fn an_earlier_life_is_reclaimed(db: &dyn Backend) {
+pub(crate) async fn leases_of_an_earlier_run_are_reclaimed(db: &dyn Backend) {
     let store = db.store();
     for (name, owner) in [("a", "me"), ("b", "other"), ("c", "me")] {
         make(db, name).await;
@@ -123,7 +123,7 @@ pub(crate) async fn an_earlier_life_is_reclaimed(db: &dyn Backend) {
     assert_eq!(told, [("a", 1), ("c", 1)]);
 }
 
-pub(crate) async fn a_clock_that_was_set_back_puts_nothing_off(db: &dyn Backend) {
+pub(crate) async fn a_clock_set_back_delays_nothing(db: &dyn Backend) {
     const HOUR_MS: i64 = 3_600_000;
     let (store, ahead) = (db.store(), T0.plus_ms(HOUR_MS));
     for (name, delay_ms, at) in [("put-off", 60_000, ahead), ("leased", 0, ahead), ("held", 0, T0)] {
@@ -176,7 +176,7 @@ pub(crate) async fn tokens_are_never_used_again(db: &dyn Backend) {
         let lease = the_lease(db, minute(minutes)).await;
         assert!(lease.token > last);
         last = lease.token;
-        // The row goes, and with it the agent in some cases.
+        // The row goes, alone or together with its agent.
         match minutes {
             0 | 2 => drop(db.raw("DELETE FROM summary_update_queue").await),
             _ => {
@@ -228,7 +228,7 @@ pub(crate) async fn the_last_write_does_not_win(db: &dyn Backend) {
 }
 
 /// Seed 003's second bug: a worker that died in an update left its agent `processing` for ever.
-pub(crate) async fn processing_does_not_stick(db: &dyn Backend) {
+pub(crate) async fn a_dead_holder_does_not_block_its_agent(db: &dyn Backend) {
     with_pending(db, "a", 3).await;
     let store = db.store();
     let processing =

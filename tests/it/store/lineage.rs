@@ -120,7 +120,7 @@ pub(crate) async fn a_later_preamble_is_never_summarised(db: &dyn Backend) {
     assert_eq!((report.exchanges, report.covered, report.in_window), (4, 3, 1));
 }
 
-pub(crate) async fn clearing_nothing_leaves_nothing(db: &dyn Backend) {
+pub(crate) async fn a_clear_of_nothing_leaves_nothing(db: &dyn Backend) {
     let outcome = say(db, vec![step(&Step::Clear, 0), step(&Step::Clear, 1)]).await;
     assert_eq!(
         (outcome.evictions.as_slice(), outcome.enqueued),
@@ -288,7 +288,7 @@ async fn summarised(db: &dyn Backend) -> Lease {
     lease
 }
 
-pub(crate) async fn a_rewind_withdraws_what_it_left_behind(db: &dyn Backend) {
+pub(crate) async fn a_rewind_withdraws_items_about_set_aside_exchanges(db: &dyn Backend) {
     let lease = summarised(db).await;
     let outcome = say(db, vec![rewind("third", 10)]).await;
     let rewound = StepOutcome::Rewound {
@@ -327,7 +327,7 @@ pub(crate) async fn a_rewind_withdraws_what_it_left_behind(db: &dyn Backend) {
 }
 
 /// Exchanges that are back in the window aren't shown as evicted or covered.
-pub(crate) async fn what_comes_back_is_in_the_window_again(db: &dyn Backend) {
+pub(crate) async fn returned_exchanges_are_in_the_window_again(db: &dyn Backend) {
     summarised(db).await;
     say(db, vec![rewind("third", 10)]).await;
     let query = recapd_store::ExchangeQuery {

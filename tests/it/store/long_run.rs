@@ -124,7 +124,7 @@ pub(crate) async fn a_long_exchange_is_kept_in_legs(db: &dyn Backend) {
     assert_eq!((outcome.exchange, outcome.evictions), (1, vec![]));
 }
 
-pub(crate) async fn an_update_knows_what_a_leg_works_on(db: &dyn Backend) {
+pub(crate) async fn an_update_has_the_request_of_a_leg(db: &dyn Backend) {
     say(db, "a", [vec![request()], rounds(0..40)].concat(), LEG_TOKENS).await;
     let asked = || Some("Migrate all modules".to_owned());
     assert_eq!(request_of(db, "a", 1).await, asked());
@@ -170,7 +170,7 @@ pub(crate) async fn a_rewind_goes_back_into_a_leg(db: &dyn Backend) {
     assert_eq!(back.leg_from(), 3, "the leg goes on in a row of its own");
 }
 
-pub(crate) async fn a_fork_goes_on_within_a_leg(db: &dyn Backend) {
+pub(crate) async fn a_fork_continues_within_a_leg(db: &dyn Backend) {
     say(db, "a", [vec![request()], rounds(0..40)].concat(), LEG_TOKENS).await;
     update(db, "a", 4).await;
     db.store()
@@ -210,7 +210,7 @@ pub(crate) async fn a_leg_is_forgotten_alone(db: &dyn Backend) {
     say(db, "a", rounds(51..60), LEG_TOKENS).await;
 }
 
-pub(crate) async fn what_was_stored_before_is_cut_from_its_next_round(db: &dyn Backend) {
+pub(crate) async fn an_exchange_from_before_legs_is_cut_from_its_next_round(db: &dyn Backend) {
     say(db, "a", [vec![request()], rounds(0..40)].concat(), 0).await;
     assert_eq!(rows(db, "a").await.len(), 1);
     // Rows as earlier versions wrote them: the newest round isn't recorded.

@@ -61,7 +61,7 @@ fn stands(row: &QueueRow) -> (QueueState, Option<QueueWait>, Option<Timestamp>) 
     (row.state, row.waits_for, row.next_at)
 }
 
-pub(crate) async fn a_row_says_where_it_stands_and_what_it_waits_for(db: &dyn Backend) {
+pub(crate) async fn a_row_shows_its_state_and_what_it_waits_for(db: &dyn Backend) {
     assert_eq!(db.operator().queue_row(&agent("a"), T0).await.unwrap(), None);
     queued(db, "a", 5_000).await;
     let waiting = row(db, "a", T0).await;
@@ -150,7 +150,7 @@ pub(crate) async fn the_queue_comes_in_pages(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn a_hand_hastens_what_waits(db: &dyn Backend) {
+pub(crate) async fn an_operator_hastens_waiting_rows(db: &dyn Backend) {
     let operator = db.operator();
     let unknown = operator.refresh(&agent("a"), T0).await;
     assert!(matches!(unknown, Err(StoreError::UnknownAgent(_))), "{unknown:?}");
@@ -189,7 +189,7 @@ pub(crate) async fn a_hand_hastens_what_waits(db: &dyn Backend) {
     assert_eq!(the_lease(db, minute(5)).await.attempt, 1);
 }
 
-pub(crate) async fn a_cancelled_update_waits_for_a_hand(db: &dyn Backend) {
+pub(crate) async fn a_cancelled_update_waits_for_an_operator(db: &dyn Backend) {
     let operator = db.operator();
     assert_eq!(
         operator.cancel(&agent("a"), T0).await.unwrap(),
@@ -252,7 +252,7 @@ pub(crate) async fn an_agent_is_paused_until_it_is_resumed(db: &dyn Backend) {
     assert_eq!(store.renew(&[lease], T0, LEASE_MS).await.unwrap(), [0; 0]);
 }
 
-pub(crate) async fn who_is_resumed_goes_first_before_nobody(db: &dyn Backend) {
+pub(crate) async fn a_resumed_row_gets_no_priority(db: &dyn Backend) {
     let operator = db.operator();
     for name in ["a", "b", "c"] {
         queued(db, name, 0).await;
@@ -315,7 +315,7 @@ pub(crate) async fn while_the_queue_is_paused_nothing_is_claimed(db: &dyn Backen
     assert_eq!(claims(db, T0).await, 1);
 }
 
-pub(crate) async fn who_waits_the_longest_is_told_first(db: &dyn Backend) {
+pub(crate) async fn the_longest_waiting_agents_come_first(db: &dyn Backend) {
     let now = minute(1_000);
     let (lease, material) = under_way(db, now).await;
     let operator = db.operator();
@@ -335,7 +335,7 @@ pub(crate) async fn who_waits_the_longest_is_told_first(db: &dyn Backend) {
     assert_eq!(operator.stalest(5).await.unwrap(), []);
 }
 
-pub(crate) async fn runs_are_told_newest_first_and_in_figures(db: &dyn Backend) {
+pub(crate) async fn runs_are_listed_newest_first_and_summed_up(db: &dyn Backend) {
     let now = minute(1_000);
     let (lease, material) = under_way(db, now).await;
     let operator = db.operator();

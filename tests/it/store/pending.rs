@@ -32,7 +32,7 @@ async fn shown(db: &dyn Backend, name: &str) -> Vec<String> {
         .collect()
 }
 
-pub(crate) async fn what_waits_for_an_update_is_told(db: &dyn Backend) {
+pub(crate) async fn pending_exchanges_are_shown(db: &dyn Backend) {
     db.operator().pause_queue(T0).await.unwrap();
     with_pending(db, "a", 3).await;
     with_pending(db, "b", 1).await;
@@ -114,7 +114,7 @@ pub(crate) async fn a_digest_is_that_of_the_summary(db: &dyn Backend) {
     }
 }
 
-pub(crate) async fn only_what_is_pending_is_told(db: &dyn Backend) {
+pub(crate) async fn only_pending_exchanges_are_shown(db: &dyn Backend) {
     with_pending(db, "a", 5).await;
     update(db, "a", 1).await;
     db.raw("UPDATE exchange_log SET set_aside_at = opened_at WHERE exchange = 2")
@@ -130,7 +130,7 @@ pub(crate) async fn only_what_is_pending_is_told(db: &dyn Backend) {
 }
 
 /// Like `agent_summary`: while a rebuild makes a new document, exchanges that the readers' document covers aren't pending for them.
-pub(crate) async fn what_a_held_document_covers_is_not_told(db: &dyn Backend) {
+pub(crate) async fn exchanges_of_a_held_document_are_not_shown(db: &dyn Backend) {
     with_pending(db, "a", 4).await;
     update(db, "a", 4).await;
     let request = append(&agent("a"), turns(6..=7));

@@ -99,7 +99,7 @@ pub(crate) async fn a_failure_between_two_steps_leaves_nothing_undone(db: &dyn B
     }
 }
 
-pub(crate) async fn totals_follow_in_pieces(db: &dyn Backend) {
+pub(crate) async fn totals_follow_in_steps(db: &dyn Backend) {
     let a = wide(db, "a", MANY).await;
     let flaky = FlakyStore::new(db.store());
     flaky.fail("settle_totals", 1, When::Before);
@@ -145,7 +145,7 @@ fn append_wide(agent: &AgentId, number: i64) -> AppendRequest {
     }
 }
 
-pub(crate) async fn a_fork_takes_open_totals_along(db: &dyn Backend) {
+pub(crate) async fn a_fork_inherits_outdated_totals(db: &dyn Backend) {
     let a = wide(db, "a", MANY).await;
     let request = all_of("a", 2..=4);
     db.store().begin_forget(&request).await.unwrap();
@@ -173,7 +173,7 @@ pub(crate) async fn a_fork_takes_open_totals_along(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn a_recount_of_much_ends_as_if_lived(db: &dyn Backend) {
+pub(crate) async fn a_large_recount_ends_as_in_a_life_with_that_model(db: &dyn Backend) {
     let budget_tokens = MANY * TURN_TOKENS;
     let rules = AppendRules {
         budget: Budget::new(budget_tokens, 1.0),
@@ -226,7 +226,7 @@ async fn adds_up(db: &dyn Backend, agent: &AgentId) {
     assert_eq!(others.count(), 0, "{:?}", report.breaches);
 }
 
-pub(crate) async fn what_is_deleted_in_pieces_is_seen_by_nobody(db: &dyn Backend) {
+pub(crate) async fn an_agent_being_deleted_is_hidden(db: &dyn Backend) {
     let a = wide(db, "a", 600).await;
     wide(db, "b", 2).await;
     while db.store().index_messages(1_000).await.unwrap() > 0 {}

@@ -61,7 +61,7 @@ pub(crate) async fn a_pin_outlives_its_exchange_and_a_clear(db: &dyn Backend) {
     assert_eq!(found.pins[0].message.message.text(), "Question 3");
 }
 
-pub(crate) async fn what_is_important_holds_for_its_session(db: &dyn Backend) {
+pub(crate) async fn important_messages_hold_for_their_session(db: &dyn Backend) {
     say(db, "a", turns_with(&[1, 3], 1..=4)).await;
     assert_eq!(pins(db, "a").await, "1#1 5#3");
     // A pin makes it outlive the session; without the pin it is only important again.
@@ -83,7 +83,7 @@ pub(crate) async fn what_is_important_holds_for_its_session(db: &dyn Backend) {
     assert_eq!(pins(db, "a").await, "1#1!");
 }
 
-pub(crate) async fn a_rewind_behind_a_message_withdraws_its_pin(db: &dyn Backend) {
+pub(crate) async fn a_rewind_to_before_a_message_withdraws_its_pin(db: &dyn Backend) {
     say(db, "a", turns_with(&[1], 1..=2)).await;
     steps(db, "a", &[Step::Mark(None)]).await;
     say(db, "a", turns_with(&[4], 3..=5)).await;
@@ -98,7 +98,7 @@ pub(crate) async fn a_rewind_behind_a_message_withdraws_its_pin(db: &dyn Backend
     );
 }
 
-pub(crate) async fn a_fork_inherits_pins_and_lives_on_by_itself(db: &dyn Backend) {
+pub(crate) async fn a_fork_inherits_pins_and_changes_only_its_own(db: &dyn Backend) {
     say(db, "a", turns_with(&[2, 5], 1..=6)).await;
     steps(db, "a", &[Step::Pin(1)]).await;
     super::lineage_scripts::summarise(db, &agent("a")).await;
@@ -131,7 +131,7 @@ pub(crate) async fn a_fork_inherits_pins_and_lives_on_by_itself(db: &dyn Backend
 }
 
 /// A list of pins doesn't show forgotten messages, so nobody could tell which to unpin.
-pub(crate) async fn what_was_forgotten_takes_no_place_among_the_pins(db: &dyn Backend) {
+pub(crate) async fn forgotten_messages_take_no_place_among_the_pins(db: &dyn Backend) {
     say(db, "a", turns(1..=3)).await;
     let pin = |seq| {
         let mut request = append(&agent("a"), vec![step(&Step::Pin(seq), 90)]);
@@ -191,7 +191,7 @@ pub(crate) async fn a_pin_that_does_not_fit_is_refused(db: &dyn Backend) {
     clean(db, &agent("a")).await;
 }
 
-pub(crate) async fn what_is_not_there_cannot_be_pinned(db: &dyn Backend) {
+pub(crate) async fn unknown_messages_cannot_be_pinned(db: &dyn Backend) {
     say(db, "a", turns(1..=2)).await;
     for unknown in [Step::Pin(0), Step::Pin(5), Step::Pin(99), Step::Unpin(1)] {
         let asked = append(&agent("a"), vec![step(&unknown, 90)]);
@@ -218,7 +218,7 @@ pub(crate) async fn the_oldest_important_ones_are_left_out_first(db: &dyn Backen
     assert_eq!((seqs, found.oldest_unread), (vec![1, 7, 8, 9], Some(2)));
 }
 
-pub(crate) async fn pins_of_what_is_gone_are_found(db: &dyn Backend) {
+pub(crate) async fn pins_of_missing_messages_are_found(db: &dyn Backend) {
     say(db, "a", turns(1..=2)).await;
     steps(db, "a", &[Step::Pin(1)]).await;
     db.raw("UPDATE pins SET seq = 77").await;

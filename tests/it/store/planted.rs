@@ -18,7 +18,7 @@ async fn told(settings: &DatabaseSettings) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_planted_in_a_file_is_named() {
+async fn objects_planted_in_a_file_are_named() {
     let folder: TempDir = SqliteBackend::fresh().await.closed().await;
     let settings = sqlite_settings(&folder);
     let file = recapd_store::sqlite::file_of(&settings.url).unwrap();
@@ -56,7 +56,7 @@ async fn what_is_planted_in_a_file_is_named() {
 }
 
 #[tokio::test]
-async fn what_is_planted_on_a_server_is_named() {
+async fn objects_planted_on_a_server_are_named() {
     let database = Database::create().await;
     let settings: DatabaseSettings = postgres_settings(database.url()).into();
     let mut connection = database.connect().await;

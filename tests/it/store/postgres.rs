@@ -78,7 +78,7 @@ async fn heard(ears: &mut Member) -> PeerMessage {
 
 /// T0 is hours before the server's time; another daemon's clock is `HOUR_MS` further off.
 #[tokio::test]
-async fn a_clock_that_is_wrong_neither_loses_nor_steals() {
+async fn a_wrong_clock_neither_loses_nor_steals_a_lease() {
     let database = Database::create().await;
     let (slow, fast) = (daemon(&database).await, daemon(&database).await);
     let (early, late) = (T0, T0.plus_ms(48 * HOUR_MS));
@@ -121,7 +121,7 @@ async fn a_statement_that_takes_too_long_is_cancelled() {
 
 /// A transaction that it began is rolled back before the connection is used again.
 #[tokio::test]
-async fn who_gives_up_as_a_transaction_begins_leaves_none_behind() {
+async fn giving_up_while_a_transaction_begins_leaves_none_open() {
     let database = Database::create().await;
     let settings = PostgresSettings {
         connections: 1,
@@ -149,7 +149,7 @@ async fn who_gives_up_as_a_transaction_begins_leaves_none_behind() {
 }
 
 #[tokio::test]
-async fn a_name_is_one_daemons() {
+async fn only_one_daemon_holds_a_name() {
     let database = Database::create().await;
     let (one, other) = (daemon(&database).await, daemon(&database).await);
     let held = member(&one, "left").await;
@@ -170,7 +170,7 @@ async fn a_name_is_one_daemons() {
 }
 
 #[tokio::test]
-async fn daemons_hear_what_others_do_and_not_each_write() {
+async fn daemons_hear_only_of_writes_that_concern_them() {
     let database = Database::create().await;
     let (one, other) = (daemon(&database).await, daemon(&database).await);
     let mut ears = member(&other, "other").await;
@@ -210,7 +210,7 @@ async fn a_cut_connection_is_noticed_and_mended() {
 
 /// After a partition the lost connection holds the name until the server notices; here another connection has it.
 #[tokio::test]
-async fn a_name_that_was_lost_is_tried_again_until_it_is_free() {
+async fn a_lost_name_is_retried_until_it_is_free() {
     let database = Database::create().await;
     let store = daemon(&database).await;
     let mut ears = member(&store, "left").await;
@@ -239,14 +239,14 @@ async fn a_name_that_was_lost_is_tried_again_until_it_is_free() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nobody_waits_for_another_in_a_circle() {
+async fn concurrent_operations_do_not_deadlock() {
     let database = Database::create().await;
     super::hammer::hammer(daemon(&database).await).await;
 }
 
 /// A long lock on an agent (by a large `forget`) holds up no other lease, and doesn't cost that agent its own.
 #[tokio::test]
-async fn a_row_that_is_held_does_not_hold_the_heartbeat() {
+async fn a_locked_row_does_not_block_the_heartbeat() {
     let database = Database::create().await;
     let store = SqlStore::open(&postgres_settings(database.url()).into())
         .await
@@ -282,7 +282,7 @@ async fn a_row_that_is_held_does_not_hold_the_heartbeat() {
 
 /// A deadlock: the store gives way, and tries again.
 #[tokio::test]
-async fn what_gave_way_to_another_is_done_again() {
+async fn a_transaction_that_gave_way_is_retried() {
     let database = Database::create().await;
     let store = SqlStore::open(&postgres_settings(database.url()).into())
         .await
@@ -304,7 +304,7 @@ async fn what_gave_way_to_another_is_done_again() {
 
 /// Another daemon has stopped in the middle of a transaction, and its clients came here.
 #[tokio::test]
-async fn writes_of_agents_that_are_held_hold_up_nothing_else() {
+async fn writes_of_locked_agents_hold_up_nothing_else() {
     let database = Database::create().await;
     let store = daemon(&database).await;
     let held: Vec<String> = (0..8).map(|number| format!("held-{number}")).collect();
@@ -351,7 +351,7 @@ async fn writes_of_agents_that_are_held_hold_up_nothing_else() {
 
 /// A daemon that was stopped (its machine is suspended) can't end its transaction; the server does.
 #[tokio::test]
-async fn a_transaction_that_is_left_alone_is_ended_soon() {
+async fn an_idle_transaction_is_ended_soon() {
     let database = Database::create().await;
     let store = daemon(&database).await;
     wake(&store, "a", T0).await;
@@ -414,7 +414,7 @@ async fn a_pooler_in_transaction_mode_is_named() {
 
 /// A value that the server can't handle will never work: trying again is useless and would hold up others.
 #[tokio::test]
-async fn what_the_server_cannot_hold_is_refused_for_good() {
+async fn values_that_the_server_cannot_hold_are_refused_for_good() {
     let database = Database::create().await;
     let store = daemon(&database).await;
     let a = agent("a");
@@ -431,7 +431,7 @@ async fn what_the_server_cannot_hold_is_refused_for_good() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told_by_its_code() {
+async fn a_full_disk_is_recognised_by_its_code() {
     let database = Database::create().await;
     let store = daemon(&database).await;
     let mut past = database.connect().await;
@@ -449,7 +449,7 @@ async fn a_full_disk_is_told_by_its_code() {
 
 /// SQLite databases may hold times from clocks that show anything, and are copied and restored from.
 #[tokio::test]
-async fn times_that_the_server_does_not_have_are_held_at_their_end() {
+async fn times_outside_the_servers_range_are_clamped() {
     let database = Database::create().await;
     let store = daemon(&database).await;
     let a = agent("a");
@@ -478,7 +478,7 @@ async fn until_waiting(look: &mut PgConnection, count: i64) {
 
 /// One statement creates queue rows for many agents, of which one is being deleted: its row would stay for ever.
 #[tokio::test]
-async fn who_is_deleted_meanwhile_gets_no_row() {
+async fn an_agent_deleted_meanwhile_gets_no_queue_row() {
     let database = Database::create().await;
     let (one, other) = (daemon(&database).await, daemon(&database).await);
     let tasks = TaskTracker::new();

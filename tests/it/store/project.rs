@@ -67,7 +67,7 @@ pub(crate) async fn agents_join_and_leave_projects(db: &dyn Backend) {
     clean(db, &agent("a")).await;
 }
 
-pub(crate) async fn a_project_reads_what_its_agents_documents_are_made_of(db: &dyn Backend) {
+pub(crate) async fn a_project_reads_the_items_of_its_agents(db: &dyn Backend) {
     summarised(db, "a", 3).await;
     with_pending(db, "b", 2).await;
     join(db, "a", Some("ikigai")).await;
@@ -92,7 +92,7 @@ pub(crate) async fn a_project_reads_what_its_agents_documents_are_made_of(db: &d
     assert_eq!(members(db, "ikigai").await, ["a", "b", "child"]);
 }
 
-pub(crate) async fn a_stamp_tells_every_change_of_a_project(db: &dyn Backend) {
+pub(crate) async fn a_stamp_changes_with_every_change_of_a_project(db: &dyn Backend) {
     let stamp = async || db.store().project_stamp(&project("p")).await.unwrap().unwrap();
     with_pending(db, "a", 2).await;
     join(db, "a", Some("p")).await;
@@ -109,7 +109,7 @@ pub(crate) async fn a_stamp_tells_every_change_of_a_project(db: &dyn Backend) {
     assert_ne!(stamp().await, appended);
 }
 
-pub(crate) async fn of_very_many_agents_the_last_active_ones_speak(db: &dyn Backend) {
+pub(crate) async fn a_project_of_many_agents_shows_the_last_active_ones(db: &dyn Backend) {
     for number in 0..PROJECT_AGENTS_MAX + 3 {
         let name = format!("agent-{number:03}");
         let mut request = append(&agent(&name), turn(1).to_vec());

@@ -74,7 +74,7 @@ pub(crate) async fn an_enqueue_makes_one_row_and_counts_wakes(db: &dyn Backend) 
     assert_eq!(lease.reasons, Reason::Eviction.bit() | Reason::Manual.bit());
 }
 
-pub(crate) async fn it_is_known_when_a_row_falls_due(db: &dyn Backend) {
+pub(crate) async fn the_next_due_time_is_known(db: &dyn Backend) {
     let due_in = async |now| db.store().next_due_ms(now).await.unwrap();
     assert_eq!(due_in(T0).await, None);
     wake(db, "a", Reason::Eviction, 5_000, T0).await;
@@ -242,7 +242,7 @@ pub(crate) async fn a_failure_is_recorded(db: &dyn Backend) {
     assert_eq!(db.number(figures).await, Some(120_300));
 }
 
-pub(crate) async fn a_parked_row_waits_for_a_hand(db: &dyn Backend) {
+pub(crate) async fn a_parked_row_waits_for_an_operator(db: &dyn Backend) {
     wake(db, "a", Reason::Eviction, 0, T0).await;
     let lease = the_lease(db, T0).await;
     fail(db, &lease, T0, 0, true).await;
@@ -347,7 +347,7 @@ pub(crate) async fn the_reconciler_makes_missing_rows_once(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn an_enqueue_for_nobody_is_refused(db: &dyn Backend) {
+pub(crate) async fn an_enqueue_for_an_unknown_agent_is_refused(db: &dyn Backend) {
     let refused = db.store().enqueue(&agent("nobody"), Reason::Manual, 0, T0).await;
     assert!(matches!(refused, Err(StoreError::UnknownAgent(_))), "{refused:?}");
     assert_eq!(
@@ -412,7 +412,7 @@ pub(crate) async fn the_reconciler_makes_all_that_are_missing_in_steps(db: &dyn 
 }
 
 /// Another row may be to blame that its holders vanished.
-pub(crate) async fn who_was_parked_by_crashes_comes_back_soon_once(db: &dyn Backend) {
+pub(crate) async fn a_row_parked_by_crashes_comes_back_soon_once(db: &dyn Backend) {
     for name in ["crashed", "refused"] {
         wake(db, name, Reason::Eviction, 0, T0).await;
     }
@@ -439,7 +439,7 @@ pub(crate) async fn who_was_parked_by_crashes_comes_back_soon_once(db: &dyn Back
 }
 
 /// The daemon was stopped, or its database was away, and it reports so when it is back.
-pub(crate) async fn a_lease_that_ran_out_is_no_crash(db: &dyn Backend) {
+pub(crate) async fn an_expired_lease_of_a_live_holder_is_no_crash(db: &dyn Backend) {
     wake(db, "a", Reason::Eviction, 0, T0).await;
     let lost = the_lease(db, T0).await;
     let taken = the_lease(db, minute(1)).await;
@@ -462,7 +462,7 @@ pub(crate) async fn a_lease_that_ran_out_is_no_crash(db: &dyn Backend) {
 }
 
 /// For instance after a failure that couldn't be recorded: the row is due when the lease would have expired.
-pub(crate) async fn a_lease_that_ended_unheard_is_given_back(db: &dyn Backend) {
+pub(crate) async fn an_ended_lease_still_in_its_row_is_given_back(db: &dyn Backend) {
     wake(db, "a", Reason::Eviction, 0, T0).await;
     let ended = the_lease(db, T0).await;
     assert_eq!(

@@ -252,7 +252,7 @@ async fn with_big_exchange(db: &dyn Backend, result: &str) {
 }
 
 /// The material of a context is bounded, whatever the window holds.
-pub(crate) async fn a_context_is_built_of_so_many_bytes(db: &dyn Backend) {
+pub(crate) async fn a_context_is_built_from_limited_bytes(db: &dyn Backend) {
     with_big_exchange(db, &"x".repeat(2_000)).await;
     let counter = recapd_core::tokenizer::ceiling_counter();
     let row = db.store().summary_of_step(&agent("a")).await.unwrap().unwrap();
@@ -396,7 +396,7 @@ pub(crate) async fn a_summary_names_what_is_pending(db: &dyn Backend) {
     assert_eq!(named(&summary.pending), [3, 4]);
 }
 
-pub(crate) async fn more_pending_than_can_be_named_is_counted(db: &dyn Backend) {
+pub(crate) async fn pending_exchanges_too_many_to_list_are_counted(db: &dyn Backend) {
     let more = 17;
     with_pending(db, "a", PENDING_SHOWN_MAX + more).await;
     let summary = db.store().summary(&agent("a")).await.unwrap().unwrap();

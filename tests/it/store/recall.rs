@@ -69,7 +69,7 @@ async fn three(db: &dyn Backend) {
     say(db, "b", "JWT of somebody else", 3).await;
 }
 
-pub(crate) async fn what_was_said_is_found_by_words(db: &dyn Backend) {
+pub(crate) async fn messages_are_found_by_words(db: &dyn Backend) {
     three(db).await;
     assert_eq!(index(db).await, 8);
     let (covered, pending, window) = (
@@ -103,7 +103,7 @@ pub(crate) async fn what_was_said_is_found_by_words(db: &dyn Backend) {
     assert_eq!(db.store().search(&agent("nobody"), &query).await.unwrap(), None);
 }
 
-pub(crate) async fn what_is_not_indexed_yet_is_found_too(db: &dyn Backend) {
+pub(crate) async fn unindexed_messages_are_found_too(db: &dyn Backend) {
     say(
         db,
         "a",
@@ -179,7 +179,7 @@ pub(crate) async fn each_message_is_indexed_once(db: &dyn Backend) {
     assert_eq!(found(db, "a", "question").await.len(), 5);
 }
 
-pub(crate) async fn what_a_rewind_took_back_is_not_found(db: &dyn Backend) {
+pub(crate) async fn set_aside_messages_are_not_found(db: &dyn Backend) {
     say(db, "a", "First apple", 1).await;
     let mark = step(&Step::Mark(None), 1);
     db.store().append(append(&agent("a"), vec![mark])).await.unwrap();
@@ -282,7 +282,7 @@ pub(crate) async fn a_long_exchange_is_read_in_parts(db: &dyn Backend) {
     assert_eq!((part.messages.len(), part.has_more), (1, true));
 }
 
-pub(crate) async fn what_is_too_much_to_read_is_counted(db: &dyn Backend) {
+pub(crate) async fn messages_too_many_to_search_are_counted(db: &dyn Backend) {
     db.store()
         .append(append(&agent("a"), turns(1..=2)))
         .await

@@ -170,7 +170,7 @@ pub(crate) async fn a_change_of_model_recounts_what_is_not_covered(db: &dyn Back
     assert_eq!(db.number(arrived).await, Some(13), "messages are immutable");
 }
 
-pub(crate) async fn a_recount_holds_the_window_against_its_budget(db: &dyn Backend) {
+pub(crate) async fn a_recount_enforces_the_budget(db: &dyn Backend) {
     let wide = window_of(4 * TURN_TOKENS);
     let agent = agent("a");
     let mut request = append(&agent, turns(1..=4));
@@ -229,7 +229,7 @@ pub(crate) async fn a_crash_between_two_steps_loses_nothing(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn what_changed_meanwhile_is_respected(db: &dyn Backend) {
+pub(crate) async fn changes_during_a_recount_are_respected(db: &dyn Backend) {
     let agent = with_pending(db, "a", 3).await;
     another_model(db, &agent).await;
     let old = batch(db, &agent, 100).await.unwrap();
@@ -253,7 +253,7 @@ pub(crate) async fn what_changed_meanwhile_is_respected(db: &dyn Backend) {
     assert_eq!(tokens(db, &agent).await, expected);
 }
 
-pub(crate) async fn an_update_under_way_reads_again(db: &dyn Backend) {
+pub(crate) async fn an_update_in_progress_reads_again(db: &dyn Backend) {
     let agent = with_pending(db, "a", 3).await;
     let lease = the_lease(db, minute(60)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
@@ -269,7 +269,7 @@ pub(crate) async fn an_update_under_way_reads_again(db: &dyn Backend) {
     clean(db, &agent).await;
 }
 
-pub(crate) async fn parent_and_child_count_for_themselves(db: &dyn Backend) {
+pub(crate) async fn parent_and_child_count_independently(db: &dyn Backend) {
     let parent = with_pending(db, "a", 3).await;
     let (child, grandchild) = (agent("b"), agent("c"));
     db.store().fork(&parent, &child, T0).await.unwrap();
@@ -307,7 +307,7 @@ fn other_count(seq: i64, message: &Message) -> i64 {
 }
 
 /// Whatever happened before and happens after: the window is the same as in a life with the new model.
-pub(crate) async fn after_a_recount_the_window_is_as_if_lived(db: &dyn Backend) {
+pub(crate) async fn after_a_recount_the_window_is_as_in_a_life_with_that_model(db: &dyn Backend) {
     let case = std::cell::Cell::new(0);
     let check = |(events, at, messages_max, budget): (Vec<Event>, usize, i64, i64)| {
         case.set(case.get() + 1);
@@ -396,7 +396,7 @@ async fn assert_same_window(db: &dyn Backend, agent: &AgentId, lived: &AgentId) 
     assert_eq!(row.ledger.window_tokens() - row.ledger.preamble_tokens(), tokens);
 }
 
-pub(crate) async fn what_was_learned_is_kept(db: &dyn Backend) {
+pub(crate) async fn calibrations_are_kept(db: &dyn Backend) {
     let kept = |model: &str, learned: u64, reported_tokens: i64| {
         let mut calibration = Calibration::default();
         let sample = CalibrationSample {

@@ -168,7 +168,7 @@ pub(crate) async fn ageing_follows_the_replay(db: &dyn Backend) {
 }
 
 /// Documents of cancelled updates age, too; but no model is asked if an operator has stopped that.
-pub(crate) async fn a_parked_row_ages_where_nobody_is_to_be_asked(db: &dyn Backend) {
+pub(crate) async fn a_parked_row_ages_if_no_model_is_needed(db: &dyn Backend) {
     let (store, operator) = (db.store(), db.operator());
     for name in ["idle", "pending", "provisional"] {
         with_pending(db, name, 2).await;

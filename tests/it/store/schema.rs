@@ -231,7 +231,7 @@ async fn a_schema_in_which_every_role_may_create_is_refused() {
 
 /// Earlier versions accepted it, and it works as long as all inserts are UTF-8.
 #[tokio::test]
-async fn a_database_without_an_encoding_goes_on_and_is_warned_of() {
+async fn a_database_without_an_encoding_continues_with_a_warning() {
     let database = Database::encoded("SQL_ASCII").await;
     let settings: DatabaseSettings = postgres_settings(database.url()).into();
     let mut connection = database.connect().await;

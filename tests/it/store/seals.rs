@@ -50,7 +50,7 @@ async fn unsealed(db: &dyn Backend, name: &str) -> i64 {
     unseen.map(|unseen| unseen.count).sum()
 }
 
-pub(crate) async fn what_was_stored_before_is_sealed_later(db: &dyn Backend) {
+pub(crate) async fn unsealed_rows_are_sealed_later(db: &dyn Backend) {
     with_pending(db, "a", 3).await;
     summarise(db, &agent("a")).await;
     unseal(db).await;
@@ -101,7 +101,7 @@ pub(crate) async fn a_forgotten_message_leaves_no_salt(db: &dyn Backend) {
     clean(db, &agent("a")).await;
 }
 
-pub(crate) async fn any_life_from_before_is_sealed(db: &dyn Backend) {
+pub(crate) async fn any_life_without_seals_is_sealed(db: &dyn Backend) {
     let case = std::cell::Cell::new(0);
     let lives = |(before, after, budget_tokens): (Vec<Event>, Vec<Event>, i64)| {
         case.set(case.get() + 1);
@@ -183,7 +183,7 @@ pub(crate) async fn tokens_are_counted_again(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn who_writes_meanwhile_is_no_damage(db: &dyn Backend) {
+pub(crate) async fn concurrent_writes_are_no_damage(db: &dyn Backend) {
     with_pending(db, "a", 3).await;
     let (store, name) = (db.store(), agent("a"));
     let mut writers = JoinSet::new();

@@ -100,7 +100,7 @@ pub(crate) async fn settings_override_the_rules_of_an_append(db: &dyn Backend) {
     assert_eq!(row.budget_tokens, TURN_TOKENS);
 }
 
-pub(crate) async fn a_raised_budget_takes_back_what_is_pending(db: &dyn Backend) {
+pub(crate) async fn a_raised_budget_brings_pending_exchanges_back(db: &dyn Backend) {
     let agent = with_pending(db, "a", 5).await;
     summarise(db, 2).await;
     set(db, &agent, json!({"budget_tokens": 0})).await;
@@ -143,7 +143,7 @@ pub(crate) async fn a_raised_budget_takes_back_what_is_pending(db: &dyn Backend)
 }
 
 /// One by one, then all together: exchanges that left twice left at the later time, for every reader.
-pub(crate) async fn what_came_back_leaves_at_a_later_time(db: &dyn Backend) {
+pub(crate) async fn returned_exchanges_leave_at_a_later_time(db: &dyn Backend) {
     let agent = with_pending(db, "a", 5).await;
     set(db, &agent, json!({"budget_tokens": 0})).await;
     for number in 7..=12 {
@@ -181,7 +181,7 @@ pub(crate) async fn what_came_back_leaves_at_a_later_time(db: &dyn Backend) {
     }
 }
 
-pub(crate) async fn a_raised_budget_takes_back_no_more_than_fits(db: &dyn Backend) {
+pub(crate) async fn a_raised_budget_brings_back_no_more_than_fits(db: &dyn Backend) {
     let agent = with_pending(db, "a", 8).await;
     set(db, &agent, json!({"budget_tokens": 500, "low_water": 0.8})).await;
     let outcome = next_turn(db, &agent, 10).await;
@@ -194,7 +194,7 @@ pub(crate) async fn a_raised_budget_takes_back_no_more_than_fits(db: &dyn Backen
     assert_eq!((outcome.returned, outcome.window_tokens), (None, 300));
 }
 
-pub(crate) async fn what_came_back_is_not_summarised(db: &dyn Backend) {
+pub(crate) async fn returned_exchanges_are_not_summarised(db: &dyn Backend) {
     let agent = with_pending(db, "a", 4).await;
     let lease = the_lease(db, minute(1)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
@@ -230,7 +230,7 @@ pub(crate) async fn what_came_back_is_not_summarised(db: &dyn Backend) {
 }
 
 /// Neither the agent nor its child brings back exchanges that a clear removed, whatever sessions followed.
-pub(crate) async fn what_a_clear_sent_away_stays_away(db: &dyn Backend) {
+pub(crate) async fn cleared_exchanges_do_not_come_back(db: &dyn Backend) {
     let parent = with_pending(db, "a", 5).await;
     let mut messages = vec![step(&Step::Clear, 7)];
     messages.extend(turns(8..=9));
@@ -255,7 +255,7 @@ pub(crate) async fn what_a_clear_sent_away_stays_away(db: &dyn Backend) {
 }
 
 /// A child has its parent's settings, but no rows of exchanges that were covered at the fork.
-pub(crate) async fn a_child_takes_back_what_it_has_rows_of(db: &dyn Backend) {
+pub(crate) async fn a_child_brings_back_only_exchanges_that_it_has(db: &dyn Backend) {
     let parent = with_pending(db, "a", 5).await;
     summarise(db, 2).await;
     let settings = set(db, &parent, json!({"budget_tokens": 0})).await;
@@ -272,7 +272,7 @@ pub(crate) async fn a_child_takes_back_what_it_has_rows_of(db: &dyn Backend) {
 }
 
 /// A rewind evicts nothing that a raised budget brought back, and brings back nothing set aside.
-pub(crate) async fn a_rewind_keeps_what_came_back(db: &dyn Backend) {
+pub(crate) async fn a_rewind_keeps_returned_exchanges(db: &dyn Backend) {
     let agent = with_pending(db, "a", 2).await;
     let mut messages = vec![step(&Step::Mark(None), 3)];
     messages.extend(turns(4..=5));
@@ -415,7 +415,7 @@ pub(crate) async fn an_overflow_is_judged_message_by_message(db: &dyn Backend) {
 }
 
 /// The configuration's rules apply to an agent without settings, and its preset is expanded with their values.
-pub(crate) async fn a_preset_decides_what_is_not_said(db: &dyn Backend) {
+pub(crate) async fn a_preset_decides_what_is_not_set(db: &dyn Backend) {
     let agent = with_pending(db, "a", 2).await;
     set(
         db,

@@ -50,7 +50,7 @@ async fn leased(db: &dyn Backend, name: &str, now: Timestamp) -> Lease {
     the_lease(db, now).await
 }
 
-pub(crate) async fn a_postponed_update_burns_no_attempt(db: &dyn Backend) {
+pub(crate) async fn a_postponed_update_counts_no_attempt(db: &dyn Backend) {
     let store = db.store();
     let mut lease = leased(db, "a", T0).await;
     let mut now = T0;
@@ -157,7 +157,7 @@ pub(crate) async fn a_paused_update_says_why_until_it_is_claimed(db: &dyn Backen
 }
 
 /// Another provider or key may be used now.
-pub(crate) async fn who_waits_for_a_provider_is_resumed(db: &dyn Backend) {
+pub(crate) async fn an_update_waiting_for_a_provider_is_resumed(db: &dyn Backend) {
     let store = db.store();
     for (name, limit) in [("a", None), ("b", Some(SpendLimit::Usd))] {
         let lease = leased(db, name, T0).await;
@@ -174,7 +174,7 @@ pub(crate) async fn who_waits_for_a_provider_is_resumed(db: &dyn Backend) {
 }
 
 /// The key may have changed. Rows that failed for other reasons, or that an operator stopped, are left alone.
-pub(crate) async fn who_was_refused_is_resumed_with_another_key(db: &dyn Backend) {
+pub(crate) async fn a_refused_update_is_resumed_with_another_key(db: &dyn Backend) {
     let store = db.store();
     let attempts = [
         ("a", "provider_auth", true),
@@ -223,7 +223,7 @@ pub(crate) async fn who_was_refused_is_resumed_with_another_key(db: &dyn Backend
 }
 
 /// Completed, failed, postponed or lost: all costs count, from the given moment on.
-pub(crate) async fn all_that_was_paid_is_spent(db: &dyn Backend) {
+pub(crate) async fn every_cost_counts_as_spent(db: &dyn Backend) {
     let store = db.store();
     with_pending(db, "a", 1).await;
     store.enqueue(&agent("a"), Reason::Manual, 0, T0).await.unwrap();
@@ -314,7 +314,7 @@ const fn of_calls(calls: i64, tokens: i64, cost_microusd: i64) -> SpendTotal {
 }
 
 /// A question's expected cost counts until there is an answer; then the billed cost counts, once.
-pub(crate) async fn what_is_out_in_batches_is_as_good_as_spent(db: &dyn Backend) {
+pub(crate) async fn questions_in_batches_count_as_spent(db: &dyn Backend) {
     let nothing = SpendTotal::default();
     let (a, b) = (
         deferred(db, "a", minute(1)).await,
@@ -386,7 +386,7 @@ pub(crate) async fn a_withdrawn_question_ends_a_pause(db: &dyn Backend) {
 }
 
 /// If batches were switched off, nobody closes them.
-pub(crate) async fn what_was_asked_too_long_ago_counts_no_more(db: &dyn Backend) {
+pub(crate) async fn questions_older_than_any_batch_do_not_count(db: &dyn Backend) {
     let agent = deferred(db, "a", minute(1)).await;
     gathered(db, minute(2)).await;
     let over = minute(1).plus_ms(LIFE_MAX_MS);
@@ -396,7 +396,7 @@ pub(crate) async fn what_was_asked_too_long_ago_counts_no_more(db: &dyn Backend)
     }
 }
 
-pub(crate) async fn what_stands_in_is_woken_once(db: &dyn Backend) {
+pub(crate) async fn provisional_items_are_woken_once(db: &dyn Backend) {
     let store = db.store();
     for name in ["a", "b", "c", "d"] {
         with_pending(db, name, 2).await;

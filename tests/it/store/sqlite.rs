@@ -23,7 +23,7 @@ fn refusal(opened: Result<SqlStore, StoreError>) -> StoreError {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_happens_at_the_same_time_keeps_everything_sound() {
+async fn concurrent_operations_keep_the_data_sound() {
     super::hammer::hammer(SqliteBackend::fresh().await.target()).await;
 }
 
@@ -92,7 +92,7 @@ async fn one_daemon_holds_a_file_whatever_its_names() {
 }
 
 #[tokio::test]
-async fn a_file_is_examined_beside_whoever_has_it_open() {
+async fn a_file_can_be_examined_while_it_is_open() {
     let folder = TempDir::new().unwrap();
     let settings = sqlite_settings(&folder).into();
     let store = SqlStore::open(&settings).await.unwrap();
@@ -105,7 +105,7 @@ async fn a_file_is_examined_beside_whoever_has_it_open() {
 }
 
 #[tokio::test]
-async fn a_part_of_a_backup_is_gone_unless_it_is_kept() {
+async fn a_partial_backup_is_deleted_unless_kept() {
     let folder = TempDir::new().unwrap();
     let settings = sqlite_settings(&folder).into();
     let store = SqlStore::open(&settings).await.unwrap();
@@ -147,7 +147,7 @@ async fn an_open_database_is_its_owners_or_its_groups() {
 }
 
 #[tokio::test]
-async fn a_missing_database_is_not_looked_at() {
+async fn a_missing_database_is_not_opened_for_reading() {
     let folder = TempDir::new().unwrap();
     let settings = sqlite_settings(&folder);
     assert!(matches!(
@@ -223,7 +223,7 @@ async fn a_locked_database_recovers() {
 
 /// A failing operation leaves no trace in the commit that it shares with others.
 #[tokio::test]
-async fn a_failing_operation_spoils_no_other() {
+async fn a_failing_operation_affects_no_other() {
     let db = SqliteBackend::fresh().await;
     let store = db.store();
     let work = (0..30).map(|n| {
@@ -244,7 +244,7 @@ async fn a_failing_operation_spoils_no_other() {
 
 /// All agents' messages share one index, but an agent's search isn't affected by the others' messages.
 #[tokio::test]
-async fn what_others_write_is_none_of_a_search() {
+async fn other_agents_messages_do_not_affect_a_search() {
     let db = SqliteBackend::fresh().await;
     let query = Query::parse("question").unwrap();
     let searched = async || {
@@ -295,7 +295,7 @@ async fn a_row_of_an_impossible_time_is_refused() {
 
 /// PostgreSQL has no such texts.
 #[tokio::test]
-async fn a_text_that_is_no_utf8_holds_nobody_up() {
+async fn a_text_with_invalid_utf8_holds_nobody_up() {
     let db = SqliteBackend::fresh().await;
     for row in [
         "'a', 'user', CAST(x'68c3a9ff20e4' AS TEXT)",
@@ -335,7 +335,7 @@ fn holds(folder: &TempDir, words: &str) -> bool {
 }
 
 #[tokio::test]
-async fn what_is_forgotten_is_gone_from_the_files() {
+async fn forgotten_text_is_gone_from_the_files() {
     let folder = TempDir::new().unwrap();
     let store = SqlStore::open(&sqlite_settings(&folder).into()).await.unwrap();
     // Long texts are on pages of their own; the index stores words without common prefixes.

@@ -90,7 +90,7 @@ pub(crate) async fn a_step_changes_its_summary_once(db: &dyn Backend) {
     assert_eq!(shown(db, "a").await, (5, 9, vec![]));
 }
 
-pub(crate) async fn a_step_forgets_at_once_what_a_rewind_withdraws(db: &dyn Backend) {
+pub(crate) async fn a_step_drops_withdrawn_items_at_once(db: &dyn Backend) {
     say(db, turns(1..=2)).await;
     say(db, vec![step(&Step::Mark(None), 2)]).await;
     say(db, turns(3..=5)).await;
@@ -104,7 +104,7 @@ pub(crate) async fn a_step_forgets_at_once_what_a_rewind_withdraws(db: &dyn Back
     assert_eq!(shown(db, "a").await, (3, 6, vec![]));
 }
 
-pub(crate) async fn a_fork_shows_what_it_came_with(db: &dyn Backend) {
+pub(crate) async fn a_fork_shows_the_document_it_began_with(db: &dyn Backend) {
     say(db, turns(1..=5)).await;
     update(db, &agent("a"), 1).await;
     db.store()
@@ -116,7 +116,7 @@ pub(crate) async fn a_fork_shows_what_it_came_with(db: &dyn Backend) {
     assert_eq!(shown(db, "b").await, (1, 1, vec![2, 3]));
 }
 
-pub(crate) async fn a_version_that_is_pruned_makes_way(db: &dyn Backend) {
+pub(crate) async fn a_pruned_version_is_replaced(db: &dyn Backend) {
     say(db, turns(1..=5)).await;
     update(db, &agent("a"), 9).await;
     update(db, &agent("a"), 9).await;

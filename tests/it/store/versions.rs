@@ -141,7 +141,7 @@ pub(crate) async fn versions_are_listed_and_read(db: &dyn Backend) {
     assert_eq!(versions(db, "nobody").await, []);
 }
 
-pub(crate) async fn a_rollback_says_what_the_earlier_version_said(db: &dyn Backend) {
+pub(crate) async fn a_rollback_restores_the_earlier_document(db: &dyn Backend) {
     with_pending(db, "a", 6).await;
     update(db, "a", 4).await;
     update(db, "a", 9).await;
@@ -171,7 +171,7 @@ pub(crate) async fn a_rollback_says_what_the_earlier_version_said(db: &dyn Backe
     assert_eq!(versions(db, "a").await[1].kind, VersionKind::Rollback);
 }
 
-pub(crate) async fn a_rollback_brings_back_what_was_replaced_or_dropped(db: &dyn Backend) {
+pub(crate) async fn a_rollback_brings_back_replaced_and_dropped_items(db: &dyn Backend) {
     with_pending(db, "a", 5).await;
     update(db, "a", 4).await;
     // One item for two exchanges, and one that leaves the document.
@@ -208,7 +208,7 @@ pub(crate) async fn a_rollback_brings_back_what_was_replaced_or_dropped(db: &dyn
     assert_eq!(db.number(hidden).await, Some(1), "what was dropped stays so");
 }
 
-pub(crate) async fn a_rollback_leaves_away_what_was_set_aside(db: &dyn Backend) {
+pub(crate) async fn a_rollback_omits_set_aside_exchanges(db: &dyn Backend) {
     let a = agent("a");
     db.store().append(append(&a, turns(1..=2))).await.unwrap();
     db.store()
@@ -256,7 +256,7 @@ pub(crate) async fn a_rollback_brings_nothing_forgotten_back(db: &dyn Backend) {
     assert!(revised.enqueued.is_some(), "its digest is to be condensed");
 }
 
-pub(crate) async fn a_rollback_to_nowhere_changes_nothing(db: &dyn Backend) {
+pub(crate) async fn a_rollback_to_an_unknown_version_changes_nothing(db: &dyn Backend) {
     with_pending(db, "a", 2).await;
     let request = |name: &str, version| RollbackRequest {
         agent: agent(name),
@@ -292,7 +292,7 @@ pub(crate) async fn a_rollback_to_nowhere_changes_nothing(db: &dyn Backend) {
 }
 
 /// An update that was in progress when an operator changed the document is refused, and must read again.
-pub(crate) async fn an_update_under_way_comes_too_late(db: &dyn Backend) {
+pub(crate) async fn an_update_in_progress_comes_too_late(db: &dyn Backend) {
     for (name, by_rebuild) in [("a", false), ("b", true)] {
         with_pending(db, name, 4).await;
         update(db, name, 2).await;
@@ -317,7 +317,7 @@ pub(crate) async fn an_update_under_way_comes_too_late(db: &dyn Backend) {
     }
 }
 
-pub(crate) async fn a_rebuild_makes_everything_anew(db: &dyn Backend) {
+pub(crate) async fn a_rebuild_makes_everything_again(db: &dyn Backend) {
     with_pending(db, "a", 6).await;
     update(db, "a", 6).await;
     let old = read(db, "a").await;
@@ -433,7 +433,7 @@ pub(crate) async fn a_rebuild_of_nothing_needs_no_work(db: &dyn Backend) {
 }
 
 /// A fork has no rows of exchanges that its parent had covered: their items stay, or come back as they were at the fork.
-pub(crate) async fn a_rebuild_keeps_what_a_fork_came_with(db: &dyn Backend) {
+pub(crate) async fn a_rebuild_keeps_inherited_items(db: &dyn Backend) {
     with_pending(db, "a", 4).await;
     update(db, "a", 3).await;
     db.store()

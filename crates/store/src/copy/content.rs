@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_tells_rows_apart_and_not_their_order() {
+    fn a_checksum_depends_on_the_rows_and_not_on_their_order() {
         let (one, other) = (texts(["a", "bc"]), texts(["d", ""]));
         assert_eq!(
             sum(&[one.clone(), other.clone()]),

@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn postgresql_tells_what_a_number_means() {
+    fn postgresql_types_decide_the_kind_of_a_number() {
         assert_eq!(shared("INTEGER", "bigint"), Some(ColumnKind::Int));
         assert_eq!(shared("INTEGER", "boolean"), Some(ColumnKind::Flag));
         assert_eq!(
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_others_refer_to_come_first() {
+    fn referenced_tables_come_first() {
         let pair = |name: &str| Pair {
             name: name.to_owned(),
             columns: Vec::new(),

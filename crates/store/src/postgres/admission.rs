@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn writes_of_one_agent_follow_one_another_and_hold_up_no_other() {
+    async fn writes_of_one_agent_take_turns_and_hold_up_no_other_agent() {
         let admission = Admission::default();
         let first = admission.turn(&write("a"), soon()).await.unwrap();
         let fork = Lock::Parent("a".parse().unwrap());
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_too_long_or_behind_too_many_is_refused() {
+    async fn a_write_that_waits_too_long_or_behind_too_many_is_refused() {
         let admission = Admission::default();
         let _first = admission.turn(&write("a"), soon()).await.unwrap();
         let late = admission.turn(&write("a"), soon()).await.unwrap_err();

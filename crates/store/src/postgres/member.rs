@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_tried_again_ever_more_seldom_and_for_ever() {
+    fn a_name_is_retried_with_growing_pauses_for_ever() {
         let start = Instant::now();
         let mut due = NameTry::first(start);
         let mut waits = Vec::new();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_its_name_is_woken_by_the_pulse_alone() {
+    fn a_member_with_its_name_only_wakes_at_each_pulse() {
         let now = Instant::now();
         assert_eq!(silence(None, now), PULSE);
         let due = NameTry::first(now);

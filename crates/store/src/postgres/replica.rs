@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_fails_is_left_alone_for_a_while() {
+    fn a_failing_standby_rests_for_a_while() {
         let (rest, now) = (Rest::default(), Instant::now());
         assert!(rest.is_over(now));
         rest.begin(now);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_standby_that_follows_closely_is_asked() {
+    fn only_a_standby_that_follows_closely_is_used() {
         let judge = |follows, lag_ms| {
             let judged = ReplicaState { follows, lag_ms }.judge(1_000);
             judged.map_err(|unfit| unfit.to_string())

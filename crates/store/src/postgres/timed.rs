@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_server_that_is_away_is_told_from_connections_that_are_all_at_work() {
+    async fn a_server_that_is_down_is_distinguished_from_a_busy_pool() {
         let options: PgConnectOptions = "postgres://nobody@127.0.0.1:1/none".parse().unwrap();
         let pool = PgPoolOptions::new()
             .max_connections(1)
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_says_nothing_is_lost_and_who_says_no_is_not() {
+    async fn a_silent_server_counts_as_lost_and_a_refusal_does_not() {
         let mut watch = Watch::over(100);
         let refused = watch.wait(async { Err::<(), _>(sqlx::Error::RowNotFound) }).await;
         assert!(matches!(refused, Err(sqlx::Error::RowNotFound)), "{refused:?}");

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_is_named() {
+    fn differences_are_named() {
         let of = |objects: &[(&str, &str, &str)]| -> Catalogue {
             let object = |(kind, name, definition): &(&str, &str, &str)| {
                 (((*kind).to_owned(), (*name).to_owned()), (*definition).to_owned())
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_for_postgresql_has_what_it_is_for() {
+    fn the_list_for_postgresql_covers_each_kind_of_object() {
         let listed = listed(POSTGRES);
         for (kind, name) in [
             ("table", "message_log"),

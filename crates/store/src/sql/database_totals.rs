@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_stands_for_all() {
+    fn a_partial_count_is_extrapolated() {
         for (pages, share) in [
             (0, WHOLE_PPM),
             (PAGES_MAX, WHOLE_PPM),

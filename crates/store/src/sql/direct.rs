@@ -227,13 +227,13 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_missing_is_told() {
+    fn a_missing_value_is_an_error() {
         let failed = run(&mut memory(), "SELECT $1, $3", &[1.into(), 2.into()], usize::MAX);
         assert!(matches!(failed, Err(sqlx::Error::Protocol(_))));
     }
 
     #[test]
-    fn a_statement_gives_as_many_rows_as_are_asked_for_and_does_all_its_work() {
+    fn a_statement_returns_the_requested_rows_and_does_all_its_work() {
         let mut connection = memory();
         let sql = "INSERT INTO one (id, said) VALUES (1, 'a'), (2, 'b'), (3, 'c') RETURNING id";
         let ran = run(&mut connection, sql, &[], 1).unwrap();
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_of_the_kinds_that_sqlx_has() {
+    fn refusals_have_sqlx_kinds() {
         let mut connection = memory();
         let mut kind_of = |sql: &str| match run(&mut connection, sql, &[], usize::MAX).map(drop) {
             Err(sqlx::Error::Database(refusal)) => (refusal.kind(), refusal.code().map(Cow::into_owned)),

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_written_is_heard_of_without_a_look_at_the_clock() {
+    async fn a_write_is_noticed_without_polling() {
         let (_folder, mut other, mut bell) = bell().await;
         assert!(bell.log.is_some());
         for table in ["CREATE TABLE one (text)", "CREATE TABLE two (text)"] {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_the_kernel_tells_nothing_it_looks_by_itself() {
+    async fn without_kernel_events_the_listener_polls() {
         let (_folder, mut other, mut bell) = bell().await;
         bell.log = None;
         other.execute("CREATE TABLE one (text)").await.unwrap();

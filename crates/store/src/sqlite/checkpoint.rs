@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_crash_left_is_brought_in_at_the_start() {
+    async fn a_log_left_by_a_crash_is_checkpointed_at_the_start() {
         let (folder, options, before) = database();
         before.execute_batch("CREATE TABLE first (id INTEGER)").unwrap();
         // The files as a killed process leaves them.
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn after_a_failure_the_writer_finishes_a_short_log_once() {
+    async fn after_a_failure_the_writer_checkpoints_a_short_log_once() {
         let (_folder, options, _open) = database();
         let checkpoint = Checkpoint::new(options);
         for (fails, is_finished) in [(false, false), (true, true)] {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_writer_brings_in_the_rest_once() {
+    async fn the_writer_checkpoints_the_rest_once() {
         let (_folder, options, others) = database();
         let file = options.get_filename().to_owned();
         let mut writer = Connection::from(rusqlite::Connection::open(&file).unwrap());

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_was_moved_or_replaced_is_missed() {
+    fn a_moved_or_replaced_file_is_noticed() {
         for end in ["", "-wal", ".lock"] {
             let folder = tempfile::tempdir().unwrap();
             let name = folder.path().join("a.db");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_may_come_later_and_a_second_name_may_not() {
+    fn a_log_may_appear_later_but_a_second_name_may_not() {
         let folder = tempfile::tempdir().unwrap();
         let (name, other) = (folder.path().join("a.db"), folder.path().join("b.db"));
         fs::write(&name, "database").unwrap();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_write_is_told_and_damage_for_good() {
+    fn the_last_failed_write_is_reported_and_damage_stays() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let condition = Condition::of(file.path()).unwrap();
         let failed = |kind: OutageKind| {

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_leads_nowhere_yet_leads_to_a_private_file() {
+    fn a_file_created_through_a_dangling_link_is_private() {
         let folder = tempfile::tempdir().unwrap();
         let (link, file) = (folder.path().join("link.db"), folder.path().join("file.db"));
         std::os::unix::fs::symlink(&file, &link).unwrap();

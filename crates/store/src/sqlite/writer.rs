@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_noted_though_nobody_waits_for_it_any_longer() {
+    fn a_failure_is_recorded_even_if_nobody_waits_for_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let condition = Condition::of(file.path()).unwrap();
         let (reply, answer) = oneshot::channel::<StoreResult<()>>();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_writer_waits_for_the_disk_keeps_references_and_overwrites_what_it_deletes() {
+    async fn a_writer_syncs_keeps_references_and_overwrites_deleted_data() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("some.db");
         drop(rusqlite::Connection::open(&file).unwrap());

@@ -53,7 +53,7 @@ impl InboxStore for Meanwhile {
 
 /// Forgetting doesn't reach the planner's statistics, so no message may get there, even while it waits.
 #[tokio::test]
-async fn what_waits_to_be_taken_in_stays_out_of_the_statistics() {
+async fn waiting_messages_stay_out_of_the_statistics() {
     let db = PostgresBackend::fresh().await;
     for number in 1..=9 {
         insert(&db, "a", "user", &format!("The secret is {number}")).await;
@@ -66,7 +66,7 @@ async fn what_waits_to_be_taken_in_stays_out_of_the_statistics() {
 /// The row of a long transaction has a lower number than another agent's row that commits earlier. The next row of its own agent must not
 /// overtake it.
 #[tokio::test]
-async fn a_row_that_is_committed_behind_a_page_is_not_overtaken() {
+async fn a_row_committed_behind_a_page_is_not_overtaken() {
     let db = PostgresBackend::fresh().await;
     let of_a =
         |said: &str| format!("INSERT INTO messages (agent_id, role, content) VALUES ('a', 'user', '{said}')");

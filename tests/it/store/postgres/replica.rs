@@ -109,7 +109,7 @@ async fn pause(servers: &Servers) {
 }
 
 #[tokio::test]
-async fn a_standby_answers_what_may_be_a_moment_old_and_nothing_else() {
+async fn a_standby_only_answers_reads_that_may_be_stale() {
     let servers = Servers::start().await;
     let store = store(&servers, PATIENT_MS).await;
     let a = join(&store, "a").await;
@@ -151,7 +151,7 @@ async fn a_standby_answers_what_may_be_a_moment_old_and_nothing_else() {
 
 /// A read may end half-way in two ways: its connection is cut, or replay goes first.
 #[tokio::test]
-async fn what_a_standby_breaks_off_the_server_answers() {
+async fn the_primary_answers_reads_that_a_standby_breaks_off() {
     let servers = Servers::start().await;
     for (name, is_cut) in [("a", true), ("b", false)] {
         let store = Arc::new(store(&servers, PATIENT_MS).await);
@@ -195,7 +195,7 @@ async fn what_a_standby_breaks_off_the_server_answers() {
 }
 
 #[tokio::test]
-async fn a_standby_that_is_away_or_on_its_own_is_stood_in_for() {
+async fn the_primary_replaces_a_standby_that_is_down_or_promoted() {
     let servers = Servers::start().await;
     let before = impatient(&servers).await;
     let a = join(&before, "a").await;
@@ -226,7 +226,7 @@ async fn a_standby_that_is_away_or_on_its_own_is_stood_in_for() {
 
 /// A standby may make the server keep what the standby's readers see (`hot_standby_feedback`).
 #[tokio::test]
-async fn nothing_is_called_scrubbed_that_a_standby_may_still_see() {
+async fn scrubbing_is_not_confirmed_while_a_standby_may_see_the_rows() {
     let servers = Servers::start().await;
     let store = SqlStore::open(&postgres_settings(servers.url(Primary)).into())
         .await

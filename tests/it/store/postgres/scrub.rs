@@ -66,7 +66,7 @@ impl Roles {
 
 /// The server hides other roles' activity from a role.
 #[tokio::test]
-async fn nothing_is_called_scrubbed_that_another_role_may_still_see() {
+async fn scrubbing_is_not_confirmed_while_another_role_may_see_the_rows() {
     let roles = Roles::make().await;
     let url = roles.options(&roles.owner).to_url_lossy().into();
     let store = SqlStore::open(&postgres_settings(url).into()).await.unwrap();

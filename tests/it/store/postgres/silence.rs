@@ -59,7 +59,7 @@ async fn pass_on(mut near: TcpStream, mut far: TcpStream, forgotten: Arc<Notify>
 }
 
 #[tokio::test]
-async fn a_bell_that_nobody_can_ring_any_more_says_so() {
+async fn a_listener_reports_its_dead_connection() {
     let database = Database::create().await;
     let way = Way::to(&database).await;
     let far = SqlStore::open(&postgres_settings(way.url.clone()).into())
@@ -89,7 +89,7 @@ async fn a_bell_that_nobody_can_ring_any_more_says_so() {
 /// TCP would wait for a quarter of an hour, and each connection would keep its place in the pool, even that of an operation that was
 /// given up.
 #[tokio::test]
-async fn an_answer_that_never_comes_is_not_waited_for() {
+async fn an_answer_that_never_comes_times_out() {
     let database = Database::create().await;
     let way = Way::to(&database).await;
     let settings = PostgresSettings {
