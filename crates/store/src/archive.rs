@@ -44,7 +44,7 @@ pub enum ArchiveError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The agent is a fork, and its starting state wasn't recorded.
-    #[error("agent `{0}` was forked from another one before recapd kept what a fork begins with")]
+    #[error("agent `{0}` was forked before recapd recorded what a fork begins with")]
     Forked(AgentId),
 }
 

@@ -43,7 +43,7 @@ pub enum StoreError {
     #[error("there is no exchange #{0}")]
     UnknownExchange(i64),
     /// Forks of this agent share its exchanges.
-    #[error("`{agent}` can't be deleted while agents are there that were forked from it: {}", forks.join(", "))]
+    #[error("`{agent}` can't be deleted while it has forks: {}", forks.join(", "))]
     HasForks { agent: AgentId, forks: Vec<String> },
     /// The copies of pinned messages would take more room than contexts have for them.
     #[error(
@@ -118,7 +118,7 @@ fn no_version(version: i64, kept: Option<(i64, i64)>) -> String {
 
 fn no_item(item: i64, now: Option<i64>) -> String {
     let now = now.map_or_else(String::new, |now| {
-        format!("; what it stood for is told by item {now} now")
+        format!("; item {now} covers its exchanges now")
     });
     format!("there is no item {item}{now}")
 }

@@ -307,7 +307,7 @@ fn check_legs(live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
         let is_whole = e.leg_from != Some(number) || e.is_begun_by_model;
         if !follows || !is_whole || (e.continues.is_none() && e.leg_from.is_some()) {
             let first = e.continues.unwrap_or(number);
-            let found = format!("exchange #{number} is no leg of #{first}, which it continues");
+            let found = format!("exchange #{number} continues #{first}, but isn't a valid leg of it");
             breach(breaches, Invariant::ExchangesAtomic, found);
         }
         before = Some(e);

@@ -105,7 +105,7 @@ pub(crate) async fn a_new_text_makes_a_new_item(db: &dyn Backend) {
     let error = try_edit(db, "a", 2, json!({"gist": "x"})).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "there is no item 2; what it stood for is told by item 4 now"
+        "there is no item 2; item 4 covers its exchanges now"
     );
     // Earlier versions keep the old text.
     let request = RollbackRequest {

@@ -208,7 +208,7 @@ pub(crate) async fn a_cancelled_update_waits_for_an_operator(db: &dyn Backend) {
     let parked = row(db, "a", now).await;
     assert_eq!(
         (parked.state, parked.last_error.as_deref()),
-        (QueueState::Parked, Some("cancelled: by hand"))
+        (QueueState::Parked, Some("cancelled: by an operator"))
     );
     let tomorrow = now.plus_ms(24 * 3_600_000);
     let probed = db.store().probe_parked(tomorrow, 5, tomorrow).await.unwrap();

@@ -8,7 +8,7 @@ use recapd_core::domain::{
     work::{Priority, Reason},
 };
 
-const CANCELLED: &str = "cancelled: by hand";
+const CANCELLED: &str = "cancelled: by an operator";
 /// The distance to the end of an operator's pause, which has no real end.
 const NEVER_MS: i64 = 36_500 * DAY_MS;
 
