@@ -1,8 +1,9 @@
+//! The store's errors, by what the caller does next.
+
 use super::{FactFault, ITEM_PINS_MAX, Outage};
 use recapd_core::domain::{agent::AgentId, context::COPIES_MAX, ledger::TooBig};
 use recapd_platform::threads::ComputationPanic;
 
-/// Errors of a store's operations, by what the caller does next.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another worker or a change of the summary came first. Drop the result: the queue will offer the work again.

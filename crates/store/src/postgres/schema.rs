@@ -1,4 +1,6 @@
-/// The migrations of this recapd: version, name and SQL.
+//! PostgreSQL's migrations, compiled in.
+
+/// Version, name and SQL of each migration, in order.
 pub(crate) const MIGRATIONS: [(i64, &str, &str); 19] = [
     (
         1,

@@ -1,3 +1,5 @@
+//! Agents' rows: locks, loads and lists them, and changes their settings.
+
 use crate::sql::{
     Connection, query, sql,
     statement::{SqlDialect, Statement},

@@ -1,3 +1,5 @@
+//! A connection to either database, with the clock and the fairness that its statements use.
+
 use sqlx::{Connection as _, Sqlite, SqliteConnection, Transaction, pool::PoolConnection};
 
 use super::{

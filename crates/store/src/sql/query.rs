@@ -1,3 +1,5 @@
+//! Builds statements with their parameters, and runs them on either database.
+
 use futures::{
     StreamExt as _, TryStreamExt as _,
     stream::{self, BoxStream},

@@ -1,3 +1,5 @@
+//! Writes the rows of an append: messages, exchanges, sessions, evictions and the ledger.
+
 use crate::sql::{Connection, Value, insert, query, sql};
 
 use super::{

@@ -1,3 +1,5 @@
+//! Reads the runs table: runs, and figures for a span or for each hour.
+
 use super::{Connection, Row, Run, RunFigures, RunHour, RunQuery, StoreResult, agent, query, row, sql};
 use crate::operate::RunOutcome;
 use recapd_core::domain::{
