@@ -465,8 +465,8 @@ pub trait Store: Send + Sync {
     /// Creates missing queue rows for agents with pending exchanges. Returns how many were missing.
     async fn reconcile(&self, pending_before: Timestamp, now: Timestamp) -> StoreResult<u64>;
 
-    /// Gives rows parked before `parked_before` one more attempt, the last of `attempts_max`. Rows whose holders vanished get it after
-    /// ten minutes, once. Returns how many.
+    /// Gives rows parked before `parked_before` one more attempt, the last of `attempts_max`. Rows whose holders vanished get it after ten
+    /// minutes, once. Cancelled rows stay parked. Returns how many.
     async fn probe_parked(
         &self,
         parked_before: Timestamp,
