@@ -1,4 +1,4 @@
-//! The seam through which whole histories leave a database and come back: see [`recapd_core::domain::journal`].
+//! The seam through which complete histories leave a database and come back: see [`recapd_core::domain::journal`].
 
 use async_trait::async_trait;
 use serde_json::value::RawValue;
@@ -17,42 +17,37 @@ use recapd_core::{
     formats,
 };
 
-/// Reads whole histories, and writes them as they were.
 #[async_trait]
 pub trait Archive: Send + Sync {
-    /// What an agent's messages alone don't tell; `None` for an unknown agent.
+    /// Returns an agent's state that its messages alone don't give; `None` for an unknown agent.
     ///
     /// # Errors
     /// [`ArchiveError::Forked`].
     async fn head(&self, agent: &AgentId) -> Result<Option<Head>, ArchiveError>;
 
-    /// Messages in order, from the first one of `range`: as many as its limits allow, but at least one if there is one.
+    /// Returns messages in order, from the first of `range` on: as many as its limits allow, but at least one if there is one.
     async fn records(&self, agent: &AgentId, range: RecordRange) -> StoreResult<Vec<MessageRecord>>;
 
-    /// Writes messages as they were, in one transaction. With a head that counts the last of them it also sets the
-    /// boundary and the sessions, and queues what is then pending. Messages that are there already are compared and not
-    /// changed; the boundary and the sessions are set even then, if only they are missing.
+    /// Restores messages in one transaction. If a head comes with them, also sets the boundary and the sessions, and queues what is then
+    /// pending. Existing messages are compared, not changed; the boundary and the sessions are set even if only they are missing.
     ///
     /// # Errors
-    /// [`ArchiveError::Journal`] when the messages don't fit those that are there; nothing is changed then.
+    /// [`ArchiveError::Journal`] when the messages contradict existing ones; nothing is changed then.
     async fn restore(&self, restore: Restore) -> Result<RestoreOutcome, ArchiveError>;
 }
 
-/// Why an agent can't be exported or restored, by what the caller does next.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// The database fails.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The journal doesn't fit: leave this agent out.
+    /// The journal contradicts the database: leave this agent out.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The agent is a fork, and what it began with wasn't recorded.
-    #[error("agent `{0}` was forked from another one before recapd kept what a fork begins with")]
+    /// The agent is a fork, and its starting state wasn't recorded.
+    #[error("agent `{0}` was forked before recapd recorded what a fork begins with")]
     Forked(AgentId),
 }
 
-/// Which messages to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordRange {
     /// Only messages after this one.
@@ -60,12 +55,12 @@ pub struct RecordRange {
     /// No messages after this one.
     pub through_seq: i64,
     pub messages_max: i64,
-    /// The bytes of payload after which no further message is read.
+    /// Once this many bytes of payload are read, no further message is.
     pub bytes_max: usize,
 }
 
 impl RecordRange {
-    /// Whether `read`, by this range, are all that were left of it.
+    /// Returns true if `read`, which this range gave, reaches the end of the range.
     pub fn is_rest(&self, read: &[MessageRecord]) -> bool {
         let bytes: usize = read.iter().map(|record| record.payload.len()).sum();
         let is_short = i64::try_from(read.len()).is_ok_and(|read| read < self.messages_max);
@@ -73,39 +68,34 @@ impl RecordRange {
     }
 }
 
-/// Messages to be restored as they were.
 #[derive(Clone, Debug)]
 pub struct Restore {
-    /// The agent that they belong to.
     pub agent: AgentId,
-    /// The head that stood before the agent's messages, perhaps in an earlier piece of the journal. Given only where it
-    /// takes effect: with the last message that it counts, even if others follow, and with the last message that is
-    /// there.
+    /// The agent's head, perhaps from an earlier piece of the journal. Set only where it takes effect: with the last message that it
+    /// counts, even if others follow, and with the last message of all.
     pub head: Option<Head>,
     /// In order, without a gap.
     pub records: Vec<ReadRecord>,
-    /// Its settings, and what it began with: from this an agent that doesn't exist yet is made.
+    /// The agent's settings and starting state, from which a missing agent is created.
     pub origin: Option<AgentOrigin>,
-    /// When they are written.
     pub now: Timestamp,
 }
 
 impl Restore {
-    /// Number of the last message among them; 0: there is none.
+    /// Returns the number of the last message among them; 0 if there is none.
     pub fn through_seq(&self) -> i64 {
         self.records.last().map_or(0, |recorded| recorded.record.seq)
     }
 }
 
-/// What an agent is before its first message.
+/// An agent's state before its first message.
 #[derive(Clone, Debug)]
 pub struct AgentOrigin {
     pub project: Option<String>,
     /// What it overrides in the configuration, as JSON.
     pub settings: Box<RawValue>,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// What it began with, if it was forked.
+    /// What it began with, if it is a fork.
     pub fork: Option<Box<ForkRecord>>,
 }
 
@@ -120,37 +110,31 @@ impl From<&Head> for AgentOrigin {
     }
 }
 
-/// A record with its payload read.
+/// A record with its payload parsed.
 #[derive(Clone, Debug)]
 pub struct ReadRecord {
     pub record: MessageRecord,
-    /// Who said it, in a shared conversation.
+    /// Set in a conversation of several speakers.
     pub speaker: Option<String>,
-    /// What the ledger needs to know of it.
     pub entry: LedgerEntry,
-    /// Whether it was marked as important to its session.
     pub important: bool,
-    /// The step that the message stands for, if any.
+    /// The clear, mark, rewind, pin or unpin that the message is, if any.
     pub step: Option<Step>,
 }
 
-/// The result of restoring messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RestoreOutcome {
-    /// Messages written.
     pub accepted: i64,
-    /// Messages that were there already.
     pub duplicates: i64,
-    /// Number of the agent's last message now.
+    /// The number of the agent's last message.
     pub last_seq: i64,
-    /// Whether the agent isn't in the state that the head describes: the head's last message is missing or wasn't
-    /// compared, or the agent has gone on without the head, or it is another agent of that name.
+    /// True if the agent isn't in the state that the head describes: the head's last message is missing or wasn't compared, the agent has
+    /// continued without the head, or it is another agent of that name.
     pub lacks_head: bool,
 }
 
 impl ReadRecord {
-    /// Reads a record's payload. One that today's reader refuses is kept without content. Secrets in its line are redacted by
-    /// the rules of `redactor`.
+    /// Parses a record's payload. Keeps a payload that today's parser refuses without content. `redactor` removes secrets from its line.
     pub fn read(record: MessageRecord, redactor: &Redactor) -> Self {
         let kind = Kind::from_name(&record.kind);
         let message = match formats::parse(record.format, &record.payload) {

@@ -1,4 +1,4 @@
-//! The audit as the store keeps it: who changed what over HTTP, who was refused, who signed in.
+//! The audit in the store: who changed what over HTTP, who was refused, who signed in.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -7,15 +7,15 @@ use utoipa::ToSchema;
 use super::StoreResult;
 use recapd_core::domain::{agent::AgentId, time::Timestamp};
 
-/// The kind of an event. Each kind has a limit of its own, so that a flood of one doesn't push the others out.
+/// The kind of an event. Each kind has its own limit, so that a flood of one doesn't displace the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditKind {
     /// Messages were sent.
     Append,
-    /// Anything else was changed, or was to be.
+    /// Any other change, successful or not.
     Change,
-    /// Somebody wasn't let in, or wasn't allowed to.
+    /// Somebody wasn't let in, or lacked a permission.
     Refusal,
     /// Somebody signed in on the dashboard.
     SignIn,
@@ -24,7 +24,7 @@ pub enum AuditKind {
 impl AuditKind {
     pub const ALL: [Self; 4] = [Self::Append, Self::Change, Self::Refusal, Self::SignIn];
 
-    /// Its name in the database and in answers.
+    /// Returns its name in the database and in answers.
     pub fn name(self) -> &'static str {
         match self {
             Self::Append => "append",
@@ -39,63 +39,57 @@ impl AuditKind {
     }
 }
 
-/// One request that was audited.
+/// One audited request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditEvent {
     /// When it was answered.
     pub at: Timestamp,
-    /// What it was.
     pub kind: AuditKind,
     /// The token's name; none without a valid one.
     pub token: Option<String>,
-    /// The client's address (of IPv6 the network), or `unix` for the socket.
+    /// The client's address (its network for IPv6), or `unix` for the socket.
     pub peer: String,
-    /// The request's method.
+    /// The HTTP method.
     pub method: String,
     /// The route, as a template: `/v1/agents/{id}/pause`.
     pub route: String,
     /// The agent that the path names.
     pub agent_id: Option<AgentId>,
-    /// The request's id. The answer and the log carry the same one.
+    /// The request's id, as in the answer and in the log.
     pub request_id: String,
-    /// The answer's status.
+    /// The HTTP status of the answer.
     pub status: i64,
     /// `done`, or the code of the problem that was answered.
     pub outcome: String,
 }
 
-/// An event as it is kept.
+/// A stored event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditRow {
     /// Its number; later ones are larger.
     pub event: i64,
-    /// What happened.
     #[serde(flatten)]
     pub what: AuditEvent,
 }
 
-/// Which events to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditQuery {
-    /// Only those of this agent.
+    /// Only events about this agent.
     pub agent: Option<AgentId>,
-    /// Only those from then on.
     pub since: Option<Timestamp>,
-    /// Only those before this one.
+    /// Only events before this one.
     pub before: Option<i64>,
-    /// At most so many.
     pub limit: i64,
 }
 
 /// The store of the audit. Each operation is one transaction.
 #[async_trait]
 pub trait AuditStore: Send + Sync {
-    /// Stores events.
     async fn record_audit(&self, events: Vec<AuditEvent>) -> StoreResult<()>;
 
-    /// Deletes at most `limit` of the oldest events of a kind of which there are more than `keep`. Returns how many.
+    /// Deletes at most `limit` of a kind's oldest events, as far as there are more than `keep`. Returns how many.
     async fn prune_audit(&self, kind: AuditKind, keep: i64, limit: i64) -> StoreResult<u64>;
 
-    /// Events, newest first.
+    /// Returns events, newest first.
     async fn audit(&self, query: AuditQuery) -> StoreResult<Vec<AuditRow>>;
 }

@@ -1,7 +1,7 @@
-//! A backup of a whole SQLite database as one file, taken while a daemon works on it, and its restoration.
+//! Backups of a whole SQLite database as one file, taken while a daemon works on it, and restoring them.
 //!
-//! A file of the final name appears only when it is whole and on the disk: it is written beside that under a temporary
-//! name, checked by the caller, and renamed.
+//! A file gets its final name only when it is complete and on disk: it is written next to that name under a temporary one, checked by the
+//! caller, and renamed.
 
 use std::{
     fs::{File, OpenOptions, Permissions},
@@ -18,44 +18,35 @@ use super::{
     sqlite::{self, SqliteSettings},
 };
 
-/// The ending of a file's name until it is whole.
+/// The ending of a file's name until it is complete.
 const PART: &str = ".part";
-/// The endings of files that may stand beside a database.
+/// The endings of files that may accompany a database.
 const BESIDE: [&str; 3] = ["-wal", "-shm", ".lock"];
 
-/// Why a backup can't be taken or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The database is PostgreSQL's, which has its own tools for that.
     #[error("PostgreSQL has tools of its own for that: pg_dump and pg_restore")]
     OtherTools,
-    /// The file exists: nothing is overwritten.
     #[error("{} is there already; move it away first, or name another file", .0.display())]
     Exists(PathBuf),
-    /// A file can't be written.
     #[error("{}: {error}", file.display())]
-    File {
-        file: PathBuf,
-        /// Why it can't be written.
-        error: io::Error,
-    },
-    /// The database can't be read or written.
+    File { file: PathBuf, error: io::Error },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A copy that doesn't have its final name yet. Dropping it deletes it.
+/// A copy without its final name. Dropping it deletes it.
 #[derive(Debug)]
 pub struct PartialCopy {
     settings: SqliteSettings,
     file: PathBuf,
     target: PathBuf,
-    /// Keeps others from opening the target meanwhile.
+    /// Keeps others from opening the target in the meantime.
     lock: Option<File>,
 }
 
-/// Writes the present state of a database to a temporary file beside `file`, readable only by its owner: tokens and
-/// conversations are in it. A daemon on the database isn't held up.
+/// Writes the present state of a database to a temporary file next to `file`. Only its owner can read it: it holds tokens and
+/// conversations. A daemon on the database isn't held up.
 ///
 /// # Errors
 /// See [`BackupError`]; nothing is left then.
@@ -65,8 +56,8 @@ pub async fn take(from: &DatabaseSettings, file: &Path) -> Result<PartialCopy, B
     write(settings, settings, file, None).await
 }
 
-/// Writes the content of the backup `file` to a temporary file beside the database, which must not exist yet, and can't
-/// be opened until the [`PartialCopy`] is dropped.
+/// Writes the content of the backup `file` to a temporary file next to the database. The database must not exist yet, and can't be opened
+/// until the [`PartialCopy`] is dropped.
 ///
 /// # Errors
 /// See [`BackupError`]; nothing is left then.
@@ -81,7 +72,7 @@ pub async fn bring_back(file: &Path, to: &DatabaseSettings) -> Result<PartialCop
     sqlite::make_folder(target, settings.missing_folder).map_err(failed(target))?;
     let lock = sqlite::lock(target).await?;
     check_free(target)?;
-    // SQLite would take what stands in the log into the new database.
+    // SQLite would apply a leftover log to the new database.
     check_free(&with_end(target, "-wal"))?;
     write(&from, settings, target, Some(lock)).await
 }
@@ -93,7 +84,7 @@ async fn write(
     lock: Option<File>,
 ) -> Result<PartialCopy, BackupError> {
     let file = with_end(target, PART);
-    // A backup is its owner's; a database that is brought back is for those for whom its folder is.
+    // A backup is private to its owner. A restored database gets the mode that its folder gives.
     make(
         &file,
         if lock.is_some() {
@@ -112,7 +103,7 @@ async fn write(
     Ok(part)
 }
 
-/// Fails if anything has that name. A link that leads nowhere has it, too: a rename would replace it.
+/// Fails if anything has that name, even a dangling link: a rename would replace it.
 fn check_free(name: &Path) -> Result<(), BackupError> {
     if name.symlink_metadata().is_ok() {
         return Err(BackupError::Exists(name.to_path_buf()));
@@ -120,7 +111,6 @@ fn check_free(name: &Path) -> Result<(), BackupError> {
     Ok(())
 }
 
-/// An empty file of that mode.
 fn make(file: &Path, mode: u32) -> Result<(), BackupError> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(sqlite::OWN_MODE);
@@ -135,7 +125,7 @@ fn make(file: &Path, mode: u32) -> Result<(), BackupError> {
     }
 }
 
-/// One read transaction: the copy is the database at one moment, without what was deleted in it.
+/// Copies in one read transaction: the database at one moment, without deleted data.
 async fn vacuum_into(from: &SqliteSettings, file: &Path) -> Result<(), StoreError> {
     let options = sqlite::options_of(&from.url)?
         .read_only(true)
@@ -149,13 +139,12 @@ async fn vacuum_into(from: &SqliteSettings, file: &Path) -> Result<(), StoreErro
 }
 
 impl PartialCopy {
-    /// The settings by which the copy can be opened to check it.
+    /// Returns the settings that open the copy, to check it.
     pub fn settings(&self) -> DatabaseSettings {
         self.settings.clone().into()
     }
 
-    /// Gives the copy its final name when it is on the disk, as one file without a log. It must be closed. Returns its
-    /// size in bytes.
+    /// Syncs the copy to disk as one file without a log, and gives it its final name. The copy must be closed. Returns its size in bytes.
     ///
     /// # Errors
     /// See [`BackupError`]; nothing is left then.
@@ -188,7 +177,7 @@ impl Drop for PartialCopy {
     fn drop(&mut self) {
         let beside = BESIDE.map(|end| with_end(&self.file, end));
         for file in beside.iter().chain([&self.file]) {
-            // It was renamed, or never made.
+            // It was renamed, or never created.
             std::fs::remove_file(file).ok();
         }
         self.lock.take();
@@ -202,7 +191,6 @@ fn of_sqlite(settings: &DatabaseSettings) -> Result<&SqliteSettings, BackupError
     }
 }
 
-/// The same settings for another file.
 fn at(settings: &SqliteSettings, file: &Path) -> SqliteSettings {
     SqliteSettings {
         url: sqlite::url_of(file),

@@ -1,13 +1,13 @@
-//! Copying a whole database into another one, of the same kind or not, table by table.
+//! Copies a whole database into another one, of the same kind or not, table by table.
 //!
-//! The tables and columns are read from the schemas, so that none that is added later can be overlooked. The target is
-//! written in one transaction, which is committed when it has been read back and found equal: a copy that fails leaves
-//! nothing. Rows are streamed, so that memory doesn't grow with them.
+//! Tables and columns are read from the schemas, so that later additions can't be overlooked. The target is written in one transaction,
+//! which is committed once it has been read back and found equal: a failed copy leaves nothing. Rows are streamed, so that memory doesn't
+//! grow with them.
 //!
-//! Not copied: recall's index, which is made anew; leases that were held, whose rows may be claimed at once. Fencing
-//! tokens go on where they stood.
+//! Not copied: recall's index, which is rebuilt, and held leases, whose rows may be claimed at once. Fencing tokens continue from the
+//! last one.
 //!
-//! Daemons must be stopped, and no messages can be inserted by SQL meanwhile: they would stay in the source.
+//! Daemons must be stopped, and no messages may be inserted by SQL in the meantime: they would stay in the source.
 
 mod content;
 mod table;
@@ -26,65 +26,54 @@ use super::{
 use content::{Checksum, Record, RowBatch};
 use table::{Pair, pairs};
 
-/// How long to wait for the lock on the source's inbox, in milliseconds; inserts that come meanwhile wait as long.
+/// How long to wait for the lock on the source's inbox, in milliseconds. New inserts wait just as long.
 const INBOX_MS_MAX: u64 = 10_000;
-/// How long a statement may take, in milliseconds: a large table is read by one.
+/// How long a statement may take, in milliseconds: one statement reads a whole table.
 const STATEMENT_MS_MAX: u64 = 24 * 3_600_000;
-/// How often to look whether other connections have gone, and the wait in between: a stopped daemon needs a moment.
+/// How often to check that other connections are gone, and the pause between checks: a stopped daemon needs a moment.
 const OTHERS_LOOKS_MAX: u32 = 10;
 const OTHERS_PAUSE: Duration = Duration::from_millis(200);
 
-/// Why nothing was copied.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// The source can't be read.
     #[error("the source: {0}")]
     Source(#[source] StoreError),
-    /// The target can't be written.
     #[error("the target: {0}")]
     Target(#[source] StoreError),
-    /// A recapd works on one of the two.
     #[error("the {0}: another recapd is connected to it; stop all daemons on both databases first")]
     InUse(&'static str),
-    /// An insert into the source's inbox waits, and its message would stay there.
     #[error("the source: somebody inserts messages into it by SQL, which would stay there; stop that first")]
     Inserts,
-    /// The target has rows already.
     #[error("the target isn't empty: table {0} has rows; copy into a new database")]
     NotEmpty(String),
-    /// The two have different tables or columns, so they can't be of one version.
+    /// The two have different tables or columns, so their versions differ.
     #[error("the databases differ in {0}")]
     Unlike(String),
-    /// The rows read back aren't those that were written.
     #[error("table {table} came out different ({read} rows read, {written} written): nothing was kept")]
     Differs {
-        /// The table that differs.
         table: String,
-        /// Rows of the source.
-        read: u64,
         /// Rows of the target.
+        read: u64,
+        /// Rows of the source.
         written: u64,
     },
 }
 
-/// How far a copy is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyProgress<'p> {
     pub table: &'p str,
-    /// Rows that were copied, or read back.
     pub rows: u64,
     /// Rows to be copied and read back.
     pub rows_total: u64,
 }
 
-/// What was copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CopyReport {
-    /// The tables, in the order in which they were copied.
+    /// In the order in which they were copied.
     pub tables: Vec<CopiedTable>,
-    /// How many texts had a U+0000, which PostgreSQL can't hold: it is U+FFFD there.
+    /// How many texts had a U+0000, which PostgreSQL can't hold: it becomes U+FFFD there.
     pub texts_changed: u64,
-    /// How many leases were held; they are free now.
+    /// How many held leases were released.
     pub leases_released: u64,
     /// The last fencing token that was given out.
     pub lease_token: i64,
@@ -93,24 +82,22 @@ pub struct CopyReport {
 /// A table that was copied, read back and found equal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CopiedTable {
-    /// Its name.
     pub table: String,
     pub rows: u64,
-    /// The checksum over its rows, the same on either kind of database.
+    /// The checksum over its rows, the same on both kinds of database.
     pub checksum: String,
 }
 
 impl CopyReport {
-    /// Rows of all tables.
     pub fn rows(&self) -> u64 {
         self.tables.iter().map(|table| table.rows).sum()
     }
 }
 
-/// Copies all of a database into an empty one; a file that doesn't exist is made.
+/// Copies a database into an empty one, and creates the file if it doesn't exist.
 ///
 /// # Errors
-/// See [`CopyError`]; the target has tables then, but is empty.
+/// See [`CopyError`]; the target then has tables, but no rows.
 pub async fn copy(
     from: &DatabaseSettings,
     to: &DatabaseSettings,
@@ -134,7 +121,7 @@ pub async fn copy(
         .map_err(CopyError::Target)?;
     let pairs = pairs(&mut source.connection, &mut target.connection).await?;
     let copied = all(&mut source, &mut target, &pairs, progress).await?;
-    // A recapd that connected meanwhile may have written something that isn't in the copy, or be about to.
+    // A recapd that connected in the meantime may have written something that isn't in the copy, or be about to.
     source.is_alone("source").await?;
     if is_awaited(&mut source.connection)
         .await
@@ -144,12 +131,12 @@ pub async fn copy(
     }
     end(&mut target.connection).await.map_err(CopyError::Target)?;
     bring_in(&mut target.connection).await;
-    // The copy is committed, whatever becomes of the source.
+    // The copy is committed, whatever happens to the source.
     drop(end(&mut source.connection).await);
     Ok(copied)
 }
 
-/// A database at one end of a copy, and its lock if it is a file.
+/// A database at one end of a copy, with its lock if it is a file.
 struct End {
     connection: Connection,
     _lock: Option<std::fs::File>,
@@ -172,7 +159,7 @@ impl End {
         })
     }
 
-    /// Fails if another recapd is connected. A file has its lock for that.
+    /// Fails if another recapd is connected to a server. A file has its lock for that.
     async fn is_alone(&mut self, which: &'static str) -> Result<(), CopyError> {
         if self.connection.dialect() == SqlDialect::Sqlite {
             return Ok(());
@@ -192,9 +179,8 @@ impl End {
     }
 }
 
-/// The number of other connections of recapd's.
 async fn others(connection: &mut Connection) -> StoreResult<i64> {
-    // Without this a transaction sees at each look what it saw at the first.
+    // Without this a transaction sees the same snapshot each time.
     let anew = sql!("-- postgres/copy.look_anew\nSELECT pg_stat_clear_snapshot()");
     query(anew).execute(&mut *connection).await?;
     let sql = sql!(
@@ -204,8 +190,7 @@ async fn others(connection: &mut Connection) -> StoreResult<i64> {
     Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
 }
 
-/// Whether inserts of messages by SQL wait until the source is free again. On a file such a writer doesn't wait where
-/// it could be seen: it fails.
+/// True if an insert of messages by SQL waits until the source is free again. On a file, such an insert fails instead of waiting.
 async fn is_awaited(connection: &mut Connection) -> StoreResult<bool> {
     if connection.dialect() == SqlDialect::Sqlite {
         return Ok(false);
@@ -278,7 +263,7 @@ async fn all(
     Ok(copied)
 }
 
-/// Copies a table's rows. Returns their checksum, and how many texts had to be changed.
+/// Copies a table's rows. Returns their checksum, and how many texts had to change.
 async fn carry(
     source: &mut End,
     target: &mut End,
@@ -316,7 +301,7 @@ async fn carry(
     Ok((sum, changed))
 }
 
-/// The checksum over the target's rows.
+/// Returns the checksum over the target's rows.
 async fn read_back(
     target: &mut End,
     pair: &Pair,
@@ -335,7 +320,7 @@ async fn read_back(
     Ok(sum)
 }
 
-/// Begins to read the source, and keeps messages from being inserted into it: a file's lock keeps off only daemons.
+/// Begins to read the source, and blocks inserts of messages into it: a file's lock only keeps off daemons.
 async fn begin_reading(source: &mut Connection) -> StoreResult<()> {
     if let DriverConnection::Postgres(postgres) = source.driver() {
         postgres::wait_at_most(postgres.untimed()?, INBOX_MS_MAX).await?;
@@ -346,7 +331,7 @@ async fn begin_reading(source: &mut Connection) -> StoreResult<()> {
     );
     query(begin).execute(&mut *source).await?;
     if source.dialect() == SqlDialect::Postgres {
-        // First of all, so that everything committed before the lock is held is read.
+        // This comes first, so that everything committed before the lock is read.
         let hold = sql!("-- postgres/copy.hold_inbox\nLOCK TABLE message_inbox IN SHARE MODE");
         query(hold).execute(source).await?;
     }
@@ -369,7 +354,7 @@ async fn end(connection: &mut Connection) -> StoreResult<()> {
     Ok(())
 }
 
-/// Brings all of a file's log in: whoever moves the file alone has everything then.
+/// Writes all of a file's log into the file, so that moving the file alone moves everything.
 async fn bring_in(target: &mut Connection) {
     let sql = sql!("-- sqlite/copy.checkpoint\nPRAGMA wal_checkpoint(TRUNCATE)");
     if target.dialect() == SqlDialect::Sqlite
@@ -379,7 +364,7 @@ async fn bring_in(target: &mut Connection) {
     }
 }
 
-/// The last fencing token that may have been given: PostgreSQL's come in blocks.
+/// Returns the last fencing token that may have been given out: PostgreSQL allocates them in blocks.
 async fn last_token(connection: &mut Connection) -> StoreResult<i64> {
     let sql = sql!(
         sqlite: "-- sql/copy.last_token\nSELECT value FROM counters WHERE name = 'lease_token'",
@@ -389,14 +374,14 @@ async fn last_token(connection: &mut Connection) -> StoreResult<i64> {
     Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
 }
 
-/// What holds between rows and counters. Returns how many leases were released.
+/// Sets the counters to fit the rows. Returns how many leases were released.
 async fn finish(target: &mut Connection, pairs: &[Pair], last_token: i64) -> StoreResult<u64> {
     let token = sql!(
         sqlite: "-- sql/copy.token\nUPDATE counters SET value = max(value, $1) WHERE name = 'lease_token'",
         postgres: "-- sql/copy.token\nSELECT setval('lease_token', greatest($1, 1), $1 > 0)",
     );
     query(token).bind(last_token).execute(&mut *target).await?;
-    // As a release does: the holders of these leases don't work on the target.
+    // Works like a release: the holders of these leases don't use the target.
     let release = sql!(
         "-- sql/copy.release\nUPDATE summary_update_queue SET lease_token = NULL, lease_owner = NULL, \
          leased_at = NULL, visible_at = queued_at, attempts = {max}(attempts - 1, 0) \

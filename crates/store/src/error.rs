@@ -1,58 +1,50 @@
-//! What can go wrong in a store.
+//! The store's errors, by what the caller does next.
 
 use super::{FactFault, ITEM_PINS_MAX, Outage};
 use recapd_core::domain::{agent::AgentId, context::COPIES_MAX, ledger::TooBig};
 use recapd_platform::threads::ComputationPanic;
 
-/// What can go wrong in a store's operation, by what the caller does next.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Another worker or a change of the summary went first: drop the result, the queue will offer the work again.
+    /// Another worker or a change of the summary came first. Drop the result: the queue will offer the work again.
     #[error("fenced off: {0}")]
     Fenced(Fence),
-    /// No such agent.
     #[error("agent `{0}` is unknown")]
     UnknownAgent(AgentId),
-    /// There is such an agent already.
     #[error("agent `{0}` exists already")]
     AgentExists(AgentId),
-    /// The client sent another message under an id that it has used before.
     #[error("client id `{0}` was used before for another message")]
     ClientIdReused(String),
-    /// The client sent another request under a key that it has used before.
     #[error("idempotency key `{0}` was used for another request")]
     KeyReused(String),
-    /// There is no such mark to go back to: never set, or left behind by a clear or an earlier rewind.
+    /// The mark was never set, or a clear or an earlier rewind has left it behind.
     #[error("{}", no_mark(.0.as_deref()))]
     UnknownMark(Option<String>),
-    /// There is no such version to go back to, or it is kept no longer.
+    /// The version to go back to never existed, or it is no longer kept.
     #[error("{}", no_version(*.version, *.kept))]
     UnknownVersion {
         version: i64,
-        /// The oldest and the newest version that are kept, if any are.
+        /// The oldest and the newest version that are kept; `None` if there are none.
         kept: Option<(i64, i64)>,
     },
-    /// There is no such item that covers anything.
+    /// No such item covers anything.
     #[error("{}", no_item(*.item, *.now))]
     UnknownItem {
         item: i64,
-        /// The item that covers its exchanges now, if it was replaced.
+        /// The item that replaced it.
         now: Option<i64>,
     },
-    /// There are as many pinned items as there may be.
     #[error("{ITEM_PINS_MAX} items are pinned, and no more can be")]
     ItemPinsFull,
-    /// Facts can't be changed so.
     #[error(transparent)]
     Fact(#[from] FactFault),
-    /// There is no such message to pin in the agent's live history, or no such pin to take back.
+    /// The agent's live history has no such message to pin, or no such pin to remove.
     #[error("there is no message {0} that could be pinned, or it isn't pinned")]
     UnknownMessage(i64),
-    /// The agent has no exchange of that number.
     #[error("there is no exchange #{0}")]
     UnknownExchange(i64),
-    /// Agents were forked from this one, and share what it holds.
-    #[error("`{agent}` can't be deleted while agents are there that were forked from it: {}", forks.join(", "))]
+    /// Forks of this agent share its exchanges.
+    #[error("`{agent}` can't be deleted while it has forks: {}", forks.join(", "))]
     HasForks { agent: AgentId, forks: Vec<String> },
     /// The copies of pinned messages would take more room than contexts have for them.
     #[error(
@@ -60,50 +52,44 @@ pub enum StoreError {
         pinned + 1
     )]
     PinsFull {
-        /// How many are pinned already.
         pinned: i64,
-        /// Tokens of these and the new one.
+        /// Tokens of the pinned messages and the new one.
         tokens: i64,
-        /// The most tokens that they may have.
         max_tokens: i64,
     },
-    /// The newest exchange alone would exceed the agent's budget, and the agent's settings have that refused.
+    /// The newest exchange alone would exceed the agent's budget, and the agent's settings refuse that.
     #[error(transparent)]
     WouldOverflow(#[from] TooBig),
-    /// Stored data that can't be right; an operator must look.
+    /// Stored data is impossible; an operator must look.
     #[error("table {table}, {row}: column {column} holds `{value}`")]
     Inconsistent {
         table: &'static str,
         row: String,
         column: &'static str,
-        /// What it holds.
         value: String,
     },
-    /// The database refuses what would break a constraint, or what it can't hold: a defect of recapd. Nothing was
-    /// changed.
+    /// The change would break a constraint, or the database can't hold the value: a defect of recapd. Nothing was changed.
     #[error("the database refuses the change: {0}")]
     Refused(String),
-    /// The database was written by a newer recapd, or is not recapd's.
+    /// A newer recapd wrote the database, or it isn't recapd's.
     #[error("the database's schema can't be used: {0}")]
     Schema(String),
-    /// Another daemon holds this database.
     #[error("{0} is in use by another recapd")]
     InUse(String),
-    /// The database rolled the transaction back several times because of conflicts with others, or others held what it would lock:
-    /// nothing is wrong, and nothing was changed.
+    /// The database rolled the transaction back several times because of conflicts, or others held its locks. Nothing is wrong, and
+    /// nothing was changed.
     #[error("the change gave way to others, try again: {0}")]
     Contended(String),
     /// The database is unreachable, full, busy or broken: try again later.
     #[error("the database fails: {0}")]
     Unavailable(Outage),
-    /// What was to be stored, or was read, could not be worked out. The database has nothing to do with it.
+    /// A computation on the data panicked. The database has nothing to do with it.
     #[error(transparent)]
     Panicked(#[from] ComputationPanic),
 }
 
 impl StoreError {
-    /// The kind of the database's failure, as `recapd_db_errors_total` labels it; `None` if the database works and only
-    /// refused.
+    /// Returns the label of the failure in `recapd_db_errors_total`; `None` if the database works and only refused.
     pub fn class(&self) -> Option<&'static str> {
         match self {
             Self::Unavailable(outage) => Some(outage.kind.class()),
@@ -133,21 +119,18 @@ fn no_version(version: i64, kept: Option<(i64, i64)>) -> String {
 
 fn no_item(item: i64, now: Option<i64>) -> String {
     let now = now.map_or_else(String::new, |now| {
-        format!("; what it stood for is told by item {now} now")
+        format!("; item {now} covers its exchanges now")
     });
     format!("there is no item {item}{now}")
 }
 
-/// The guard of an update that did not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fence {
-    /// The lease is no longer this holder's.
     Lease,
-    /// The summary has another version than the one that was read.
     Version,
     /// A watermark moved: the boundary moved back, or the exchanges are covered already.
     Watermark,
-    /// Exchanges that were read were set aside meanwhile.
+    /// Exchanges that were read have been set aside.
     Exchanges,
     /// Another caller has taken a row out of the inbox, or an earlier row of the agent waits there.
     Inbox,

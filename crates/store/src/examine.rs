@@ -1,5 +1,5 @@
-//! Whether a file can be written, and whether it is whole: a database that can be read may be neither. And whether a server's
-//! database holds texts as recapd needs them.
+//! Checks of a database: whether a file can be written and is undamaged (a database that can be read may be neither), and whether a
+//! server's database has the right encoding and closed schemas.
 
 use super::{
     DatabaseSettings, StoreResult, postgres, schema,
@@ -7,15 +7,15 @@ use super::{
     sqlite,
 };
 
-/// SQLite's answer where it finds nothing.
+/// SQLite's answer if it finds nothing wrong.
 const WHOLE: &str = "ok";
-/// What its answer has where it couldn't look.
+/// Part of SQLite's answer if it couldn't check something.
 const UNSEEN: &str = "unable to validate";
 
-/// Tries whether a file takes writes, and changes nothing. Of a server only its own log knows.
+/// Tries whether a file accepts writes, and changes nothing. Does nothing for a server.
 ///
 /// # Errors
-/// What a write would fail with.
+/// Those of a write.
 pub async fn can_be_written(settings: &DatabaseSettings) -> StoreResult<()> {
     let DatabaseSettings::Sqlite(settings) = settings else {
         return Ok(());
@@ -28,7 +28,7 @@ pub async fn can_be_written(settings: &DatabaseSettings) -> StoreResult<()> {
     Ok(connection.close().await?)
 }
 
-/// The encoding of a server's database, if it is another than UTF8.
+/// Returns the encoding of a server's database, unless it is UTF8.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`](super::StoreError::Unavailable).
@@ -40,7 +40,7 @@ pub async fn other_encoding(settings: &DatabaseSettings) -> StoreResult<Option<S
     schema::other_encoding(&mut connection).await
 }
 
-/// The schemas of a server that every role may create in, though recapd finds names there.
+/// Returns the schemas of a server in which recapd looks names up and every role may create objects.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`](super::StoreError::Unavailable).
@@ -52,10 +52,10 @@ pub async fn open_schemas(settings: &DatabaseSettings) -> StoreResult<Vec<String
     schema::open_schemas(&mut connection).await
 }
 
-/// The first thing that is broken in a file, if anything is. Reads all of it.
+/// Returns the first damage in a file, if there is any. Reads the whole file.
 ///
 /// # Errors
-/// What reading fails with, which may be a damage, too.
+/// Those of reading, which may be damage, too.
 pub async fn damage(settings: &DatabaseSettings) -> StoreResult<Option<String>> {
     let DatabaseSettings::Sqlite(settings) = settings else {
         return Ok(None);

@@ -1,10 +1,10 @@
-//! The storage seam. Each operation is one transaction; none stays open while a model thinks.
+//! The storage seam. Each operation is one transaction. None stays open while a model thinks.
 //!
-//! The watermarks in `agents` are the truth, a queue row only says when to look: a lost row costs delay, never work.
-//! One transaction writes a summary, behind three fences: the lease's token, the expected version, the watermark.
-//! Safety never rests on time: leases and clocks decide only *when* work is repeated.
+//! The watermarks in `agents` are the truth. A queue row only says when to look: a lost row costs delay, never work. A summary is written
+//! in one transaction behind three fences: the lease's token, the expected version, the watermark. Safety never rests on time: leases and
+//! clocks decide only *when* work is repeated.
 //!
-//! Every implementation passes the one conformance suite in `tests/it/store`.
+//! Every implementation passes the conformance suite in `tests/it/store`.
 
 pub mod access;
 pub mod archive;
@@ -63,45 +63,40 @@ use recapd_core::domain::{
 };
 use verify::AgentReport;
 
-/// The result of a store's operation.
 pub type StoreResult<T> = Result<T, StoreError>;
 
-/// The database, as recapd uses it.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// Appends messages to an agent (made on first use), moves the boundary and wakes the queue if need be. A message
-    /// whose client id is known already is counted as a duplicate and changes nothing.
-    /// Clears, marks, rewinds, pins and unpins among the messages take effect where they stand ([`recapd_core::domain::lineage`]).
+    /// Appends messages to an agent, which the first append creates; moves the boundary and wakes the queue if necessary. A message with
+    /// a known client id counts as a duplicate and changes nothing. Clears, marks, rewinds, pins and unpins among the messages take
+    /// effect where they stand ([`recapd_core::domain::lineage`]).
     ///
     /// # Errors
-    /// [`StoreError::ClientIdReused`] when another message has that client id; a replay stores it under another id,
-    /// once. [`StoreError::KeyReused`] when another request was made under the same key. [`StoreError::WouldOverflow`]
-    /// if the agent's settings ask for it. [`StoreError::PinsFull`] when a message can't be pinned; a replay pins it
-    /// all the same. Nothing is stored then.
+    /// Nothing is stored then. [`StoreError::ClientIdReused`] when another message has that client id (a replay stores the message once,
+    /// under another id). [`StoreError::KeyReused`] when the key belongs to another request. [`StoreError::WouldOverflow`] if the agent's
+    /// settings ask for it. [`StoreError::PinsFull`] when a message can't be pinned (a replay pins it all the same).
     async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;
 
-    /// What is stored under those of `ids`, client ids, under which an agent has messages: their payloads.
+    /// Returns the payloads of those of an agent's messages whose client ids are among `ids`, by client id.
     async fn known_payloads(&self, agent: &AgentId, ids: &[&str]) -> StoreResult<HashMap<String, String>>;
 
-    /// As [`Self::append`], but the marks that rewinds go back to, and the messages that pins name, must exist.
+    /// Works like [`Self::append`], but every mark that a rewind names and every message that a pin names must exist.
     ///
     /// # Errors
-    /// [`StoreError::UnknownMark`] or [`StoreError::UnknownMessage`] when one doesn't; nothing is stored then.
+    /// [`StoreError::UnknownMark`] or [`StoreError::UnknownMessage`]; nothing is stored then.
     async fn rewind(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;
 
-    /// Makes the agent `child`, which starts from the present state of `parent`: it shares the past, but nothing that
-    /// comes.
+    /// Creates the agent `child` from the present state of `parent`. They share the past, but nothing that follows.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], or [`StoreError::AgentExists`] for the child.
     async fn fork(&self, parent: &AgentId, child: &AgentId, now: Timestamp) -> StoreResult<ForkOutcome>;
 
-    /// The agents that an agent was forked from, directly or not, nearest first.
+    /// Returns the agents that an agent was forked from, directly or indirectly, nearest first.
     async fn ancestors(&self, agent: &AgentId) -> StoreResult<Vec<Ancestor>>;
 
-    /// The messages that stay in view when their exchanges have left the window: the pinned ones and those marked as
-    /// important to the running session, at most `limit`. Beyond that the oldest are left out, important ones before
-    /// pinned ones.
+    /// Returns the messages that stay in view after their exchanges have left the window, at most `limit`: the pinned ones, and those
+    /// marked as important to the running session. Beyond `limit` the oldest are left out, important ones before pinned ones.
     async fn pins(&self, agent: &AgentId, limit: i64) -> StoreResult<Pins>;
 
     /// Ends the running session; its pending exchanges become urgent.
@@ -110,8 +105,8 @@ pub trait Store: Send + Sync {
     /// [`StoreError::UnknownAgent`].
     async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded>;
 
-    /// Changes an agent's settings, which override the configuration from its next append on. Returns all of them. With
-    /// another provider or model, a recount begins.
+    /// Changes an agent's settings, which override the configuration from its next append on, and returns all of them. A new provider or
+    /// model starts a recount.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
@@ -122,64 +117,62 @@ pub trait Store: Send + Sync {
         now: Timestamp,
     ) -> StoreResult<AgentSettings>;
 
-    /// Notes that exchanges which the summary doesn't cover have to be counted again: see [`Self::recount_batch`].
+    /// Marks the exchanges that the summary doesn't cover as due for a recount: see [`Self::recount_batch`].
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
     async fn begin_recount(&self, agent: &AgentId) -> StoreResult<()>;
 
-    /// Agents with exchanges that have to be counted again, at most `limit`.
+    /// Returns at most `limit` agents with exchanges that are due for a recount.
     async fn recounts_due(&self, limit: i64) -> StoreResult<Vec<AgentId>>;
 
-    /// The newest exchanges still to be counted again, at most `messages_max` messages but at least one exchange;
-    /// `None` if there are none.
+    /// Returns the newest exchanges that are due for a recount, with at most `messages_max` messages but at least one exchange; `None` if
+    /// there are none.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
     async fn recount_batch(&self, agent: &AgentId, messages_max: i64) -> StoreResult<Option<RecountBatch>>;
 
-    /// Stores the new counts of a batch (exchanges covered or set aside meanwhile keep theirs), and moves the boundary
-    /// if the window exceeds its budget by them. Returns `None` and changes nothing if the settings have changed since
-    /// the batch was read, or another recount went first.
+    /// Stores the new counts of a batch, and moves the boundary if the window now exceeds its budget. Exchanges that were covered or set
+    /// aside in the meantime keep their counts. Returns `None` and changes nothing if the settings have changed since the batch was read,
+    /// or if another recount came first.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
     async fn recount(&self, recount: Recount) -> StoreResult<Option<RecountOutcome>>;
 
-    /// What was learned about token counters, in the order in which it was learned.
+    /// Returns the saved calibrations of token counters, oldest first.
     async fn calibrations(&self) -> StoreResult<Vec<KeptCalibration>>;
 
-    /// Saves what was learned about these models. Of all models, only the last ones that learned are kept.
+    /// Saves these calibrations. Of all models, only those that learned most recently are kept.
     async fn keep_calibrations(&self, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()>;
 
     async fn agent(&self, agent: &AgentId) -> StoreResult<Option<AgentRow>>;
 
-    /// Agents in order of their ids, after `after`.
     async fn agents(&self, after: Option<&AgentId>, limit: i64) -> StoreResult<Vec<AgentRow>>;
 
-    /// The exchanges numbered `from` to `through`, live ones only, with their messages if asked for and as far as they are
-    /// not too much at once ([`page`] says what to do then).
+    /// Returns the live exchanges `from` to `through`. If asked for, their messages come with them, up to a limit of bytes ([`page`] says
+    /// how to read the rest).
     async fn exchanges(&self, agent: &AgentId, query: ExchangeQuery) -> StoreResult<Vec<StoredExchange>>;
 
-    /// How many live exchanges are numbered `from` to `through`.
     async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64>;
 
-    /// The first live exchange of a session that the agent has a row of; none if there is none. Of a fork that has no rows
-    /// of the running session's beginning the number with which that begins: its ancestors have them.
+    /// Returns the first live exchange of a session among the agent's own rows, or `None`. For a fork that lacks the rows at the
+    /// beginning of its running session, returns the number with which that session begins; its ancestors hold those rows.
     async fn session_start(&self, agent: &AgentId, session: i64) -> StoreResult<Option<i64>>;
 
-    /// Whether anything ever left the agent's window, though it may be back there.
+    /// True if anything ever left the agent's window, even if it has returned since.
     async fn has_evicted(&self, agent: &AgentId) -> StoreResult<bool>;
 
-    /// The last words of named speakers (no humans who step in), at most `limit` of them, in order: final messages of live
-    /// exchanges, among the last [`SAID_EXCHANGES_MAX`] exchanges. For a conversation of several speakers.
+    /// Returns the last messages of named speakers (without humans who step in), at most `limit`, in order. Reads final messages of live
+    /// exchanges, among the last [`SAID_EXCHANGES_MAX`] exchanges. For conversations of several speakers.
     async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>>;
 
-    /// The messages of an agent's live archive that match `query`, in no order; `None` for an unknown agent. Inherited
-    /// exchanges belong to the archive, forgotten messages don't.
+    /// Returns the messages of an agent's live archive that match `query`, in no order; `None` for an unknown agent. The archive includes
+    /// inherited exchanges, but no forgotten messages.
     async fn search(&self, agent: &AgentId, query: &Query) -> StoreResult<Option<SearchHits>>;
 
-    /// The exchange of that number as it was, even if inherited or set aside; `None` if there is none.
+    /// Returns an exchange in its original form, even if it is inherited or set aside; `None` if there is none.
     async fn expand(
         &self,
         agent: &AgentId,
@@ -187,30 +180,29 @@ pub trait Store: Send + Sync {
         range: MessageRange,
     ) -> StoreResult<Option<ExpandedExchange>>;
 
-    /// What an exchange works on: the first message of the user's in the exchange, or leg, of that number, even if it is
-    /// inherited or set aside.
+    /// Returns the request that an exchange or leg works on: its exchange's first user message, even if it is inherited or set aside.
     async fn request_of(&self, agent: &AgentId, exchange: i64) -> StoreResult<Option<StoredMessage>>;
 
-    /// The live rows of the exchange to which the exchange, or leg, of that number belongs, in order, inherited ones among
-    /// them; at most [`LEGS_MAX`]. None if there is no such number. It costs two look-ups and the rows.
+    /// Returns the live legs of the exchange that contains this exchange or leg, in order, including inherited ones; at most
+    /// [`LEGS_MAX`]. Empty if the number is unknown. It costs two look-ups and the rows.
     async fn legs(&self, agent: &AgentId, exchange: i64) -> StoreResult<Vec<Exchange>>;
 
-    /// Indexes the next messages, at most `messages_max`. Returns how many; 0 when all are indexed.
+    /// Indexes the next messages, at most `messages_max`. Returns how many; 0 once all are indexed.
     async fn index_messages(&self, messages_max: i64) -> StoreResult<i64>;
 
-    /// Seals some of what was stored before there were seals, or by a recapd that makes none, oldest messages first. Returns how
-    /// many rows; 0 when all are sealed.
+    /// Seals rows that were stored before seals existed, or by a recapd that makes none, oldest messages first. Returns how many rows it
+    /// sealed; 0 once all are sealed.
     async fn seal_rows(&self, rows_max: i64) -> StoreResult<i64>;
 
-    /// Forgets messages: they become tombstones in every agent that shares them, and what was derived from them is
-    /// removed. Doing it twice changes nothing more.
+    /// Forgets messages: they become tombstones in every agent that shares them, and everything derived from them is removed. A second
+    /// call changes nothing more.
     ///
-    /// It is done in steps, between which others write: [`Self::begin_forget`] notes what is to be forgotten, so that what a
-    /// crash breaks off goes on with [`Forgettable::Begun`]. When this returns everything is forgotten.
+    /// It works in steps, and others may write between them. [`Self::begin_forget`] records the request first, so that
+    /// [`Forgettable::Begun`] can continue after a crash. When this returns, everything is forgotten.
     ///
     /// # Errors
-    /// [`StoreError::UnknownAgent`], [`StoreError::UnknownExchange`] or [`StoreError::UnknownMessage`]; nothing is changed
-    /// then. After other errors [`Self::forgettings_due`] tells whether some is left.
+    /// [`StoreError::UnknownAgent`], [`StoreError::UnknownExchange`] or [`StoreError::UnknownMessage`]; nothing is changed then. After
+    /// other errors [`Self::forgettings_due`] tells whether work is left.
     async fn forget(&self, request: Forget) -> StoreResult<Forgotten> {
         let mut forgotten = self.begin_forget(&request).await?;
         loop {
@@ -232,24 +224,23 @@ pub trait Store: Send + Sync {
         Ok(forgotten)
     }
 
-    /// Notes what is to be forgotten. Returns the messages and exchanges that will be, and the agents that share them.
+    /// Records what to forget. Returns the messages and exchanges concerned, and the agents that share them.
     ///
     /// # Errors
     /// As [`Self::forget`].
     async fn begin_forget(&self, request: &Forget) -> StoreResult<Forgotten>;
 
-    /// Forgets some of what was noted for the agent, in one transaction: what it forgets is gone from every agent that shares it
-    /// and from their documents.
+    /// Forgets part of what was recorded for the agent, in one transaction, in every agent that shares it and in their documents.
     async fn forget_some(&self, request: &Forget) -> StoreResult<ForgetStep>;
 
-    /// Agents for which something was noted that isn't forgotten yet.
+    /// Returns agents for which a recorded forgetting isn't finished.
     async fn forgettings_due(&self, limit: i64) -> StoreResult<Vec<AgentId>>;
 
-    /// Exchanges of the agent that were noted and aren't forgotten yet.
+    /// Counts the agent's exchanges that are recorded but not forgotten yet.
     async fn forgettings_left(&self, agent: &AgentId) -> StoreResult<i64>;
 
-    /// Reckons the next running totals that a forgetting or a recount has changed, in one transaction; `None` if all were
-    /// right. When the last are, the window is held against its budget.
+    /// Recalculates the next running totals that a forgetting or a recount has changed, in one transaction; `None` if all were right.
+    /// After the last ones, it evicts if the window exceeds its budget.
     async fn settle_totals(
         &self,
         agent: &AgentId,
@@ -257,17 +248,17 @@ pub trait Store: Send + Sync {
         now: Timestamp,
     ) -> StoreResult<Option<RecountOutcome>>;
 
-    /// Agents with running totals that aren't right yet.
+    /// Returns agents with running totals that are still to be recalculated.
     async fn totals_due(&self, limit: i64) -> StoreResult<Vec<AgentId>>;
 
-    /// Deletes an agent with everything about it. Exchanges that it inherited stay with the agents they belong to.
+    /// Deletes an agent with everything about it. Exchanges that it inherited stay with their owners.
     ///
-    /// It is done in steps, between which others write. From the first one on nobody sees the agent; appends to it are
-    /// refused ([`StoreError::Contended`]) until it is gone. What a crash breaks off goes on when this is called again.
+    /// It works in steps, and others may write between them. The first step hides the agent; appends to it fail
+    /// ([`StoreError::Contended`]) until it is gone. After a crash, another call continues the deletion.
     ///
     /// # Errors
-    /// [`StoreError::UnknownAgent`], or [`StoreError::HasForks`]; nothing is changed then. After other errors
-    /// [`Self::deletions_due`] tells whether some is left.
+    /// [`StoreError::UnknownAgent`] or [`StoreError::HasForks`]; nothing is changed then. After other errors [`Self::deletions_due`]
+    /// tells whether work is left.
     async fn delete_agent(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Deletion> {
         self.begin_delete(agent, now).await?;
         let mut messages = 0;
@@ -284,71 +275,70 @@ pub trait Store: Send + Sync {
         })
     }
 
-    /// Hides the agent, and notes that it is to be deleted.
+    /// Hides the agent and records its deletion.
     ///
     /// # Errors
     /// As [`Self::delete_agent`].
     async fn begin_delete(&self, agent: &AgentId, now: Timestamp) -> StoreResult<()>;
 
-    /// Deletes some of what is left of an agent that is being deleted, in one transaction.
+    /// Deletes part of an agent whose deletion has begun, in one transaction.
     async fn delete_some(&self, agent: &AgentId) -> StoreResult<DeleteStep>;
 
-    /// Agents whose deletion has begun and isn't done.
+    /// Returns agents whose deletion has begun but isn't finished.
     async fn deletions_due(&self, limit: i64) -> StoreResult<Vec<AgentId>>;
 
-    /// Removes what was deleted or replaced from the database's files. False if some of it may remain.
+    /// Removes deleted and replaced data from the database's files. Returns false if some may remain.
     async fn scrub(&self) -> bool;
 
-    /// The current document and the exchanges that are pending, in one consistent read.
+    /// Returns the current document and the pending exchanges, in one consistent read.
     async fn summary(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;
 
-    /// The document that contexts show, and the exchanges that left the window since: the first version that covers the
-    /// newest step of eviction or, until there is one, the version that was there when the step was taken. It changes once per
-    /// step, so that the provider's prompt cache stays warm, and at once when a rewind has withdrawn something.
+    /// Returns the document that contexts show, and the exchanges that have left the window since. It is the first version that covers
+    /// the newest eviction step or, until there is one, the version that was current at that step. It changes once per step, so that the
+    /// provider's prompt cache stays warm, and at once when a rewind has withdrawn something.
     async fn summary_of_step(&self, agent: &AgentId) -> StoreResult<Option<SummaryRow>>;
 
-    /// The newest versions of an agent's document that are kept, newest first, without their texts.
+    /// Returns the newest kept versions of an agent's document, newest first, without their texts.
     async fn versions(&self, agent: &AgentId, query: VersionQuery) -> StoreResult<Vec<VersionFigures>>;
 
-    /// One version; `None` if there is none, or it was deleted for its age.
+    /// Returns one version; `None` if there is none, or if it was deleted for its age.
     async fn version(&self, agent: &AgentId, version: i64) -> StoreResult<Option<Version>>;
 
-    /// Writes a new version with the items of an earlier one. Exchanges that only later versions covered are pending
-    /// again. Items about exchanges that were set aside since don't come back; digests stand for the other exchanges of
-    /// such an item. The lease of an update under way is voided.
+    /// Writes a new version with the items of an earlier one. Exchanges that only later versions covered become pending again. Items
+    /// about exchanges that have been set aside don't come back; digests replace them for their other exchanges. Voids the lease of an
+    /// update in progress.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`] or [`StoreError::UnknownVersion`]; nothing is changed then.
     async fn roll_back(&self, request: RollbackRequest) -> StoreResult<RevisionOutcome>;
 
-    /// Removes the items and makes all exchanges that have left the window pending, to be summarised again; a fork
-    /// keeps, or gets back, the items it began with. Readers get the old document until the new one covers as much.
-    /// Missing rows of the summary's tables are restored, too. The lease of an update under way is voided.
+    /// Removes the items and makes every exchange outside of the window pending, to be summarised again. A fork keeps, or gets back, the
+    /// items it began with. Readers get the old document until the new one covers as much. Also restores missing rows of the summary's
+    /// tables. Voids the lease of an update in progress.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
     async fn rebuild(&self, request: RebuildRequest) -> StoreResult<RevisionOutcome>;
 
-    /// The items that cover exchanges, in the order of their numbers.
+    /// Returns the items that cover exchanges, in order of their numbers.
     async fn items(&self, agent: &AgentId, query: ItemQuery) -> StoreResult<Vec<ItemRow>>;
 
-    /// The facts, in the order of their numbers.
     async fn facts(&self, agent: &AgentId, query: FactQuery) -> StoreResult<Vec<FactRow>>;
 
-    /// Changes the facts by hand, and writes a new version. The lease of an update under way is voided.
+    /// Applies an operator's change to the facts and writes a new version. Voids the lease of an update in progress.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`] or [`StoreError::Fact`]; nothing is changed then.
     async fn change_fact(&self, request: FactRequest) -> StoreResult<FactEdited>;
 
-    /// Changes an item by hand, and writes a new version. A new text gets a new number, so that earlier versions keep
-    /// the old one. The lease of an update under way is voided.
+    /// Applies an operator's change to an item and writes a new version. A new text gets a new number, so that earlier versions keep the
+    /// old one. Voids the lease of an update in progress.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`], [`StoreError::UnknownItem`] or [`StoreError::ItemPinsFull`]; nothing is changed then.
     async fn edit_item(&self, request: EditRequest) -> StoreResult<EditOutcome>;
 
-    /// Puts the agent into `project`, or into none, whatever project it was in.
+    /// Moves the agent into `project`, or out of any project if `None`.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
@@ -359,16 +349,15 @@ pub trait Store: Send + Sync {
         now: Timestamp,
     ) -> StoreResult<()>;
 
-    /// Projects in order of their names, after `after`.
     async fn projects(&self, after: Option<&ProjectId>, limit: i64) -> StoreResult<Vec<ProjectFigures>>;
 
-    /// A value that changes with anything in a project's document; `None` if no agent belongs to the project.
+    /// Returns a value that changes whenever a project's document does; `None` if no agent belongs to the project.
     async fn project_stamp(&self, project: &ProjectId) -> StoreResult<Option<ProjectStamp>>;
 
-    /// The figures and items for a project's document, in one consistent read; `None` if no agent belongs to it.
+    /// Returns the figures and items for a project's document, in one consistent read; `None` if no agent belongs to it.
     async fn project(&self, project: &ProjectId) -> StoreResult<Option<(ProjectStamp, ProjectRow)>>;
 
-    /// Makes a queue row for an agent, or wakes the one it has.
+    /// Creates a queue row for an agent, or wakes the existing one.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
@@ -380,22 +369,22 @@ pub trait Store: Send + Sync {
         now: Timestamp,
     ) -> StoreResult<EnqueueOutcome>;
 
-    /// Leases up to `limit` rows that are due, most urgent first; a vanished worker's row when its lease has run out.
+    /// Leases up to `limit` rows that are due, most urgent first. A vanished worker's row is due when its lease has expired.
     async fn claim(&self, claim: ClaimRequest) -> StoreResult<Vec<Lease>>;
 
-    /// In how many milliseconds [`Self::claim`] may find a row, as far as is known now: zero if it may at any time,
-    /// `None` if there are only parked rows or none.
+    /// Returns in how many milliseconds [`Self::claim`] may find a row, as far as known now: zero if it may at any time, `None` if there
+    /// are no rows except parked ones.
     async fn next_due_ms(&self, now: Timestamp) -> StoreResult<Option<i64>>;
 
-    /// Renews leases. Returns the fencing tokens of those that are still held.
+    /// Renews leases. Returns the fencing tokens of those still held.
     async fn renew(&self, leases: &[Lease], now: Timestamp, lease_ms: i64) -> StoreResult<Vec<i64>>;
 
-    /// Everything an update needs, in one consistent read.
+    /// Returns everything that an update needs, in one consistent read.
     async fn material(&self, lease: &Lease, limits: MaterialLimits) -> StoreResult<Material>;
 
     async fn journalled(&self, agent: &AgentId, key: &str) -> StoreResult<Option<JournalledAnswer>>;
 
-    /// Which of these keys have a journalled answer, in no order.
+    /// Returns which of these keys have a journalled answer, in no order.
     async fn journalled_among(&self, agent: &AgentId, keys: &[String]) -> StoreResult<Vec<String>>;
 
     /// Stores a model's answer in the journal before it is applied.
@@ -410,74 +399,74 @@ pub trait Store: Send + Sync {
     /// Applies an update exactly once: items, version, watermark and queue row in one transaction.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] when a guard does not hold; nothing is changed then.
+    /// [`StoreError::Fenced`] when a fence does not hold; nothing is changed then.
     async fn complete(&self, lease: &Lease, patch: Patch) -> StoreResult<Completion>;
 
-    /// Writes what time alone has changed, under a lease that goes on, but writes no further version. Returns false, and
-    /// changes nothing, if an answer about the present version is there or may still come: it would be paid for again.
+    /// Writes a version with the changes that time alone has made. The lease continues, but must not write another version. Returns false
+    /// and changes nothing if a model's answer about the present version exists or may still arrive: that answer would have to be paid
+    /// for again.
     ///
     /// # Errors
     /// As [`Self::complete`].
     async fn age_document(&self, lease: &Lease, patch: Patch) -> StoreResult<bool>;
 
-    /// Finishes a lease that had nothing to write, moving the watermark over set-aside exchanges.
+    /// Finishes a lease that had nothing to write, and moves the watermark over set-aside exchanges.
     ///
     /// # Errors
     /// [`StoreError::Fenced`].
     async fn settle(&self, lease: &Lease, settle: Settle) -> StoreResult<Completion>;
 
-    /// Gives a lease back after a failure, to be tried again after a wait, or to be parked. A row that was woken
-    /// meanwhile isn't parked. Returns whether the row is parked now.
+    /// Gives a lease back after a failure: the row is tried again after a wait, or parked. A row that was woken in the meantime isn't
+    /// parked. Returns true if the row is parked now.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] when the lease is no longer held.
     async fn fail(&self, lease: &Lease, failure: Failure) -> StoreResult<bool>;
 
-    /// Gives leases back; it doesn't count as an attempt. Returns how many were still held.
+    /// Gives leases back without counting an attempt. Returns how many were still held.
     async fn release(&self, leases: &[Lease], now: Timestamp) -> StoreResult<u64>;
 
-    /// Gives a lease back that has to wait for a provider or the next day; it doesn't count as an attempt. The cost so
-    /// far is kept in the runs table.
+    /// Gives back a lease that has to wait for a provider or for the next day, without counting an attempt. The cost so far goes into the
+    /// runs table.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] when the lease is no longer held.
     async fn postpone(&self, lease: &Lease, postponement: Postponement) -> StoreResult<()>;
 
-    /// Keeps the cost of an attempt that had no effect because another one went first; unless it is kept already.
+    /// Records the cost of an attempt that had no effect because another one came first, unless it is recorded already.
     async fn record_run(&self, lease: &Lease, run: RunRecord) -> StoreResult<()>;
 
-    /// Makes updates due for which what they wait for may be over. Returns how many.
+    /// Makes updates due whose wait may be over. Returns how many.
     async fn resume(&self, whom: Resume, now: Timestamp) -> StoreResult<u64>;
 
-    /// What models have cost since `since`, for one agent and for all, and the agent's settings.
+    /// Returns what models have cost since `since`, for one agent and for all, and the agent's settings.
     ///
     /// # Errors
     /// [`StoreError::UnknownAgent`].
     async fn spending(&self, agent: &AgentId, since: Timestamp) -> StoreResult<Spending>;
 
-    /// Why and until when an agent's updates are paused, if they are.
+    /// Returns why and until when a spending limit pauses an agent's updates, if one does.
     async fn paused(&self, agent: &AgentId) -> StoreResult<Option<SpendPause>>;
 
-    /// Makes queue rows for at most `limit` agents without one whose documents hold provisional items. Returns how
-    /// many.
+    /// Creates queue rows for at most `limit` agents whose documents hold provisional items and that have no row. Returns how many.
     async fn enqueue_revisits(&self, now: Timestamp, limit: i64) -> StoreResult<u64>;
 
-    /// Says that the holder of ended leases lives. Those still in their rows are given back; no crash counts any more for them.
+    /// Reports that the holder of ended leases is alive. Gives back those still in their rows; they no longer count as crashes.
     async fn disclaim(&self, leases: &[Lease]) -> StoreResult<u64>;
 
-    /// Makes leases due at once that `owner` held before it restarted. Only for the holder of the owner's lock.
+    /// Makes leases due at once that `owner` held before it restarted. Only the holder of the owner's lock may call this.
     async fn reclaim(&self, owner: &str, now: Timestamp) -> StoreResult<u64>;
 
-    /// Moves nearer the times that were set by a clock which ran ahead of `now`: by `ahead_ms` or, if that is `None`,
-    /// by as much as the newest rows show; never to before `now`. It does nothing where the database's own clock
-    /// judges. Returns how many rows of the queue were moved.
+    /// Brings forward times that a clock running ahead of `now` has set: by `ahead_ms` or, if that is `None`, by as much as the newest
+    /// rows show, but never to before `now`. Does nothing to the queue where the database's own clock judges leases. Returns how many
+    /// queue rows it moved.
     async fn set_back(&self, ahead_ms: Option<i64>, now: Timestamp) -> StoreResult<u64>;
 
-    /// Makes queue rows for agents whose pending exchanges have none. Returns how many were missing.
+    /// Creates missing queue rows for agents with pending exchanges. Returns how many were missing.
     async fn reconcile(&self, pending_before: Timestamp, now: Timestamp) -> StoreResult<u64>;
 
-    /// Gives rows parked before `parked_before` one more attempt, the last of `attempts_max`; rows of which the holders vanished
-    /// after ten minutes, once. Returns how many.
+    /// Gives rows parked before `parked_before` one more attempt, the last of `attempts_max`. Rows whose holders vanished get it after ten
+    /// minutes, once. Cancelled rows stay parked. Returns how many.
     async fn probe_parked(
         &self,
         parked_before: Timestamp,
@@ -485,31 +474,30 @@ pub trait Store: Send + Sync {
         now: Timestamp,
     ) -> StoreResult<u64>;
 
-    /// Makes rows due for at most `limit` agents of which an item has outgrown its section, unless they wait for that
-    /// already. Returns how many.
+    /// Makes rows due for at most `limit` agents with an item that has outgrown its section, unless their rows wait for that already.
+    /// Returns how many.
     async fn enqueue_ageing(&self, now: Timestamp, limit: i64) -> StoreResult<u64>;
 
-    /// Takes a schedule's slot, which one caller gets: that one fires, and calls [`Self::finish_slot`] when it is done.
-    /// If it doesn't within [`FIRING_MS_MAX`], another caller gets the slot.
+    /// Takes a schedule's slot. One caller gets it, fires, and then calls [`Self::finish_slot`]. If it doesn't within [`FIRING_MS_MAX`],
+    /// another caller gets the slot.
     async fn take_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<Slot>;
 
-    /// Notes that a slot was fired.
     async fn finish_slot(&self, name: &str, slot: Timestamp, now: Timestamp) -> StoreResult<()>;
 
-    /// Deletes old runs, answers, versions and the like, in many short transactions. Returns how many rows. Rows that
-    /// are being written are left for the next time.
+    /// Deletes old runs, answers, versions and the like, in many short transactions. Returns how many rows. Rows that others are writing
+    /// are left for the next call.
     async fn prune(&self, prune: Prune) -> StoreResult<u64>;
 
-    /// The figures for metrics and `status`.
+    /// Returns the figures for metrics and `status`.
     async fn sample(&self, now: Timestamp, window_ms: i64) -> StoreResult<Sample>;
 
     /// Checks the invariants of one agent.
     async fn verify(&self, agent: &AgentId) -> StoreResult<AgentReport>;
 
-    /// As [`Self::verify`], with what takes long.
+    /// Works like [`Self::verify`], with the checks that take long.
     async fn verify_deep(&self, agent: &AgentId) -> StoreResult<AgentReport>;
 
-    /// A round trip. Fails, too, where the last write failed, the database is no longer the one of its name, or its server
-    /// takes no writes.
+    /// Makes a round trip. Also fails if the last write failed, if another database has taken this one's name, or if the server takes no
+    /// writes.
     async fn ping(&self) -> StoreResult<()>;
 }

@@ -1,6 +1,6 @@
-//! What operators see of the updates and do to them: the queue, its pauses, the runs.
+//! Operators' view of the updates, and their actions: the queue, its pauses, the runs.
 //!
-//! Invariant: none of it can lose work. The watermarks say what is pending, a row only when it is looked at.
+//! Invariant: none of this can lose work. The watermarks say what is pending; a row only says when to look.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -9,41 +9,41 @@ use utoipa::ToSchema;
 use super::{ClaimRequest, EnqueueOutcome, StoreResult};
 use recapd_core::domain::{agent::AgentId, spend::SpendTotal, time::Timestamp, work::Lease};
 
-/// The most rows of the queue, or runs, that one search looks at; the next search continues from there.
+/// The most rows of the queue, or runs, that one search reads; the next search continues from there.
 pub const SEARCHED_MAX: i64 = 10_000;
 
-/// Where a row of the queue stands.
+/// The state of a row of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueState {
     /// It may be claimed.
     Ready,
-    /// A worker has it.
+    /// A worker holds it.
     Running,
     /// It waits for its time.
     Scheduled,
-    /// It waits for a limit of spending, or for the hand that paused it.
+    /// A spending limit or an operator has paused it.
     Paused,
-    /// Its attempts are used up, or a hand cancelled it: the next eviction brings it back, or a hand.
+    /// Its attempts are used up, or an operator cancelled it. The next eviction or an operator revives it.
     Parked,
 }
 
-/// What a row waits for.
+/// The reason why a row waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueWait {
-    /// More exchanges, so that one update takes them all in.
+    /// For more exchanges, to update them together.
     #[serde(alias = "company")]
     Batching,
-    /// A provider: it rests after its failures, limits the rate, or has as many calls as may be.
+    /// For a provider, which is resting after failures, limits the rate, or has its maximum of calls.
     Provider,
-    /// The time after a failed attempt.
+    /// For the wait after a failed attempt.
     Backoff,
-    /// The answer of a batch.
+    /// For a batch's answer.
     Batch,
-    /// The next day, for a limit of spending.
+    /// For the next day, because of a spending limit.
     Limit,
-    /// An operator.
+    /// For an operator.
     #[serde(alias = "hand")]
     Operator,
 }
@@ -51,36 +51,35 @@ pub enum QueueWait {
 /// A row of the queue: an agent whose summary is to be looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct QueueRow {
-    /// Whose summary; also the row's name.
+    /// The agent, which is also the row's name.
     pub agent_id: AgentId,
-    /// Where it stands.
+    /// The row's state.
     pub state: QueueState,
-    /// What it waits for, if it does.
+    /// What it waits for, if it waits.
     pub waits_for: Option<QueueWait>,
-    /// When it may be claimed next, or while it runs: when its lease ends. None if nothing but a hand or an eviction
-    /// brings it back.
+    /// When it may next be claimed; while it runs, when its lease ends. None if only an operator or an eviction revives it.
     pub next_at: Option<Timestamp>,
-    /// Why it was asked for: the most telling reason.
+    /// The most important reason for the update.
     pub reason: String,
     /// How urgent it is; larger is more urgent.
     pub priority: i64,
-    /// Since when it is asked for.
+    /// When the update was first asked for.
     pub queued_at: Timestamp,
-    /// How long that is.
+    /// The time since `queued_at`.
     pub age_ms: i64,
-    /// Attempts so far, the running one included.
+    /// Attempts so far, including the running one.
     pub attempts: i64,
-    /// How often whoever had it vanished.
+    /// How often a worker that held it vanished.
     pub crashes: i64,
-    /// The daemon that has it.
+    /// The daemon that holds it.
     pub owner: Option<String>,
-    /// Since when.
+    /// Since when the daemon holds it.
     pub leased_at: Option<Timestamp>,
     /// Since when it is parked.
     pub parked_at: Option<Timestamp>,
-    /// The limit of spending that it is paused for.
+    /// The spending limit that pauses it.
     pub paused_for: Option<String>,
-    /// What the last attempt failed with: a class, a colon, a message.
+    /// The last attempt's error: a class, a colon, a message.
     pub last_error: Option<String>,
 }
 
@@ -92,10 +91,10 @@ pub enum RunOutcome {
     Completed,
     /// It failed.
     Failed,
-    /// Somebody else went first.
+    /// Another attempt came first.
     Superseded,
-    /// It had asked a model, and then waited for a provider or for the next day. In the table it is superseded, with a
-    /// class of error: no other name is known to older daemons.
+    /// It asked a model, and then had to wait for a provider or for the next day. The table stores it as superseded, with a class of
+    /// error, because older daemons know no other name.
     Postponed,
 }
 
@@ -123,107 +122,106 @@ impl RunOutcome {
 /// One attempt to update a summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Run {
-    /// Its number.
+    /// The run's number.
     pub run: i64,
-    /// Whose summary.
+    /// The agent whose summary it was to update.
     pub agent_id: AgentId,
-    /// Which attempt, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: i64,
-    /// Why it was asked for.
+    /// Why the update was asked for.
     pub reason: String,
     /// How it ended.
     pub outcome: RunOutcome,
-    /// How the document came to its size: `append`, `merge` or `full`.
+    /// How the document was composed: `append`, `merge` or `full`.
     pub path: Option<String>,
-    /// The version it wrote.
+    /// The version that it wrote.
     pub version: Option<i64>,
     /// The last exchange that the summary covered before.
     pub covers_after: Option<i64>,
-    /// The last one that it covers.
+    /// The last exchange that it covers now.
     pub covers_through: Option<i64>,
-    /// Exchanges that were taken in.
+    /// Exchanges that it summarised.
     pub exchanges: i64,
-    /// Items it wrote.
+    /// Items that it wrote.
     pub items_added: i64,
     /// Items that left the document.
     pub items_dropped: i64,
     /// The document's tokens.
     pub document_tokens: Option<i64>,
-    /// The document lost decisions or constraints for its size.
+    /// True if the document lost decisions or constraints for its size.
     pub truncated: bool,
     /// The provider that was asked.
     pub provider: Option<String>,
-    /// The model.
+    /// The model that was asked.
     pub model: Option<String>,
-    /// How often.
+    /// The number of calls to the model.
     pub model_calls: i64,
-    /// Tokens it read.
+    /// Tokens that the model read.
     pub input_tokens: i64,
-    /// Tokens it wrote.
+    /// Tokens that the model wrote.
     pub output_tokens: i64,
-    /// What it cost in micro-dollars, if the price is known.
+    /// Its cost in micro-dollars, if the price is known.
     pub cost_microusd: Option<i64>,
-    /// The answer came from a batch.
+    /// True if the answer came from a batch.
     pub batched: bool,
-    /// What kind of error it failed with.
+    /// The class of its error.
     pub error_class: Option<String>,
-    /// What it failed with.
+    /// The text of its error.
     pub error: Option<String>,
     /// When it began.
     pub started_at: Timestamp,
     /// When it ended.
     pub finished_at: Timestamp,
-    /// How long it took.
+    /// Its duration.
     pub duration_ms: i64,
 }
 
-/// Which runs to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunQuery {
-    /// Only those of this agent.
+    /// Only runs of this agent.
     pub agent: Option<AgentId>,
-    /// Only those of this outcome.
+    /// Only runs with this outcome.
     pub outcome: Option<RunOutcome>,
-    /// Only those with a lower number.
+    /// Only runs with a lower number.
     pub before: Option<i64>,
-    /// The most runs, of which the newest are read.
+    /// The most runs; the newest are read.
     pub limit: i64,
 }
 
-/// Updates in a span of time.
+/// Figures about the updates in a span of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunFigures {
     /// Updates that wrote a version.
     pub completed: i64,
     /// Attempts that failed.
     pub failed: i64,
-    /// Attempts that somebody else overtook.
+    /// Attempts that another one overtook.
     pub superseded: i64,
-    /// Attempts that had asked a model, and then waited for a provider or a limit.
+    /// Attempts that asked a model, and then waited for a provider or a limit.
     #[serde(default)]
     pub postponed: i64,
-    /// Mean duration of the completed ones.
+    /// Mean duration of the completed updates.
     pub mean_duration_ms: i64,
-    /// Of a hundred of them 95 took no longer.
+    /// The 95th percentile of their durations.
     #[serde(default)]
     pub p95_duration_ms: i64,
-    /// The longest one.
+    /// The longest of their durations.
     pub max_duration_ms: i64,
-    /// Mean tokens of the documents they wrote.
+    /// Mean tokens of the documents that they wrote.
     pub mean_document_tokens: i64,
-    /// Exchanges they took in.
+    /// Exchanges that they summarised.
     pub exchanges: i64,
     /// Documents that lost decisions or constraints for their size.
     pub truncated: i64,
-    /// Model tokens read.
+    /// Tokens that models read.
     pub input_tokens: i64,
-    /// Model tokens written.
+    /// Tokens that models wrote.
     pub output_tokens: i64,
-    /// What was spent.
+    /// The cost.
     pub spent: SpendTotal,
 }
 
-/// Updates that ended in one hour.
+/// Figures about the updates that ended in one hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunHour {
     pub began_at: Timestamp,
@@ -231,35 +229,35 @@ pub struct RunHour {
     pub completed: i64,
     /// Attempts that failed.
     pub failed: i64,
-    /// Attempts that were overtaken by another one.
+    /// Attempts that another one overtook.
     pub superseded: i64,
-    /// Attempts that had asked a model, and then waited for a provider or a limit.
+    /// Attempts that asked a model, and then waited for a provider or a limit.
     pub postponed: i64,
-    /// Mean duration of the completed ones.
+    /// Mean duration of the completed updates.
     pub mean_duration_ms: i64,
-    /// Median duration of the completed ones.
+    /// Median of their durations.
     pub p50_duration_ms: i64,
     /// The 95th percentile of their durations.
     pub p95_duration_ms: i64,
-    /// Mean tokens of the documents they wrote.
+    /// Mean tokens of the documents that they wrote.
     pub mean_document_tokens: i64,
-    /// Micro-dollars, of the calls whose price is known.
+    /// The cost in micro-dollars, of calls with a known price.
     pub cost_microusd: i64,
 }
 
-/// What an operator did to a row of the queue, and the row as the transaction left it: a moment later it may be gone.
+/// The result of an operator's action on a row of the queue, with the row as the transaction left it: it may be gone a moment later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperatorOutcome {
-    /// It is done; the row as it is now.
+    /// The action was carried out.
     Done(Box<QueueRow>),
-    /// A worker has the row right now: there is nothing to hasten.
+    /// A worker holds the row, so there is nothing to hasten.
     Running(Box<QueueRow>),
     /// There is no such row.
     NoRow,
 }
 
 impl OperatorOutcome {
-    /// As it is logged.
+    /// Returns the name that the log uses.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Done(_) => "done",
@@ -269,19 +267,19 @@ impl OperatorOutcome {
     }
 }
 
-/// A document of which an item has outgrown its section.
+/// A document with an item that has outgrown its section.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AgeingDue {
-    /// Whose.
+    /// The agent whose document it is.
     pub agent_id: AgentId,
-    /// Since when.
+    /// When the item outgrew its section.
     pub due_at: Timestamp,
 }
 
 /// The operations of operators. Each is one transaction.
 #[async_trait]
 pub trait OperatorStore: Send + Sync {
-    /// The queue's rows in order of their agents, after `after`.
+    /// Returns the queue's rows after `after`, in order of their agents.
     async fn queue_rows(
         &self,
         after: Option<&AgentId>,
@@ -289,79 +287,77 @@ pub trait OperatorStore: Send + Sync {
         now: Timestamp,
     ) -> StoreResult<Vec<QueueRow>>;
 
-    /// An agent's row, if it has one.
+    /// Returns an agent's row, if it has one.
     async fn queue_row(&self, agent: &AgentId, now: Timestamp) -> StoreResult<Option<QueueRow>>;
 
-    /// Asks for an update at once: makes a row, or makes the existing one due, whatever it waits for. A row that an
-    /// operator paused stays paused.
+    /// Asks for an update at once: creates a row, or makes the existing one due, whatever it waits for. A row that an operator paused
+    /// stays paused.
     ///
     /// # Errors
     /// [`super::StoreError::UnknownAgent`].
     async fn refresh(&self, agent: &AgentId, now: Timestamp) -> StoreResult<EnqueueOutcome>;
 
-    /// Makes a row due that waits, is parked or paused, with another series of attempts.
+    /// Makes a row due that waits, is parked or is paused, with a new series of attempts.
     async fn retry(&self, agent: &AgentId, now: Timestamp) -> StoreResult<OperatorOutcome>;
 
     /// Leases an agent's row if it is due and not paused, regardless of other rows that are due.
     async fn claim_one(&self, agent: &AgentId, claim: ClaimRequest) -> StoreResult<Option<Lease>>;
 
-    /// Parks a row. The lease of an update under way is voided. Its exchanges stay pending: an operator revives the
-    /// row, or the next eviction, ten minutes later at the earliest.
+    /// Parks a row. Voids the lease of an update in progress. Its exchanges stay pending: an operator revives the row, or the next
+    /// eviction does, after ten minutes at the earliest.
     async fn cancel(&self, agent: &AgentId, now: Timestamp) -> StoreResult<OperatorOutcome>;
 
-    /// Pauses an agent's updates until [`Self::resume_agent`]. The lease of an update under way is voided.
+    /// Pauses an agent's updates until [`Self::resume_agent`]. Voids the lease of an update in progress.
     ///
     /// # Errors
     /// [`super::StoreError::UnknownAgent`].
     async fn pause_agent(&self, agent: &AgentId, now: Timestamp) -> StoreResult<()>;
 
-    /// Undoes [`Self::pause_agent`]. False if no operator had paused it.
+    /// Undoes [`Self::pause_agent`]. Returns false if no operator had paused the agent.
     ///
     /// # Errors
     /// [`super::StoreError::UnknownAgent`].
     async fn resume_agent(&self, agent: &AgentId, now: Timestamp) -> StoreResult<bool>;
 
-    /// Pauses all updates of all daemons on this database: nothing is claimed any more, and updates under way finish.
-    /// Returns since when they are paused; doing it twice changes nothing.
+    /// Pauses all updates of all daemons on this database. Nothing is claimed any more; updates in progress finish. Returns since when
+    /// they are paused. A second call changes nothing.
     async fn pause_queue(&self, now: Timestamp) -> StoreResult<Timestamp>;
 
-    /// Undoes [`Self::pause_queue`]. False if the queue wasn't paused.
+    /// Undoes [`Self::pause_queue`]. Returns false if the queue wasn't paused.
     async fn resume_queue(&self) -> StoreResult<bool>;
 
-    /// Since when all updates are paused, if they are.
+    /// Returns since when all updates are paused, if they are.
     async fn queue_paused_since(&self) -> StoreResult<Option<Timestamp>>;
 
-    /// The documents that [`Self::age`] would make due now, at most `limit`, the longest overdue first.
+    /// Returns the documents that [`Self::age`] would make due now, at most `limit`, the longest overdue first.
     async fn ageing_due(&self, now: Timestamp, limit: i64) -> StoreResult<Vec<AgeingDue>>;
 
-    /// As [`super::Store::enqueue_ageing`].
     async fn age(&self, now: Timestamp, limit: i64) -> StoreResult<u64>;
 
-    /// The time by the clock that judges leases and backoffs: the server's on PostgreSQL, else the caller's
-    /// (`callers`).
+    /// Returns the time of the clock that leases and backoffs are judged by: the server's on PostgreSQL, otherwise `callers`.
     async fn clock(&self, callers: Timestamp) -> StoreResult<Timestamp>;
 
-    /// The newest runs, newest first.
+    /// Returns runs, newest first.
     async fn runs(&self, query: RunQuery) -> StoreResult<Vec<Run>>;
 
-    /// One run; `None` if there is no such run, or it was deleted for its age.
+    /// Returns one run; `None` if there is none, or if it was deleted for its age.
     async fn run(&self, run: i64) -> StoreResult<Option<Run>>;
 
-    /// Figures about the runs that ended since then.
+    /// Returns figures about the runs that ended since then.
     async fn run_figures(&self, since: Timestamp) -> StoreResult<RunFigures>;
 
-    /// Figures about the runs that ended since then, for each hour in which any did, in order.
+    /// Returns figures about the runs that ended since then, for each hour in which any did, in order.
     async fn run_hours(&self, since: Timestamp) -> StoreResult<Vec<RunHour>>;
 
-    /// What each of `agents` spent since then, in their order.
+    /// Returns what each of `agents` has spent since then, in their order.
     async fn spent(&self, agents: &[AgentId], since: Timestamp) -> StoreResult<Vec<SpendTotal>>;
 
-    /// When that schedule was fired last, by whichever daemon; `None` if never.
+    /// Returns when any daemon last fired a schedule; `None` if never.
     async fn fired_at(&self, schedule: &str) -> StoreResult<Option<Timestamp>>;
 
-    /// When the latest completed firing of that schedule was done; `None` if none was.
+    /// Returns when the latest completed firing of a schedule finished; `None` if none did.
     async fn done_at(&self, schedule: &str) -> StoreResult<Option<Timestamp>>;
 
-    /// The agents with the longest waiting exchanges, longest first: the agent, since when, and how many exchanges.
+    /// Returns the agents whose exchanges have been pending longest, longest first: the agent, since when, and how many exchanges.
     async fn stalest(&self, limit: i64) -> StoreResult<Vec<(AgentId, Timestamp, i64)>>;
 }

@@ -1,55 +1,49 @@
-//! Why the database can't be used for now, by the drivers' codes: their words differ by version and language.
+//! Why the database is unusable for now, by the drivers' codes: their texts differ by version and language.
 
 use std::{fmt, io};
 
 use sqlx::{error::DatabaseError, postgres::PgDatabaseError};
 
-/// SQLite's result codes: others hold the database, or a table of it, the file is damaged, there is no room, or the file is no
-/// database. Codes that say more have them as their lowest byte; see sqlite.org/rescode.html.
+/// SQLite's primary result codes, see sqlite.org/rescode.html. Extended codes have one of them as their lowest byte.
 const SQLITE_BUSY: i32 = 5;
 const SQLITE_LOCKED: i32 = 6;
 const SQLITE_CORRUPT: i32 = 11;
 const SQLITE_FULL: i32 = 13;
 const SQLITE_NOTADB: i32 = 26;
-/// What of SQLite's codes is the result code.
+/// The bits of SQLite's codes that hold the primary result code.
 const SQLITE_RESULT: i32 = 0xff;
-/// PostgreSQL's `disk_full`, whatever it was that found no room.
+/// PostgreSQL's `disk_full`, for any kind of disk use.
 const DISK_FULL: &str = "53100";
-/// A statement that took too long: PostgreSQL's `query_canceled`.
+/// PostgreSQL's `query_canceled`: a statement took too long.
 const TOO_LONG: &str = "57014";
-/// A prepared statement that isn't there, or is already: PostgreSQL's `invalid_sql_statement_name` and `duplicate_prepared_statement`.
-/// recapd's own can only be elsewhere where somebody gives each transaction another connection.
+/// PostgreSQL's `invalid_sql_statement_name` and `duplicate_prepared_statement`. recapd gets them for its own statements only if
+/// something gives each transaction another connection.
 const POOLED: [&str; 2] = ["26000", "42P05"];
-/// What that is, and the cure.
+/// The cause of that and the cure.
 const POOLER: &str = "a pooler in transaction mode stands before the server: let it pool sessions, or name the server itself \
                       (database.url; docs/postgres.md)";
 /// PostgreSQL's `data_corrupted` and `index_corrupted`.
 const DAMAGED: [&str; 2] = ["XX001", "XX002"];
 
-/// Why the database can't be used for now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// What is the matter.
     pub kind: OutageKind,
-    /// The same in words.
     pub reason: String,
 }
 
-/// What is the matter with a database that can't be used for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutageKind {
-    /// There is no room.
+    /// There is no space.
     Full,
-    /// Others hold it, or all connections to it.
+    /// Others hold the database or all connections to it.
     Busy,
-    /// What it stored is damaged, or is no database.
+    /// The stored data is damaged, or the file is no database.
     Corrupt,
-    /// It is unreachable or broken.
     Io,
 }
 
 impl OutageKind {
-    /// In the words of `recapd_db_errors_total`.
+    /// Returns the label in `recapd_db_errors_total`.
     pub fn class(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -61,7 +55,7 @@ impl OutageKind {
 }
 
 impl Outage {
-    /// The same, told of what it happened to.
+    /// Prefixes the reason with what it happened to.
     pub(super) fn of(self, what: impl fmt::Display) -> Self {
         Self {
             reason: format!("{what}: {}", self.reason),
@@ -149,7 +143,7 @@ mod tests {
     use crate::{StoreError, sql::direct};
 
     #[test]
-    fn sqlites_codes_tell_what_is_the_matter() {
+    fn sqlite_codes_give_the_kind_of_an_outage() {
         for (code, class) in [
             (5, "busy"),
             (261, "busy"),
@@ -172,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pool_and_files_have_kinds_and_words_have_none() {
+    fn pool_and_file_errors_have_kinds_and_plain_text_has_none() {
         let of_file = |kind: io::ErrorKind| Outage::from(&sqlx::Error::Io(kind.into())).kind;
         assert_eq!(of_file(io::ErrorKind::StorageFull), OutageKind::Full);
         assert_eq!(of_file(io::ErrorKind::ConnectionReset), OutageKind::Io);

@@ -1,31 +1,31 @@
-//! Pages of exchanges: as many as may be held at once, however long agents talk in one of them.
+//! Pages of exchanges, which bound memory however much is said in one exchange.
 //!
-//! Invariant: a page has at most so many bytes of payloads, but for one message. What it has no room for stands before its
-//! first exchange, or behind its last message.
+//! Invariant: a page exceeds its limit of payload bytes by one message at most. Anything left out stands before the page's first exchange
+//! or after its last message.
 
 use super::{ExchangeQuery, MessageRange, Store, StoreResult, StoredExchange};
 use recapd_core::domain::{agent::AgentId, number::usize_or_max};
 
-/// The most bytes of payloads on a page, and of an exchange that is read in parts. What is made of them takes some times as
-/// much, and several readers may ask at once.
+/// The most payload bytes on a page, and in one part of an exchange. Processing takes several times as much, and several readers may come
+/// at once.
 pub const PAGE_BYTES_MAX: i64 = 8_000_000;
-/// The most messages of an exchange that is read in parts.
+/// The most messages in one part of an exchange.
 pub const PART_MESSAGES_MAX: i64 = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PagedExchange {
-    /// The exchange, with its messages.
+    /// With its messages.
     pub stored: StoredExchange,
-    /// Set if these are only the first of them, since the exchange is too big for any page: [`Store::expand`] reads on behind
-    /// this one.
+    /// Set if these messages are only the first ones, because the exchange is too big for any page: [`Store::expand`] continues after
+    /// this message.
     pub next_after: Option<i64>,
 }
 
-/// The newest exchanges of `query` that fit a page, in order, each whole. One that is too big by itself comes alone, with its
-/// first messages. Older ones are asked for by the number of the first.
+/// Returns the newest exchanges of `query` that fit on a page, in order, each complete. An exchange that is too big by itself comes
+/// alone, with its first messages. To get older ones, ask again with the number of the first.
 ///
 /// # Errors
-/// What the store fails with.
+/// The store's.
 pub async fn page(
     store: &dyn Store,
     agent: &AgentId,
@@ -43,14 +43,14 @@ pub async fn page(
     Ok(whole.collect())
 }
 
-/// An exchange that was left unread, with its first messages, as many as a page holds.
+/// Reads the first messages of an exchange that was left unread, as many as a page holds.
 ///
 /// # Errors
-/// What the store fails with.
+/// The store's.
 pub async fn begun(store: &dyn Store, agent: &AgentId, unread: StoredExchange) -> StoreResult<PagedExchange> {
     let first = part(0);
     let expanded = store.expand(agent, unread.exchange.exchange, first).await?;
-    // Its agent may have been deleted meanwhile.
+    // The agent may have been deleted in the meantime.
     let (has_more, messages) = expanded
         .map(|expanded| (expanded.has_more, expanded.messages))
         .unwrap_or_default();
@@ -66,7 +66,7 @@ pub async fn begun(store: &dyn Store, agent: &AgentId, unread: StoredExchange) -
     })
 }
 
-/// The next part of an exchange that is read in parts.
+/// Returns the range of the next part of an exchange.
 pub fn part(after_seq: i64) -> MessageRange {
     MessageRange {
         after_seq,

@@ -1,11 +1,12 @@
-//! The database of a fleet: PostgreSQL, a pool of connections, as many daemons as are wanted.
+//! PostgreSQL: a pool of connections to a database that any number of daemons share.
 //!
-//! Each operation that writes is a transaction of its own and begins by locking the agent's row, then the queue's: in
-//! this order, so that none waits for another in a circle. What several statements read, they read from one snapshot.
+//! Each operation that writes is one transaction. It locks the agent's row first and then the queue's, always in this order, which
+//! prevents deadlocks. Operations with several reading statements use one snapshot.
 //!
-//! A daemon may stop in the midst of a transaction (its machine is suspended), and then holds its agent until the server cuts it off.
-//! Writes of other agents must go on meanwhile: writes of one agent wait in the process and not with a connection each
-//! ([`admission`]), a write that finds its row held gives its connection back and tries again, and some connections are for reads alone.
+//! A daemon may stop in the middle of a transaction (its machine is suspended); it then holds its agent until the server disconnects it.
+//! Writes of other agents must continue in the meantime. So writes of one agent wait in the process without a connection each
+//! ([`admission`]), a write that finds its row locked gives its connection back and tries again, and some connections are reserved for
+//! reads.
 
 mod admission;
 mod change_listener;
@@ -52,95 +53,85 @@ pub(super) use schema::MIGRATIONS;
 use admission::Admission;
 use timed::{TimedPool, refusal, within};
 
-/// How a database is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostgresSettings {
-    /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE?OPTIONS`.
     pub url: String,
-    /// A standby that answers what only reads and may be a moment old; none: the same server.
+    /// A standby for reads that may be slightly stale; `None`: none is used.
     pub read_url: Option<String>,
-    /// How far behind that one may be.
+    /// How far the standby may be behind.
     pub read_lag_ms_max: u64,
-    /// How long a read waits for that one before the server itself is asked; [`READ_PATIENCE_MS`] outside of tests.
+    /// How long a read waits for the standby before it asks the primary; [`READ_PATIENCE_MS`] outside of tests.
     pub read_patience_ms: u64,
-    /// The most connections to each server.
     pub connections: u32,
-    /// How long an operation waits for a connection.
     pub acquire_timeout_ms: u64,
-    /// How long a statement may run. Its answer is waited for a little longer, and then the connection is closed.
+    /// How long a statement may run. Its answer may take a little longer before the connection is closed.
     pub statement_timeout_ms: u64,
-    /// Whose clock judges leases and backoffs.
     pub clock: Clock,
 }
 
-/// Whose clock judges leases and backoffs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// The server's, so that the daemons' clocks don't matter.
     Database,
-    /// The caller's: for tests, which move it by hand.
+    /// The caller's, for tests that control it.
     Caller,
 }
 
-/// A write waits for a row for a moment only, with its connection: about as long as an ordinary transaction holds one. And the server
-/// ends a transaction from which it hears nothing for some seconds, in milliseconds both.
+/// A write waits for a locked row with its connection only about as long as an ordinary transaction takes. The server ends a transaction
+/// that is idle for some seconds. Both in milliseconds.
 const BEGIN: &str =
     "BEGIN; SET LOCAL lock_timeout = 50; SET LOCAL idle_in_transaction_session_timeout = 3000";
 const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-/// So often a transaction is tried at least, that the server undoes for the sake of another one or that finds a row held …
+/// The least number of attempts at a transaction that the server rolls back in favour of another, or that finds a row locked …
 const TRIES_MIN: u32 = 4;
-/// … with this pause before the second try; each further one is twice as long …
+/// … with this pause before the second attempt, doubled before each further one …
 const RETRY_FIRST: Duration = Duration::from_millis(10);
-/// … up to this one.
+/// … up to this.
 const RETRY_MAX: Duration = Duration::from_millis(200);
-/// One of so many connections is for what doesn't wait for rows: reads, claims, readiness.
+/// One in this many connections is reserved for operations that don't wait for rows: reads, claims, readiness.
 const READERS_SHARE: u32 = 4;
-/// Who holds this makes no fork, and locks a whole family; who shares it makes forks.
+/// Name of an advisory lock. Forks share it; an operation that locks a whole family takes it exclusively, so that nothing forks.
 const FAMILIES: &str = "recapd families";
-/// A connection that was used within this time is taken to be alive.
+/// A connection used within this time is presumed alive.
 const TRUSTED: Duration = Duration::from_secs(1);
 
-/// An open database.
 pub(super) struct Postgres {
     pool: TimedPool,
     admission: Admission,
-    /// How long a write waits for its turn, and tries to get what it locks.
+    /// How long a write waits for its turn, and retries to get its locks.
     patience: Duration,
     timeouts: Timeouts,
-    /// Of a server that is a moment behind, for reads that may be.
     replica: Option<Replica>,
     clock: Clock,
-    /// Tokens that are reserved for this process and not given out.
+    /// Tokens reserved for this process that aren't given out yet.
     tokens: Mutex<Range<i64>>,
 }
 
 impl Postgres {
-    /// Connects, and brings the schema up to date.
+    /// Connects and brings the schema up to date.
     pub(super) async fn open(settings: &PostgresSettings) -> StoreResult<Self> {
         super::schema::migrate(&mut alone(settings, super::schema::STATEMENT_MS_MAX).await?).await?;
         Self::over(settings).await
     }
 
-    /// Connects to a database that has this recapd's schema already.
+    /// Connects to a database that must have this recapd's schema already.
     pub(super) async fn look(settings: &PostgresSettings) -> StoreResult<Self> {
         let postgres = Self::over(settings).await?;
         super::schema::check(&mut postgres.reader().await?).await?;
         Ok(postgres)
     }
 
-    /// As [`Self::look`], for daemon work.
+    /// Works like [`Self::look`], for a daemon.
     pub(super) async fn open_as_is(settings: &PostgresSettings) -> StoreResult<Self> {
         let postgres = Self::look(settings).await?;
         super::schema::check_closed(&mut postgres.reader().await?).await?;
         Ok(postgres)
     }
 
-    /// Its connections.
     pub(super) fn pool(&self) -> &PgPool {
         self.pool.pool()
     }
 
-    /// How often one of them was waited for in vain.
     pub(super) fn timeouts(&self) -> u64 {
         self.timeouts.count()
     }
@@ -161,7 +152,7 @@ impl Postgres {
         })
     }
 
-    /// Runs `work` in a transaction, and again if the server undid it for the sake of another one, or somebody holds what it locks.
+    /// Runs `work` in a transaction, and again if the server rolled it back in favour of another or if others hold its locks.
     pub(super) async fn write<F, T>(&self, lock: Lock, work: F) -> StoreResult<T>
     where
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
@@ -213,14 +204,14 @@ impl Postgres {
         Ok(outcome)
     }
 
-    /// Leases what is due, in one statement that commits by itself.
+    /// Leases due rows, in one statement that commits by itself.
     pub(super) async fn claim(&self, claim: &ClaimRequest) -> StoreResult<Vec<Lease>> {
         let mut connection = self.reader().await?;
         let first = self.take_tokens(&mut connection, claim.limit).await?;
         queue::claim_at_once(&mut connection, claim, first).await
     }
 
-    /// The first of so many tokens, at most as many as are reserved at a time.
+    /// Takes `count` tokens, at most as many as are reserved at a time, and returns the first.
     async fn take_tokens(&self, connection: &mut Connection, count: i64) -> StoreResult<i64> {
         let count = count.clamp(1, TOKENS_RESERVED);
         let mut tokens = self.tokens.lock().await;
@@ -233,7 +224,7 @@ impl Postgres {
         Ok(first)
     }
 
-    /// A connection for single statements, each of which commits by itself.
+    /// Returns a connection for single statements, each of which commits by itself.
     pub(super) async fn reader(&self) -> StoreResult<Connection> {
         let reader = self.observe(self.pool.acquire().await).await?;
         Ok(Connection::from(reader).with_clock(self.clock))
@@ -244,12 +235,11 @@ impl Postgres {
         Ok(Connection::from(begun).with_clock(self.clock))
     }
 
-    /// What the pool gave, counted if it gave nothing in time.
+    /// Passes on what the pool gave, and counts it if it is a timeout.
     async fn observe<T: Send>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
         self.pool.explained(self.timeouts.observe(given)).await
     }
 
-    /// The standby that may be asked instead, if there is one.
     pub(super) fn replica(&self) -> Option<&Replica> {
         self.replica.as_ref()
     }
@@ -259,8 +249,8 @@ impl Postgres {
         Ok(Box::new(change_listener::Notification::listen(&options).await?))
     }
 
-    /// Vacuums the tables, so that no earlier state of a row is left in them. What the server keeps besides (its log, keys of
-    /// indexes, backups, replicas) is not ours to reach. False if rows may be left, which a later vacuum takes away.
+    /// Vacuums the tables, so that no earlier state of a row is left in them. Returns false if some may be left, which a later vacuum
+    /// removes. The server's log, index keys, backups and replicas are beyond its reach.
     pub(super) async fn scrub(&self) -> StoreResult<bool> {
         vacuum::vacuum(&mut self.reader().await?).await
     }
@@ -278,9 +268,9 @@ impl Postgres {
     }
 }
 
-/// One connection, whatever the schema is; statements may take so long.
+/// Opens a single connection, whatever the schema is, with this limit on its statements.
 pub(super) async fn alone(settings: &PostgresSettings, statement_ms_max: u64) -> StoreResult<Connection> {
-    // Of a pool one hears only that it waited in vain; of a connection, why.
+    // A pool only reports a timeout; a connection reports the reason.
     let options = options(&settings.url)?;
     let acquire_timeout = Duration::from_millis(settings.acquire_timeout_ms);
     let connection = within(acquire_timeout, async {
@@ -291,12 +281,12 @@ pub(super) async fn alone(settings: &PostgresSettings, statement_ms_max: u64) ->
     Ok(TimedConnection::alone(connection.await?, statement_ms_max).into())
 }
 
-/// How long statements of a connection wait for locks from now on.
+/// Sets how long statements of a connection wait for locks from now on.
 pub(super) async fn wait_at_most(connection: &mut PgConnection, lock_ms_max: u64) -> StoreResult<()> {
     Ok(set(connection, &[("lock_timeout", lock_ms_max)]).await?)
 }
 
-/// Locks the agent's row. Where there is none, those who would make one come one after the other.
+/// Locks the agent's row. If there is none, callers that would create it take turns.
 async fn lock_agent(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
     if !agent::lock(tx, agent).await? {
         lock_name(tx, &format!("recapd agent {agent}")).await?;
@@ -311,18 +301,17 @@ async fn lock_name(tx: &mut Connection, name: &str) -> StoreResult<()> {
     Ok(())
 }
 
-/// How a connection begins: with nothing that a pooler before the server refuses. Settings are made afterwards, by [`set`], and
+/// Returns options for the start of a connection, without any setting that a pooler refuses. [`set`] makes the settings afterwards, and
 /// floats are exact without one.
 fn options(url: &str) -> StoreResult<PgConnectOptions> {
     let options = PgConnectOptions::from_str(url)?;
     Ok(options.application_name("recapd").extra_float_digits(None))
 }
 
-/// Settings of a session, and their values.
 type Settings = [(&'static str, u64)];
 
-/// Makes settings that hold for as long as the connection does. They are numbers, so that they can stand in the text: then
-/// nothing is prepared, and one round trip makes them all.
+/// Makes settings for the whole life of the connection. They are numbers, which can stand in the statement's text: nothing is prepared,
+/// and one round trip makes them all.
 async fn set(connection: &mut PgConnection, settings: &Settings) -> Result<(), sqlx::Error> {
     let sets: Vec<String> = settings
         .iter()
@@ -332,7 +321,7 @@ async fn set(connection: &mut PgConnection, settings: &Settings) -> Result<(), s
     connection.execute(AssertSqlSafe(sql)).await.map(drop)
 }
 
-/// How long a statement may run, and a transaction be left alone, in milliseconds.
+/// Returns settings that limit statements and idle transactions, in milliseconds.
 fn patience(timeout_ms: u64) -> [(&'static str, u64); 2] {
     [
         ("statement_timeout", timeout_ms),
@@ -340,7 +329,7 @@ fn patience(timeout_ms: u64) -> [(&'static str, u64); 2] {
     ]
 }
 
-/// A connection of its own with these settings, which hears these channels.
+/// Opens a separate connection with these settings that listens to these channels.
 async fn listener(
     options: &PgConnectOptions,
     settings: &'static Settings,
@@ -373,16 +362,16 @@ async fn pool(settings: &PostgresSettings, url: &str) -> StoreResult<TimedPool> 
     Ok(TimedPool::over(pool, settings.statement_timeout_ms).with_writers(writers))
 }
 
-/// How many of so many connections may write at the same time.
+/// Returns how many of these connections may write at the same time.
 fn writers_max(connections: u32) -> usize {
     let readers = (connections / READERS_SHARE).max(1);
     usize_or_max(connections.saturating_sub(readers).max(1))
 }
 
-/// To ask each connection whether it lives before each use would be a round trip per statement.
+/// Pings only connections that were idle for a while: a ping before every use would cost a round trip per statement.
 fn pooled(settings: &PostgresSettings, acquire_timeout: Duration) -> PgPoolOptions {
     let timeout_ms = settings.statement_timeout_ms;
-    // Where one that is dead doesn't answer, the other half is for a new one.
+    // If a dead connection doesn't answer, the other half of the time is left for a new one.
     let ping_max = PULSE.min(acquire_timeout / 2);
     PgPoolOptions::new()
         .max_connections(settings.connections.max(1))
@@ -403,13 +392,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_connections_are_for_who_reads() {
+    fn some_connections_are_reserved_for_reads() {
         let writers = [1, 2, 3, 8, 16].map(writers_max);
         assert_eq!(writers, [1, 1, 2, 6, 12]);
     }
 
     #[test]
-    fn a_connection_begins_without_what_poolers_refuse() {
+    fn a_connection_starts_without_settings_that_poolers_refuse() {
         let options = options("postgres://recapd@db/recapd").unwrap();
         assert_eq!(options.get_options(), None);
         assert!(!format!("{options:?}").contains("extra_float_digits: Some"));

@@ -1,4 +1,4 @@
-//! What a search of the archive finds, and an exchange as it was.
+//! Results of a search of the archive, and of expanding an exchange.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,11 +7,10 @@ use recapd_core::domain::{agent::AgentId, exchange::Exchange, ledger::Ledger, ti
 
 /// The most matching messages that a search ranks.
 pub const HITS_MAX: usize = 300;
-/// The most messages that a search reads because they aren't indexed yet: the newest ones of the agent, then of its
-/// ancestors.
+/// The most messages that a search reads because they aren't indexed yet: the newest of the agent first, then those of its ancestors.
 pub const TAIL_MESSAGES_MAX: i64 = 20_000;
 
-/// Where an exchange stands.
+/// Where an exchange is, as an agent sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ExchangePlace)]
@@ -22,14 +21,14 @@ pub enum ExchangePlace {
     Window,
     /// It has left the window and isn't summarised yet.
     Pending,
-    /// It is summarised; what the summary said of it may have aged since.
+    /// It is summarised; the summary may since have shortened or dropped it.
     Covered,
-    /// A rewind has taken it back.
+    /// A rewind has set it aside.
     SetAside,
 }
 
 impl ExchangePlace {
-    /// The place of a live exchange of that number.
+    /// Returns the place of a live exchange.
     pub fn of(exchange: i64, ledger: &Ledger) -> Self {
         if exchange >= ledger.first_exchange {
             Self::Window
@@ -51,30 +50,26 @@ impl ExchangePlace {
     }
 }
 
-/// An exchange and where it stands for an agent that may have inherited it.
+/// An exchange and its place for an agent that may have inherited it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedExchange {
-    /// Its row.
     pub exchange: Exchange,
-    /// The agent whose messages it holds: this one, or an ancestor.
+    /// The agent that owns its messages: this one, or an ancestor.
     pub source: AgentId,
-    /// Where it stands.
     pub place: ExchangePlace,
     /// When it left the window, if it did.
     pub evicted_at: Option<Timestamp>,
-    /// The first version of the summary that covered it, if one does; none for an inherited one.
+    /// The first version of the summary that covered it; `None` for an inherited one.
     pub summary_version: Option<i64>,
 }
 
 impl PlacedExchange {
-    /// Whether a search may find it: instructions are always in view, and what a rewind set aside is no part of the
-    /// past.
+    /// True if a search may find it. Instructions are always in view, and set-aside exchanges are no part of the past.
     pub fn is_found(&self) -> bool {
         !matches!(self.place, ExchangePlace::Preamble | ExchangePlace::SetAside)
     }
 }
 
-/// A message that a search found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit {
     /// How well it matches, smaller is better; `None` for a message that isn't indexed yet.
@@ -82,42 +77,37 @@ pub struct Hit {
     pub message: StoredMessage,
 }
 
-/// An exchange in which a search found something.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundExchange {
     pub placed: PlacedExchange,
-    /// What was found, in order of the messages.
+    /// In order of the messages.
     pub hits: Vec<Hit>,
 }
 
-/// What a search found, in no order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SearchHits {
-    /// The exchanges.
+    /// In no order.
     pub found: Vec<FoundExchange>,
-    /// How many messages were not searched, since they are neither indexed nor among the newest. Per agent they are
-    /// counted only up to a limit.
+    /// How many messages were not searched, because they are neither indexed nor among the newest. They are counted only up to a limit
+    /// per agent.
     pub unsearched: i64,
 }
 
-/// Which messages of an exchange to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageRange {
-    /// Only messages after this one.
     pub after_seq: i64,
     pub messages_max: i64,
-    /// The bytes of payload after which no further message is read.
+    /// Once this many bytes of payload are read, no further message is.
     pub bytes_max: usize,
-    /// Whether nothing written may be missing: then no standby is asked.
+    /// True if the newest writes must be included: then no standby is used.
     pub is_current: bool,
 }
 
-/// An exchange as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpandedExchange {
     pub placed: PlacedExchange,
-    /// Its messages, in order.
+    /// In order.
     pub messages: Vec<StoredMessage>,
-    /// Whether the exchange has more messages.
+    /// True if the exchange has more messages.
     pub has_more: bool,
 }

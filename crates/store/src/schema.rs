@@ -1,7 +1,7 @@
-//! The schema: which migrations a database has, and bringing it up to date.
+//! The schema: a database's migrations, and how to bring it up to date.
 //!
-//! Migrations go forward only. Daemons of the previous version may go on running during one and after it: it adds and
-//! never takes away. Each is one transaction, so that a failed one leaves nothing behind.
+//! Migrations only go forward. Daemons of the previous version may keep running during and after one, because it adds things and never
+//! removes any. Each is one transaction, so that a failed one leaves nothing behind.
 
 pub mod catalogue;
 mod turns;
@@ -16,37 +16,31 @@ use super::{
 };
 use recapd_core::domain::text::hexadecimal;
 
-/// How long a statement of a migration may take: an index over a large table takes its time.
+/// How long a statement of a migration may take: an index over a large table takes long.
 pub(super) const STATEMENT_MS_MAX: u64 = 6 * 3_600_000;
-/// How a database is made whose texts are as recapd needs them.
+/// How to create a database with the right encoding.
 pub const UTF8_CURE: &str = "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0";
 
-/// The state of a database's schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Schema {
-    /// By version: the migrations of this recapd, and those found only in the database.
+    /// The migrations of this recapd and those found only in the database, by version.
     pub migrations: Vec<Migration>,
 }
 
-/// One step of the schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Migration {
-    /// Its version: migrations are applied in the order of these, which may have gaps.
+    /// Migrations are applied in order of their versions, which may have gaps.
     pub version: i64,
     pub name: String,
-    /// Whether the database has it.
     pub state: MigrationState,
 }
 
-/// Whether a database has a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MigrationState {
-    /// The database has it.
     Applied,
-    /// The database needs it.
     Pending,
-    /// The database has another migration of that version.
+    /// The database has another migration with that version.
     Changed,
     /// It was begun and not finished.
     HalfDone,
@@ -55,7 +49,7 @@ pub enum MigrationState {
 }
 
 impl Schema {
-    /// The newest migration that the database has; 0 if it has none.
+    /// Returns the newest migration that the database has; 0 if it has none.
     pub fn version(&self) -> i64 {
         let has = |migration: &&Migration| migration.state != MigrationState::Pending;
         self.migrations
@@ -66,24 +60,23 @@ impl Schema {
             .unwrap_or(0)
     }
 
-    /// How many migrations it still needs.
     pub fn pending(&self) -> usize {
         let pending = |migration: &&Migration| migration.state == MigrationState::Pending;
         self.migrations.iter().filter(pending).count()
     }
 
-    /// Whether no migration was applied: then there are no tables of recapd's either, unless made by something else.
+    /// True if no migration was applied. Then there are no tables of recapd's either, unless something else made them.
     pub fn is_missing(&self) -> bool {
         self.pending() == self.migrations.len()
     }
 
-    /// Whether a database whose texts are of another encoding is used all the same. One in use without any goes on: it works
-    /// as long as all that is inserted is UTF-8, and `recapd doctor` warns of it.
+    /// True if a database with that encoding may be used in spite of it. An existing database with `SQL_ASCII` continues: it works as
+    /// long as all inserts are UTF-8, and `recapd doctor` warns of it.
     pub fn goes_on_in(&self, encoding: &str) -> bool {
         !self.is_missing() && encoding == "SQL_ASCII"
     }
 
-    /// Whether this recapd could bring it up to date.
+    /// Checks that this recapd can bring the database up to date.
     ///
     /// # Errors
     /// [`StoreError::Schema`] with the cure.
@@ -108,7 +101,7 @@ impl Schema {
         Ok(())
     }
 
-    /// Whether this recapd can work with it as it is.
+    /// Checks that this recapd can work with the database as it is.
     ///
     /// # Errors
     /// [`StoreError::Schema`] with the cure.
@@ -129,7 +122,6 @@ impl Schema {
         Ok(())
     }
 
-    /// The newest version that this recapd knows.
     fn own(&self) -> i64 {
         let own = |migration: &&Migration| migration.state != MigrationState::Unknown;
         self.migrations
@@ -141,7 +133,7 @@ impl Schema {
     }
 }
 
-/// The newest versions that this recapd knows, on SQLite and on PostgreSQL.
+/// Returns the newest versions that this recapd knows, for SQLite and for PostgreSQL.
 pub fn newest() -> [i64; 2] {
     let newest = |migrations: &[(i64, &str, &str)]| migrations.iter().map(|(version, ..)| *version).max();
     [
@@ -150,7 +142,7 @@ pub fn newest() -> [i64; 2] {
     ]
 }
 
-/// The state of a database's schema. It changes nothing, and may be asked while daemons run.
+/// Reads the state of a database's schema. It changes nothing, and daemons may run.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`], also when there is no such file.
@@ -162,7 +154,7 @@ pub async fn status(settings: &DatabaseSettings) -> StoreResult<Schema> {
     read(&mut connection).await
 }
 
-/// The state of the schema that [`up`] would find; makes the file if there is none. Changes nothing else.
+/// Reads the state of the schema that [`up`] would find. It changes nothing.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`].
@@ -175,16 +167,15 @@ pub async fn before_up(settings: &DatabaseSettings) -> StoreResult<Schema> {
     }
 }
 
-/// Brings a database up to date, and makes a file that doesn't exist. Returns the state before.
+/// Brings a database up to date, and creates a missing file. Returns the state before.
 ///
 /// # Errors
-/// [`StoreError::Schema`] when it can't be, [`StoreError::InUse`] while a daemon runs on a file,
-/// [`StoreError::Unavailable`].
+/// [`StoreError::Schema`] when that is impossible, [`StoreError::InUse`] while a daemon uses the file, [`StoreError::Unavailable`].
 pub async fn up(settings: &DatabaseSettings) -> StoreResult<Schema> {
     up_within(settings, turns::TRIES_MAX).await
 }
 
-/// As [`up`], with at most `tries_max` attempts to lock the tables of a server while others use them.
+/// Works like [`up`], with at most `tries_max` attempts to lock the tables of a server while others use them.
 ///
 /// # Errors
 /// As [`up`].
@@ -201,12 +192,12 @@ pub async fn up_within(settings: &DatabaseSettings, tries_max: u32) -> StoreResu
     }
 }
 
-/// Checks that the schema is this recapd's: a caller that only reads can't change it.
+/// Checks that the schema is this recapd's, for callers that only read and can't change it.
 pub(super) async fn check(connection: &mut Connection) -> StoreResult<()> {
     read(connection).await?.is_current()
 }
 
-/// Applies the missing migrations. If several do so at once, one does and the others wait. Returns the state before.
+/// Applies the missing migrations. If several callers do so at once, one works and the others wait. Returns the state before.
 pub(super) async fn migrate(connection: &mut Connection) -> StoreResult<Schema> {
     migrate_within(connection, turns::TRIES_MAX).await
 }
@@ -224,7 +215,6 @@ async fn migrate_within(connection: &mut Connection, tries_max: u32) -> StoreRes
     Ok(before)
 }
 
-/// Refuses a database of a server whose texts are of another encoding.
 async fn check_encoding(connection: &mut Connection, found: &Schema) -> StoreResult<()> {
     match other_encoding(connection).await? {
         Some(encoding) if !found.goes_on_in(&encoding) => {
@@ -241,8 +231,8 @@ async fn check_encoding(connection: &mut Connection, found: &Schema) -> StoreRes
     }
 }
 
-/// Refuses a server's schema in which every role may create: statements name functions as PostgreSQL does, and one in that schema that
-/// takes the very types of a call goes before PostgreSQL's own. It would run with recapd's rights.
+/// Refuses a server's schema in which every role may create objects. Statements use PostgreSQL's functions by name, and a function in
+/// that schema whose parameter types match a call exactly takes precedence over PostgreSQL's. It would run with recapd's rights.
 pub(super) async fn check_closed(connection: &mut Connection) -> StoreResult<()> {
     let open = open_schemas(connection).await?;
     if open.is_empty() {
@@ -260,7 +250,7 @@ pub(super) async fn check_closed(connection: &mut Connection) -> StoreResult<()>
     )))
 }
 
-/// The schemas that a server's statements find names in, of which every role may create in; quoted where they have to be.
+/// Returns the schemas in a server's search path in which every role may create objects, quoted where necessary.
 pub(super) async fn open_schemas(connection: &mut Connection) -> StoreResult<Vec<String>> {
     if connection.dialect() == SqlDialect::Sqlite {
         return Ok(Vec::new());
@@ -274,7 +264,7 @@ pub(super) async fn open_schemas(connection: &mut Connection) -> StoreResult<Vec
     found.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
-/// The encoding of a server's database, if it is another than the one that recapd needs.
+/// Returns the encoding of a server's database, unless it is UTF8.
 pub(super) async fn other_encoding(connection: &mut Connection) -> StoreResult<Option<String>> {
     if connection.dialect() == SqlDialect::Sqlite {
         return Ok(None);
@@ -294,7 +284,6 @@ async fn run(connection: &mut Connection, migrator: &Migrator) -> Result<(), Mig
     }
 }
 
-/// The state of the schema in the database of `connection`.
 pub(super) async fn read(connection: &mut Connection) -> StoreResult<Schema> {
     let table = sql!(
         sqlite: "-- sql/schema.table\nSELECT count(*) FROM sqlite_schema WHERE name = '_sqlx_migrations'",
@@ -322,7 +311,6 @@ pub(super) async fn read(connection: &mut Connection) -> StoreResult<Schema> {
     Ok(compare(&migrator(connection.dialect()), applied))
 }
 
-/// A migration as the database has it.
 struct AppliedMigration {
     version: i64,
     name: String,
@@ -372,7 +360,7 @@ fn migrator(dialect: SqlDialect) -> Migrator {
         )
     });
     let mut migrator = Migrator::with_migrations(migrations.collect());
-    // On a server the lock is taken around all attempts.
+    // On a server, one lock covers all attempts.
     migrator.set_locking(false);
     migrator
 }
@@ -380,7 +368,7 @@ fn migrator(dialect: SqlDialect) -> Migrator {
 fn failure(error: MigrateError) -> StoreError {
     match error {
         MigrateError::Execute(error) => error.into(),
-        // The same would happen again, unless the connection was lost.
+        // It would fail again, unless the connection was lost.
         MigrateError::ExecuteMigration(error, version) if error.as_database_error().is_some() => {
             StoreError::Schema(format!(
                 "migration {version} fails, and nothing of it was done: {error}"

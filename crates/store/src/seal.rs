@@ -1,11 +1,11 @@
-//! Seals: hashes by which it shows that a row is as it was written.
+//! Seals: hashes that prove that a row is as it was written.
 //!
-//! Each message has a seal, a hash of a random salt and of all that never changes. An agent's chain is the hash of the link before
-//! and of the next message's seal, so that none can be taken out, put in or moved. Forgetting takes the salt away and leaves the
-//! seal: the chain holds, and the seal confirms no guess at what was said. Other rows have a digest without a salt, which is made
-//! anew when something of theirs is forgotten.
+//! Each message has a seal, a hash of a random salt and of everything in it that never changes. An agent's chain hashes the link before
+//! together with the next message's seal, so that no message can be removed, inserted or moved. Forgetting a message removes the salt and
+//! keeps the seal: the chain holds, and the seal can't confirm a guess at the content. Other rows have an unsalted digest, which is
+//! recalculated when part of them is forgotten.
 //!
-//! Both databases give the same hashes: a text is hashed as PostgreSQL stores it, which has no U+0000, and so are times.
+//! Both databases give the same hashes: texts are hashed as PostgreSQL stores them, without U+0000, and so are times.
 
 use sha2::{Digest as _, Sha256};
 
@@ -23,14 +23,12 @@ use recapd_core::domain::{
     transcript::Voice,
 };
 
-/// Random bytes of a salt.
 pub(super) const SALT_BYTES: usize = 16;
 
-/// A list of values on its way into a hash: each with its kind and its length, so that no two lists give the same bytes.
+/// The values of a hash, each with its kind and its length, so that no two lists give the same bytes.
 struct HashInput(Sha256);
 
 impl HashInput {
-    /// An empty list of that kind.
     fn of(kind: &str) -> Self {
         Self(Sha256::new()).text(kind)
     }
@@ -66,7 +64,7 @@ impl HashInput {
     }
 }
 
-/// All that never changes of a message, unless it is forgotten.
+/// Everything in a message that never changes, unless it is forgotten.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MessageRow<'a> {
     pub(super) agent: &'a AgentId,
@@ -95,7 +93,7 @@ impl MessageRow<'_> {
             .hash()
     }
 
-    /// What is left of it when it is forgotten.
+    /// Begins a hash with what remains of a forgotten message.
     fn tombstone(&self, kind: &str) -> HashInput {
         HashInput::of(kind)
             .text(self.agent.as_str())
@@ -108,7 +106,6 @@ impl MessageRow<'_> {
     }
 }
 
-/// A message's seal, and the salt that it was made with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seal {
     pub(super) salt: String,
@@ -118,20 +115,19 @@ pub(super) struct Seal {
 /// The end of the chain of an agent's messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
-    /// The last link; `None` if there is none yet.
+    /// The last link; `None` before the first.
     pub(super) link: Option<String>,
-    /// The last message that it reaches.
+    /// The last message that it includes.
     pub(super) through: i64,
 }
 
 impl Chain {
-    /// Whether the message of that number is the next one. It isn't while messages from before there were seals wait for theirs:
-    /// until then new ones have none, either.
+    /// True if that message is the next in the chain. It isn't while older messages wait for their seals; until then new ones get none,
+    /// either.
     pub(super) fn is_next(&self, seq: i64) -> bool {
         self.through + 1 == seq
     }
 
-    /// Takes the next message in.
     pub(super) fn add(&mut self, row: &MessageRow<'_>, seal: &str) {
         let before = self.link.as_deref();
         self.link = Some(row.tombstone("link").optional(before).text(seal).hash());
@@ -139,7 +135,7 @@ impl Chain {
     }
 }
 
-/// The digest of an exchange's row; what counts of it is told by its messages. `headline` is its headline as stored.
+/// Returns the digest of an exchange's row, without the figures that its messages give. `headline` is its stored form.
 pub(super) fn of_exchange(exchange: &Exchange, headline: &str) -> String {
     HashInput::of("exchange")
         .int(exchange.exchange)
@@ -153,7 +149,6 @@ pub(super) fn of_exchange(exchange: &Exchange, headline: &str) -> String {
         .hash()
 }
 
-/// The digest of an eviction.
 pub(super) fn of_eviction(eviction: &Eviction) -> String {
     HashInput::of("eviction")
         .int(eviction.from_exchange)
@@ -163,7 +158,7 @@ pub(super) fn of_eviction(eviction: &Eviction) -> String {
         .hash()
 }
 
-/// The digest of the item of that number. Pins come and go.
+/// Returns the digest of an item, without its pin, which may change.
 pub(super) fn of_item(number: i64, item: &Item) -> String {
     let fields = HashInput::of("item")
         .int(number)
@@ -181,7 +176,7 @@ pub(super) fn of_item(number: i64, item: &Item) -> String {
     ranges.iter().fold(fields, add).hash()
 }
 
-/// The digest of the fact of that number. Pins come and go.
+/// Returns the digest of a fact, without its pin, which may change.
 pub(super) fn of_fact(number: i64, fact: &Fact) -> String {
     HashInput::of("fact")
         .int(number)
@@ -194,12 +189,11 @@ pub(super) fn of_fact(number: i64, fact: &Fact) -> String {
         .hash()
 }
 
-/// The digest of what a forked agent began with, as it is stored.
 pub(super) fn of_fork(record: &str) -> String {
     HashInput::of("fork").text(record).hash()
 }
 
-/// All that never changes of a version, unless its text is removed. Its tokens are counted.
+/// Everything in a version that never changes, unless its text is removed. Its tokens are recounted instead.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VersionRow<'a> {
     pub(super) version: i64,
@@ -231,7 +225,7 @@ impl VersionRow<'_> {
     }
 }
 
-/// The digests of the items and facts that a document is composed of, each in the order of the numbers, in one.
+/// Combines the digests of a document's items and facts into one, each in order of their numbers.
 pub(super) fn made_of(items: &[String], facts: &[String]) -> String {
     let add = |fields: HashInput, digest: &String| fields.text(digest);
     let fields = items.iter().fold(HashInput::of("made of"), add);
@@ -260,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_tells_every_column_and_the_salt_apart() {
+    fn a_seal_depends_on_every_column_and_on_the_salt() {
         let (a, b): (AgentId, AgentId) = ("a".parse().unwrap(), "b".parse().unwrap());
         let plain = row(&a, "x", 1);
         let others = [
@@ -318,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_tells_order_and_holes_apart() {
+    fn a_chain_detects_reordering_and_gaps() {
         let agent: AgentId = "a".parse().unwrap();
         let linked = |seals: &[&str]| {
             let mut chain = Chain::default();
@@ -335,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn items_and_facts_are_no_one_list() {
+    fn items_and_facts_are_hashed_as_separate_lists() {
         let one = |text: &str| vec![text.to_owned()];
         assert_ne!(made_of(&one("a"), &[]), made_of(&[], &one("a")));
     }

@@ -1,4 +1,4 @@
-//! What models cost, work that waits without having failed, and items to be condensed again.
+//! What models cost, and work that waits without having failed.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,47 +18,40 @@ pub struct Postponement {
     pub limit: Option<SpendLimit>,
     /// Why, for the runs table.
     pub why: AttemptError,
-    /// What it cost so far, and when it is given back.
+    /// Its cost so far and its times.
     pub run: RunRecord,
 }
 
-/// Which updates are made due again, each kind with those before it.
+/// Which waiting updates to make due again. Each variant includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
-    /// Those that a spending limit paused: other limits may hold now.
+    /// Those that a spending limit paused: the limits may have changed.
     Paused,
-    /// Those that wait for a provider, too: another one may be asked now, or with another key.
+    /// Also those that wait for a provider: another provider or key may work now.
     Waiting,
-    /// Those, too, that are parked because the key or the account was refused: there may be another one now.
+    /// Also those parked because the key or the account was refused: there may be another one now.
     Refused,
 }
 
-/// What was spent since some time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spending {
-    /// What the agent overrides in the configuration.
     pub settings: AgentSettings,
-    /// What the agent spent.
     pub agent: SpendTotal,
-    /// What all agents spent.
     pub all: SpendTotal,
 }
 
-/// Updates of an agent wait for the next day.
+/// A pause of an agent's updates until the next day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SpendPause {
-    /// For which limit.
+    /// The limit that is used up.
     pub limit: SpendLimit,
-    /// Until when.
     pub until: Timestamp,
 }
 
 /// The newest update that asked a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct LastRun {
-    /// The model's provider.
     pub provider: String,
-    /// The model.
     pub model: String,
     /// Why it failed, if it did.
     pub error_class: Option<String>,

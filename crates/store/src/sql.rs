@@ -1,7 +1,7 @@
-//! The store over SQL: each operation is written once, for SQLite and PostgreSQL alike.
+//! The store in SQL: each operation is written once for SQLite and PostgreSQL.
 //!
-//! Where the two differ, the difference is named: words in [`statement`], values in [`value`], opening and writing in
-//! [`super::sqlite`] and [`super::postgres`].
+//! The differences have their own places: wording in [`statement`], values in [`value`], opening and writing in [`super::sqlite`] and
+//! [`super::postgres`].
 
 mod access;
 pub(super) mod agent;
@@ -385,7 +385,7 @@ impl Store for SqlStore {
         if let Some(postgres) = self.postgres() {
             return postgres.claim(&claim).await;
         }
-        // An idle daemon polls: this read costs no write transaction while nothing is due.
+        // An idle daemon polls: this read avoids a write transaction while nothing is due.
         if !queue::is_any_due(&mut self.reader().await?, claim.now).await? {
             return Ok(Vec::new());
         }

@@ -1,7 +1,6 @@
 //! The embedded database: SQLite in WAL mode, one writer with grouped commits, a pool of readers.
 //!
-//! One daemon at a time: a process that opens the database for daemon work holds a lock file beside it. Other programs
-//! may read and write through SQL meanwhile.
+//! One daemon at a time: it holds a lock file next to the database. Other programs may read and write through SQL meanwhile.
 
 mod address;
 mod change_listener;
@@ -45,15 +44,13 @@ use writer::{CACHE_KIB, Writer};
 
 use recapd_platform::background::{ThreadPriority, run_alone};
 
-/// How long to wait for a lock that is held: a program that the holder started has it, too, until it is loaded.
+/// How long to wait for a held lock: a program that the holder starts has it, too, until it is loaded.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
-/// How often the lock is tried meanwhile.
+/// The interval of attempts within that time.
 const LOCK_TRY_EVERY: Duration = Duration::from_millis(10);
 
-/// How an SQLite database is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqliteSettings {
-    /// `sqlite:PATH`.
     pub url: String,
     /// The number of connections for reading.
     pub readers: u32,
@@ -61,23 +58,21 @@ pub struct SqliteSettings {
     pub group_commit_max: usize,
     /// How long a writer waits for another program's lock.
     pub busy_timeout_ms: u64,
-    /// When SQLite waits for the disk.
     pub synchronous: Synchronous,
-    /// What is done about a folder that isn't there, when the file is made.
     pub missing_folder: MissingFolder,
 }
 
-/// What is done about a folder that isn't there.
+/// What to do about a missing folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingFolder {
-    /// It is an error: the disk may not be mounted, or the name is misspelt.
+    /// Fail: the disk may not be mounted, or the name may be misspelt.
     Refuse,
-    /// It is made, for the user alone.
+    /// Create it, for the user alone.
     Make,
 }
 
 impl SqliteSettings {
-    /// The pragmas of every connection, sqlx's and the writer's own.
+    /// Returns the pragmas of every connection, sqlx's and the writer's own.
     fn pragmas(&self) -> [(&'static str, &'static str); 3] {
         [
             ("synchronous", self.synchronous.name()),
@@ -95,7 +90,7 @@ impl SqliteSettings {
 /// When SQLite waits for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Synchronous {
-    /// At each commit: nothing acknowledged is lost in a power cut.
+    /// At each commit: a power cut loses nothing acknowledged.
     Full,
     /// At checkpoints: consistent after a power cut, but the last commits may be gone.
     Normal,
@@ -104,7 +99,7 @@ pub enum Synchronous {
 }
 
 impl Synchronous {
-    /// SQLite's word for it; see <https://sqlite.org/pragma.html#pragma_synchronous>.
+    /// Returns SQLite's word for it; see <https://sqlite.org/pragma.html#pragma_synchronous>.
     fn name(self) -> &'static str {
         match self {
             Self::Full => "FULL",
@@ -114,7 +109,6 @@ impl Synchronous {
     }
 }
 
-/// An open database.
 pub(super) struct Sqlite {
     writer: Writer,
     readers: SqlitePool,
@@ -127,7 +121,7 @@ pub(super) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Makes the file if there is none, brings its schema up to date, and takes its lock.
+    /// Creates the file if necessary, brings its schema up to date, and takes its lock.
     pub(super) async fn open(settings: &SqliteSettings) -> StoreResult<Self> {
         let (mut connection, lock) = alone(settings, true).await?;
         super::schema::migrate(&mut connection).await?;
@@ -141,24 +135,23 @@ impl Sqlite {
         Self::over(settings, connection, Some(Arc::new(lock))).await
     }
 
-    /// Opens an existing file beside a running daemon.
+    /// Opens an existing file while a daemon may run.
     pub(super) async fn look(settings: &SqliteSettings) -> StoreResult<Self> {
         let mut connection = beside(settings).await?;
         super::schema::check(&mut connection).await?;
         Self::over(settings, connection, None).await
     }
 
-    /// The connections that read.
     pub(super) fn pool(&self) -> &SqlitePool {
         &self.readers
     }
 
-    /// How often no connection for reading became free in time.
+    /// Returns how often no reading connection became free in time.
     pub(super) fn timeouts(&self) -> u64 {
         self.timeouts.count()
     }
 
-    /// Takes over from `opened`, which looked at the schema.
+    /// Replaces `opened`, which has looked at the schema, by the writer and the readers.
     async fn over(
         settings: &SqliteSettings,
         opened: Connection,
@@ -172,7 +165,7 @@ impl Sqlite {
         let readers = settings.readers.max(1);
         let readers = SqlitePoolOptions::new()
             .max_connections(readers)
-            // Each has a thread, as eager as the one that opened it: a daemon opens all at its start, and keeps them.
+            // Each has a thread with the priority of the one that opened it. A daemon opens all at its start and keeps them.
             .min_connections(if lock.is_some() { readers } else { 0 })
             .idle_timeout(None)
             .max_lifetime(None)
@@ -223,7 +216,7 @@ impl Sqlite {
         Ok(self.timeouts.observe(self.readers.begin().await)?.into())
     }
 
-    /// Whether the next write is likely to be done, and found again.
+    /// Fails if the next write is likely to fail or to be lost.
     pub(super) fn is_well(&self) -> StoreResult<()> {
         self.condition.check()
     }
@@ -232,8 +225,8 @@ impl Sqlite {
         Ok(Box::new(change_listener::DataVersion::open(&self.options).await?))
     }
 
-    /// Removes what was forgotten from the index's pages, then checkpoints and empties the write-ahead log, so that no
-    /// earlier state of a page is left. False if a reader prevented it.
+    /// Removes forgotten text from the index's pages, then checkpoints and empties the write-ahead log, so that no earlier state of a
+    /// page is left. Returns false if a reader prevented it.
     pub(super) async fn scrub(&self) -> StoreResult<bool> {
         while self
             .writer
@@ -243,7 +236,6 @@ impl Sqlite {
         Ok(self.checkpoint.all().await?)
     }
 
-    /// Waits for writes under way and closes the database.
     pub(super) async fn close(self) {
         drop(self.writer);
         self.tasks.close();
@@ -253,7 +245,7 @@ impl Sqlite {
     }
 }
 
-/// A connection to a database that no other process holds, and its lock, whatever its schema is.
+/// Opens a connection to a database that no other process holds, with its lock, whatever its schema is.
 pub(super) async fn alone(settings: &SqliteSettings, makes: bool) -> StoreResult<(Connection, File)> {
     let options = options(settings)?.create_if_missing(makes);
     let file = options.get_filename();
@@ -276,12 +268,11 @@ pub(super) async fn alone(settings: &SqliteSettings, makes: bool) -> StoreResult
     Ok((connection.into(), lock))
 }
 
-/// Whether the file exists.
 pub(super) fn is_there(settings: &SqliteSettings) -> StoreResult<bool> {
     Ok(options(settings)?.get_filename().exists())
 }
 
-/// A connection to an existing file that changes nothing in it, not even its journal mode, whatever its schema is.
+/// Opens an existing file without changing anything in it, not even its journal mode, whatever its schema is.
 pub(super) async fn looking(settings: &SqliteSettings) -> StoreResult<Connection> {
     let options = options_of(&settings.url)?
         .read_only(true)
@@ -289,7 +280,7 @@ pub(super) async fn looking(settings: &SqliteSettings) -> StoreResult<Connection
     Ok(SqliteConnection::connect_with(&options).await?.into())
 }
 
-/// A connection to an existing file, even while a daemon holds it, whatever its schema is.
+/// Opens an existing file, even while a daemon holds it, whatever its schema is.
 pub(super) async fn beside(settings: &SqliteSettings) -> StoreResult<Connection> {
     let options = options(settings)?.create_if_missing(false);
     Ok(SqliteConnection::connect_with(&options).await?.into())
@@ -346,7 +337,7 @@ mod tests {
         }
     }
 
-    /// Its neighbours are committed, nothing of it is, and the writer goes on.
+    /// The other operations of its group are committed, its own changes aren't, and the writer continues.
     #[tokio::test]
     async fn a_panic_in_an_operation_ends_that_operation_alone() {
         let folder = tempfile::tempdir().unwrap();
@@ -371,11 +362,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_for_a_reader_in_vain_is_counted() {
+    async fn a_wait_for_a_reader_that_times_out_is_counted() {
         let folder = tempfile::tempdir().unwrap();
         let sqlite = Sqlite::open(&settings(&folder)).await.unwrap();
         let reader = sqlite.reader().await.unwrap();
-        // The pool's patience passes at once.
+        // The pool's timeout passes at once.
         tokio::time::pause();
         assert!(sqlite.reader().await.is_err());
         assert!(sqlite.snapshot().await.is_err());

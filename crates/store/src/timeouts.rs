@@ -1,13 +1,12 @@
-//! Connections of a pool that were waited for in vain: all were at work, or the server was away.
+//! Counts waits for a pool's connection that timed out: all were busy, or the server was away.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How often that was so.
 #[derive(Debug, Default)]
 pub(super) struct Timeouts(AtomicU64);
 
 impl Timeouts {
-    /// What the pool gave, counted if it gave nothing in time.
+    /// Passes on what the pool returned, and counts it if it is a timeout.
     pub(super) fn observe<T>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
         if matches!(given, Err(sqlx::Error::PoolTimedOut)) {
             self.0.fetch_add(1, Ordering::Relaxed);
@@ -15,7 +14,7 @@ impl Timeouts {
         given
     }
 
-    /// How often, since the pool was made.
+    /// Returns how many waits have timed out since the pool was made.
     pub(super) fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

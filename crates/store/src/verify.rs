@@ -1,4 +1,4 @@
-//! What `recapd verify` finds: each of the system's invariants that data can prove, checked on the data.
+//! The findings of `recapd verify`, which checks on the data each invariant that data can prove.
 
 use serde::Serialize;
 
@@ -10,32 +10,32 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// The ceiling that no document exceeds, in o200k tokens.
+/// The ceiling of every document, in o200k tokens.
 pub const CEILING_TOKENS: i64 = 10_000;
 
-/// The invariants that are checked on the data.
+/// The invariants that are checked on the data, numbered as in the design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Invariant {
-    /// 1. Nothing is lost: messages are numbered without a gap, and every exchange's messages are there.
+    /// 1. Messages are numbered without a gap, and every exchange has its messages.
     NothingLost,
-    /// 2. Legs are atomic: each message belongs to the exchange, or leg, whose range holds it, and a later leg follows the
-    ///    one that it continues and begins with a round.
+    /// 2. Each message belongs to the exchange or leg whose range holds it. A later leg follows the one that it continues and begins with
+    ///   a round.
     ExchangesAtomic,
-    /// 3. The window fits, but for the newest leg; running totals are right.
+    /// 3. The window fits its budget, except for the newest leg, and the running totals are right.
     WindowFits,
-    /// 4. Every exchange is in exactly one state, and every covered one in exactly one item.
+    /// 4. Every exchange has exactly one state, and every covered one is in exactly one item.
     OneState,
-    /// 5. No document or version is over 10,000 tokens, by the exact counter.
+    /// 5. No document or version exceeds 10,000 tokens, by the exact counter.
     Ceiling,
-    /// 7. Versions form a chain without a gap, each applied by one lease.
+    /// 7. Versions form a chain without a gap, and one lease applied each.
     ExactlyOnce,
-    /// 9. Items' times and tokens are those of their exchanges.
+    /// 9. Items have the times and tokens of their exchanges.
     ClockAges,
 }
 
 impl Invariant {
-    /// All checked invariants, in the design's order.
+    /// In the design's order.
     pub const ALL: [Self; 7] = [
         Self::NothingLost,
         Self::ExchangesAtomic,
@@ -46,7 +46,7 @@ impl Invariant {
         Self::ClockAges,
     ];
 
-    /// Its number in the design and what it says.
+    /// Returns its number in the design and its statement.
     pub fn title(self) -> (u8, &'static str) {
         match self {
             Self::NothingLost => (1, "nothing is lost"),
@@ -60,43 +60,38 @@ impl Invariant {
     }
 }
 
-/// A breach of an invariant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Breach {
-    /// The invariant that doesn't hold.
     pub invariant: Invariant,
     /// What was found.
     pub found: String,
 }
 
-/// How thoroughly data is checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Depth {
-    /// Everything but what takes long.
+    /// Everything except the checks that take long.
     #[default]
     Plain,
-    /// Tokens of messages, too, by the tokenizer that counted them.
+    /// Also counts the tokens of messages again, with the tokenizer that counted them.
     Deep,
 }
 
-/// What an invariant's line doesn't vouch for.
+/// Something that the result for an invariant doesn't include.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unseen {
     pub invariant: Invariant,
-    /// What wasn't looked at, in the plural.
+    /// What wasn't checked, in the plural.
     pub what: &'static str,
-    /// How many.
     pub count: i64,
 }
 
-/// The most breaches of one agent that are named one by one.
+/// The most breaches of one agent that are listed.
 const BREACHES_NAMED_MAX: usize = 1_000;
 
-/// What was found wrong, and what wasn't looked at.
+/// What is wrong, and what wasn't checked.
 #[derive(Debug, Default)]
 pub(super) struct VerifyFindings {
     breaches: Vec<Breach>,
-    /// Breaches beyond those that are named.
     more: i64,
     unseen: Vec<Unseen>,
 }
@@ -110,7 +105,7 @@ impl VerifyFindings {
         }
     }
 
-    /// Notes what wasn't looked at, if there is any.
+    /// Records something that wasn't checked, unless its count is 0.
     pub(super) fn leave(&mut self, unseen: Unseen) {
         if unseen.count > 0 {
             self.unseen.push(unseen);
@@ -122,14 +117,10 @@ impl VerifyFindings {
     }
 }
 
-/// What the check of one agent found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AgentReport {
-    /// The agent's name.
     pub agent_id: AgentId,
-    /// Messages checked.
     pub messages: i64,
-    /// Exchanges checked.
     pub exchanges: i64,
     /// Of these: covered by the summary.
     pub covered: i64,
@@ -141,23 +132,21 @@ pub struct AgentReport {
     pub set_aside: i64,
     /// Tokens of the document, by the exact counter.
     pub summary_tokens: i64,
-    /// What is wrong.
     pub breaches: Vec<Breach>,
-    /// What wasn't looked at.
     pub unseen: Vec<Unseen>,
 }
 
-/// What a store knows about one agent.
+/// The stored data of one agent.
 pub(super) struct Facts {
     pub(super) row: AgentRow,
-    /// From which exchange on the running totals are still to be reckoned; its own is right.
+    /// The first exchange whose successors' running totals are still to be recalculated; its own is right.
     pub(super) totals_from: Option<i64>,
     pub(super) messages: i64,
     pub(super) last_seq: i64,
-    /// Numbers up to here are the messages' of the agent it was forked from.
+    /// Numbers up to here belong to messages of the agent it was forked from.
     pub(super) fork_seq: i64,
     pub(super) strays: i64,
-    /// Pins of messages that aren't there, or were set aside.
+    /// Pins of messages that don't exist or were set aside.
     pub(super) pins_astray: i64,
     pub(super) exchanges: Vec<ExchangeFact>,
     pub(super) items: Vec<ItemFact>,
@@ -168,7 +157,7 @@ pub(super) struct Facts {
     pub(super) document_counted: i64,
 }
 
-/// One exchange, and what its messages say.
+/// One exchange, and the figures of its messages.
 pub(super) struct ExchangeFact {
     pub(super) exchange: i64,
     pub(super) tokens: i64,
@@ -179,58 +168,55 @@ pub(super) struct ExchangeFact {
     pub(super) messages_expected: i64,
     pub(super) messages: i64,
     pub(super) message_tokens: i64,
-    /// Messages that are sent, as the exchange says.
+    /// Messages that are sent, according to the exchange.
     pub(super) sent: i64,
-    /// Of its messages, those that are sent.
+    /// Messages that are sent, according to the messages.
     pub(super) messages_sent: i64,
     pub(super) is_preamble: bool,
     /// The first leg of the exchange that it continues.
     pub(super) continues: Option<i64>,
-    /// Where its leg begins, if it isn't the first one of its exchange.
+    /// The exchange number at which its leg begins, if it isn't the first leg.
     pub(super) leg_from: Option<i64>,
-    /// Its first message is the model's.
+    /// True if its first message is the model's.
     pub(super) is_begun_by_model: bool,
 }
 
-/// One item that covers exchanges.
 pub(super) struct ItemFact {
     pub(super) item: i64,
-    /// Its number where it was copied from.
+    /// The number of the item that it was copied from, or its own.
     pub(super) known_as: i64,
     pub(super) started_at: Timestamp,
     pub(super) ended_at: Timestamp,
     pub(super) source_tokens: i64,
-    /// It is a copy, as of a fork, and says the same as its original, or not.
+    /// `None` if it isn't a copy; else true if it equals its original.
     pub(super) copies: Option<bool>,
     pub(super) ranges: Vec<ExchangeRange>,
 }
 
-/// One version of the document.
 pub(super) struct VersionFact {
     pub(super) version: i64,
     pub(super) covers_after: i64,
     pub(super) covers_through: i64,
-    /// It may cover less than the one before.
+    /// True if it may cover less than the version before.
     pub(super) goes_back: bool,
     pub(super) tokens: i64,
     pub(super) counted: i64,
 }
 
-/// One fact of how things stand.
 pub(super) struct StatedFact {
     pub(super) fact: i64,
     pub(super) exchange: i64,
-    /// Its exchange was set aside.
+    /// True if its exchange was set aside.
     pub(super) is_set_aside: bool,
     pub(super) added_version: i64,
     pub(super) closed_version: Option<i64>,
-    /// It names what ended it.
+    /// True if it names what ended it.
     pub(super) is_ended: bool,
     /// The last number that the agent has given to a fact.
     pub(super) last_fact: i64,
 }
 
-/// Judges the facts, and adds what else was found.
+/// Checks the facts, and adds the other findings.
 pub(super) fn check(facts: &Facts, findings: VerifyFindings) -> AgentReport {
     let live: Vec<&ExchangeFact> = facts
         .exchanges
@@ -309,7 +295,7 @@ fn check_messages(facts: &Facts, breaches: &mut Vec<Breach>) {
     }
 }
 
-/// A later leg stands right behind the leg that it continues, and begins with an answer of the model.
+/// Checks that a later leg directly follows the leg that it continues, and begins with an answer of the model.
 fn check_legs(live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
     let mut before: Option<&ExchangeFact> = None;
     for e in live {
@@ -321,7 +307,7 @@ fn check_legs(live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
         let is_whole = e.leg_from != Some(number) || e.is_begun_by_model;
         if !follows || !is_whole || (e.continues.is_none() && e.leg_from.is_some()) {
             let first = e.continues.unwrap_or(number);
-            let found = format!("exchange #{number} is no leg of #{first}, which it continues");
+            let found = format!("exchange #{number} continues #{first}, but isn't a valid leg of it");
             breach(breaches, Invariant::ExchangesAtomic, found);
         }
         before = Some(e);
@@ -382,7 +368,7 @@ fn check_window(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach
     }
 }
 
-/// Every live exchange up to the watermark stands in exactly one item, every other in none.
+/// Checks that every live exchange up to the watermark is in exactly one item, and every other in none.
 fn check_states(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Breach>) {
     let ledger = &facts.row.ledger;
     let mut ranges: Vec<ExchangeRange> = facts
@@ -479,7 +465,7 @@ fn check_versions(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Brea
     }
     for pair in facts.versions.windows(2) {
         let [a, b] = pair else { continue };
-        // What takes coverage back covers nothing.
+        // A version that takes coverage back covers nothing new.
         let goes_back = b.covers_after <= a.covers_through && b.covers_after == b.covers_through;
         let follows = b.covers_after >= a.covers_through || (b.goes_back && goes_back);
         if b.version != a.version + 1 || !follows || skips(a.covers_through, b.covers_after) {
@@ -492,7 +478,7 @@ fn check_versions(facts: &Facts, live: &[&ExchangeFact], breaches: &mut Vec<Brea
     }
 }
 
-/// A fact is added by one version and closed by a later one, or by none; what holds comes from an exchange that is covered.
+/// Checks that one version adds each fact and a later one, or none, closes it, and that facts that hold come from covered exchanges.
 fn check_stated(facts: &Facts, breaches: &mut Vec<Breach>) {
     for stated in &facts.stated {
         let number = stated.fact;

@@ -99,7 +99,7 @@ async fn a_row_is_cancelled_and_retried() {
     let retried = row(Method::POST, "/retry").await.json();
     assert_eq!(
         (&retried["state"], &retried["last_error"]),
-        (&json!("ready"), &json!("cancelled: by hand"))
+        (&json!("ready"), &json!("cancelled: by an operator"))
     );
     // A page in a browser can't do it without a preflight request.
     let bare = server.request(Method::POST, "/v1/queue/coder/cancel");

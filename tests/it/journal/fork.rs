@@ -1,4 +1,4 @@
-//! Forked agents leave as they began and lived, and come back so, with those they came from.
+//! Exporting and importing forks together with their ancestors, as they began and lived.
 
 use recapd_core::domain::{agent::AgentId, settings::SettingsPatch, window::Budget};
 
@@ -24,8 +24,8 @@ async fn fork(db: &SqliteBackend, parent: &str, child: &str) {
     db.store().fork(&parent, &child, minute(50)).await.unwrap();
 }
 
-/// A parent with a preamble, covered, pending and visible exchanges, and marks; a child that lives on by itself, and so
-/// does the parent; and a grandchild.
+/// A parent with a preamble, covered, pending and visible exchanges, and marks; a child and the parent, which both live on; and a
+/// grandchild.
 async fn family() -> SqliteBackend {
     let db = SqliteBackend::fresh().await;
     say(&db, "a", vec![said("system", "Be brief", 5, minute(0))]).await;
@@ -55,7 +55,7 @@ async fn journal_of(db: &SqliteBackend, names: &[&str]) -> String {
     text
 }
 
-/// Everything that an export tells of the agents of a family.
+/// All tables that an export of a family of agents covers.
 const TOLD_OF_FORKS: [&str; 6] = ["forks", TOLD[0], TOLD[1], TOLD[2], TOLD[3], TOLD[4]];
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn a_family_comes_back_as_it_was() {
             one.store().ancestors(&id).await.unwrap()
         );
     }
-    // Again, nothing changes.
+    // A second import changes nothing.
     let before = other.dump(&TABLES).await;
     let (again, refusals) = imported(&other, &text).await;
     assert_eq!((again.accepted, refusals), (0, vec![]));
@@ -87,7 +87,7 @@ async fn a_family_comes_back_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_child_that_nobody_summarised_has_the_same_document_and_goes_on_alike() {
+async fn an_unsummarised_child_has_the_same_document_and_continues_alike() {
     let (one, other) = (family().await, SqliteBackend::fresh().await);
     imported(&other, &journal_of(&one, &["a", "b"]).await).await;
     for table in [
@@ -174,7 +174,7 @@ async fn a_fork_before_the_first_word_and_its_settings_come_back() {
 }
 
 #[tokio::test]
-async fn settings_that_are_none_are_refused() {
+async fn invalid_settings_are_refused() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     say(&one, "a", turns(1..=1)).await;
     let text = exported(&one, &agent("a")).await;

@@ -1,4 +1,4 @@
-//! The live journal: a second copy of what is accepted, never a condition.
+//! The live journal: a second copy of accepted messages, never a condition for accepting them.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::support::{
     rig::{Rig, config},
 };
 
-/// A journal on a disk that may take its time: a daemon's waits for a second, and then goes on without.
+/// Opens a journal that may be on a slow disk: a daemon waits for it for a second, and then continues without.
 fn open(folder: &Path, rig: &Rig) -> Arc<Journal> {
     let journal = Journal::open(folder, rig.db.target()).unwrap();
     Arc::new(journal.waiting(PATIENCE))
@@ -29,13 +29,13 @@ async fn with_journal(folder: &Path) -> (Rig, Arc<Journal>) {
 }
 
 #[tokio::test]
-async fn what_is_accepted_can_be_imported() {
+async fn accepted_messages_can_be_imported() {
     let folder = tempfile::tempdir().unwrap();
     let (rig, journal) = with_journal(folder.path()).await;
     rig.append(vec![native("system", "Be brief")]).await;
     rig.say(5).await;
     let text = std::fs::read_to_string(journal.path(&rig.agent)).unwrap();
-    // The same lines as in an export, with a head as of the first of them.
+    // The same lines as in an export, with a head from the time of the first.
     let lines = exported(&rig.db, &rig.agent).await;
     let (_, messages) = lines.split_once('\n').unwrap();
     let (head, told) = text.split_once('\n').unwrap();
@@ -70,7 +70,7 @@ async fn duplicates_are_not_written_again() {
 }
 
 #[tokio::test]
-async fn appends_at_the_same_time_stand_in_order() {
+async fn concurrent_appends_are_written_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let (rig, journal) = with_journal(folder.path()).await;
     let appends = (0..20).map(|number| {
@@ -103,7 +103,7 @@ async fn a_failing_journal_is_counted_and_stops_nobody() {
 }
 
 #[tokio::test]
-async fn a_fork_and_an_agent_with_a_past_have_whole_files() {
+async fn a_fork_and_an_agent_with_a_past_have_complete_files() {
     let (early, late) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (mut rig, journal) = with_journal(early.path()).await;
     rig.say(3).await;
@@ -115,7 +115,7 @@ async fn a_fork_and_an_agent_with_a_past_have_whole_files() {
     };
     say(&rig).await;
     say(&rig).await;
-    // From now on into another folder: what was said before is there, too.
+    // From now on in another folder, which also gets the earlier messages.
     let later = open(late.path(), &rig);
     rig.parts = rig.parts.with_journal(Some(Arc::clone(&later)));
     say(&rig).await;
@@ -137,8 +137,8 @@ async fn a_fork_and_an_agent_with_a_past_have_whole_files() {
     }
 }
 
-/// An agent whose file begins behind a past, in which exchanges left the window and a session was ended by hand; the head of
-/// the file, and the file, which goes on behind it.
+/// Creates an agent whose file begins after a past, in which exchanges left the window and a session was ended explicitly. Returns also
+/// the head of the file, and the file's text.
 async fn with_past(folder: &Path) -> (Rig, Head, String) {
     let mut rig = Rig::new(&config()).await;
     rig.say(4).await;
@@ -154,9 +154,9 @@ async fn with_past(folder: &Path) -> (Rig, Head, String) {
     (rig, head, text)
 }
 
-/// What only the head tells is set where the messages end that it counts, and the agent goes on from there.
+/// What only the head tells is set after the last message that it counts, and the agent continues from there.
 #[tokio::test]
-async fn a_past_comes_back_with_the_file_that_goes_on_behind_it() {
+async fn a_past_is_restored_with_the_file_that_continues_it() {
     let folder = tempfile::tempdir().unwrap();
     let (rig, head, text) = with_past(folder.path()).await;
     let other = SqliteBackend::fresh().await;
@@ -178,9 +178,9 @@ async fn a_past_comes_back_with_the_file_that_goes_on_behind_it() {
     assert_eq!(other.store().verify(&rig.agent).await.unwrap().breaches, []);
 }
 
-/// Where all that the head counts is there and nothing else, it is set. Whoever went on without it isn't what it tells.
+/// The head is set if exactly the messages that it counts exist. An agent that went on without it isn't in the state that it describes.
 #[tokio::test]
-async fn whoever_went_on_without_the_past_is_said_to_lack_it() {
+async fn an_agent_that_went_on_without_its_past_is_reported_to_lack_it() {
     let folder = tempfile::tempdir().unwrap();
     let (rig, head, text) = with_past(folder.path()).await;
     let messages: Vec<&str> = text.split_inclusive('\n').skip(1).collect();
@@ -203,7 +203,7 @@ async fn whoever_went_on_without_the_past_is_said_to_lack_it() {
 }
 
 #[tokio::test]
-async fn what_is_forgotten_is_written_anew() {
+async fn a_journal_with_forgotten_messages_is_rewritten() {
     let folder = tempfile::tempdir().unwrap();
     let (rig, journal) = with_journal(folder.path()).await;
     let gone = "xylocopa";
@@ -225,7 +225,7 @@ async fn what_is_forgotten_is_written_anew() {
     assert!(!after.contains(gone), "{gone} in {after}");
     assert_eq!(after.lines().count(), before.lines().count() + 3);
     rig.say(1).await;
-    // What is left can be imported, and proves itself.
+    // The rest can be imported, and verifies.
     let other = SqliteBackend::fresh().await;
     let (_, refusals) = imported(&other, &(read(&rig.agent) + &read(&child))).await;
     assert_eq!(refusals, Vec::<String>::new());
@@ -246,7 +246,7 @@ async fn what_is_forgotten_is_written_anew() {
     assert!(!journal.path(&child).exists());
 }
 
-/// A journal in a folder that can go away for a while, as one on a disk that fails.
+/// Opens a journal in a folder that can go away for a while, like a failing disk.
 async fn on_a_failing_disk(folder: &Path) -> (Rig, Arc<Journal>, impl Fn()) {
     let (place, away) = (folder.join("journal"), folder.join("away"));
     let (rig, journal) = with_journal(&place).await;
@@ -258,7 +258,7 @@ async fn on_a_failing_disk(folder: &Path) -> (Rig, Arc<Journal>, impl Fn()) {
     (rig, journal, switch)
 }
 
-/// What a file has behind its head is what an export has.
+/// Checks that a file has the same lines after its head as an export.
 async fn assert_whole(rig: &Rig, journal: &Journal) {
     let text = std::fs::read_to_string(journal.path(&rig.agent)).unwrap();
     let lines = exported(&rig.db, &rig.agent).await;
@@ -267,7 +267,7 @@ async fn assert_whole(rig: &Rig, journal: &Journal) {
 }
 
 #[tokio::test]
-async fn what_the_disk_missed_is_copied_with_the_next_message_or_without() {
+async fn messages_that_the_disk_missed_are_copied_later() {
     for goes_on in [true, false] {
         let folder = tempfile::tempdir().unwrap();
         let (rig, journal, switch) = on_a_failing_disk(folder.path()).await;
@@ -290,9 +290,9 @@ async fn what_the_disk_missed_is_copied_with_the_next_message_or_without() {
     }
 }
 
-/// In the file, and where it has a hole.
+/// Both in the file and in its gap.
 #[tokio::test]
-async fn what_is_forgotten_does_not_come_back_with_what_was_missing() {
+async fn forgotten_messages_do_not_come_back_with_missed_ones() {
     let folder = tempfile::tempdir().unwrap();
     let (rig, journal, switch) = on_a_failing_disk(folder.path()).await;
     let gone = "xylocopa";
@@ -315,9 +315,9 @@ async fn what_is_forgotten_does_not_come_back_with_what_was_missing() {
     assert_whole(&rig, &journal).await;
 }
 
-/// A daemon that ends doesn't wait for a file that lacks something, here because somebody has the agent's lane.
+/// A daemon that ends doesn't wait for a file with a gap; here somebody holds the agent's lane.
 #[tokio::test]
-async fn whoever_mends_stops_when_asked() {
+async fn repairing_a_file_stops_when_asked() {
     let folder = tempfile::tempdir().unwrap();
     let (rig, journal, switch) = on_a_failing_disk(folder.path()).await;
     switch();
@@ -335,8 +335,8 @@ async fn whoever_mends_stops_when_asked() {
     assert_eq!(journal.lacking(), vec![rig.agent.clone()]);
 }
 
-/// Daemons that share a database have a journal each: whoever is asked writes its own anew, also if another one was asked
-/// before.
+/// Daemons that share a database have a journal each. The daemon that gets a request to forget rewrites its own, even if another daemon
+/// got the request before.
 #[tokio::test]
 async fn each_daemon_forgets_in_its_own_journal() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -365,10 +365,10 @@ async fn each_daemon_forgets_in_its_own_journal() {
     assert!(!others.path(&rig.agent).exists());
 }
 
-/// One daemon deletes an agent, which is made again and says as much as before. Another one, which knows nothing of that, keeps
-/// the two lives apart.
+/// One daemon deletes an agent, which is created again and says as much as before. Another daemon, which doesn't know that, keeps the two
+/// lives apart.
 #[tokio::test]
-async fn who_is_made_again_is_not_gone_on_with_in_the_file_of_before() {
+async fn an_agent_created_again_does_not_continue_its_old_file() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (rig, _) = with_journal(here.path()).await;
     let journal = open(there.path(), &rig);

@@ -1,4 +1,4 @@
-//! The shipped roles: what each may do, and nothing more. One test, because roles are the server's and not a database's.
+//! The shipped roles: what each may do, and nothing more. Roles belong to the server, not to a database.
 
 use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection, migrate::Migrator, postgres::PgConnectOptions};
 use tokio::time::Instant;
@@ -25,7 +25,7 @@ const ALL: &str = "SELECT * FROM messages";
 /// One exchange of each agent.
 const PENDING: &str = "SELECT * FROM agent_pending";
 
-/// Runs a statement as its role does: the rows it changed or found, or the refusal.
+/// Runs a statement as a role. Returns the number of rows changed or found, or the refusal.
 async fn run(connection: &mut PgConnection, sql: &str) -> Result<u64, String> {
     let done = sqlx::query(AssertSqlSafe(sql)).execute(connection).await;
     done.map(|done| done.rows_affected())
@@ -45,7 +45,7 @@ fn insert(agent: &str) -> String {
     format!("INSERT INTO messages (agent_id, role, content) VALUES ('{agent}', 'user', 'Hello')")
 }
 
-/// Two agents with four messages each, and somebody of each role who logs in.
+/// Two agents with four messages each, and a login for each role.
 struct Cast {
     db: PostgresBackend,
     owner: PgConnection,
@@ -58,7 +58,7 @@ impl Cast {
     async fn new() -> Self {
         let db = PostgresBackend::fresh().await;
         let mut owner = db.connect().await;
-        // As in a database that was restored without its rights.
+        // As in a database that was restored without its privileges.
         let open = "GRANT EXECUTE ON FUNCTION recapd_take_message() TO PUBLIC";
         execute(&mut owner, open).await;
         for _ in 0..2 {
@@ -97,7 +97,7 @@ impl Cast {
     }
 }
 
-/// No role reaches what lies beneath the views.
+/// No role can reach the tables under the views.
 async fn is_kept_out(connection: &mut PgConnection) {
     for sql in TABLES {
         refused(connection, sql, "permission denied").await;
@@ -113,12 +113,12 @@ async fn is_kept_out(connection: &mut PgConnection) {
     allowed(connection, trap, 0).await;
     let fire = "CREATE TRIGGER t BEFORE INSERT ON trap FOR EACH ROW EXECUTE FUNCTION recapd_take_message()";
     refused(connection, fire, "permission denied").await;
-    // What is inserted must not land in somebody's temporary table instead.
+    // Inserts must not land in somebody's temporary table instead.
     allowed(connection, "CREATE TEMP TABLE message_inbox (LIKE trap)", 0).await;
 }
 
 #[tokio::test]
-async fn each_role_may_do_its_own_and_nothing_more() {
+async fn each_role_has_its_own_rights_and_no_more() {
     let mut cast = Cast::new().await;
     let (one, other) = (cast.one.clone(), cast.other.clone());
     let mut rw = cast.login(&format!("rw-{one}"), "agent_rw").await;
@@ -146,7 +146,7 @@ async fn each_role_may_do_its_own_and_nothing_more() {
 }
 
 #[tokio::test]
-async fn a_role_that_is_an_agent_reaches_no_other() {
+async fn the_role_of_an_agent_reaches_no_other_agent() {
     let mut cast = Cast::new().await;
     let (one, other) = (cast.one.clone(), cast.other.clone());
     let mut own = cast.login(&one, "agent_own").await;
@@ -176,7 +176,7 @@ async fn a_role_that_is_an_agent_reaches_no_other() {
         allowed(&mut own, "SELECT * FROM summary_documents", 1).await;
         allowed(&mut own, PENDING, 1).await;
     }
-    // What it sets narrows, and never widens.
+    // The setting can narrow access, but never widen it.
     run(&mut own, &format!("SET recapd.agent = '{other}'"))
         .await
         .unwrap();
@@ -186,7 +186,7 @@ async fn a_role_that_is_an_agent_reaches_no_other() {
     refused(&mut own, &insert(&one), "may not write").await;
     run(&mut own, "RESET recapd.agent").await.unwrap();
 
-    // What a reader brings along doesn't see rows before they are filtered.
+    // A reader's own function doesn't see rows before they are filtered.
     let spy = "CREATE FUNCTION pg_temp.spy(text) RETURNS boolean LANGUAGE plpgsql COST 0.0000001 AS
                'BEGIN RAISE EXCEPTION ''saw %'', $1; END'";
     run(&mut own, spy).await.unwrap();
@@ -199,9 +199,9 @@ async fn a_role_that_is_an_agent_reaches_no_other() {
     cast.leave().await;
 }
 
-/// Roles are given their rights once, by hand: a view of a later version comes with them, in databases that have the roles.
+/// An operator grants privileges once; a view of a later version gets them by itself in databases that have the roles.
 #[tokio::test]
-async fn a_later_view_is_read_by_who_reads_its_sisters() {
+async fn a_later_view_is_readable_by_roles_that_read_the_others() {
     let (make, _) = ROLES.split_once("\nGRANT ").unwrap();
     let may = "SELECT CAST(has_table_privilege('reader', 'agent_pending', 'SELECT') AS integer)
                + 2 * CAST(has_table_privilege('agent_rw', 'agent_pending', 'SELECT') AS integer)";
@@ -220,7 +220,8 @@ async fn a_later_view_is_read_by_who_reads_its_sisters() {
     }
 }
 
-/// Names in functions that run as their owner which could be somebody else's: called, read, written or cast to without a schema.
+/// Finds unqualified names in functions that run as their owner, which another role could define: things called, read, written or cast
+/// to.
 const UNQUALIFIED: &str = r"
     SELECT p.proname || ': ' || found[1] FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace,
       regexp_replace(regexp_replace(p.prosrc, '--[^\n]*', '', 'g'), '''[^'']*''', '''''', 'g') AS source,
@@ -236,7 +237,7 @@ const UNQUALIFIED: &str = r"
       AND p.proconfig IS DISTINCT FROM ARRAY['search_path=pg_catalog, pg_temp']
     ORDER BY 1";
 
-/// A closer match for what a function calls than PostgreSQL's own, which takes any integer.
+/// A closer match for a function's call than PostgreSQL's own function, because it takes any integer.
 const PLANTED: &str =
     "CREATE FUNCTION public.hashtextextended(text, integer) RETURNS bigint LANGUAGE plpgsql AS
     'BEGIN RAISE EXCEPTION ''taken over as %'', current_user; END'";
@@ -245,7 +246,7 @@ async fn unqualified(owner: &mut PgConnection) -> Vec<String> {
     sqlx::query_scalar(UNQUALIFIED).fetch_all(owner).await.unwrap()
 }
 
-/// The schema before migration 16.
+/// Applies the migrations before 16.
 async fn migrate_before(owner: &mut PgConnection) {
     let all = migrations().await;
     let known = all.iter().filter(|migration| migration.version < 16);
@@ -254,7 +255,7 @@ async fn migrate_before(owner: &mut PgConnection) {
 }
 
 #[tokio::test]
-async fn what_runs_as_its_owner_names_nothing_that_others_could_plant() {
+async fn functions_that_run_as_their_owner_use_no_unqualified_names() {
     let database = Database::empty().await;
     let mut owner = database.connect().await;
     migrate_before(&mut owner).await;
@@ -279,7 +280,7 @@ async fn a_planted_function_is_not_called_as_the_owner() {
     refused(&mut owner, &insert("a"), "taken over").await;
     migrations().await.run(&mut owner).await.unwrap();
     allowed(&mut owner, &insert("a"), 1).await;
-    // Also where recapd has a schema of its own, and the other one is searched, too.
+    // Also if recapd has a schema of its own, and the other one is in the search path.
     execute(
         &mut owner,
         r#"CREATE SCHEMA "Own's"; SET search_path = "Own's", public"#,
@@ -291,9 +292,9 @@ async fn a_planted_function_is_not_called_as_the_owner() {
     allowed(&mut owner, kept, 1).await;
 }
 
-/// The group is granted to all who are agents, so all could be the agent of its name.
+/// All agents' roles are members of the group, so without this check each could act as the agent of that name.
 #[tokio::test]
-async fn a_role_that_is_taken_on_makes_nobody_another_agent() {
+async fn taking_on_the_group_role_gives_no_access_to_another_agent() {
     let mut cast = Cast::new().await;
     let one = cast.one.clone();
     let team = format!("team-{one}");
@@ -313,9 +314,9 @@ async fn a_role_that_is_taken_on_makes_nobody_another_agent() {
     cast.leave().await;
 }
 
-/// Who is several is the one whose role it takes on, and nobody before.
+/// A program for several agents acts as the one whose role it has taken on, and as none before that.
 #[tokio::test]
-async fn a_program_that_acts_for_several_is_one_at_a_time() {
+async fn a_program_for_several_agents_acts_as_one_at_a_time() {
     let mut cast = Cast::new().await;
     let (one, other) = (cast.one.clone(), cast.other.clone());
     drop(cast.login(&one, "agent_own").await);
@@ -328,7 +329,7 @@ async fn a_program_that_acts_for_several_is_one_at_a_time() {
     allowed(&mut several, &insert(&one), 1).await;
     refused(&mut several, &insert(&other), "may not write messages of agent").await;
 
-    // A name that is nobody's any more isn't everybody's.
+    // A name that has become nobody's isn't everybody's.
     let renamed = format!("renamed-{one}");
     let rename = format!("ALTER ROLE \"{one}\" RENAME TO \"{renamed}\"");
     execute(&mut cast.owner, rename).await;
@@ -341,7 +342,7 @@ async fn a_program_that_acts_for_several_is_one_at_a_time() {
     cast.leave().await;
 }
 
-/// As the page on security says.
+/// As described on the page about security.
 #[tokio::test]
 async fn locks_can_be_taken_away_from_roles() {
     let mut cast = Cast::new().await;
@@ -357,8 +358,7 @@ async fn locks_can_be_taken_away_from_roles() {
     cast.leave().await;
 }
 
-/// Who writes for the same agent at the same time waits for the other's commit, so that each transaction's messages
-/// stand together.
+/// Writers for the same agent wait for each other's commits, so that the messages of one transaction stay together.
 #[tokio::test]
 async fn transactions_of_the_same_agent_follow_each_other() {
     let db = PostgresBackend::fresh().await;

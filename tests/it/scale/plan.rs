@@ -1,4 +1,4 @@
-//! The plans of statements as they ran, as PostgreSQL's `auto_explain` tells them to the client that ran them.
+//! Plans of executed statements, as PostgreSQL's `auto_explain` reports them to the client.
 
 use std::{
     fmt,
@@ -12,42 +12,40 @@ use tracing::{
     span,
 };
 
-/// A statement's plan.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// The statement's name in the sources.
+    /// The statement's label in the source.
     pub(super) label: String,
     /// All pages that it touched, of tables and indexes.
     pages: i64,
     took_ms: f64,
-    /// Where its rows come from.
     pub(super) scans: Vec<Scan>,
 }
 
 /// A table or index that is read.
 #[derive(Clone, Debug)]
 pub(super) struct Scan {
-    /// The index's, else the table's.
+    /// The index's name, otherwise the table's.
     pub(super) name: String,
     pub(super) is_sequential: bool,
     /// Over all loops, without those of its subqueries.
     pub(super) pages: i64,
-    /// Over all loops, those that were left out by a filter not among them.
+    /// Over all loops, without rows that a filter removed.
     pub(super) rows: i64,
     pub(super) loops: i64,
 }
 
-/// Collects plans from the notices of the connections.
+/// Collects plans from the connections' notices.
 #[derive(Clone, Default)]
 pub(super) struct Plans(Arc<Mutex<Vec<Plan>>>);
 
 impl Plans {
-    /// What hears the notices.
+    /// Returns a subscriber that hears the notices.
     pub(super) fn subscriber(&self) -> impl Subscriber + Send + Sync + 'static {
         Notices(self.clone())
     }
 
-    /// What was heard, in order.
+    /// Returns the collected plans, in order.
     pub(super) fn take(&self) -> Vec<Plan> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
@@ -97,7 +95,7 @@ impl Visit for Message {
 }
 
 impl Plan {
-    /// Of a statement of the store's: those have labels.
+    /// Parses the plan of one of the store's statements, which have labels.
     fn parse(json: &str) -> Option<Self> {
         let told: Value = serde_json::from_str(json.trim()).ok()?;
         let (_, text) = told["Query Text"].as_str()?.split_once("-- ")?;
@@ -123,7 +121,7 @@ fn children(node: &Value) -> impl Iterator<Item = &Value> {
 }
 
 impl Scan {
-    /// None if a node reads neither a table nor an index.
+    /// `None` if a node reads neither a table nor an index.
     fn of(node: &Value) -> Option<Self> {
         let (kind, loops) = (node["Node Type"].as_str()?, node["Actual Loops"].as_i64()?);
         let name = node["Index Name"].as_str().or(node["Relation Name"].as_str())?;
@@ -138,7 +136,7 @@ impl Scan {
     }
 }
 
-/// Those of the nodes below are among them.
+/// Includes the nodes below.
 fn pages(node: &Value) -> i64 {
     let read = ["Shared Hit Blocks", "Shared Read Blocks"].map(|name| node[name].as_i64().unwrap_or(0));
     read.iter().sum()

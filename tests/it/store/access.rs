@@ -1,4 +1,4 @@
-//! Tokens: kept, used, revoked, and whom they reach.
+//! Tokens: kept, used, revoked, and their reach.
 
 use std::collections::BTreeSet;
 
@@ -66,7 +66,7 @@ pub(crate) async fn a_token_is_kept_until_it_is_revoked(db: &dyn Backend) {
     assert!(!access.revoke_token(&name("b"), minute(3)).await.unwrap());
     assert_eq!(only(db).await.revoked_at, Some(minute(2)));
 
-    // A revoked one makes way for another of its name.
+    // A revoked token makes room for another of its name.
     let again = access.keep_token(new("a", "two"), minute(4)).await.unwrap();
     assert_eq!(again, TokenOutcome::Done);
     let kept = only(db).await;
@@ -96,7 +96,7 @@ pub(crate) async fn a_token_remembers_its_last_use(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn there_are_so_many_tokens(db: &dyn Backend) {
+pub(crate) async fn the_number_of_tokens_is_limited(db: &dyn Backend) {
     let access = db.access();
     access.keep_token(new("first", "first"), T0).await.unwrap();
     let rows: Vec<String> = (1..TOKENS_MAX)

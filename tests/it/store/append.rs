@@ -11,7 +11,7 @@ use crate::support::{
     conversation::{T0, TURN_TOKENS, agent, append, minute, said, turn, turns},
 };
 
-/// The exchanges as `number: messages from-to, tokens after tokens, state, digest`.
+/// Describes the exchanges as `number: messages from-to, tokens after tokens, state, digest`.
 async fn told(db: &dyn Backend, name: &str) -> String {
     let query = recapd_store::ExchangeQuery {
         from: 0,
@@ -62,7 +62,7 @@ pub(crate) async fn messages_become_exchanges(db: &dyn Backend) {
     #2: 9-10, 2 after 101, interrupted, Thanks
     #3: 11-11, 3 after 103, open, Go on
     "));
-    // The preamble counts: with it the first exchange is too much.
+    // The preamble counts: with it the first exchange no longer fits.
     assert_eq!(
         (outcome.accepted, outcome.duplicates, outcome.exchange),
         (11, 0, 3)
@@ -107,7 +107,7 @@ pub(crate) async fn a_client_id_is_taken_once(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn spelling_makes_no_other_message(db: &dyn Backend) {
+pub(crate) async fn another_spelling_is_the_same_message(db: &dyn Backend) {
     let message = |payload: &str| {
         let mut prepared = with_id(said("user", "Hi", 1, T0), "1");
         payload.clone_into(&mut prepared.message.payload);
@@ -161,14 +161,14 @@ pub(crate) async fn a_replay_keeps_each_message_of_an_id_once(db: &dyn Backend) 
     let others =
         "SELECT count(*) FROM message_log WHERE client_id LIKE 'replayed:%' AND length(client_id) = 41";
     assert_eq!(db.number(others).await, Some(2));
-    // Who says it now is told that the id is taken.
+    // A live client learns that the id is taken.
     let live = db.store().append(append(&a, messages(&["two"]))).await;
     assert!(matches!(live, Err(StoreError::ClientIdReused(_))), "{live:?}");
     assert_eq!(clean(db, &a).await.messages, 3);
 }
 
-/// What a session that goes on from another one has in its transcript, too, is said once.
-pub(crate) async fn a_line_that_a_session_took_from_another_is_known(db: &dyn Backend) {
+/// A resumed session's transcript repeats earlier lines, which must be stored once.
+pub(crate) async fn a_line_copied_from_another_session_is_known(db: &dyn Backend) {
     let a = agent("a");
     let line = |session: &str, text: &str| {
         let mut prepared = with_id(said("user", text, 1, T0), "u1");
@@ -204,7 +204,7 @@ pub(crate) async fn duplicates_change_nothing(db: &dyn Backend) {
     request.replayed = true;
     db.store().append(request.clone()).await.unwrap();
     let before = db.dump(&TABLES).await;
-    // Under another budget, at another time, and not as a replay.
+    // With another budget, at another time, and not as a replay.
     request.rules.budget = Budget::new(100, 0.5);
     request.now = minute(60);
     for replayed in [true, false] {
@@ -219,7 +219,7 @@ pub(crate) async fn duplicates_change_nothing(db: &dyn Backend) {
     clean(db, &agent("a")).await;
 }
 
-pub(crate) async fn an_append_of_nothing_makes_an_agent(db: &dyn Backend) {
+pub(crate) async fn an_empty_append_creates_the_agent(db: &dyn Backend) {
     let a = agent("a");
     let outcome = db.store().append(append(&a, Vec::new())).await.unwrap();
     assert_eq!(
@@ -236,7 +236,7 @@ pub(crate) async fn an_append_of_nothing_makes_an_agent(db: &dyn Backend) {
 
 pub(crate) async fn late_messages_continue_behind_the_boundary(db: &dyn Backend) {
     let a = with_pending(db, "a", 1).await;
-    // As if the context had been cleared: everything leaves, the newest turn too.
+    // As after a clear: everything leaves, even the newest turn.
     db.raw("UPDATE agents SET first_exchange = 3, tokens_before_window = 200, last_eviction = 2")
         .await;
     db.raw(
@@ -271,7 +271,7 @@ pub(crate) async fn evictions_are_recorded(db: &dyn Backend) {
         tokens: 100,
         at: minute(exchange + 1),
     };
-    // A turn leaves when the next one's question makes it too much.
+    // A turn leaves when the next one's question exceeds the budget.
     assert_eq!(outcome.evictions, [left(1), left(2)]);
     let more = db.store().append(append(&a, turns(4..=4))).await.unwrap();
     assert_eq!(more.evictions, [left(3)]);
@@ -341,7 +341,7 @@ pub(crate) async fn zero_disables(db: &dyn Backend) {
     clean(db, &agent("a")).await;
 }
 
-/// All kinds of messages, some known by their id, with silences and times that go back.
+/// All kinds of messages, some with known ids, with silences and times that go back.
 fn a_long_day() -> Vec<PreparedMessage> {
     let mut messages = vec![said("system", "s", 5, minute(0)), said("mark", "m", 0, minute(0))];
     for number in 1..=20 {
@@ -359,7 +359,7 @@ fn a_long_day() -> Vec<PreparedMessage> {
     messages
 }
 
-/// What an append leaves behind, but for how often it woke the queue.
+/// Dumps everything that an append writes, except how often it woke the queue.
 async fn outcome_of(db: &dyn Backend) -> String {
     let tables = [
         "agents",
@@ -389,7 +389,7 @@ pub(crate) async fn the_result_does_not_depend_on_batching(db: &dyn Backend) {
     let mut expected = None;
     for size in [1_000, 1, 2, 3, 7, 40] {
         let mut messages = a_long_day();
-        // The ids of the payloads' own rows would differ.
+        // Appending other sizes would change the ids of the payloads' rows.
         while !messages.is_empty() {
             let rest = messages.split_off(size.min(messages.len()));
             db.store().append(request(messages)).await.unwrap();
@@ -423,7 +423,7 @@ pub(crate) async fn an_eviction_wakes_the_queue(db: &dyn Backend) {
         .enqueued
         .unwrap();
     assert_eq!((two.is_new, two.visible_at), (false, T0.plus_ms(2 * MINUTE_MS)));
-    // A full batch waits just for the debounce.
+    // A full batch only waits for the debounce.
     let full = store
         .append(append(&a, turns(4..=4)))
         .await
@@ -438,7 +438,7 @@ pub(crate) async fn an_eviction_wakes_the_queue(db: &dyn Backend) {
     assert_eq!(more.enqueued, None);
 }
 
-/// Three small exchanges are no batch: a call about them would be mostly its instructions.
+/// Three small exchanges are no batch: most of such a call would be its instructions.
 pub(crate) async fn a_batch_has_enough_tokens(db: &dyn Backend) {
     let a = agent("a");
     let append_turn = async |number: i64| {
@@ -478,7 +478,7 @@ pub(crate) async fn a_replay_ages_by_the_messages(db: &dyn Backend) {
     assert_eq!(as_of().await, None);
 }
 
-pub(crate) async fn appends_at_the_same_time_all_count(db: &dyn Backend) {
+pub(crate) async fn concurrent_appends_all_count(db: &dyn Backend) {
     let store = db.store();
     let names: Vec<_> = (0..40).map(|n| agent(&format!("agent-{}", n % 4))).collect();
     let appends = names
@@ -493,7 +493,7 @@ pub(crate) async fn appends_at_the_same_time_all_count(db: &dyn Backend) {
     }
 }
 
-/// One message under a key, which stands for `asked`.
+/// Appends one message under a key that belongs to the request `asked`.
 fn keyed(key: &str, asked: char, id: &str) -> AppendRequest {
     let mut message = said("user", "Fix it", 10, minute(1));
     message.message.client_id = Some(id.to_owned());
@@ -506,7 +506,7 @@ fn keyed(key: &str, asked: char, id: &str) -> AppendRequest {
     }
 }
 
-pub(crate) async fn a_key_stands_for_one_request(db: &dyn Backend) {
+pub(crate) async fn a_key_belongs_to_one_request(db: &dyn Backend) {
     let store = db.store();
     let told = async |request| {
         let outcome = store.append(request).await;
@@ -523,14 +523,14 @@ pub(crate) async fn a_key_stands_for_one_request(db: &dyn Backend) {
         );
     }
     assert_same(&before, &db.dump(&TABLES).await, "what is refused");
-    // Another key, and another agent, are asked for themselves.
+    // Another key, and another agent, are other requests.
     assert_eq!(told(keyed("K", 'b', "2")).await.unwrap(), (1, 0));
     let elsewhere = AppendRequest {
         agent: agent("b"),
         ..keyed("k", 'b', "1")
     };
     assert_eq!(told(elsewhere).await.unwrap(), (1, 0));
-    // What is undone holds no key.
+    // A rolled-back append keeps no key.
     let failing = AppendRequest {
         messages: vec![said("user", "x", 10, minute(1)); 2]
             .into_iter()
@@ -566,7 +566,7 @@ pub(crate) async fn a_key_is_kept_for_a_time_only(db: &dyn Backend) {
     assert_eq!(store.prune(prune).await.unwrap(), 1);
     let keys = "SELECT key FROM idempotency_keys ORDER BY key";
     assert_eq!(db.texts(keys, " ").await, "again new");
-    // What was forgotten can't be guessed from what was asked.
+    // The digest of a request must not confirm a guess at forgotten content.
     forget(db, "a", &[1]).await;
     assert_eq!(db.texts(keys, " ").await, "");
 }

@@ -1,4 +1,4 @@
-//! Whole histories: what is read can be written again, and is the same.
+//! Complete histories: what is read can be restored, and is the same.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -59,7 +59,7 @@ async fn read(db: &dyn Backend, id: &AgentId) -> (Head, Vec<MessageRecord>) {
     (head, db.archive().records(id, ALL).await.unwrap())
 }
 
-/// The same history under another name.
+/// Returns the same history under another name.
 fn renamed(told: &(Head, Vec<MessageRecord>), id: &AgentId) -> (Head, Vec<MessageRecord>) {
     let rename = |record: &MessageRecord| MessageRecord {
         agent_id: id.clone(),
@@ -103,7 +103,7 @@ fn restored(accepted: usize, duplicates: usize, last_seq: i64) -> RestoreOutcome
     }
 }
 
-/// What would be stored again is told from what is there already.
+/// Checks that client ids lead to the payloads of their agent only.
 async fn ids_are_known(db: &dyn Backend) {
     let mut named = said("user", "hello", 1, minute(1));
     named.message.client_id = Some("m-1".to_owned());
@@ -125,11 +125,11 @@ pub(crate) async fn a_history_comes_back_as_it_was(db: &dyn Backend) {
     assert_eq!(text(&read(db, &agent("b")).await), text(&copy));
     let report = clean(db, &agent("b")).await;
     assert_eq!((report.exchanges, report.pending, report.in_window), (8, 7, 1));
-    // What is pending is queued.
+    // Pending exchanges are queued.
     let queued = "SELECT count(*) FROM summary_update_queue WHERE agent_id = 'b'";
     assert_eq!(db.number(queued).await, Some(1));
 
-    // Once more changes nothing, whatever happened since.
+    // Restoring again changes nothing, whatever has happened since.
     db.store().end_session(&agent("b"), minute(300)).await.unwrap();
     let before = db.dump(&TOLD).await;
     let again = db.archive().restore(restore(&copy, true)).await.unwrap();
@@ -137,7 +137,7 @@ pub(crate) async fn a_history_comes_back_as_it_was(db: &dyn Backend) {
     assert_same(&before, &db.dump(&TOLD).await, "a second import");
 }
 
-/// As [`restore`], in pieces: the head stands before the first one alone.
+/// Works like [`restore`] for a part of the records: the head stands only before the first part.
 fn piece(head: &Head, records: &[MessageRecord]) -> Restore {
     let whole = restore(&(head.clone(), records.to_vec()), true);
     let is_first = records.first().is_some_and(|record| record.seq == 1);
@@ -148,14 +148,14 @@ fn piece(head: &Head, records: &[MessageRecord]) -> Restore {
     }
 }
 
-pub(crate) async fn a_history_that_came_in_pieces_gets_its_head_later(db: &dyn Backend) {
+pub(crate) async fn a_history_restored_in_pieces_gets_its_head_later(db: &dyn Backend) {
     let given = read(db, &told(db).await).await;
     let all = given.1.len();
     for (name, is_lived) in [("b", false), ("c", true)] {
         let id = agent(name);
         let copy = renamed(&given, &id);
         let (first, rest) = copy.1.split_at(5);
-        // Each in an import of its own: the head isn't there when the last message comes.
+        // Each in its own import: the head isn't there when the last message comes.
         for part in [first, rest] {
             db.archive().restore(piece(&copy.0, part)).await.unwrap();
         }
@@ -166,7 +166,7 @@ pub(crate) async fn a_history_that_came_in_pieces_gets_its_head_later(db: &dyn B
         let queued = format!("SELECT count(*) FROM summary_update_queue WHERE agent_id = '{name}'");
         assert_eq!(db.number(&queued).await, Some(0));
 
-        // What the journal ends with isn't compared.
+        // The end of the journal isn't compared.
         let before = db.dump(&TOLD).await;
         let open = |duplicates| RestoreOutcome {
             lacks_head: true,
@@ -178,13 +178,13 @@ pub(crate) async fn a_history_that_came_in_pieces_gets_its_head_later(db: &dyn B
 
         let whole = db.archive().restore(restore(&copy, true)).await.unwrap();
         if is_lived {
-            // A session that was ended there would be taken back.
+            // Otherwise a session that was ended there would be undone.
             assert_eq!(whole, open(all));
             assert_same(&before, &db.dump(&TOLD).await, "a life of its own");
         } else {
             assert_eq!(whole, restored(0, all, copy.0.last_seq));
             assert_eq!(text(&read(db, &id).await), text(&copy));
-            // What is pending is queued.
+            // Pending exchanges are queued.
             assert_eq!(db.number(&queued).await, Some(1));
         }
         clean(db, &id).await;
@@ -238,7 +238,7 @@ pub(crate) async fn pins_come_back_in_chunks(db: &dyn Backend) {
     }
 }
 
-/// The live rows of an agent's exchanges and legs.
+/// Returns the live rows of an agent's exchanges and legs.
 async fn rows(db: &dyn Backend, id: &AgentId) -> Vec<Exchange> {
     let query = ExchangeQuery {
         from: 1,
@@ -250,7 +250,7 @@ async fn rows(db: &dyn Backend, id: &AgentId) -> Vec<Exchange> {
     stored.into_iter().map(|stored| stored.exchange).collect()
 }
 
-/// Rounds of these numbers, of 100 tokens each.
+/// Returns rounds with these numbers, of 100 tokens each.
 fn rounds(numbers: Range<i64>) -> Vec<PreparedMessage> {
     let round = |number| {
         [
@@ -266,7 +266,7 @@ async fn set(db: &dyn Backend, id: &AgentId, patch: Value) {
     db.store().change_settings(id, &patch, T0).await.unwrap();
 }
 
-/// Where legs begin is stored with the messages. The settings that an export tells are only the last ones.
+/// The messages store where legs begin; an export only has the last settings.
 pub(crate) async fn legs_of_changing_settings_come_back(db: &dyn Backend) {
     let id = agent("a");
     let asked = || vec![said("user", "Migrate all modules", 50, minute(0))];
@@ -282,7 +282,7 @@ pub(crate) async fn legs_of_changing_settings_come_back(db: &dyn Backend) {
         clean(db, &id).await;
     }
     let lived = rows(db, &id).await;
-    // Each setting makes legs of its own sizes: the first has the request, the one under 0 goes on until it is cut.
+    // Each setting makes legs of its own size: the first includes the request, and the one under 0 grows until it is cut.
     let sizes: BTreeSet<i64> = lived.iter().map(|row| row.tokens).collect();
     assert_eq!(sizes, BTreeSet::from([100, 200, 300, 350, 700, 1_000, 1_300]));
     comes_back_in_chunks(db, &read(db, &id).await).await;
@@ -292,7 +292,7 @@ pub(crate) async fn legs_of_changing_settings_come_back(db: &dyn Backend) {
         assert_eq!(rows(db, &copy).await, lived);
         assert_eq!(ledger(&copy).await, ledger(&id).await);
     }
-    // They go on alike.
+    // They continue in the same way.
     for name in ["a", "ones", "sevens"] {
         db.store()
             .append(append(&agent(name), rounds(80..100)))
@@ -303,7 +303,7 @@ pub(crate) async fn legs_of_changing_settings_come_back(db: &dyn Backend) {
     let lived = rows(db, &id).await;
     assert_eq!(rows(db, &agent("ones")).await, lived);
     assert_eq!(rows(db, &agent("sevens")).await, lived);
-    // From the messages alone the legs are those of the last settings.
+    // From the messages alone the legs follow the last settings.
     let bare = agent("bare");
     make(db, "bare").await;
     set(
@@ -325,7 +325,7 @@ async fn comes_back_in_chunks(db: &dyn Backend, given: &(Head, Vec<MessageRecord
         for chunk in records.chunks(size) {
             let is_last = chunk.last() == records.last();
             let request = restore(&(head.clone(), chunk.to_vec()), is_last);
-            // An import that was interrupted sends a chunk again.
+            // An interrupted import sends a chunk again.
             db.archive().restore(request.clone()).await.unwrap();
             let again = db.archive().restore(request).await.unwrap();
             assert_eq!(again, restored(0, chunk.len(), chunk[chunk.len() - 1].seq));
@@ -335,7 +335,7 @@ async fn comes_back_in_chunks(db: &dyn Backend, given: &(Head, Vec<MessageRecord
     }
 }
 
-pub(crate) async fn what_does_not_fit_changes_nothing(db: &dyn Backend) {
+pub(crate) async fn a_contradicting_history_changes_nothing(db: &dyn Backend) {
     let (head, records) = read(db, &told(db).await).await;
     let mut other = records.clone();
     other[3].payload.push(' ');
@@ -374,7 +374,7 @@ pub(crate) async fn what_does_not_fit_changes_nothing(db: &dyn Backend) {
     }
 }
 
-pub(crate) async fn a_fork_that_nobody_wrote_down_is_refused(db: &dyn Backend) {
+pub(crate) async fn a_fork_without_a_record_is_refused(db: &dyn Backend) {
     let id = told(db).await;
     db.store().fork(&id, &agent("child"), T0).await.unwrap();
     let head = db.archive().head(&agent("child")).await.unwrap().unwrap();
@@ -411,7 +411,7 @@ pub(crate) async fn a_fork_comes_back_as_it_began(db: &dyn Backend) {
     let pins = db.store().pins(&agent("child"), 50).await.unwrap();
     assert_eq!(pins.pins.len(), 2);
     assert_eq!(db.store().pins(&agent("copy"), 50).await.unwrap(), pins);
-    // Without the messages that it shares it can't be.
+    // It can't be restored without the messages that it shares.
     let mut lost = renamed(&given, &agent("lost"));
     let fork = lost.0.fork.as_mut().unwrap();
     fork.exchanges[1].source = agent("gone");

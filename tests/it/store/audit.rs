@@ -1,4 +1,4 @@
-//! The audit: what is kept of it, and in which order it is told.
+//! The audit: what is kept of it, and in which order it is read.
 
 use recapd_store::audit::{AuditEvent, AuditKind, AuditQuery, AuditRow};
 
@@ -33,7 +33,7 @@ fn requests(rows: &[AuditRow]) -> Vec<&str> {
     rows.iter().map(|row| row.what.request_id.as_str()).collect()
 }
 
-pub(crate) async fn events_are_kept_and_told_newest_first(db: &dyn Backend) {
+pub(crate) async fn events_are_kept_and_read_newest_first(db: &dyn Backend) {
     let audit = db.audit();
     assert_eq!(audit.audit(ALL).await.unwrap(), []);
     audit.record_audit(Vec::new()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Questions in batches: put off, sent together, answered.
+//! Questions in batches: deferred, sent together, answered.
 
 use std::slice;
 
@@ -46,7 +46,7 @@ async fn question(db: &dyn Backend, lease: &Lease) -> BatchQuestion {
     }
 }
 
-/// An agent of which the pending exchanges are asked about in a batch to come.
+/// Creates an agent whose pending exchanges are the subject of a question for a batch.
 pub(super) async fn deferred(db: &dyn Backend, name: &str, at: Timestamp) -> AgentId {
     let agent = with_pending(db, name, 3).await;
     let lease = the_lease(db, at).await;
@@ -126,7 +126,7 @@ pub(crate) async fn the_same_state_is_asked_about_once(db: &dyn Backend) {
 pub(crate) async fn an_urgent_row_is_not_deferred(db: &dyn Backend) {
     with_pending(db, "a", 3).await;
     let lease = the_lease(db, minute(1)).await;
-    // The session ends while the question is worded.
+    // The session ends while the question is being written.
     db.store().end_session(&agent("a"), minute(1)).await.unwrap();
     let question = question(db, &lease).await;
     assert!(
@@ -176,7 +176,7 @@ pub(crate) async fn a_lost_lease_defers_nothing(db: &dyn Backend) {
     assert_eq!(states(db).await, "");
 }
 
-pub(crate) async fn a_question_can_be_taken_back(db: &dyn Backend) {
+pub(crate) async fn a_question_can_be_withdrawn(db: &dyn Backend) {
     let agent = deferred(db, "a", minute(1)).await;
     assert!(db.batches().withdraw_question(&agent, minute(2)).await.unwrap());
     assert!(!db.batches().withdraw_question(&agent, minute(2)).await.unwrap());
@@ -184,7 +184,7 @@ pub(crate) async fn a_question_can_be_taken_back(db: &dyn Backend) {
     assert_eq!(db.batches().gather(gather_at(minute(9))).await.unwrap(), None);
 }
 
-pub(crate) async fn what_is_forgotten_is_not_sent(db: &dyn Backend) {
+pub(crate) async fn forgotten_text_is_not_sent(db: &dyn Backend) {
     let (a, b) = (
         deferred(db, "a", minute(1)).await,
         deferred(db, "b", minute(1)).await,
@@ -198,19 +198,19 @@ pub(crate) async fn what_is_forgotten_is_not_sent(db: &dyn Backend) {
     };
     db.store().forget(forget(&a)).await.unwrap();
     assert_eq!(states(db).await, "withdrawn waiting");
-    // Written down to be sent, but perhaps not sent yet.
+    // The batch is recorded, but perhaps not sent yet.
     gathered(db, minute(4)).await;
     db.store().forget(forget(&b)).await.unwrap();
     assert_eq!(states(db).await, "withdrawn withdrawn");
     let bodies = "SELECT CAST(sum(length(body)) AS bigint) FROM batch_requests";
     assert_eq!(db.number(bodies).await, Some(0));
-    // Nobody waits for the answers any more.
+    // No row waits for the answers any more.
     let leases = db.store().claim(claim("d", 9, minute(6))).await.unwrap();
     assert_eq!(leases.len(), 2);
     clean(db, &a).await;
 }
 
-pub(crate) async fn a_hand_ends_the_wait(db: &dyn Backend) {
+pub(crate) async fn an_operator_ends_the_wait(db: &dyn Backend) {
     let agent = with_pending(db, "a", 3).await;
     let lease = the_lease(db, minute(1)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
@@ -240,7 +240,7 @@ pub(crate) async fn a_hand_ends_the_wait(db: &dyn Backend) {
     clean(db, &agent).await;
 }
 
-pub(crate) async fn what_counts_is_when_a_question_was_asked(db: &dyn Backend) {
+pub(crate) async fn the_time_of_the_question_counts(db: &dyn Backend) {
     let (a, _) = (
         deferred(db, "a", minute(20)).await,
         deferred(db, "b", minute(20)).await,
@@ -332,7 +332,7 @@ pub(crate) async fn outdated_questions_are_withdrawn(db: &dyn Backend) {
     clean(db, &agent).await;
 }
 
-pub(crate) async fn a_batch_is_looked_at_by_one(db: &dyn Backend) {
+pub(crate) async fn one_caller_looks_at_a_batch(db: &dyn Backend) {
     deferred(db, "a", minute(1)).await;
     let batch = gathered(db, minute(2)).await;
     let batches = db.batches();
@@ -358,7 +358,7 @@ pub(crate) async fn a_batch_is_looked_at_by_one(db: &dyn Backend) {
     assert_eq!(again.first().map(|batch| batch.looks), Some(1));
 }
 
-pub(crate) async fn a_batch_moves_only_from_where_it_is(db: &dyn Backend) {
+pub(crate) async fn a_batch_moves_only_from_its_present_state(db: &dyn Backend) {
     deferred(db, "a", minute(1)).await;
     let batch = gathered(db, minute(2)).await;
     let batches = db.batches();
@@ -384,8 +384,8 @@ pub(crate) async fn a_batch_moves_only_from_where_it_is(db: &dyn Backend) {
     assert_eq!(batches.known_batches("openai", 9).await.unwrap(), [""; 0]);
 }
 
-/// Whoever looked so long that another one took the batch over leaves it to that one.
-pub(crate) async fn a_batch_is_moved_by_whoever_holds_it(db: &dyn Backend) {
+/// A daemon whose look took so long that another one took over the batch leaves it to that one.
+pub(crate) async fn only_the_holder_moves_a_batch(db: &dyn Backend) {
     deferred(db, "a", minute(1)).await;
     let slow = gathered(db, minute(2)).await;
     let batches = db.batches();
@@ -399,7 +399,7 @@ pub(crate) async fn a_batch_is_moved_by_whoever_holds_it(db: &dyn Backend) {
     assert!(!batches.move_batch(slow.batch, wait(&slow)).await.unwrap());
     assert_eq!(batches.due_batches(minute(14), minute(15), 9).await.unwrap(), []);
     assert!(batches.move_batch(slow.batch, wait(&seen[0])).await.unwrap());
-    // That the provider has it is true whoever was told.
+    // The provider has the batch, whichever daemon it told.
     let submitted = BatchMove {
         submitted_as: Some("msgbatch_1".to_owned()),
         ..wait(&slow)
@@ -453,7 +453,7 @@ pub(crate) async fn an_answer_is_journalled_and_wakes(db: &dyn Backend) {
     clean(db, &agent).await;
 }
 
-pub(crate) async fn a_late_answer_is_dropped_and_told(db: &dyn Backend) {
+pub(crate) async fn a_late_answer_is_dropped_and_accounted_for(db: &dyn Backend) {
     let agent = deferred(db, "a", minute(1)).await;
     let batch = gathered(db, minute(2)).await;
     let lease = the_lease(db, UNTIL).await;
@@ -475,7 +475,7 @@ pub(crate) async fn a_late_answer_is_dropped_and_told(db: &dyn Backend) {
     clean(db, &agent).await;
 }
 
-pub(crate) async fn an_answer_that_nobody_used_is_told(db: &dyn Backend) {
+pub(crate) async fn an_unused_answer_is_accounted_for(db: &dyn Backend) {
     let agent = deferred(db, "a", minute(1)).await;
     let batch = gathered(db, minute(2)).await;
     let results = vec![reply("key-a-0", Ok("{}"))];
@@ -513,7 +513,7 @@ pub(crate) async fn a_batch_closes_once(db: &dyn Backend) {
     assert_eq!(db.number(closed).await, Some(1));
 }
 
-pub(crate) async fn what_ended_is_pruned(db: &dyn Backend) {
+pub(crate) async fn ended_batches_are_pruned(db: &dyn Backend) {
     let store = db.store();
     deferred(db, "a", minute(1)).await;
     let batch = gathered(db, minute(2)).await;
@@ -553,22 +553,22 @@ pub(crate) async fn batches_are_counted(db: &dyn Backend) {
     assert_eq!(figures().await, expected);
 }
 
-pub(crate) async fn a_clock_that_was_set_back_puts_off_no_look(db: &dyn Backend) {
+pub(crate) async fn a_clock_set_back_delays_no_look(db: &dyn Backend) {
     deferred(db, "a", minute(1)).await;
     let batch = gathered(db, minute(60)).await;
     let look = |now: Timestamp| {
         let batches = db.batches();
         async move { batches.due_batches(now, now.plus_ms(HOUR_MS), 9).await.unwrap() }
     };
-    // An hour back: nobody would look for an hour and a minute.
+    // The clock goes back an hour: without the repair, nobody would look for an hour and a minute.
     db.store().set_back(Some(HOUR_MS), minute(0)).await.unwrap();
     assert_eq!(look(minute(10)).await, []);
     let held_until = minute(11).plus_ms(HOUR_MS);
     assert_eq!(look(minute(11)).await, [OpenBatch { held_until, ..batch }]);
 }
 
-/// Whoever holds an agent for long (a `forget` of very much) isn't waited for while others are held, which would hold up
-/// their appends: its question goes with the next batch, and its row is woken by the next look.
+/// The batcher doesn't wait for an agent that is locked for long (by a large `forget`) while it has locked others, which would hold up
+/// their appends. The agent's question goes into the next batch, and the next look wakes its row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_held_agent_holds_up_no_batch() {
     let db = PostgresBackend::fresh().await;

@@ -1,4 +1,4 @@
-//! Completion: what one update moves, and what becomes of its row.
+//! Completion: what one update moves, and what happens to its row.
 
 use recapd_core::domain::{
     summary::item::{ExchangeRange, Item, Origin},
@@ -18,7 +18,7 @@ fn at_most(exchanges_max: i64) -> MaterialLimits {
     MaterialLimits { exchanges_max, ..ALL }
 }
 
-/// An agent with pending exchanges, claimed, with the material of at most `exchanges_max` of them.
+/// Claims an agent with pending exchanges, and reads the material of at most `exchanges_max` of them.
 async fn ready(db: &dyn Backend, pending: i64, exchanges_max: i64) -> (Lease, Material) {
     with_pending(db, "a", pending).await;
     let lease = the_lease(db, minute(10)).await;
@@ -80,7 +80,7 @@ pub(crate) async fn an_update_moves_everything_at_once(db: &dyn Backend) {
     assert_eq!((read.version, read.next_ageing_at), (1, update.next_ageing_at));
 }
 
-/// One item may stand for what an old one stood for and for new exchanges, and is proven to.
+/// One item may cover an old item's exchanges together with new ones, and the coverage is checked.
 pub(crate) async fn old_and_new_exchanges_may_share_an_item(db: &dyn Backend) {
     let (lease, material) = ready(db, 5, 3).await;
     db.store()
@@ -125,14 +125,14 @@ pub(crate) async fn a_partial_batch_rearms(db: &dyn Backend) {
         .unwrap();
     assert!(done.rearmed);
     assert_eq!(clean(db, &agent("a")).await.pending, 4);
-    // Four more are a batch, so at once; and it counts as a fresh row.
+    // Four more are a batch, so the row is due at once, and counts as a new one.
     let lease = the_lease(db, minute(10)).await;
     assert_eq!((lease.attempt, lease.crashes), (1, 0));
     let summary = db.store().summary(&agent("a")).await.unwrap().unwrap();
     assert_eq!(summary.pending_since, Some(minute(10)));
 }
 
-pub(crate) async fn a_rest_waits_for_company(db: &dyn Backend) {
+pub(crate) async fn a_rest_waits_for_more(db: &dyn Backend) {
     let (lease, material) = ready(db, 5, 3).await;
     db.store()
         .complete(&lease, patch(&material, items(&material), minute(10)))
@@ -149,8 +149,8 @@ pub(crate) async fn a_rest_waits_for_company(db: &dyn Backend) {
     assert_eq!(the_lease(db, wait).await.attempt, 1);
 }
 
-/// Four exchanges of a token less than a batch has.
-pub(crate) async fn a_rest_of_few_tokens_waits_for_company(db: &dyn Backend) {
+/// Four exchanges, one token short of a batch.
+pub(crate) async fn a_rest_of_few_tokens_waits_for_more(db: &dyn Backend) {
     let (lease, material) = ready(db, 7, 3).await;
     let mut patch = patch(&material, items(&material), minute(10));
     patch.batch_tokens_min = 4 * TURN_TOKENS + 1;
@@ -179,7 +179,7 @@ pub(crate) async fn an_urgent_wake_during_work_is_served_at_once(db: &dyn Backen
         .await
         .unwrap();
     assert!(done.rearmed);
-    // A single exchange would wait for company, but the session has ended: none will come.
+    // A single exchange would wait for more, but the session has ended, so none will come.
     let lease = the_lease(db, minute(10)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
     assert_eq!((material.lo, material.hi), (3, 4));
@@ -195,7 +195,7 @@ pub(crate) async fn an_urgent_wake_during_work_is_served_at_once(db: &dyn Backen
 pub(crate) async fn a_wake_during_work_is_not_lost(db: &dyn Backend) {
     let (lease, material) = ready(db, 3, 3).await;
     let update = patch(&material, items(&material), minute(10));
-    // Nothing more is pending, but somebody asked.
+    // Nothing more is pending, but an ageing was asked for.
     db.store()
         .enqueue(&agent("a"), Reason::Ageing, 0, minute(10))
         .await
@@ -204,7 +204,7 @@ pub(crate) async fn a_wake_during_work_is_not_lost(db: &dyn Backend) {
     let lease = the_lease(db, minute(10)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
     assert_eq!((material.lo, material.hi), (3, 3));
-    // What is evicted during the work waits for company.
+    // Exchanges that are evicted during the work wait for more.
     evict_one_more(db, 5).await;
     let update = patch(&material, Vec::new(), minute(10));
     assert!(db.store().complete(&lease, update).await.unwrap().rearmed);
@@ -242,8 +242,8 @@ pub(crate) async fn ageing_writes_a_version_over_nothing(db: &dyn Backend) {
     clean(db, &agent("a")).await;
 }
 
-/// The watermark and the row stay as they are, and no answer that may still be used is made worthless.
-pub(crate) async fn what_time_changes_is_written_while_the_rest_waits(db: &dyn Backend) {
+/// The watermark and the row stay as they are, and answers that may still be used keep their value.
+pub(crate) async fn ageing_is_written_while_the_rest_waits(db: &dyn Backend) {
     let (lease, material) = ready(db, 4, 2).await;
     let (store, a) = (db.store(), agent("a"));
     let update = patch(&material, items(&material), minute(11));
@@ -310,7 +310,7 @@ pub(crate) async fn items_leave_the_document(db: &dyn Backend) {
             .await,
         Some(2)
     );
-    // They go on covering their exchanges.
+    // They still cover their exchanges.
     assert_eq!(clean(db, &agent("a")).await.covered, 3);
 }
 
@@ -322,7 +322,7 @@ pub(crate) async fn replaced_items_cover_no_more(db: &dyn Backend) {
         .unwrap();
     let lease = the_lease(db, minute(12)).await;
     let second = db.store().material(&lease, ALL).await.unwrap();
-    // The first two items are written anew, beside the one for the third exchange.
+    // New items replace the first two, next to the one for the third exchange.
     let anew = items(&material).into_iter().chain(items(&second)).collect();
     let mut update = patch(&second, anew, minute(12));
     update.removed = vec![1, 2];
@@ -335,7 +335,7 @@ pub(crate) async fn replaced_items_cover_no_more(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn what_came_during_the_last_attempt_gets_another(db: &dyn Backend) {
+pub(crate) async fn exchanges_evicted_during_the_last_attempt_get_another(db: &dyn Backend) {
     let (lease, material) = ready(db, 4, 3).await;
     db.store()
         .enqueue(&agent("a"), Reason::Eviction, 0, minute(9))
@@ -389,7 +389,7 @@ pub(crate) async fn a_parked_update_is_applied(db: &dyn Backend) {
     assert_eq!(run.await.as_deref(), Some("failed provider_auth 1"));
     let report = clean(db, &agent("a")).await;
     assert_eq!((report.covered, report.pending), (3, 1));
-    // Revived, it goes on where it stopped; its items say that they are provisional.
+    // After its revival it continues where it stopped; its items say that they are provisional.
     db.store()
         .enqueue(&agent("a"), Reason::Manual, 0, minute(20))
         .await
@@ -430,7 +430,7 @@ pub(crate) async fn material_is_limited(db: &dyn Backend) {
     }
 }
 
-pub(crate) async fn material_takes_holes_along(db: &dyn Backend) {
+pub(crate) async fn material_includes_gaps(db: &dyn Backend) {
     let (lease, _) = ready(db, 6, 1_000).await;
     db.raw("UPDATE exchange_log SET set_aside_at = opened_at WHERE exchange IN (1, 3, 5, 6)")
         .await;
@@ -475,7 +475,7 @@ pub(crate) async fn answers_are_journalled(db: &dyn Backend) {
         output_tokens: 3,
     };
     let store = db.store();
-    // Of an agent that isn't there, or no longer, nothing is kept.
+    // Nothing is kept about an agent that doesn't exist, or no longer does.
     store.journal(&a, "k", &answer("none"), T0).await.unwrap();
     assert_eq!(store.journalled(&a, "k").await.unwrap(), None);
     make(db, "a").await;
@@ -542,8 +542,8 @@ pub(crate) async fn provisional_items_are_condensed_again(db: &dyn Backend) {
     assert_eq!((report.covered, report.pending), (5, 0));
 }
 
-/// Digests stand for what killed the holders; what came in meanwhile is innocent, and is asked about.
-pub(crate) async fn parking_forgets_the_crashes(db: &dyn Backend) {
+/// Digests replace the exchanges that crashed the holders; exchanges that came in since are innocent, and a model is asked about them.
+pub(crate) async fn parking_resets_the_crashes(db: &dyn Backend) {
     let (_, _) = ready(db, 4, 3).await;
     let lease = the_lease(db, minute(20)).await;
     assert_eq!(lease.crashes, 1);

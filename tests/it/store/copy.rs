@@ -1,4 +1,4 @@
-//! A database copied into another one is the same, whichever databases they are.
+//! A database and its copy are the same, whichever kinds they are.
 
 use std::{
     sync::{Mutex, Once},
@@ -20,14 +20,14 @@ use crate::support::{
     conversation::{agent, append, claim, minute, said, turns},
 };
 
-/// What an agent does that speaks SQL.
+/// What an agent that uses SQL does.
 const INSERT: &str = "INSERT INTO messages (agent_id, role, content) VALUES ('a', 'user', 'Hello')";
 
 async fn copied(from: &Place, to: &Place) -> Result<CopyReport, CopyError> {
     copy(&from.settings(), &to.settings(), &|_| {}).await
 }
 
-/// As [`copied`]; somebody does `what` when the source is being read.
+/// Works like [`copied`], and does `what` while the source is being read.
 async fn copied_while(
     from: &Place,
     to: &Place,
@@ -45,9 +45,9 @@ async fn over(place: Place) -> Box<dyn Backend> {
     }
 }
 
-/// Everything that can happen to agents, by the hand of chance, and what chance doesn't think of.
+/// Runs random lives of agents, and some events that chance doesn't think of.
 async fn live(db: &dyn Backend) {
-    super::hands::hands_may_reach_in_at_any_time(db).await;
+    super::hands::an_operator_may_act_at_any_time(db).await;
     let store = db.store();
     store.append(append(&agent("held"), turns(1..=6))).await.unwrap();
     let held = store.claim(claim("daemon", 10, minute(1_000_000))).await.unwrap();
@@ -56,7 +56,7 @@ async fn live(db: &dyn Backend) {
     store.begin_recount(&agent("held")).await.unwrap();
 }
 
-/// What a database holds, with leases as they are after a copy.
+/// Dumps a database, with leases released as after a copy.
 async fn state(db: &dyn Backend) -> String {
     db.raw(
         "UPDATE summary_update_queue SET visible_at = queued_at, lease_owner = NULL, leased_at = NULL, \
@@ -64,7 +64,7 @@ async fn state(db: &dyn Backend) -> String {
          WHERE lease_token IS NOT NULL",
     )
     .await;
-    // SQLite has numbers of its own for messages: those are held to each other by the copy's checksums alone.
+    // SQLite numbers messages itself; only the copy's checksums compare those numbers.
     let tables: Vec<&str> = TABLES
         .into_iter()
         .filter(|&table| table != "message_log")
@@ -88,7 +88,7 @@ async fn there_and_back(from: Place, there: Place, back: Place) {
     assert_eq!(went.tables.len(), came.tables.len());
     assert!(went.lease_token <= came.lease_token);
     for (went, came) in went.tables.iter().zip(&came.tables) {
-        // Leases were held there, and are free here.
+        // Leases were held there and are free here.
         assert!(
             went == came || went.table == "summary_update_queue",
             "{went:?}, {came:?}"
@@ -103,7 +103,7 @@ async fn there_and_back(from: Place, there: Place, back: Place) {
     work_goes_on(after.as_ref()).await;
 }
 
-/// Numbers that the database gives go on behind those that were copied, and what was said is found again.
+/// Automatic numbers continue after the copied ones, and recall finds the messages again.
 async fn work_goes_on(db: &dyn Backend) {
     let store = db.store();
     let most = "SELECT max(lease_token) FROM summary_versions";
@@ -116,7 +116,7 @@ async fn work_goes_on(db: &dyn Backend) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn any_life_is_the_same_on_postgres_and_back() {
+async fn any_life_survives_a_copy_to_postgres_and_back() {
     let db = SqliteBackend::fresh().await;
     live(&db).await;
     let from = Place::Sqlite(db.closed().await);
@@ -124,7 +124,7 @@ async fn any_life_is_the_same_on_postgres_and_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn any_life_is_the_same_on_sqlite_and_back() {
+async fn any_life_survives_a_copy_to_sqlite_and_back() {
     let db = PostgresBackend::fresh().await;
     live(&db).await;
     let from = Place::Postgres(Box::new(db.closed().await));
@@ -165,7 +165,7 @@ async fn a_target_with_anything_in_it_is_refused() {
 }
 
 #[tokio::test]
-async fn nobody_else_may_work_on_either() {
+async fn neither_database_may_be_in_use() {
     let (from, to) = (with_turns(Place::sqlite()).await, Place::postgres().await);
     let daemon = SqlStore::open(&from.settings()).await.unwrap();
     let refused = copied(&from, &to).await.unwrap_err();
@@ -181,15 +181,15 @@ async fn nobody_else_may_work_on_either() {
     copied(&from, &to).await.unwrap();
 }
 
-/// How many wait for a lock in this database.
+/// Counts the sessions that wait for a lock in this database.
 async fn waiting(look: &mut PgConnection) -> i64 {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     sqlx::query_scalar(sql).fetch_one(look).await.unwrap()
 }
 
-/// What was stored now would be in the source and nowhere else.
+/// A message inserted now would be in the source only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_inserts_into_a_server_meanwhile_ends_the_copy() {
+async fn an_insert_into_a_server_meanwhile_ends_the_copy() {
     let (from, to) = (with_turns(Place::postgres().await).await, Place::sqlite());
     let Place::Postgres(source) = &from else {
         unreachable!()
@@ -206,14 +206,14 @@ async fn who_inserts_into_a_server_meanwhile_ends_the_copy() {
     assert!(matches!(refused, CopyError::Inserts), "{refused}");
     tasks.close();
     tasks.wait().await;
-    // It is stored there by now, and the next copy has it.
+    // By now the message is stored there, and the next copy has it.
     copied(&from, &to).await.unwrap();
     let inserted = "SELECT count(*) FROM message_inbox";
     assert_eq!(over(to).await.number(inserted).await, Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_inserts_into_a_file_meanwhile() {
+async fn a_file_takes_no_inserts_meanwhile() {
     let (from, to) = (with_turns(Place::sqlite()).await, Place::postgres().await);
     let Place::Sqlite(folder) = &from else {
         unreachable!()
@@ -231,16 +231,16 @@ async fn nobody_inserts_into_a_file_meanwhile() {
     assert!(refused.contains("locked"), "{refused}");
 }
 
-/// Whether the copy of this source has just asked who else is there.
+/// True if the copy from this source has just asked for other connections.
 async fn has_asked(look: &mut PgConnection) -> bool {
     let sql = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() \
                AND query LIKE '-- postgres/copy.others%'";
     sqlx::query_scalar(sql).fetch_one(look).await.unwrap()
 }
 
-/// As a `recapd status` does that happens to run when the copy is done.
+/// A `recapd status` may happen to run when the copy finishes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_looks_at_the_source_for_a_moment_costs_no_copy() {
+async fn a_brief_reader_of_the_source_does_not_fail_the_copy() {
     let (from, to) = (with_turns(Place::postgres().await).await, Place::sqlite());
     let tasks = TaskTracker::new();
     let Place::Postgres(source) = &from else {
@@ -258,7 +258,7 @@ async fn who_looks_at_the_source_for_a_moment_costs_no_copy() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_written_leaves_nothing() {
+async fn a_failed_write_leaves_nothing() {
     let (from, to) = (with_turns(Place::sqlite()).await, Place::postgres().await);
     schema::up(&to.settings()).await.unwrap();
     to.raw("ALTER TABLE message_log ADD CHECK (seq < 6)").await;
@@ -272,7 +272,7 @@ async fn what_cannot_be_written_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_source_must_be_up_to_date_and_there() {
+async fn a_source_must_exist_and_be_up_to_date() {
     let to = Place::postgres().await;
     let missing = copied(&Place::sqlite(), &to).await.unwrap_err();
     assert!(
@@ -287,7 +287,7 @@ async fn a_source_must_be_up_to_date_and_there() {
 }
 
 #[tokio::test]
-async fn databases_with_other_tables_are_told_apart() {
+async fn databases_with_different_tables_are_refused() {
     let (from, to) = (with_turns(Place::sqlite()).await, Place::postgres().await);
     schema::up(&to.settings()).await.unwrap();
     to.raw("ALTER TABLE agents ADD COLUMN mood text").await;
@@ -296,7 +296,7 @@ async fn databases_with_other_tables_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_file_alone_has_all_that_was_copied() {
+async fn the_target_file_alone_has_everything() {
     let (from, to) = (with_turns(Place::sqlite()).await, Place::sqlite());
     copied(&from, &to).await.unwrap();
     let Place::Sqlite(folder) = &to else {
@@ -307,7 +307,7 @@ async fn a_file_alone_has_all_that_was_copied() {
 }
 
 #[tokio::test]
-async fn a_time_that_postgresql_has_not_is_held_at_the_end() {
+async fn a_time_outside_postgresqls_range_is_clamped() {
     let (from, to) = (with_turns(Place::sqlite()).await, Place::postgres().await);
     from.raw("UPDATE message_log SET said_at = -300000000000000 WHERE seq = 2")
         .await;

@@ -1,5 +1,5 @@
-//! `verify` names every damage: rows that were changed, deleted, doubled or moved past the store, and copies of other times put
-//! in the place of today's.
+//! `verify` finds every kind of damage: rows changed, deleted, duplicated or moved behind the store's back, and older copies put in the
+//! place of present rows.
 
 use std::collections::BTreeSet;
 
@@ -18,9 +18,8 @@ use crate::support::{
     conversation::{T0, TURN_TOKENS, agent, append, important, minute, said, turns},
 };
 
-/// The least kinds of damage that are tried.
+/// The least number of kinds of damage.
 const KINDS_MIN: usize = 40;
-/// The tables that are damaged.
 const TABLES: [&str; 13] = [
     "agents",
     "message_log",
@@ -37,7 +36,7 @@ const TABLES: [&str; 13] = [
     "forks",
 ];
 
-/// A damage, who is looked at, and the invariant that has to be found broken.
+/// A kind of damage: the agent to verify, and the invariant that must be found broken.
 struct Damage {
     agent: &'static str,
     invariant: Invariant,
@@ -59,7 +58,7 @@ async fn say(db: &dyn Backend, name: &str, messages: Vec<PreparedMessage>) {
     clean(db, &agent(name)).await;
 }
 
-/// `a` has lived through all there is, `b` is its fork, `c` has an exchange in legs.
+/// `a` has lived through every kind of event, `b` is its fork, `c` has an exchange in legs.
 async fn lived(db: &dyn Backend) {
     let mut first = vec![said("system", "Be brief", 9, T0)];
     first.extend(turns(1..=5));
@@ -101,7 +100,6 @@ async fn lived(db: &dyn Backend) {
     }
 }
 
-/// Messages of `a` that were changed.
 fn changed_messages() -> Vec<Damage> {
     let set = |set: &str| format!("UPDATE message_log SET {set} WHERE agent_id = 'a' AND seq = 4");
     let sets = [
@@ -121,7 +119,7 @@ fn changed_messages() -> Vec<Damage> {
     damages.into_iter().collect()
 }
 
-/// Messages of `a` that were moved, deleted, doubled, or are of another time.
+/// Messages of `a` that were moved, deleted, duplicated, or are older copies.
 fn misplaced_messages() -> Vec<Damage> {
     let lost = |statements: &[&str]| to("a", Invariant::NothingLost, statements);
     vec![
@@ -178,7 +176,6 @@ fn misplaced_messages() -> Vec<Damage> {
     ]
 }
 
-/// Exchanges.
 fn damaged_exchanges() -> Vec<Damage> {
     use Invariant::{ExchangesAtomic, NothingLost, WindowFits};
     let exchange = |invariant, set: &str| {
@@ -213,7 +210,6 @@ fn damaged_exchanges() -> Vec<Damage> {
     ]
 }
 
-/// Evictions, sessions and marks.
 fn damaged_evictions() -> Vec<Damage> {
     use Invariant::{NothingLost, OneState};
     vec![
@@ -267,7 +263,6 @@ fn damaged_evictions() -> Vec<Damage> {
     ]
 }
 
-/// Documents, versions and items.
 fn damaged_summaries() -> Vec<Damage> {
     use Invariant::{ClockAges, ExactlyOnce, OneState};
     let item = |set: &str| {
@@ -327,7 +322,6 @@ fn damaged_summaries() -> Vec<Damage> {
     ]
 }
 
-/// Facts and runs.
 fn damaged_facts() -> Vec<Damage> {
     use Invariant::{ClockAges, ExactlyOnce};
     let once = |statements: &[&str]| to("a", ExactlyOnce, statements);
@@ -358,7 +352,6 @@ fn damaged_facts() -> Vec<Damage> {
     ]
 }
 
-/// Keeps the tables as they are.
 async fn keep(db: &dyn Backend) {
     for table in TABLES {
         db.raw(&format!("CREATE TABLE kept_{table} AS SELECT * FROM {table}"))
@@ -366,7 +359,7 @@ async fn keep(db: &dyn Backend) {
     }
 }
 
-/// Makes the tables what they were.
+/// Restores the tables.
 async fn mend(db: &dyn Backend) {
     for table in TABLES {
         db.raw(&format!("DELETE FROM {table}")).await;

@@ -1,11 +1,11 @@
-//! The commands of `docs/sql.md` do what they say.
+//! The commands in `docs/sql.md` do what the page says.
 
 use std::process::Command;
 
 use super::inbox::{empty, ingestor};
 use crate::support::backend::{Backend as _, PostgresBackend, SqliteBackend};
 
-/// The shell blocks of the page.
+/// Returns the page's shell blocks.
 fn blocks() -> Vec<String> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = std::fs::read_to_string(root.join("docs/sql.md")).unwrap();
@@ -15,7 +15,7 @@ fn blocks() -> Vec<String> {
         .collect()
 }
 
-/// Puts lines together that belong to one command: it begins with a program's name.
+/// Joins lines that belong to one command; a command begins with a program's name.
 fn commands(block: &str) -> Vec<String> {
     let mut commands: Vec<String> = Vec::new();
     for line in block.split_inclusive('\n') {
@@ -31,11 +31,11 @@ fn commands(block: &str) -> Vec<String> {
 #[tokio::test]
 async fn the_commands_of_the_page_do_what_they_say() {
     let (sqlite, postgres) = (SqliteBackend::fresh().await, PostgresBackend::fresh().await);
-    // What sqlx says behind the address is no business of psql's.
+    // psql doesn't understand sqlx's options after the address.
     let url = postgres.url();
     let url = url.split('?').next().unwrap();
     let (on_sqlite, on_postgres) = (ingestor(&sqlite).0, ingestor(&postgres).0);
-    // Roles are the server's: each run makes its own.
+    // Roles belong to the server, so each run creates its own.
     let tag = format!("{:08x}", fastrand::u32(..));
     let names = [format!("dashboard_{tag}"), format!("agent-{tag}")];
     let mut told = String::new();

@@ -1,4 +1,4 @@
-//! Items, and what a hand changes about them.
+//! Items, and operators' changes to them.
 
 use recapd_core::domain::{
     summary::{
@@ -85,7 +85,7 @@ pub(crate) async fn items_are_listed(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn new_words_make_a_new_item(db: &dyn Backend) {
+pub(crate) async fn a_new_text_makes_a_new_item(db: &dyn Backend) {
     with_pending(db, "a", 3).await;
     update(db, "a", 9).await;
     let before = document(db).await;
@@ -105,9 +105,9 @@ pub(crate) async fn new_words_make_a_new_item(db: &dyn Backend) {
     let error = try_edit(db, "a", 2, json!({"gist": "x"})).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "there is no item 2; what it stood for is told by item 4 now"
+        "there is no item 2; item 4 covers its exchanges now"
     );
-    // Earlier versions keep the old words.
+    // Earlier versions keep the old text.
     let request = RollbackRequest {
         agent: agent("a"),
         version: 1,
@@ -151,7 +151,7 @@ pub(crate) async fn a_pin_keeps_an_item_in_the_document(db: &dyn Backend) {
         (pinned.row.item.item, pinned.row.item.pinned, pinned.version),
         (2, true, 2)
     );
-    // A month later the others are too old, where what is old leaves.
+    // A month later the others are too old, and old items leave the document.
     let month_later = minute(40 * 24 * 60);
     let request = EditRequest {
         agent: agent("a"),
@@ -172,7 +172,7 @@ pub(crate) async fn a_pin_keeps_an_item_in_the_document(db: &dyn Backend) {
     let shown: Vec<i64> = items(db, false).await.iter().map(|row| row.item.item).collect();
     assert_eq!(shown, [2]);
     assert!(document(db).await.contains("Text of exchange 2"), "in full");
-    // What was dropped comes back under a new number when it is pinned; and what isn't pinned goes.
+    // A dropped item comes back under a new number when it is pinned; an item that is unpinned leaves.
     let back = edit(db, 3, json!({"pinned": true})).await;
     assert_eq!((back.row.item.item, back.row.shown), (4, true));
     assert_eq!(back.row.item.origin, Origin::Model);
@@ -200,7 +200,7 @@ pub(crate) async fn a_pin_keeps_an_item_in_the_document(db: &dyn Backend) {
     clean(db, &agent("c")).await;
 }
 
-pub(crate) async fn what_cannot_be_edited_is_refused(db: &dyn Backend) {
+pub(crate) async fn impossible_edits_are_refused(db: &dyn Backend) {
     with_pending(db, "a", 1).await;
     update(db, "a", 9).await;
     for item in (100_i64..).take(ITEM_PINS_MAX.try_into().unwrap()) {
@@ -227,7 +227,7 @@ pub(crate) async fn what_cannot_be_edited_is_refused(db: &dyn Backend) {
     assert_same(&before, &db.dump(&TABLES).await, "refused");
 }
 
-pub(crate) async fn an_update_under_way_is_too_late_for_an_edit(db: &dyn Backend) {
+pub(crate) async fn an_update_in_progress_is_fenced_by_an_edit(db: &dyn Backend) {
     with_pending(db, "a", 4).await;
     update(db, "a", 2).await;
     let (lease, stale) = claimed(db, "a", 9).await;

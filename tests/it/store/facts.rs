@@ -1,4 +1,4 @@
-//! Facts: written with an update, and undone with what they come from.
+//! Facts: written by updates, and undone with their sources.
 
 use recapd_core::domain::{
     lineage::Step,
@@ -30,7 +30,7 @@ use crate::support::{
     conversation::{T0, added, agent, append, items, minute, stating, turns},
 };
 
-/// An update of at most two pending exchanges, with those changes of the facts.
+/// Makes an update of at most two pending exchanges, with these changes of the facts.
 async fn update(db: &dyn Backend, name: &str, changes: FactChanges) {
     let (lease, material) = ready(db, name, 2).await;
     let patch = stating(&material, items(&material), &changes, minute(90));
@@ -46,7 +46,8 @@ fn adding(add: Vec<FactDraft>) -> FactChanges {
     }
 }
 
-/// Versions 1 and 2, of #1 to #4. 1: the user's demand, and two open questions. 2: one of these is closed, one replaced.
+/// Makes versions 1 and 2 of #1 to #4. Version 1 has the user's demand and two open questions; version 2 closes one of these and replaces
+/// the other.
 pub(super) async fn stated(db: &dyn Backend, name: &str) {
     let first = vec![
         added(FactKind::Demand, "Question 1", 1),
@@ -75,7 +76,7 @@ async fn rows(db: &dyn Backend, name: &str, all: bool) -> Vec<FactRow> {
     db.store().facts(&agent(name), query).await.unwrap()
 }
 
-/// The numbers and texts of the facts that hold.
+/// Returns the numbers and texts of the facts that hold.
 async fn holding(db: &dyn Backend, name: &str) -> Vec<String> {
     let rows = rows(db, name, false).await;
     rows.iter()
@@ -140,13 +141,13 @@ pub(crate) async fn facts_come_and_go_with_an_update(db: &dyn Backend) {
         "{document}"
     );
     assert!(!document.contains("who reviews it"));
-    // The next update reads what holds.
+    // The next update reads the facts that hold.
     let (_, material) = ready(db, "a", 2).await;
     let read: Vec<i64> = material.facts.iter().map(|fact| fact.fact).collect();
     assert_eq!(read, [1, 4, 5]);
 }
 
-pub(crate) async fn a_rollback_knows_what_held(db: &dyn Backend) {
+pub(crate) async fn a_rollback_restores_the_facts_that_held(db: &dyn Backend) {
     with_pending(db, "a", 4).await;
     stated(db, "a").await;
     let back = async |version| {
@@ -166,7 +167,7 @@ pub(crate) async fn a_rollback_knows_what_held(db: &dyn Backend) {
         ["1 Question 1", "6 the tests fail", "7 who reviews it"]
     );
     assert!(document(db, "a").await.contains("who reviews it"));
-    // What is said of #3 is asked for again, and closes the copy.
+    // The update about #3 is asked for again, and closes the copy.
     let again = FactChanges {
         close: vec![FactClosing { fact: 7, exchange: 4 }],
         ..FactChanges::default()
@@ -178,7 +179,7 @@ pub(crate) async fn a_rollback_knows_what_held(db: &dyn Backend) {
     assert_eq!(texts(rows(db, "a", false).await), texts(before));
 }
 
-pub(crate) async fn a_rewind_takes_facts_back(db: &dyn Backend) {
+pub(crate) async fn a_rewind_withdraws_facts(db: &dyn Backend) {
     let mut messages = turns(1..=2);
     messages.push(step(&Step::Mark(Some("here".to_owned())), 2));
     messages.extend(turns(3..=5));
@@ -203,7 +204,7 @@ pub(crate) async fn a_rewind_takes_facts_back(db: &dyn Backend) {
     };
     update(db, "a", changes).await;
     assert_eq!(holding(db, "a").await, ["6 who reviews it"]);
-    // What #2 closed is open again, once.
+    // The fact that #2 closed is open again, once.
     for at in [20, 30] {
         rewind(at).await;
         assert_eq!(holding(db, "a").await, ["7 Question 1"], "{at}");
@@ -249,7 +250,7 @@ pub(crate) async fn a_child_has_its_parents_facts(db: &dyn Backend) {
     );
     fork("b", "c").await;
     rebuild(db, "b").await;
-    // What came with the fork stays, and what was closed since is open again.
+    // Inherited facts stay, and those closed since are open again.
     assert_eq!(
         holding(db, "b").await,
         ["4 the tests pass on Linux", "5 Answer 3", "7 Question 1"]
@@ -269,7 +270,7 @@ pub(crate) async fn a_child_has_its_parents_facts(db: &dyn Backend) {
     assert_eq!(rows(db, "a", true).await, of_parent);
 }
 
-pub(crate) async fn a_forgotten_source_takes_its_facts_along(db: &dyn Backend) {
+pub(crate) async fn forgetting_a_source_withdraws_its_facts(db: &dyn Backend) {
     with_pending(db, "a", 4).await;
     stated(db, "a").await;
     super::forget::forget(db, "a", &[3]).await;
@@ -280,7 +281,7 @@ pub(crate) async fn a_forgotten_source_takes_its_facts_along(db: &dyn Backend) {
         db.texts(texts, ", ").await,
         "1:Question 1, 2:the tests fail, 3:who reviews it, 4:, 5:"
     );
-    // A rollback doesn't bring it back.
+    // A rollback doesn't restore it.
     let request = RollbackRequest {
         agent: agent("a"),
         version: 2,
@@ -358,7 +359,7 @@ async fn by_hand(db: &dyn Backend, hand: FactChange) -> Result<FactEdited, FactF
     })
 }
 
-pub(crate) async fn a_hand_changes_facts(db: &dyn Backend) {
+pub(crate) async fn an_operator_changes_facts(db: &dyn Backend) {
     with_pending(db, "a", 6).await;
     stated(db, "a").await;
     let add = |kind, text: &str| {
@@ -415,7 +416,7 @@ pub(crate) async fn a_hand_changes_facts(db: &dyn Backend) {
     ] {
         assert_eq!(by_hand(db, hand).await.unwrap_err(), fault);
     }
-    // A model can't close what is pinned.
+    // A model can't close a pinned fact.
     let (_, material) = ready(db, "a", 2).await;
     let changes = FactChanges {
         close: vec![FactClosing { fact: 5, exchange: 5 }],

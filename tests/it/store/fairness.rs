@@ -1,4 +1,4 @@
-//! Fairness between projects: nobody's work is held up by another project's, however much that is.
+//! Fairness between projects: one project's work doesn't hold up another's, however much it is.
 
 use recapd_core::domain::{
     time::{MINUTE_MS, SECOND_MS, Timestamp},
@@ -23,7 +23,7 @@ async fn join(db: &dyn Backend, name: &str, project: Option<&str>) {
         .unwrap();
 }
 
-/// Agents of a project, each with a row that is due.
+/// Creates agents of a project, each with a row that is due.
 async fn crowd(db: &dyn Backend, project: &str, agents: usize, reason: Reason, now: Timestamp) {
     for number in 0..agents {
         let name = format!("{project}-{number:03}");
@@ -41,13 +41,13 @@ async fn claimed(db: &dyn Backend, limit: i64, now: Timestamp) -> Vec<Lease> {
     db.store().claim(claim("daemon", limit, now)).await.unwrap()
 }
 
-/// How far a row stands behind its own time.
+/// Returns how far a row stands behind its own time.
 async fn behind_ms(db: &dyn Backend, name: &str) -> i64 {
     let sql = format!("SELECT behind_ms FROM summary_update_queue WHERE agent_id = '{name}'");
     db.number(&sql).await.unwrap()
 }
 
-/// All rows' names and places, those that are claimed first before the others.
+/// Returns all rows' names and places, in the order of claiming.
 async fn places(db: &dyn Backend) -> String {
     let sql =
         "SELECT agent_id || ' ' || (behind_ms / 1000) FROM summary_update_queue ORDER BY due_at, agent_id";
@@ -65,7 +65,7 @@ pub(crate) async fn a_flood_of_one_project_holds_nobody_up(db: &dyn Backend) {
         .map(|lease| lease.agent.to_string())
         .collect();
     assert_eq!(first, ["flood-000", "lone", "small-000"]);
-    // While nobody else has work, nothing of it waits for its turn.
+    // While nobody else has work, none of it has to wait.
     assert_eq!(claimed(db, 1_000, minute(1)).await.len(), 499);
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn two_floods_share_the_claims(db: &dyn Backend) {
 pub(crate) async fn a_low_row_of_a_project_is_not_starved(db: &dyn Backend) {
     crowd(db, "p", 3, Reason::Ageing, T0).await;
     let mut served = Vec::new();
-    // Each minute another one of the project is urgent, and there is time for just one.
+    // Each minute another agent of the project becomes urgent, and there is time for just one.
     for minutes in 0..20 {
         let name = format!("p-urgent-{minutes}");
         make(db, &name).await;
@@ -131,7 +131,7 @@ pub(crate) async fn a_row_keeps_its_place(db: &dyn Backend) {
         wake(db, "p-003", Reason::Ageing, T0.plus_ms(seconds * SECOND_MS)).await;
     }
     assert_eq!(places(db).await, "p-000 0, p-001 10, p-002 20, p-003 30");
-    // Whoever is urgent now stands behind those that are, and no others: `p-002` catches up with `p-001`.
+    // A row that becomes urgent stands behind the urgent rows only: `p-002` moves up to `p-001`.
     wake(db, "p-003", Reason::Manual, minute(1)).await;
     wake(db, "p-002", Reason::Manual, minute(1)).await;
     assert_eq!(behind_ms(db, "p-003").await, 0);
@@ -141,7 +141,7 @@ pub(crate) async fn a_row_keeps_its_place(db: &dyn Backend) {
 
 pub(crate) async fn failures_and_waits_keep_the_place(db: &dyn Backend) {
     crowd(db, "p", 2, Reason::Eviction, T0).await;
-    // How far `due_at` lies behind `visible_at` and this slack.
+    // The distance of `due_at` from `visible_at` plus this slack.
     let place = async |slack_ms: i64| {
         let expected = db.later("visible_at", slack_ms + SPACING_MS);
         let sql = format!(
@@ -190,12 +190,12 @@ pub(crate) async fn failures_and_waits_keep_the_place(db: &dyn Backend) {
     place(MINUTE_MS).await;
 }
 
-pub(crate) async fn a_row_that_goes_on_stands_behind_the_others(db: &dyn Backend) {
+pub(crate) async fn a_rearmed_row_stands_behind_the_others(db: &dyn Backend) {
     for name in ["a", "b", "c"] {
         with_pending(db, name, 4).await;
         join(db, name, Some("p")).await;
     }
-    // They had their rows before they were of one project.
+    // They had rows before they joined the project.
     assert_eq!(places(db).await, "a 0, b 0, c 0");
     let mut leases = claimed(db, 1, minute(1)).await;
     for _ in 0..3 {
@@ -208,7 +208,7 @@ pub(crate) async fn a_row_that_goes_on_stands_behind_the_others(db: &dyn Backend
         leases = claimed(db, 1, minute(1)).await;
     }
     assert_eq!(leases.pop().unwrap().agent, agent("a"), "each had one turn");
-    // Who leaves the project is no longer counted.
+    // An agent that leaves the project no longer counts.
     join(db, "b", None).await;
     make(db, "d").await;
     join(db, "d", Some("p")).await;
@@ -239,7 +239,7 @@ pub(crate) async fn rows_made_together_stand_behind_each_other(db: &dyn Backend)
     assert_eq!(places, "a 10, b 0, c 0, d 0, e 20");
 }
 
-pub(crate) async fn no_crowd_puts_a_row_back_without_a_limit(db: &dyn Backend) {
+pub(crate) async fn a_crowd_delays_a_row_only_up_to_a_limit(db: &dyn Backend) {
     crowd(db, "p", 1, Reason::Eviction, T0).await;
     let more = "INSERT INTO summary_update_queue (agent_id, project_id, queued_at, visible_at, due_at) \
                 SELECT 'x' || n, 'p', queued_at, visible_at, due_at FROM summary_update_queue, \
@@ -252,7 +252,7 @@ pub(crate) async fn no_crowd_puts_a_row_back_without_a_limit(db: &dyn Backend) {
         behind_ms(db, "p-001").await,
         Fairness::ROWS_AHEAD_MAX * SPACING_MS
     );
-    // What is parked is in nobody's way.
+    // Parked rows are in nobody's way.
     db.raw("UPDATE summary_update_queue SET parked_at = queued_at WHERE agent_id LIKE 'x%'")
         .await;
     crowd(db, "p", 3, Reason::Eviction, T0).await;
@@ -283,11 +283,11 @@ async fn without_a_spacing_rows_are_taken_as_they_come() {
     assert_eq!(names, ["a", "b", "c"]);
 }
 
-pub(crate) async fn who_does_not_compete_is_in_nobodys_way(db: &dyn Backend) {
+pub(crate) async fn rows_that_do_not_compete_delay_no_others(db: &dyn Backend) {
     crowd(db, "p", 3, Reason::Eviction, T0).await;
     let (operator, now) = (db.operator(), minute(1));
     operator.pause_agent(&agent("p-000"), T0).await.unwrap();
-    // One more waits for the next day, and one for the answer of a batch.
+    // Another row waits for the next day, and one for a batch's answer.
     let rows = db
         .raw("UPDATE summary_update_queue SET paused_until = visible_at, paused_for = 'calls_per_day' WHERE agent_id = 'p-001'")
         .await;
@@ -298,7 +298,7 @@ pub(crate) async fn who_does_not_compete_is_in_nobodys_way(db: &dyn Backend) {
     join(db, "p-new", Some("p")).await;
     wake(db, "p-new", Reason::Eviction, now).await;
     assert_eq!(behind_ms(db, "p-new").await, 0);
-    // Those that are made together count the same.
+    // Rows that are created together count the same.
     make(db, "p-other").await;
     join(db, "p-other", Some("p")).await;
     wake(db, "p-other", Reason::Eviction, now).await;

@@ -1,4 +1,4 @@
-//! The guards of a completion, each provoked alone: nothing may change when one of them doesn't hold.
+//! The fences of a completion, each provoked alone: if one of them doesn't hold, nothing may change.
 
 use recapd_core::domain::work::Lease;
 use recapd_store::{Completion, Fence, MaterialLimits, Patch, StoreError, StoreResult};
@@ -9,7 +9,7 @@ use crate::support::{
     conversation::{ALL, agent, items, minute, patch},
 };
 
-/// A lease on four pending exchanges, and the update that covers them.
+/// Returns a lease on four pending exchanges, and the update that covers them.
 async fn ready(db: &dyn Backend) -> (Lease, Patch) {
     with_pending(db, "a", 4).await;
     let lease = the_lease(db, minute(1)).await;
@@ -18,7 +18,7 @@ async fn ready(db: &dyn Backend) -> (Lease, Patch) {
     (lease, patch)
 }
 
-/// Completes, and sees that nothing changed.
+/// Completes, and checks that nothing changed.
 async fn refused(db: &dyn Backend, lease: &Lease, patch: &Patch) -> StoreError {
     let before = db.dump(&TABLES).await;
     let refused: StoreResult<Completion> = db.store().complete(lease, patch.clone()).await;
@@ -34,7 +34,7 @@ async fn fenced(db: &dyn Backend, lease: &Lease, patch: &Patch, expected: Fence)
     );
 }
 
-/// With the guard's cause mended, the same update passes.
+/// Once the cause is repaired, the same update passes.
 async fn passes(db: &dyn Backend, lease: &Lease, patch: Patch) {
     db.store().complete(lease, patch).await.unwrap();
     assert_eq!(clean(db, &agent("a")).await.covered, 4);
@@ -42,7 +42,7 @@ async fn passes(db: &dyn Backend, lease: &Lease, patch: Patch) {
 
 pub(crate) async fn a_lost_lease_is_fenced(db: &dyn Backend) {
     let (lease, patch) = ready(db).await;
-    // Taken over by another, voided, gone.
+    // Taken over by another worker, voided, gone.
     let other = Lease {
         token: lease.token + 1,
         ..lease.clone()
@@ -72,7 +72,7 @@ pub(crate) async fn a_moved_watermark_is_fenced(db: &dyn Backend) {
     db.raw("UPDATE agents SET summarized_through = 2").await;
     fenced(db, &lease, &patch, Fence::Watermark).await;
     db.raw("UPDATE agents SET summarized_through = 0").await;
-    // Into the window, too.
+    // Also into the window.
     let beyond = Patch {
         hi: 5,
         ..patch.clone()
@@ -173,7 +173,7 @@ pub(crate) async fn wrong_coverage_is_refused(db: &dyn Backend) {
         let error = refused(db, &lease, &case).await;
         assert!(!matches!(error, StoreError::Fenced(_)), "{what}: {error}");
     }
-    // What is covered already can't be covered again.
+    // Covered exchanges can't be covered again.
     let limits = MaterialLimits {
         exchanges_max: 2,
         ..ALL
@@ -187,7 +187,7 @@ pub(crate) async fn wrong_coverage_is_refused(db: &dyn Backend) {
     let mut again = patch.clone();
     again.added[0].0.ranges[0].first = 2;
     refused(db, &lease, &again).await;
-    // Nor can an item go that nothing replaces.
+    // An item can't go without a replacement.
     let mut torn = patch.clone();
     torn.removed = vec![1];
     refused(db, &lease, &torn).await;

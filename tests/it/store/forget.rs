@@ -1,4 +1,4 @@
-//! Forgetting: what is gone is gone everywhere, and everything else stays as true as it was.
+//! Forgetting: forgotten text is gone everywhere, and everything else stays as true as it was.
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use recapd_api::recall::{self, ExpandQuery};
@@ -31,13 +31,13 @@ use crate::support::{
 };
 
 const CASES: u32 = 8;
-/// What is to be forgotten; nothing else holds it.
+/// The text to be forgotten; nothing else contains it.
 const NEEDLE: &str = "xylocopa";
 
-/// A parent's life before and after, a child's, what is forgotten (by the child or not), and the budget.
+/// A parent's life before and after, a child's life, what is forgotten (by the child or not), and the budget.
 type Lives = ([Vec<Event>; 3], Vec<(bool, i64)>, i64);
 
-/// The tables of [`TABLES`], and what a fork wrote down.
+/// The tables of [`TABLES`], and forks' records.
 fn everything() -> Vec<&'static str> {
     TABLES.into_iter().chain(["forks"]).collect()
 }
@@ -65,7 +65,7 @@ async fn say(db: &dyn Backend, name: &str, text: &str, at: i64) {
     db.store().append(append(&agent(name), messages)).await.unwrap();
 }
 
-/// Has one item say all that is pending, the needle among it.
+/// Covers all pending exchanges with one item that contains the needle.
 async fn cover(db: &dyn Backend, now: i64) {
     let lease = the_lease(db, minute(now)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
@@ -90,8 +90,7 @@ async fn cover(db: &dyn Backend, now: i64) {
     db.store().complete(&lease, update).await.unwrap();
 }
 
-/// An agent of which #1 to #3 are covered by one item, #4 is pending and #5 in the window, and a child of it; #2 holds the
-/// needle.
+/// An agent of which one item covers #1 to #3, #4 is pending and #5 in the window, and two children of it; #2 contains the needle.
 async fn family(db: &dyn Backend) {
     for number in 1..=4 {
         let text = if number == 2 {
@@ -103,7 +102,7 @@ async fn family(db: &dyn Backend) {
     }
     cover(db, 60).await;
     say(db, "a", "Question 5", 61).await;
-    // In order of their names, one comes before its parent.
+    // By name, one of them comes before its parent.
     for child in ["Zoe", "child"] {
         db.store()
             .fork(&agent("a"), &agent(child), minute(70))
@@ -121,7 +120,7 @@ async fn summary(db: &dyn Backend, name: &str) -> String {
     db.store().summary(&agent(name)).await.unwrap().unwrap().content
 }
 
-pub(crate) async fn what_is_forgotten_leaves_no_trace(db: &dyn Backend) {
+pub(crate) async fn forgotten_text_leaves_no_trace(db: &dyn Backend) {
     family(db).await;
     let answer = JournalledAnswer {
         answer: NEEDLE.to_owned(),
@@ -156,7 +155,7 @@ pub(crate) async fn what_is_forgotten_leaves_no_trace(db: &dyn Backend) {
         let shown = db.store().summary_of_step(&agent(name)).await.unwrap().unwrap();
         assert_eq!(shown.content, document);
     }
-    // An answer to what was asked before isn't kept either, and a while later answers are kept again.
+    // An answer to an earlier question isn't kept either; after a while answers are kept again.
     db.store()
         .journal(&agent("a"), "key", &answer, minute(201))
         .await
@@ -245,7 +244,7 @@ pub(crate) async fn one_message_is_forgotten_by_itself(db: &dyn Backend) {
         headline.contains("Question 5") && !headline.contains("Answer"),
         "{headline}"
     );
-    // What is left of an exchange is summarised again.
+    // The rest of an exchange is summarised again.
     let document = summary(db, "a").await;
     assert!(document.contains("Answer to Keep"), "{document}");
     for name in ["a", "Zoe", "child"] {
@@ -253,7 +252,7 @@ pub(crate) async fn one_message_is_forgotten_by_itself(db: &dyn Backend) {
     }
 }
 
-pub(crate) async fn what_a_fork_does_not_share_stays_its_own(db: &dyn Backend) {
+pub(crate) async fn messages_that_a_fork_does_not_share_stay(db: &dyn Backend) {
     family(db).await;
     say(db, "a", &format!("{NEEDLE} in the parent"), 80).await;
     say(db, "child", &format!("{NEEDLE} in the child"), 81).await;
@@ -274,7 +273,7 @@ pub(crate) async fn forgetting_twice_is_forgetting_once(db: &dyn Backend) {
     let before = db.dump(&everything()).await;
     let again = forget(db, "a", &[2]).await;
     assert_eq!((again.messages, again.exchanges), (0, Vec::new()));
-    // Their journals are written anew all the same: the last time that may have failed.
+    // Their journals are rewritten all the same: the last time that may have failed.
     assert_eq!(again.agents, [agent("Zoe"), agent("a"), agent("child")]);
     let marked = append(&agent("a"), vec![step(&Step::Mark(None), 90)]);
     let after = db.dump(&everything()).await;
@@ -316,7 +315,7 @@ pub(crate) async fn labels_of_marks_are_forgotten(db: &dyn Backend) {
     forget(db, "child", &[2]).await;
     let left = db.dump(&everything()).await;
     assert!(!left.contains(NEEDLE), "{left}");
-    // The mark is still there, under a label that says nothing.
+    // The mark still exists, under a meaningless label.
     let label = db.text("SELECT min(label) FROM marks WHERE agent_id = 'a' AND label LIKE 'forgotten-%'");
     let label = label.await.unwrap();
     say(db, "a", "Question 4", 8).await;
@@ -329,7 +328,7 @@ pub(crate) async fn labels_of_marks_are_forgotten(db: &dyn Backend) {
     }
 }
 
-/// Puts a message into the inbox as one that was refused.
+/// Inserts a refused message into the inbox.
 async fn refuse(db: &dyn Backend, name: &str) {
     say(db, "clock", "It is time", 1).await;
     let sql = format!(
@@ -341,7 +340,7 @@ async fn refuse(db: &dyn Backend, name: &str) {
 
 const REFUSED: &str = "SELECT count(*) FROM message_inbox";
 
-pub(crate) async fn what_was_refused_is_forgotten(db: &dyn Backend) {
+pub(crate) async fn refused_rows_are_forgotten(db: &dyn Backend) {
     family(db).await;
     refuse(db, "a").await;
     refuse(db, "b").await;
@@ -349,7 +348,7 @@ pub(crate) async fn what_was_refused_is_forgotten(db: &dyn Backend) {
     assert_eq!(db.number(REFUSED).await, Some(1), "of others it stays");
 }
 
-pub(crate) async fn who_never_came_to_be_is_deleted(db: &dyn Backend) {
+pub(crate) async fn an_agent_with_only_refused_rows_can_be_deleted(db: &dyn Backend) {
     refuse(db, "ghost").await;
     let ghost = agent("ghost");
     assert_eq!(db.store().delete_agent(&ghost, T0).await.unwrap().messages, 0);
@@ -358,7 +357,7 @@ pub(crate) async fn who_never_came_to_be_is_deleted(db: &dyn Backend) {
     assert!(matches!(again, Err(StoreError::UnknownAgent(_))), "{again:?}");
 }
 
-pub(crate) async fn what_is_not_there_cannot_be_forgotten(db: &dyn Backend) {
+pub(crate) async fn unknown_messages_cannot_be_forgotten(db: &dyn Backend) {
     family(db).await;
     let before = db.dump(&everything()).await;
     let store = db.store();
@@ -377,7 +376,7 @@ pub(crate) async fn what_is_not_there_cannot_be_forgotten(db: &dyn Backend) {
     assert_same(&before, &db.dump(&everything()).await, "refused");
 }
 
-pub(crate) async fn an_update_under_way_does_not_bring_it_back(db: &dyn Backend) {
+pub(crate) async fn an_update_in_progress_does_not_bring_it_back(db: &dyn Backend) {
     family(db).await;
     let mut leases = db.store().claim(claim("daemon", 10, minute(100))).await.unwrap();
     leases.retain(|lease| lease.agent == agent("a"));
@@ -391,7 +390,7 @@ pub(crate) async fn an_update_under_way_does_not_bring_it_back(db: &dyn Backend)
     clean(db, &agent("a")).await;
 }
 
-pub(crate) async fn no_hand_brings_back_what_is_forgotten(db: &dyn Backend) {
+pub(crate) async fn no_operator_action_brings_forgotten_text_back(db: &dyn Backend) {
     family(db).await;
     let (policy, now) = (SummaryPolicy::default(), minute(150));
     // Readers get the old document until the new one covers as much.
@@ -447,7 +446,7 @@ pub(crate) async fn an_agent_is_deleted_with_all_that_is_known_of_it(db: &dyn Ba
     );
     let refused = db.store().delete_agent(&agent("nobody"), T0).await;
     assert!(matches!(refused, Err(StoreError::UnknownAgent(_))), "{refused:?}");
-    // What the children inherited stays with their parent.
+    // Inherited exchanges stay with their parent.
     for child in ["Zoe", "child"] {
         assert_eq!(
             db.store().delete_agent(&agent(child), T0).await.unwrap().messages,
@@ -462,7 +461,7 @@ pub(crate) async fn an_agent_is_deleted_with_all_that_is_known_of_it(db: &dyn Ba
     let left = db.dump(&everything()).await;
     let names = |line: &&str| line.contains("\"a\"") || line.contains("\"child\"") || line.contains(NEEDLE);
     assert_eq!(left.lines().filter(names).collect::<Vec<_>>(), Vec::<&str>::new());
-    // The name is free again, and what is said under it is found.
+    // The name is free again, and new messages under it are found.
     say(db, "a", "A new life", 5).await;
     while db.store().index_messages(100).await.unwrap() > 0 {}
     assert_eq!(db.indexed(None).await, 4);
@@ -513,7 +512,7 @@ pub(crate) async fn any_life_can_be_forgotten_in_parts(db: &dyn Backend) {
     tokio::task::block_in_place(|| runner.run(&lives, compare)).unwrap();
 }
 
-pub(crate) async fn a_recount_under_way_does_not_count_it(db: &dyn Backend) {
+pub(crate) async fn a_recount_in_progress_does_not_count_it(db: &dyn Backend) {
     use recapd_store::{NewCount, Recount};
     db.store()
         .append(append(&agent("a"), turns(1..=2)))

@@ -42,7 +42,7 @@ async fn row(db: &dyn Backend, name: &str) -> AgentRow {
     db.store().agent(&agent(name)).await.unwrap().unwrap()
 }
 
-/// What an agent's exchanges say, message by message, and its document.
+/// Describes an agent's exchanges, message by message, and its document.
 async fn said_so_far(db: &dyn Backend, agent: &AgentId) -> String {
     let query = ExchangeQuery {
         from: 0,
@@ -55,8 +55,8 @@ async fn said_so_far(db: &dyn Backend, agent: &AgentId) -> String {
     format!("{stored:#?} {} {}", summary.version, summary.content)
 }
 
-/// What a child took over has no exchanges in it from which it could be written again, so nothing may replace it.
-pub(crate) async fn what_a_child_took_over_stays(db: &dyn Backend) {
+/// An inherited item's exchanges aren't in the child, so it couldn't be written again, and nothing may replace it.
+pub(crate) async fn inherited_items_stay(db: &dyn Backend) {
     say(db, "a", turns(1..=4)).await;
     summarise(db, &agent("a")).await;
     say(db, "a", turns(5..=6)).await;
@@ -81,7 +81,7 @@ pub(crate) async fn a_child_begins_where_its_parent_stands(db: &dyn Backend) {
     summarise(db, &agent("a")).await;
     say(db, "a", turns(5..=6)).await;
     let forked = fork(db, "a", "b").await;
-    // 1 to 3 are covered; 4 and 5 are pending, 6 is in the window beside the preamble.
+    // 1 to 3 are covered, 4 and 5 are pending, and 6 is in the window with the preamble.
     assert_eq!(
         (forked.fork_exchange, forked.exchanges, forked.items),
         (Some(6), 3, 3)
@@ -103,7 +103,7 @@ pub(crate) async fn a_child_begins_where_its_parent_stands(db: &dyn Backend) {
     );
     let content = async |name| db.store().summary(&agent(name)).await.unwrap().unwrap().content;
     assert_eq!(content("a").await, content("b").await);
-    // The child goes on by itself: it opens what is its own, with the next number.
+    // The child continues on its own, in a new exchange with the next number.
     say(db, "b", vec![said("assistant", "Late", 5, minute(60))]).await;
     say(db, "b", turns(61..=63)).await;
     summarise(db, &agent("b")).await;
@@ -112,8 +112,8 @@ pub(crate) async fn a_child_begins_where_its_parent_stands(db: &dyn Backend) {
     assert_eq!(row(db, "a").await, parent);
 }
 
-/// What was thought while something wasn't sent may be bound to that, though all of it is in the window again.
-pub(crate) async fn a_child_knows_that_something_had_left(db: &dyn Backend) {
+/// Thinking that took place while something was out of view may be bound to that, even if all of it is back in the window.
+pub(crate) async fn a_child_knows_of_earlier_evictions(db: &dyn Backend) {
     let store = db.store();
     for (name, child, has_evicted) in [("a", "b", true), ("c", "d", false)] {
         if has_evicted {
@@ -134,7 +134,7 @@ pub(crate) async fn a_child_knows_that_something_had_left(db: &dyn Backend) {
             "{child}"
         );
     }
-    // Its own are counted on.
+    // Its own evictions continue the numbers.
     say(db, "b", turns(61..=63)).await;
     let numbers = "SELECT agent_id || ' ' || eviction FROM evictions ORDER BY agent_id, eviction";
     let told = db.texts(numbers, "; ").await;
@@ -187,8 +187,8 @@ pub(crate) async fn a_child_needs_a_parent_and_a_new_name(db: &dyn Backend) {
     assert_same(&before, &db.dump(&TABLES).await, "refused");
 }
 
-/// A rewind in the child, to a mark set before the fork, changes nothing in the parent; and the other way round.
-pub(crate) async fn each_rewinds_for_itself(db: &dyn Backend) {
+/// A rewind in the child to a mark from before the fork changes nothing in the parent, and vice versa.
+pub(crate) async fn parent_and_child_rewind_independently(db: &dyn Backend) {
     let mut messages = turns(1..=2);
     messages.push(step(&Step::Mark(None), 2));
     messages.extend(turns(3..=3));
@@ -200,7 +200,7 @@ pub(crate) async fn each_rewinds_for_itself(db: &dyn Backend) {
     );
     let back = || append(&agent("b"), vec![step(&Step::Rewind(None), 9)]);
     let outcome = db.store().rewind(back()).await.unwrap();
-    // The exchange of the rewind's own message is set aside, too, but nothing was said in it.
+    // The exchange of the rewind's own message is set aside, too, but it has no content.
     let rewound = StepOutcome::Rewound {
         exchange: 2,
         set_aside: 1,
@@ -217,7 +217,7 @@ pub(crate) async fn each_rewinds_for_itself(db: &dyn Backend) {
     clean(db, &agent("b")).await;
 }
 
-/// A mark before what the child has rows of can't be gone back to.
+/// A rewind can't go back to a mark before the child's own rows.
 pub(crate) async fn marks_before_the_watermark_stay_with_the_parent(db: &dyn Backend) {
     let mut messages = turns(1..=1);
     messages.push(step(&Step::Mark(Some("old".to_owned())), 1));
@@ -247,7 +247,7 @@ pub(crate) async fn ancestors_are_walked_once(db: &dyn Backend) {
             .await,
         Some(2)
     );
-    // As no fork makes it: a circle.
+    // A cycle, which no fork creates.
     db.raw("UPDATE agents SET parent_agent_id = 'c', fork_exchange = 3 WHERE agent_id = 'a'")
         .await;
     assert_eq!(line("c").await, [ancestor("b", 3), ancestor("a", 2)]);
@@ -288,8 +288,8 @@ pub(crate) async fn nothing_later_in_the_parent_reaches_the_child(db: &dyn Backe
     tokio::task::block_in_place(|| runner.run(&lives, compare)).unwrap();
 }
 
-/// A child that goes on in the middle of an exchange keeps that whole, as its parent does, until the user says more.
-pub(crate) async fn a_child_keeps_what_it_goes_on_with(db: &dyn Backend) {
+/// A child that continues in the middle of an exchange keeps that complete, as its parent does, until the user says more.
+pub(crate) async fn a_child_keeps_the_exchange_that_it_continues(db: &dyn Backend) {
     let mut messages = turns(1..=1);
     messages.push(said("user", "Look it up", 40, minute(2)));
     messages.push(said("tool_call", "psql", 60, minute(2)));
@@ -303,7 +303,7 @@ pub(crate) async fn a_child_keeps_what_it_goes_on_with(db: &dyn Backend) {
         say(db, name, vec![said("tool_result", "rows", 150, minute(3))]).await;
         assert_eq!(window(name).await, (2, 250), "{name}");
     }
-    // Nor does what nobody says make it older, or a fork of the fork, or what is forgotten.
+    // Messages without content don't change that, nor does a fork of the fork, or forgetting.
     fork(db, "b", "c").await;
     say(db, "c", vec![step(&Step::Mark(None), 4)]).await;
     assert_eq!(window("c").await, (2, 250));
@@ -319,8 +319,8 @@ pub(crate) async fn a_child_keeps_what_it_goes_on_with(db: &dyn Backend) {
     );
 }
 
-/// Nor does a rewind make older what it goes back to.
-pub(crate) async fn a_rewind_keeps_what_it_goes_back_to(db: &dyn Backend) {
+/// A rewind leaves the exchange that it goes back to complete.
+pub(crate) async fn a_rewind_keeps_the_exchange_that_it_goes_back_to(db: &dyn Backend) {
     let mut messages = vec![said("user", "Look it up", 250, minute(1))];
     messages.push(step(&Step::Mark(None), 1));
     messages.extend(turns(2..=2));
@@ -333,7 +333,7 @@ pub(crate) async fn a_rewind_keeps_what_it_goes_back_to(db: &dyn Backend) {
     }
 }
 
-/// What the child sees of its parent's past leaves its window with a clear, as its own would.
+/// A clear in the child removes the parent's past from the child's window, like its own.
 pub(crate) async fn a_clear_in_the_child_hides_the_parent(db: &dyn Backend) {
     let mut messages = vec![said("system", "Be brief", 5, minute(0))];
     messages.extend(turns(1..=2));
@@ -343,7 +343,7 @@ pub(crate) async fn a_clear_in_the_child_hides_the_parent(db: &dyn Backend) {
     say(db, "b", vec![step(&Step::Clear, 9)]).await;
     say(db, "b", turns(10..=10)).await;
     let ledger = row(db, "b").await.ledger;
-    // The clear's own message, which can't join an inherited exchange, stands in #3.
+    // The clear's own message can't join an inherited exchange, so it is in #3.
     assert_eq!((ledger.first_exchange, ledger.window_tokens()), (4, TURN_TOKENS));
     assert_eq!((ledger.preamble, ledger.session), (None, 2));
     let window = ExchangeQuery {
@@ -358,7 +358,7 @@ pub(crate) async fn a_clear_in_the_child_hides_the_parent(db: &dyn Backend) {
         .flat_map(|exchange| exchange.messages.iter().map(|stored| stored.message.text()))
         .collect();
     assert_eq!(texts, ["Question 10", "Answer 10"]);
-    // A raised budget brings nothing of it back, and the parent has lost nothing.
+    // A raised budget brings none of it back, and the parent has lost nothing.
     let mut request = append(&agent("b"), turns(11..=11));
     request.rules.budget = Budget::unlimited();
     db.store().append(request).await.unwrap();
@@ -382,7 +382,7 @@ pub(crate) async fn a_later_clear_or_rewind_of_the_parent_leaves_the_child_alone
             "{step_taken:?}"
         );
     }
-    // The child still has the mark, and goes back to it by itself.
+    // The child still has the mark, and can go back to it.
     let back = append(&agent("b"), vec![step(&Step::Rewind(None), 10)]);
     let outcome = db.store().rewind(back).await.unwrap();
     assert!(

@@ -22,13 +22,13 @@ use crate::support::conversation::{
     ALL, LEASE_MS, T0, agent, append, claim, items, minute, numbers, patch, rules, run, turns,
 };
 
-/// Appends, marks and rewinds, enqueues, claims, completions, failures, renewals, batches from question to answer,
-/// forgetting, and all that the clock does, at the same time, on few agents: nobody waits for another in a circle, and what
-/// comes of it is sound. What each does is by its seed; in which order they come isn't.
+/// Runs appends, marks and rewinds, enqueues, claims, completions, failures, renewals, batches from question to answer, forgetting, and
+/// the scheduled jobs at the same time, on few agents: there are no deadlocks, and the result is sound. The seed determines what each
+/// task does, but not the order.
 pub(super) async fn hammer(store: Arc<SqlStore>) {
     let parent = agent("agent-1");
     store.append(append(&parent, turns(1..=6))).await.unwrap();
-    // Akin, and neither in the order of their names nor of their births.
+    // Relatives whose order is neither that of their names nor of their births.
     for child in ["agent-2", "agent-0"] {
         store.fork(&parent, &agent(child), T0).await.unwrap();
     }
@@ -47,7 +47,7 @@ pub(super) async fn hammer(store: Arc<SqlStore>) {
     }
 }
 
-/// What went wrong that shouldn't.
+/// Returns unexpected errors.
 async fn live(store: &SqlStore, seed: u64) -> BTreeSet<String> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut wrong = BTreeSet::new();
@@ -140,7 +140,7 @@ async fn live_once(
     Ok(())
 }
 
-/// Claims, renews, and does what is due.
+/// Claims, renews, and does the due work.
 async fn work(store: &SqlStore, now: Timestamp) -> Result<(), StoreError> {
     let leases = store.claim(claim("daemon", 10, now)).await?;
     drop(store.renew(&leases, now, LEASE_MS).await?);
@@ -186,7 +186,7 @@ fn question(material: &Material) -> BatchQuestion {
     }
 }
 
-/// Gathers what waits, sends it and hears of it.
+/// Gathers waiting questions, sends them and gets answers.
 async fn round(store: &SqlStore, now: Timestamp) -> Result<(), StoreError> {
     let gather = Gather {
         name: format!("{:032x}", fastrand::u128(..)),

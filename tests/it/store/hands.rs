@@ -1,5 +1,5 @@
-//! Random lives in which an operator reaches in: whatever is rolled back, rebuilt, edited and pinned, while updates are
-//! under way and budgets change, the data proves itself after each step, and everything is summarised in the end.
+//! Random lives with an operator: whatever is rolled back, rebuilt, edited and pinned while updates are in progress and budgets change,
+//! the data verifies after each step, and everything is summarised in the end.
 
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use recapd_core::domain::{
@@ -23,19 +23,18 @@ use crate::support::{
 
 const CASES: u32 = 15;
 
-/// What an operator does.
+/// An operator's action.
 #[derive(Clone, Debug)]
 enum Hand {
-    /// Goes back to one of the versions that are kept.
+    /// Goes back to one of the kept versions.
     RollBack(prop::sample::Index),
     Rebuild,
-    /// Changes one of the items.
     Edit(prop::sample::Index, bool),
     Pin(prop::sample::Index, bool),
     Budget(i64),
-    /// Some updates of one exchange each.
+    /// Runs updates of one exchange each.
     Trickle(usize),
-    /// An update of two exchanges is under way while the next hand reaches in.
+    /// Leaves an update of two exchanges in progress during the next action.
     Overtaken(Box<Self>),
 }
 
@@ -59,7 +58,7 @@ fn hands() -> impl Strategy<Value = Option<Hand>> {
     prop::option::weighted(0.3, hand)
 }
 
-/// Days later the items are too old for the document, but for pinned ones.
+/// Days later the items are too old for the document, except pinned ones.
 fn now(at: i64) -> recapd_core::domain::time::Timestamp {
     minute(if at % 7 == 0 { 100_000 } else { 1_000 + at })
 }
@@ -129,7 +128,7 @@ async fn edit(
     db.store().edit_item(request).await.unwrap();
 }
 
-/// Updates of one exchange each, of what is pending.
+/// Runs updates of one pending exchange each.
 async fn trickle(db: &dyn Backend, name: &str, times: usize) {
     for _ in 0..times {
         let row = db.store().agent(&agent(name)).await.unwrap().unwrap();
@@ -140,7 +139,7 @@ async fn trickle(db: &dyn Backend, name: &str, times: usize) {
     }
 }
 
-/// Whether an update that a hand overtook is refused, and changes nothing.
+/// Checks that an update which an action overtook is refused and changes nothing.
 async fn overtaken(db: &dyn Backend, name: &str, hand: &Hand, at: i64) {
     let row = db.store().agent(&agent(name)).await.unwrap().unwrap();
     if row.ledger.pending_numbers() == 0 {
@@ -160,7 +159,7 @@ async fn overtaken(db: &dyn Backend, name: &str, hand: &Hand, at: i64) {
     }
 }
 
-/// The data proves itself, and readers get everything once: the document, then what is pending, then the window.
+/// Checks that the data verifies, and that readers get everything once: the document, then pending exchanges, then the window.
 async fn check(db: &dyn Backend, agent: &AgentId, context: &str) {
     let report = db.store().verify(agent).await.unwrap();
     assert_eq!(report.breaches, [], "{context}");
@@ -205,12 +204,12 @@ async fn live(db: &dyn Backend, name: &str, script: &[(Event, Option<Hand>)]) {
     }
 }
 
-pub(crate) async fn hands_may_reach_in_at_any_time(db: &dyn Backend) {
+pub(crate) async fn an_operator_may_act_at_any_time(db: &dyn Backend) {
     let case = std::cell::Cell::new(0);
     let run = |(events, hands): (Vec<Event>, Vec<Option<Hand>>)| {
         case.set(case.get() + 1);
         let (parent, child) = (format!("parent-{}", case.get()), format!("child-{}", case.get()));
-        // The first word makes the agent; without one there is nothing to summarise.
+        // The first message creates the agent; without one there is nothing to summarise.
         let events = std::iter::once(Event::Said("user", 10)).chain(events);
         let script: Vec<(Event, Option<Hand>)> = events.zip(hands).collect();
         let (before, after) = script.split_at(script.len().div_ceil(2));

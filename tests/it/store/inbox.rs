@@ -1,4 +1,4 @@
-//! The inbox: what agents insert by plain SQL.
+//! The inbox: messages that agents insert by plain SQL.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ use crate::support::{
 };
 
 const BYTES: i64 = 1_000_000;
-/// Longer than a bell that rings waits between two rings.
+/// Longer than a listener's pause between two signals.
 const SILENCE: Duration = Duration::from_millis(500);
 
 pub(super) async fn insert(db: &dyn Backend, agent: &str, role: &str, content: &str) {
@@ -39,7 +39,7 @@ async fn waiting(db: &dyn Backend) -> Vec<InboxRow> {
     db.inbox().waiting(0, 10_000, BYTES).await.unwrap()
 }
 
-/// An append of what these rows hold.
+/// Returns an append of these rows' content.
 fn request(rows: &[InboxRow]) -> AppendRequest {
     let messages = rows.iter().map(|row| {
         let message = read_row(Row {
@@ -80,7 +80,7 @@ pub(super) async fn empty(db: &dyn Backend, ingestor: &Ingestor) {
     while ingestor.empty_inbox(&db.inbox(), &stop).await.unwrap() {}
 }
 
-/// What an agent said, in order, as it is read through the view.
+/// Returns an agent's messages in order, as read through the view.
 pub(super) async fn told(db: &dyn Backend, name: &str) -> String {
     let sql = format!(
         "SELECT coalesce((SELECT group_concat(said, ', ') FROM (SELECT role || ' ' || content AS said FROM messages \
@@ -92,7 +92,7 @@ pub(super) async fn told(db: &dyn Backend, name: &str) -> String {
     db.text(&sql).await.unwrap_or_default()
 }
 
-pub(crate) async fn what_is_inserted_waits_in_order(db: &dyn Backend) {
+pub(crate) async fn inserted_rows_wait_in_order(db: &dyn Backend) {
     for (agent, said) in [("a", "one"), ("b", "two"), ("a", "three")] {
         insert(db, agent, "user", said).await;
     }
@@ -166,7 +166,7 @@ pub(crate) async fn a_later_row_waits_for_the_earlier_ones_of_its_agent(db: &dyn
         "{early:?}"
     );
     assert_eq!(waiting(db).await, rows);
-    // Another agent's are none of its business, nor are those that stand aside.
+    // Another agent's rows don't matter, nor do refused ones.
     let other = AppendRequest {
         agent: agent("b"),
         ..request(&rows[1..2])
@@ -204,7 +204,7 @@ pub(crate) async fn an_append_that_fails_leaves_its_rows(db: &dyn Backend) {
     assert_eq!(waiting(db).await, rows);
 }
 
-pub(crate) async fn refused_rows_stand_aside(db: &dyn Backend) {
+pub(crate) async fn refused_rows_are_set_aside(db: &dyn Backend) {
     for said in ["one", "two", "three"] {
         insert(db, "a", "user", said).await;
     }
@@ -236,7 +236,7 @@ pub(crate) async fn refused_rows_stand_aside(db: &dyn Backend) {
     assert_eq!(figures, expected);
 }
 
-pub(crate) async fn what_is_too_much_is_refused_at_once(db: &dyn Backend) {
+pub(crate) async fn inserts_over_a_limit_are_refused_at_once(db: &dyn Backend) {
     let long = format!(
         "INSERT INTO messages (agent_id, role, content) VALUES ('a', 'user', '{}')",
         "x".repeat(4_194_305)
@@ -251,7 +251,7 @@ pub(crate) async fn what_is_too_much_is_refused_at_once(db: &dyn Backend) {
     assert!(timeless.is_err());
     assert_eq!(waiting(db).await, []);
     insert(db, "a", "user", "one").await;
-    // As if a hundred thousand had come since.
+    // As if a hundred thousand had been inserted since.
     db.raw("INSERT INTO message_inbox (id, agent_id, received_at) SELECT id + 99999, agent_id, received_at FROM message_inbox")
         .await;
     let full = "INSERT INTO messages (agent_id, role, content) VALUES ('a', 'user', 'x')";
@@ -259,7 +259,7 @@ pub(crate) async fn what_is_too_much_is_refused_at_once(db: &dyn Backend) {
     assert!(refused.contains("100000 messages wait"), "{refused}");
 }
 
-pub(crate) async fn a_bell_rings_for_an_insert(db: &dyn Backend) {
+pub(crate) async fn a_listener_hears_an_insert(db: &dyn Backend) {
     let mut bell = db.inbox().inbox_listener().await.unwrap();
     for content in ["one", "two"] {
         insert(db, "a", "user", content).await;
@@ -270,7 +270,7 @@ pub(crate) async fn a_bell_rings_for_an_insert(db: &dyn Backend) {
     }
 }
 
-pub(crate) async fn the_keeper_takes_in_what_it_can(db: &dyn Backend) {
+pub(crate) async fn the_ingestor_appends_what_it_can(db: &dyn Backend) {
     let (ingestor, metrics) = ingestor(db);
     let row = async |agent: &str, role: &str, content: &str, client_id: &str| {
         let sql = format!(
@@ -358,7 +358,7 @@ pub(crate) async fn a_speaker_has_a_short_name(db: &dyn Backend) {
     );
 }
 
-/// A time that no database keeps counts as none, and keeps nobody else waiting.
+/// A time that no database can store counts as none, and holds nobody up.
 pub(crate) async fn an_impossible_time_holds_nobody_up(db: &dyn Backend) {
     for said in ["-1e12", "1e300", "\"-29700-01-01T00:00:00\""] {
         let row = format!(
@@ -379,7 +379,7 @@ pub(crate) async fn an_impossible_time_holds_nobody_up(db: &dyn Backend) {
     clean(db, &agent("x")).await;
 }
 
-/// So many messages of an agent, in one statement.
+/// Inserts this many messages of an agent, in one statement.
 fn many(agent: &str, count: i64) -> String {
     format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count}) \
@@ -387,7 +387,7 @@ fn many(agent: &str, count: i64) -> String {
     )
 }
 
-/// The numbers of the messages that [`many`] made, in the order in which they are kept.
+/// Returns the numbers of the messages that [`many`] made, in the order in which they are stored.
 async fn kept(db: &dyn Backend, name: &str) -> Vec<i64> {
     let query = ExchangeQuery {
         from: 0,
@@ -414,7 +414,7 @@ pub(crate) async fn a_thousand_rows_keep_their_order(db: &dyn Backend) {
     clean(db, &agent("a")).await;
 }
 
-pub(crate) async fn keepers_share_an_inbox(db: &dyn Backend) {
+pub(crate) async fn ingestors_share_an_inbox(db: &dyn Backend) {
     let names = ["a", "b", "c"];
     let keepers = [ingestor(db), ingestor(db), ingestor(db)];
     for round in 0..3 {
@@ -431,7 +431,7 @@ pub(crate) async fn keepers_share_an_inbox(db: &dyn Backend) {
     assert_eq!(waiting(db).await, []);
 }
 
-/// An inbox of whose agents some can't be appended to just now.
+/// An inbox that currently can't append for some agents.
 struct Failing {
     inner: Arc<dyn InboxStore>,
     agents: &'static [&'static str],
@@ -481,7 +481,7 @@ pub(crate) async fn an_agent_that_fails_holds_nobody_up(db: &dyn Backend) {
         .filter_map(|row| row.agent)
         .collect();
     assert_eq!(held, ["a"]);
-    // Two in a row are no matter of the agents.
+    // Two failures in a row aren't the agents' fault.
     for name in ["d", "e"] {
         insert(db, name, "user", "one").await;
     }
@@ -493,7 +493,7 @@ pub(crate) async fn an_agent_that_fails_holds_nobody_up(db: &dyn Backend) {
     assert_eq!(waiting(db).await, []);
 }
 
-pub(crate) async fn an_agent_goes_with_what_waits_for_it(db: &dyn Backend) {
+pub(crate) async fn deleting_an_agent_deletes_its_waiting_rows(db: &dyn Backend) {
     with_pending(db, "a", 1).await;
     insert(db, "a", "user", "one").await;
     insert(db, "b", "user", "two").await;

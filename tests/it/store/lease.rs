@@ -14,7 +14,7 @@ pub(crate) async fn an_expired_lease_is_an_ordinary_claim(db: &dyn Backend) {
     let store = db.store();
     let dead = the_lease(db, minute(1)).await;
     let material = store.material(&dead, ALL).await.unwrap();
-    // What comes in later, however urgent, does not overtake the row that was due before.
+    // A later row, however urgent, does not overtake the row that was due before.
     make(db, "b").await;
     store
         .enqueue(&agent("b"), Reason::Manual, 0, minute(10))
@@ -45,7 +45,7 @@ pub(crate) async fn an_expired_lease_is_an_ordinary_claim(db: &dyn Backend) {
         .unwrap();
 }
 
-pub(crate) async fn a_renewal_tells_which_leases_hold(db: &dyn Backend) {
+pub(crate) async fn a_renewal_returns_the_leases_still_held(db: &dyn Backend) {
     for name in ["a", "b", "c"] {
         make(db, name).await;
         db.store()
@@ -66,7 +66,7 @@ pub(crate) async fn a_renewal_tells_which_leases_hold(db: &dyn Backend) {
     );
     assert_eq!(store.renew(&[], minute(1), LEASE_MS).await.unwrap(), [0; 0]);
     assert_eq!(store.renew(&[a, b], minute(1), LEASE_MS).await.unwrap(), [0; 0]);
-    // Prolonged from the renewal on; the one that lost its holder is free.
+    // Extended from the renewal on; the row whose holder lost it is free.
     let due = store
         .claim(claim("other", 9, minute(1).plus_ms(LEASE_MS - 1)))
         .await
@@ -85,7 +85,7 @@ pub(crate) async fn a_renewal_tells_which_leases_hold(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn a_release_burns_no_attempt(db: &dyn Backend) {
+pub(crate) async fn a_release_counts_no_attempt(db: &dyn Backend) {
     make(db, "a").await;
     db.store()
         .enqueue(&agent("a"), Reason::Manual, 0, T0)
@@ -103,7 +103,7 @@ pub(crate) async fn a_release_burns_no_attempt(db: &dyn Backend) {
     assert_eq!(db.store().release(&[], T0).await.unwrap(), 0);
 }
 
-pub(crate) async fn an_earlier_life_is_reclaimed(db: &dyn Backend) {
+pub(crate) async fn leases_of_an_earlier_run_are_reclaimed(db: &dyn Backend) {
     let store = db.store();
     for (name, owner) in [("a", "me"), ("b", "other"), ("c", "me")] {
         make(db, name).await;
@@ -123,7 +123,7 @@ pub(crate) async fn an_earlier_life_is_reclaimed(db: &dyn Backend) {
     assert_eq!(told, [("a", 1), ("c", 1)]);
 }
 
-pub(crate) async fn a_clock_that_was_set_back_puts_nothing_off(db: &dyn Backend) {
+pub(crate) async fn a_clock_set_back_delays_nothing(db: &dyn Backend) {
     const HOUR_MS: i64 = 3_600_000;
     let (store, ahead) = (db.store(), T0.plus_ms(HOUR_MS));
     for (name, delay_ms, at) in [("put-off", 60_000, ahead), ("leased", 0, ahead), ("held", 0, T0)] {
@@ -140,7 +140,7 @@ pub(crate) async fn a_clock_that_was_set_back_puts_nothing_off(db: &dyn Backend)
     };
     let leased_ms = wait_ms("leased").await - HOUR_MS;
     let held_ms = wait_ms("held").await;
-    // Nobody saw the clock; the newest rows tell.
+    // Nobody noticed the jump; the newest rows show it.
     assert_eq!(
         store.set_back(None, ahead).await.unwrap(),
         0,
@@ -151,7 +151,7 @@ pub(crate) async fn a_clock_that_was_set_back_puts_nothing_off(db: &dyn Backend)
         [wait_ms("put-off").await, wait_ms("leased").await],
         [60_000, leased_ms]
     );
-    // Somebody saw it.
+    // Somebody noticed it.
     assert_eq!(store.set_back(Some(30_000), T0).await.unwrap(), 2);
     assert_eq!(
         [wait_ms("put-off").await, wait_ms("leased").await],
@@ -176,7 +176,7 @@ pub(crate) async fn tokens_are_never_used_again(db: &dyn Backend) {
         let lease = the_lease(db, minute(minutes)).await;
         assert!(lease.token > last);
         last = lease.token;
-        // The row goes, with an agent behind it or without.
+        // The row goes, alone or together with its agent.
         match minutes {
             0 | 2 => drop(db.raw("DELETE FROM summary_update_queue").await),
             _ => {
@@ -227,15 +227,15 @@ pub(crate) async fn the_last_write_does_not_win(db: &dyn Backend) {
     assert_eq!((summary.version, summary.content), (1, first.content));
 }
 
-/// Seed 003's second bug: whoever died in an update left its agent `processing` for ever.
-pub(crate) async fn processing_does_not_stick(db: &dyn Backend) {
+/// Seed 003's second bug: a worker that died in an update left its agent `processing` for ever.
+pub(crate) async fn a_dead_holder_does_not_block_its_agent(db: &dyn Backend) {
     with_pending(db, "a", 3).await;
     let store = db.store();
     let processing =
         "SELECT count(*) FROM summary_update_queue WHERE lease_token IS NOT NULL AND visible_at > queued_at";
     let dead = the_lease(db, minute(1)).await;
     assert_eq!(db.number(processing).await, Some(1));
-    // Nobody says that it died. Its time is over, and that is all there is to it.
+    // Nobody reports its death. Its lease expires, and that is all it takes.
     let taken = store
         .claim(claim("other", 1, minute(1).plus_ms(LEASE_MS)))
         .await

@@ -1,4 +1,4 @@
-//! The legs of an exchange, as they are read.
+//! Reads the legs of an exchange.
 
 use recapd_core::domain::{lineage::Step, window::Budget};
 use recapd_store::PreparedMessage;
@@ -9,7 +9,7 @@ use crate::support::{
     conversation::{agent, append, minute, said, turn},
 };
 
-/// A round of 50 tokens: a leg of 100 holds two.
+/// A round of 50 tokens; a leg of 100 holds two.
 fn round(number: i64) -> [PreparedMessage; 2] {
     [
         said("tool_call", &format!("lint_{number}"), 10, minute(number)),
@@ -27,7 +27,7 @@ async fn say(db: &dyn Backend, name: &str, messages: Vec<PreparedMessage>) {
     db.store().append(request).await.unwrap();
 }
 
-/// The numbers of the legs of that exchange.
+/// Returns the numbers of an exchange's legs.
 async fn legs(db: &dyn Backend, name: &str, exchange: i64) -> Vec<i64> {
     let rows = db.store().legs(&agent(name), exchange).await.unwrap();
     if let Some(first) = rows.first() {
@@ -73,7 +73,7 @@ pub(crate) async fn legs_are_inherited_and_set_aside(db: &dyn Backend) {
         .unwrap();
     say(db, "a", rounds(5..=8)).await;
     assert_eq!(legs(db, "a", 1).await, [1, 2, 3, 4, 5]);
-    // What comes later in the parent is none of the child's.
+    // Later events in the parent don't concern the child.
     assert_eq!(legs(db, "b", 3).await, [1, 2, 3]);
     say(db, "b", vec![mark(51)]).await;
     say(db, "b", rounds(9..=12)).await;
@@ -83,7 +83,7 @@ pub(crate) async fn legs_are_inherited_and_set_aside(db: &dyn Backend) {
     say(db, "b", vec![step(&Step::Rewind(Some("here".to_owned())), 60)]).await;
     let back = legs(db, "b", 1).await;
     assert!(back.len() < grown.len() && back[..3] == [1, 2, 3], "{back:?}");
-    // Whoever reads a leg that was set aside is told of those that are live.
+    // Reading a set-aside leg returns the live ones.
     assert_eq!(legs(db, "b", *grown.last().unwrap()).await, back);
     assert_eq!(legs(db, "a", 1).await, [1, 2, 3, 4, 5]);
 }

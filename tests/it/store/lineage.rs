@@ -1,4 +1,4 @@
-//! Clear, mark and rewind: what they do, and that a replay of the messages does the same.
+//! Clear, mark and rewind: their effects, and that a replay of the messages has the same ones.
 
 use recapd_core::domain::{
     lineage::Step,
@@ -19,7 +19,7 @@ use crate::support::{
     },
 };
 
-/// The message of `step`, said in minute `at`.
+/// Returns the message of `step`, said in minute `at`.
 pub(super) fn step(step: &Step, at: i64) -> PreparedMessage {
     prepared(step.message(minute(at)), 0, minute(at))
 }
@@ -38,7 +38,7 @@ async fn say(db: &dyn Backend, messages: Vec<PreparedMessage>) -> AppendOutcome 
     outcome
 }
 
-/// A window of so many turns.
+/// Appends with a window of this many turns.
 async fn say_within(db: &dyn Backend, turns: i64, messages: Vec<PreparedMessage>) -> AppendOutcome {
     let mut request = append(&agent("a"), messages);
     request.rules.budget = Budget::new(turns * TURN_TOKENS, 1.0);
@@ -47,7 +47,7 @@ async fn say_within(db: &dyn Backend, turns: i64, messages: Vec<PreparedMessage>
     outcome
 }
 
-/// All exchanges as `number role from-to after tokens`, those set aside in brackets.
+/// Describes all exchanges as `number role from-to after tokens`, set-aside ones in brackets.
 async fn told(db: &dyn Backend) -> String {
     let sql = "SELECT CASE WHEN e.set_aside_at IS NULL THEN e.told ELSE '(' || e.told || ')' END FROM \
                (SELECT set_aside_at, exchange, '#' || exchange || ' ' || role || ' ' || first_seq || '-' || last_seq \
@@ -55,7 +55,7 @@ async fn told(db: &dyn Backend) -> String {
     db.texts(sql, "; ").await
 }
 
-/// First exchange of the window and last one covered.
+/// Returns the first exchange of the window and the last covered one.
 async fn watermarks(db: &dyn Backend) -> (i64, i64) {
     let row = db.store().agent(&agent("a")).await.unwrap().unwrap();
     (row.ledger.first_exchange, row.ledger.summarized_through)
@@ -73,7 +73,7 @@ pub(crate) async fn a_clear_closes_the_session(db: &dyn Backend) {
         (left.from_exchange, left.through_exchange, left.tokens),
         (1, 2, 200)
     );
-    // What was cleared is urgent: it is in neither window nor summary.
+    // Cleared exchanges are urgent: they are in neither window nor summary.
     let lease = the_lease(db, minute(0)).await;
     assert_eq!(lease.trigger(), "session_end");
     let sessions = "SELECT session || ' from ' || first_exchange || ' ' || coalesce(end_reason, 'runs') FROM sessions ORDER BY session";
@@ -100,7 +100,7 @@ pub(crate) async fn a_clear_closes_the_session(db: &dyn Backend) {
     clean(db, &agent("a")).await;
 }
 
-/// The second preamble has a number between exchanges, and is none.
+/// The second preamble takes an exchange's number, but isn't one.
 pub(crate) async fn a_later_preamble_is_never_summarised(db: &dyn Backend) {
     say(db, turns(1..=1)).await;
     say(
@@ -120,7 +120,7 @@ pub(crate) async fn a_later_preamble_is_never_summarised(db: &dyn Backend) {
     assert_eq!((report.exchanges, report.covered, report.in_window), (4, 3, 1));
 }
 
-pub(crate) async fn clearing_nothing_leaves_nothing(db: &dyn Backend) {
+pub(crate) async fn a_clear_of_nothing_leaves_nothing(db: &dyn Backend) {
     let outcome = say(db, vec![step(&Step::Clear, 0), step(&Step::Clear, 1)]).await;
     assert_eq!(
         (outcome.evictions.as_slice(), outcome.enqueued),
@@ -147,7 +147,7 @@ pub(crate) async fn a_rewind_sets_later_exchanges_aside(db: &dyn Backend) {
         (outcome.exchange, outcome.window_tokens, outcome.enqueued),
         (2, 200, None)
     );
-    // Numbers go on, totals count what is live, and nothing joins an exchange across what was set aside.
+    // Numbers continue, totals count live exchanges, and nothing joins an exchange across set-aside ones.
     say_within(db, 9, vec![said("assistant", "Late", 5, minute(8))]).await;
     say_within(db, 9, turns(9..=9)).await;
     assert_eq!(
@@ -167,7 +167,7 @@ pub(crate) async fn a_rewind_sets_later_exchanges_aside(db: &dyn Backend) {
         (count(0, i64::MAX).await, count(2, 6).await, count(3, 5).await),
         (4, 2, 0)
     );
-    // Going back once more leads to the same place.
+    // Going back again leads to the same place.
     let outcome = say_within(db, 9, vec![rewind("here", 10)]).await;
     let rewound = StepOutcome::Rewound {
         exchange: 2,
@@ -226,17 +226,17 @@ pub(crate) async fn marks_are_found_by_name_or_the_newest(db: &dyn Backend) {
     };
     assert_eq!(at(rewind("\"quoted\\\"", 5)).await, rewound(4, 0));
     assert_eq!(at(step(&Step::Rewind(None), 5)).await, rewound(4, 0));
-    // The newest of the name; those after it are gone.
+    // The newest with that label; later marks are gone.
     assert_eq!(at(rewind("x", 6)).await, rewound(3, 1));
-    // The message of a rewind right after another stands in an exchange of its own. That is set aside with the rest, but
-    // nothing was said in it.
+    // The message of a rewind right after another one is in an exchange of its own. That is set aside with the rest, but it has no
+    // content.
     assert_eq!(at(rewind("y", 7)).await, rewound(2, 1));
     assert_eq!(at(rewind("x", 8)).await, rewound(1, 1));
     let gone = [StepOutcome::Ignored {
         label: Some("y".to_owned()),
     }];
     assert_eq!(at(rewind("y", 9)).await, gone);
-    // A clear takes them all.
+    // A clear removes all marks.
     at(step(&Step::Clear, 10)).await;
     assert_eq!(
         at(step(&Step::Rewind(None), 11)).await,
@@ -259,7 +259,7 @@ pub(crate) async fn an_unknown_mark_is_refused_when_it_must_be_there(db: &dyn Ba
     ));
 }
 
-/// Turns 1 to 6 in a window of one, a mark behind the third; one item stands for 1 to 5.
+/// Turns 1 to 6 in a window of one, with a mark after the third; one item covers 1 to 5.
 async fn summarised(db: &dyn Backend) -> Lease {
     let mut messages = turns(1..=3);
     messages.push(mark("third", 3));
@@ -288,7 +288,7 @@ async fn summarised(db: &dyn Backend) -> Lease {
     lease
 }
 
-pub(crate) async fn a_rewind_withdraws_what_it_left_behind(db: &dyn Backend) {
+pub(crate) async fn a_rewind_withdraws_items_about_set_aside_exchanges(db: &dyn Backend) {
     let lease = summarised(db).await;
     let outcome = say(db, vec![rewind("third", 10)]).await;
     let rewound = StepOutcome::Rewound {
@@ -298,7 +298,7 @@ pub(crate) async fn a_rewind_withdraws_what_it_left_behind(db: &dyn Backend) {
     };
     let told = (outcome.steps, outcome.version, outcome.window_tokens);
     assert_eq!(told, (vec![rewound], 2, 100));
-    // The window begins where it began at the mark; the first two are covered still, by digests for now.
+    // The window begins where it began at the mark; the first two exchanges are still covered, by digests for now.
     assert_eq!(watermarks(db).await, (3, 2));
     let summary = db.store().summary(&agent("a")).await.unwrap().unwrap();
     assert!(!summary.content.contains("All"), "{}", summary.content);
@@ -310,7 +310,7 @@ pub(crate) async fn a_rewind_withdraws_what_it_left_behind(db: &dyn Backend) {
         .number("SELECT lease_token FROM summary_versions WHERE version = 2")
         .await;
     assert!(token > Some(lease.token), "{token:?} was used before");
-    // The digests are condensed again, and what follows is summarised as ever.
+    // The digests are condensed again, and later exchanges are summarised as usual.
     let lease = the_lease(db, minute(12)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
     assert_eq!((material.lo, material.hi, material.revisited.len()), (2, 2, 1));
@@ -326,8 +326,8 @@ pub(crate) async fn a_rewind_withdraws_what_it_left_behind(db: &dyn Backend) {
     assert_eq!((report.exchanges, report.covered, report.set_aside), (5, 4, 3));
 }
 
-/// What is in the window again isn't shown as evicted or covered.
-pub(crate) async fn what_comes_back_is_in_the_window_again(db: &dyn Backend) {
+/// Exchanges that are back in the window aren't shown as evicted or covered.
+pub(crate) async fn returned_exchanges_are_in_the_window_again(db: &dyn Backend) {
     summarised(db).await;
     say(db, vec![rewind("third", 10)]).await;
     let query = recapd_store::ExchangeQuery {
@@ -361,7 +361,7 @@ pub(crate) async fn a_rewind_voids_the_lease(db: &dyn Backend) {
     let update = patch(&material, items(&material), minute(11));
     let late = db.store().complete(&lease, update.clone()).await;
     assert!(matches!(late, Err(StoreError::Fenced(Fence::Lease))), "{late:?}");
-    // Whoever claims next finds what is so now; no attempt was burnt. Even with its lease the old answer is fenced.
+    // The next claim finds the present state, and no attempt was counted. Even with the new lease the old answer is fenced.
     let lease = the_lease(db, minute(12)).await;
     assert_eq!((lease.attempt, lease.crashes), (1, 0));
     let stale = db.store().complete(&lease, update).await;
@@ -376,7 +376,7 @@ pub(crate) async fn a_rewind_voids_the_lease(db: &dyn Backend) {
     clean(db, &agent("a")).await;
 }
 
-/// The budget shrank since the mark: a rewind brings back no more than fits.
+/// The budget has shrunk since the mark: a rewind brings back no more than fits.
 pub(crate) async fn a_rewind_keeps_the_budget(db: &dyn Backend) {
     let mut messages = turns(1..=3);
     messages.push(mark("third", 3));
@@ -386,7 +386,7 @@ pub(crate) async fn a_rewind_keeps_the_budget(db: &dyn Backend) {
     assert_eq!((outcome.first_exchange, outcome.window_tokens), (3, 100));
 }
 
-/// In one request or message by message: steps take effect where they stand.
+/// Steps take effect where they stand, in one request or message by message.
 pub(crate) async fn steps_in_a_batch_are_steps(db: &dyn Backend) {
     let mut all = turns(1..=2);
     all.push(mark("here", 2));

@@ -1,5 +1,5 @@
-//! Random lives: whatever is said, marked, rewound, cleared and summarised, the data proves itself, and a replay of the
-//! messages alone ends in the same state.
+//! Random lives: whatever is said, marked, rewound, cleared and summarised, the data verifies, and a replay of the messages alone ends in
+//! the same state.
 
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use recapd_core::domain::{agent::AgentId, lineage::Step, window::Budget, work::Reason};
@@ -15,7 +15,7 @@ use crate::support::{
 
 const CASES: u32 = 20;
 
-/// What happens in a life.
+/// An event in a life.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     Said(&'static str, i64),
@@ -23,7 +23,7 @@ pub(super) enum Event {
     Summarised,
 }
 
-/// Random ones.
+/// Returns random events.
 pub(super) fn events() -> impl Strategy<Value = Vec<Event>> {
     let kind = prop_oneof![
         5 => Just("user"), 5 => Just("assistant"), 2 => Just("tool_call"), 2 => Just("tool_result"),
@@ -44,10 +44,10 @@ pub(super) fn events() -> impl Strategy<Value = Vec<Event>> {
     vec(event, 1..50)
 }
 
-/// The message of an event, the `at`th.
+/// Returns the message of event number `at`.
 pub(super) fn message(event: &Event, at: i64) -> Option<PreparedMessage> {
     match event {
-        // Some are important: any rule will do that a replay follows too.
+        // Some are important; any rule works that a replay follows, too.
         Event::Said(kind, tokens) if tokens % 5 == 0 => {
             Some(important(kind, &format!("Message {at}"), *tokens, minute(at)))
         }
@@ -57,7 +57,7 @@ pub(super) fn message(event: &Event, at: i64) -> Option<PreparedMessage> {
     }
 }
 
-/// Exchanges, watermarks and marks of an agent, and its sessions.
+/// Returns exchanges, watermarks and marks of an agent, and its sessions.
 pub(super) async fn state(db: &dyn Backend, name: &str) -> String {
     let mut state = Vec::new();
     for (table, columns, order) in [
@@ -97,7 +97,7 @@ pub(super) async fn state(db: &dyn Backend, name: &str) -> String {
     state.join("\n")
 }
 
-/// Works off what there is to summarise of one agent, and leaves the others' work alone.
+/// Summarises everything pending of one agent, and leaves the others' rows alone.
 pub(crate) async fn summarise(db: &dyn Backend, agent: &AgentId) {
     let (store, now) = (db.store(), minute(100_000));
     store.enqueue(agent, Reason::Manual, 0, now).await.unwrap();
@@ -132,7 +132,7 @@ fn request(agent: &AgentId, messages: Vec<PreparedMessage>, budget_tokens: i64) 
     request
 }
 
-/// Lives through the events, with a look at the invariants after each.
+/// Lives through the events, and checks the invariants after each.
 pub(super) async fn live(db: &dyn Backend, agent: &AgentId, events: &[Event], budget_tokens: i64) {
     let row = db.store().agent(agent).await.unwrap();
     let mut first_exchange = row.map_or(1, |row| row.ledger.first_exchange);
@@ -168,7 +168,7 @@ pub(crate) async fn a_replay_ends_where_living_ended(db: &dyn Backend) {
             format!("lived-{}", case.get()),
             format!("replayed-{}", case.get()),
         );
-        // The first word makes the agent; without one there is nothing to summarise.
+        // The first message creates the agent; without one there is nothing to summarise.
         let events: Vec<Event> = std::iter::once(Event::Said("user", 10)).chain(events).collect();
         let messages: Vec<PreparedMessage> = (0..)
             .zip(&events)

@@ -11,18 +11,16 @@ use crate::support::{
     conversation::{ALL, agent, append, claim, items, minute, patch, rules, said},
 };
 
-/// What a round costs.
 const ROUND_TOKENS: i64 = 100;
-/// Three rounds.
 const LEG_TOKENS: i64 = 3 * ROUND_TOKENS;
-/// The window holds ten rounds, and is emptied down to eight.
+/// The window holds ten rounds; an eviction leaves eight.
 const BUDGET: Budget = Budget::new(10 * ROUND_TOKENS, 0.8);
 
 fn request() -> PreparedMessage {
     said("user", "Migrate all modules", 50, minute(0))
 }
 
-/// Rounds of these numbers: a call and its result.
+/// Returns rounds with these numbers: a call and its result each.
 fn rounds(numbers: std::ops::Range<i64>) -> Vec<PreparedMessage> {
     let round = |number| {
         [
@@ -46,7 +44,7 @@ async fn say(db: &dyn Backend, name: &str, messages: Vec<PreparedMessage>, leg_t
     outcome
 }
 
-/// The live exchanges and legs of an agent.
+/// Returns the live exchanges and legs of an agent.
 async fn rows(db: &dyn Backend, name: &str) -> Vec<Exchange> {
     let query = ExchangeQuery {
         from: 1,
@@ -63,7 +61,7 @@ async fn request_of(db: &dyn Backend, name: &str, exchange: i64) -> Option<Strin
     found.map(|stored| stored.message.text())
 }
 
-/// An update of at most so many pending legs; what each of them works on, as far as it is told.
+/// Updates at most this many pending legs, and returns each with the request that it works on, if read.
 async fn update(db: &dyn Backend, name: &str, exchanges_max: i64) -> Vec<(i64, Option<String>)> {
     let (store, agent) = (db.store(), agent(name));
     store
@@ -117,7 +115,7 @@ pub(crate) async fn a_long_exchange_is_kept_in_legs(db: &dyn Backend) {
     );
     assert_eq!(rows.len(), 14);
     assert!(rows.iter().all(|row| row.session == 1 && row.begins_with() == 1));
-    // All at once is the same as one by one.
+    // All at once gives the same rows as one by one.
     let all = [vec![request()], rounds(0..40)].concat();
     say(db, "b", all, LEG_TOKENS).await;
     assert_eq!(self::rows(db, "b").await, rows);
@@ -126,7 +124,7 @@ pub(crate) async fn a_long_exchange_is_kept_in_legs(db: &dyn Backend) {
     assert_eq!((outcome.exchange, outcome.evictions), (1, vec![]));
 }
 
-pub(crate) async fn an_update_knows_what_a_leg_works_on(db: &dyn Backend) {
+pub(crate) async fn an_update_has_the_request_of_a_leg(db: &dyn Backend) {
     say(db, "a", [vec![request()], rounds(0..40)].concat(), LEG_TOKENS).await;
     let asked = || Some("Migrate all modules".to_owned());
     assert_eq!(request_of(db, "a", 1).await, asked());
@@ -138,7 +136,7 @@ pub(crate) async fn an_update_knows_what_a_leg_works_on(db: &dyn Backend) {
     );
     assert_eq!(update(db, "a", 2).await, [(3, asked()), (4, None)]);
     update(db, "a", 99).await;
-    // The exchange goes on, and ends; the next one works on something else.
+    // The exchange continues and ends; the next one works on another request.
     let last = [
         said("assistant", "Done.", 20, minute(60)),
         said("user", "And now?", 20, minute(61)),
@@ -172,7 +170,7 @@ pub(crate) async fn a_rewind_goes_back_into_a_leg(db: &dyn Backend) {
     assert_eq!(back.leg_from(), 3, "the leg goes on in a row of its own");
 }
 
-pub(crate) async fn a_fork_goes_on_within_a_leg(db: &dyn Backend) {
+pub(crate) async fn a_fork_continues_within_a_leg(db: &dyn Backend) {
     say(db, "a", [vec![request()], rounds(0..40)].concat(), LEG_TOKENS).await;
     update(db, "a", 4).await;
     db.store()
@@ -212,14 +210,14 @@ pub(crate) async fn a_leg_is_forgotten_alone(db: &dyn Backend) {
     say(db, "a", rounds(51..60), LEG_TOKENS).await;
 }
 
-pub(crate) async fn what_was_stored_before_is_cut_from_its_next_round(db: &dyn Backend) {
+pub(crate) async fn an_exchange_from_before_legs_is_cut_from_its_next_round(db: &dyn Backend) {
     say(db, "a", [vec![request()], rounds(0..40)].concat(), 0).await;
     assert_eq!(rows(db, "a").await.len(), 1);
-    // As rows were written before: nothing tells of the newest round.
+    // Rows as earlier versions wrote them: the newest round isn't recorded.
     let table = "UPDATE exchange_log SET headline = ";
     let headline = "'{\"title\": \"Migrate all modules\", \"tools\": [[\"run\", 40]], \"answer\": \"\"}'";
     db.raw(&format!("{table}{headline} WHERE agent_id = 'a'")).await;
-    // The first call may belong to an answer that has begun before.
+    // The first call may belong to an answer that began before.
     say(db, "a", rounds(41..42), LEG_TOKENS).await;
     assert_eq!(rows(db, "a").await.len(), 1);
     let outcome = say(db, "a", rounds(42..43), LEG_TOKENS).await;

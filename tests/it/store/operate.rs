@@ -1,4 +1,4 @@
-//! What operators see of the updates and do to them.
+//! Operators' view of the updates, and their actions.
 
 use recapd_core::domain::{
     agent::AgentId,
@@ -49,7 +49,7 @@ async fn fail(db: &dyn Backend, now: Timestamp, park: bool) {
     db.store().fail(&lease, failure).await.unwrap();
 }
 
-/// An update of `a` under way, and what it works on.
+/// Claims an update of `a`, and reads its material.
 async fn under_way(db: &dyn Backend, now: Timestamp) -> (Lease, Material) {
     with_pending(db, "a", 4).await;
     let lease = the_lease(db, now).await;
@@ -61,7 +61,7 @@ fn stands(row: &QueueRow) -> (QueueState, Option<QueueWait>, Option<Timestamp>) 
     (row.state, row.waits_for, row.next_at)
 }
 
-pub(crate) async fn a_row_says_where_it_stands_and_what_it_waits_for(db: &dyn Backend) {
+pub(crate) async fn a_row_shows_its_state_and_what_it_waits_for(db: &dyn Backend) {
     assert_eq!(db.operator().queue_row(&agent("a"), T0).await.unwrap(), None);
     queued(db, "a", 5_000).await;
     let waiting = row(db, "a", T0).await;
@@ -150,7 +150,7 @@ pub(crate) async fn the_queue_comes_in_pages(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn a_hand_hastens_what_waits(db: &dyn Backend) {
+pub(crate) async fn an_operator_hastens_waiting_rows(db: &dyn Backend) {
     let operator = db.operator();
     let unknown = operator.refresh(&agent("a"), T0).await;
     assert!(matches!(unknown, Err(StoreError::UnknownAgent(_))), "{unknown:?}");
@@ -161,12 +161,12 @@ pub(crate) async fn a_hand_hastens_what_waits(db: &dyn Backend) {
     make(db, "a").await;
     assert!(operator.refresh(&agent("a"), T0).await.unwrap().is_new);
     assert_eq!(row(db, "a", T0).await.reason, "manual");
-    // A backoff, by a refresh.
+    // A refresh ends a backoff.
     fail(db, T0, false).await;
     assert_eq!(claims(db, T0).await, 0);
     let enqueued = operator.refresh(&agent("a"), T0).await.unwrap();
     assert_eq!((enqueued.is_new, enqueued.visible_at), (false, T0));
-    // What runs goes on.
+    // A running update continues.
     let lease = the_lease(db, T0).await;
     let running = OperatorOutcome::Running(Box::new(row(db, "a", T0).await));
     assert_eq!(operator.retry(&agent("a"), T0).await.unwrap(), running);
@@ -178,10 +178,10 @@ pub(crate) async fn a_hand_hastens_what_waits(db: &dyn Backend) {
         .unwrap();
     assert_eq!(held, [lease.token]);
     db.store().release(&[lease], T0).await.unwrap();
-    // A parked row, by a retry, with all attempts.
+    // A retry revives a parked row, with all attempts.
     fail(db, T0, true).await;
     assert_eq!(claims(db, minute(5)).await, 0);
-    // What is told is the row as the retry left it, whoever takes it a moment later.
+    // The retry returns the row as it left it, even if a worker takes it a moment later.
     let OperatorOutcome::Done(left) = operator.retry(&agent("a"), minute(5)).await.unwrap() else {
         panic!("it was parked");
     };
@@ -189,7 +189,7 @@ pub(crate) async fn a_hand_hastens_what_waits(db: &dyn Backend) {
     assert_eq!(the_lease(db, minute(5)).await.attempt, 1);
 }
 
-pub(crate) async fn a_cancelled_update_waits_for_a_hand(db: &dyn Backend) {
+pub(crate) async fn a_cancelled_update_waits_for_an_operator(db: &dyn Backend) {
     let operator = db.operator();
     assert_eq!(
         operator.cancel(&agent("a"), T0).await.unwrap(),
@@ -208,7 +208,7 @@ pub(crate) async fn a_cancelled_update_waits_for_a_hand(db: &dyn Backend) {
     let parked = row(db, "a", now).await;
     assert_eq!(
         (parked.state, parked.last_error.as_deref()),
-        (QueueState::Parked, Some("cancelled: by hand"))
+        (QueueState::Parked, Some("cancelled: by an operator"))
     );
     let tomorrow = now.plus_ms(24 * 3_600_000);
     let probed = db.store().probe_parked(tomorrow, 5, tomorrow).await.unwrap();
@@ -227,7 +227,7 @@ pub(crate) async fn an_agent_is_paused_until_it_is_resumed(db: &dyn Backend) {
     make(db, "a").await;
     operator.pause_agent(&agent("a"), T0).await.unwrap();
     let store = db.store();
-    // Neither a wake nor another day nor another setting ends it, and it is no limit of spending.
+    // No wake, no new day and no new setting ends it, and it isn't a spending limit.
     for reason in Reason::ALL {
         store.enqueue(&agent("a"), reason, 0, T0).await.unwrap();
     }
@@ -247,12 +247,12 @@ pub(crate) async fn an_agent_is_paused_until_it_is_resumed(db: &dyn Backend) {
     assert!(operator.resume_agent(&agent("a"), T0).await.unwrap());
     assert!(!operator.resume_agent(&agent("a"), T0).await.unwrap());
     let lease = the_lease(db, T0).await;
-    // An update under way is stopped.
+    // It stops an update in progress.
     operator.pause_agent(&agent("a"), T0).await.unwrap();
     assert_eq!(store.renew(&[lease], T0, LEASE_MS).await.unwrap(), [0; 0]);
 }
 
-pub(crate) async fn who_is_resumed_goes_first_before_nobody(db: &dyn Backend) {
+pub(crate) async fn a_resumed_row_gets_no_priority(db: &dyn Backend) {
     let operator = db.operator();
     for name in ["a", "b", "c"] {
         queued(db, name, 0).await;
@@ -291,7 +291,7 @@ pub(crate) async fn one_agents_row_is_claimed_and_no_other(db: &dyn Backend) {
         .renew(std::slice::from_ref(&lease), minute(2), LEASE_MS)
         .await;
     assert_eq!(held.unwrap(), [lease.token]);
-    // Who vanished with it is counted, and the next token is another one.
+    // The holder that vanished counts as a crash, and the next token differs.
     let again = one("b", minute(9)).await.unwrap();
     assert_eq!((again.attempt, again.crashes), (2, 1));
     assert!(again.token > lease.token);
@@ -308,14 +308,14 @@ pub(crate) async fn while_the_queue_is_paused_nothing_is_claimed(db: &dyn Backen
     assert_eq!(operator.pause_queue(minute(1)).await.unwrap(), T0);
     assert_eq!(operator.queue_paused_since().await.unwrap(), Some(T0));
     assert_eq!(claims(db, T0).await, 0);
-    // What runs goes on.
+    // A running update continues.
     assert_eq!(db.store().renew(&lease, T0, LEASE_MS).await.unwrap().len(), 1);
     assert!(operator.resume_queue().await.unwrap());
     assert!(!operator.resume_queue().await.unwrap());
     assert_eq!(claims(db, T0).await, 1);
 }
 
-pub(crate) async fn who_waits_the_longest_is_told_first(db: &dyn Backend) {
+pub(crate) async fn the_longest_waiting_agents_come_first(db: &dyn Backend) {
     let now = minute(1_000);
     let (lease, material) = under_way(db, now).await;
     let operator = db.operator();
@@ -335,7 +335,7 @@ pub(crate) async fn who_waits_the_longest_is_told_first(db: &dyn Backend) {
     assert_eq!(operator.stalest(5).await.unwrap(), []);
 }
 
-pub(crate) async fn runs_are_told_newest_first_and_in_figures(db: &dyn Backend) {
+pub(crate) async fn runs_are_listed_newest_first_and_summed_up(db: &dyn Backend) {
     let now = minute(1_000);
     let (lease, material) = under_way(db, now).await;
     let operator = db.operator();
@@ -402,7 +402,7 @@ pub(crate) async fn runs_are_told_newest_first_and_in_figures(db: &dyn Backend) 
     assert_eq!(figures.spent.calls, 0);
 }
 
-/// To older daemons, which know no other name, it is superseded.
+/// Older daemons, which know no other name, see it as superseded.
 pub(crate) async fn a_run_that_had_to_wait_is_postponed(db: &dyn Backend) {
     let (store, operator) = (db.store(), db.operator());
     let asked = |now| RunRecord {

@@ -1,4 +1,4 @@
-//! What is pending, for those who read by plain SQL: the view `agent_pending`, beside what a summary is read with.
+//! Pending exchanges for readers that use plain SQL: the view `agent_pending`, compared with what a summary returns.
 
 use recapd_core::domain::time::SECOND_MS;
 
@@ -11,7 +11,7 @@ use crate::support::{
     conversation::{T0, TURN_TOKENS, agent, append, claim, minute, said, turns},
 };
 
-/// What the view tells of an agent, oldest first.
+/// Returns the view's rows for an agent, oldest first.
 async fn told(db: &dyn Backend, name: &str) -> Vec<String> {
     let sql = format!(
         "SELECT exchange_id || ': ' || digest || ', ' || token_count FROM agent_pending \
@@ -20,7 +20,7 @@ async fn told(db: &dyn Backend, name: &str) -> Vec<String> {
     db.column(&sql).await.into_iter().flatten().collect()
 }
 
-/// What a summary is read with, in the same words.
+/// Returns the pending exchanges of a summary, in the same format.
 async fn shown(db: &dyn Backend, name: &str) -> Vec<String> {
     let row = db.store().summary(&agent(name)).await.unwrap().unwrap();
     let pending = row.pending.iter();
@@ -32,7 +32,7 @@ async fn shown(db: &dyn Backend, name: &str) -> Vec<String> {
         .collect()
 }
 
-pub(crate) async fn what_waits_for_an_update_is_told(db: &dyn Backend) {
+pub(crate) async fn pending_exchanges_are_shown(db: &dyn Backend) {
     db.operator().pause_queue(T0).await.unwrap();
     with_pending(db, "a", 3).await;
     with_pending(db, "b", 1).await;
@@ -101,7 +101,7 @@ pub(crate) async fn a_digest_is_that_of_the_summary(db: &dyn Backend) {
     ] {
         assert!(told.iter().any(|line| line.contains(words)), "{words}: {told:?}");
     }
-    // What can't be read keeps nobody from reading the others.
+    // An unreadable exchange doesn't keep anybody from reading the others.
     for headline in ["none", "[]", "{}"] {
         db.raw(&format!(
             "UPDATE exchange_log SET headline = '{headline}' WHERE exchange = 1"
@@ -114,7 +114,7 @@ pub(crate) async fn a_digest_is_that_of_the_summary(db: &dyn Backend) {
     }
 }
 
-pub(crate) async fn only_what_is_pending_is_told(db: &dyn Backend) {
+pub(crate) async fn only_pending_exchanges_are_shown(db: &dyn Backend) {
     with_pending(db, "a", 5).await;
     update(db, "a", 1).await;
     db.raw("UPDATE exchange_log SET set_aside_at = opened_at WHERE exchange = 2")
@@ -129,8 +129,8 @@ pub(crate) async fn only_what_is_pending_is_told(db: &dyn Backend) {
     assert_eq!(db.store().agents(None, 9).await.unwrap(), [row]);
 }
 
-/// As `agent_summary`: what the document says that readers get while a rebuild makes a new one isn't pending for them.
-pub(crate) async fn what_a_held_document_covers_is_not_told(db: &dyn Backend) {
+/// Like `agent_summary`: while a rebuild makes a new document, exchanges that the readers' document covers aren't pending for them.
+pub(crate) async fn exchanges_of_a_held_document_are_not_shown(db: &dyn Backend) {
     with_pending(db, "a", 4).await;
     update(db, "a", 4).await;
     let request = append(&agent("a"), turns(6..=7));

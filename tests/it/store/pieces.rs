@@ -1,4 +1,4 @@
-//! What concerns the whole of an agent is done in pieces: each leaves everything right, and what a failure breaks off goes on.
+//! Operations on a whole agent work in steps: each leaves everything right, and an interrupted one can continue.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::support::{
 };
 
 const CASES: u32 = 6;
-/// More exchanges than one transaction reckons totals of.
+/// More exchanges than one transaction recalculates totals for.
 const MANY: i64 = 2_100;
 
 fn wish(name: &str, what: Forgettable) -> Forget {
@@ -38,7 +38,7 @@ fn all_of(name: &str, numbers: impl Iterator<Item = i64>) -> Forget {
     wish(name, Forgettable::Exchanges(numbers.collect()))
 }
 
-/// An agent whose window has no ceiling, with so many exchanges.
+/// Creates an agent without a budget, with this many exchanges.
 async fn wide(db: &dyn Backend, name: &str, exchanges: i64) -> AgentId {
     with_budget(db, name, exchanges, Budget::unlimited()).await
 }
@@ -76,7 +76,7 @@ pub(crate) async fn a_failure_between_two_steps_leaves_nothing_undone(db: &dyn B
             db.store().forgettings_due(10).await.unwrap(),
             std::slice::from_ref(&a)
         );
-        // What was forgotten until then is gone from everything, and life goes on.
+        // Everything forgotten so far is gone everywhere, and life goes on.
         db.store().append(append(&a, turn(151).to_vec())).await.unwrap();
         for agent in [&a, &child] {
             clean(db, agent).await;
@@ -99,7 +99,7 @@ pub(crate) async fn a_failure_between_two_steps_leaves_nothing_undone(db: &dyn B
     }
 }
 
-pub(crate) async fn totals_follow_in_pieces(db: &dyn Backend) {
+pub(crate) async fn totals_follow_in_steps(db: &dyn Backend) {
     let a = wide(db, "a", MANY).await;
     let flaky = FlakyStore::new(db.store());
     flaky.fail("settle_totals", 1, When::Before);
@@ -145,7 +145,7 @@ fn append_wide(agent: &AgentId, number: i64) -> AppendRequest {
     }
 }
 
-pub(crate) async fn a_fork_takes_open_totals_along(db: &dyn Backend) {
+pub(crate) async fn a_fork_inherits_outdated_totals(db: &dyn Backend) {
     let a = wide(db, "a", MANY).await;
     let request = all_of("a", 2..=4);
     db.store().begin_forget(&request).await.unwrap();
@@ -173,7 +173,7 @@ pub(crate) async fn a_fork_takes_open_totals_along(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn a_recount_of_much_ends_as_if_lived(db: &dyn Backend) {
+pub(crate) async fn a_large_recount_ends_as_in_a_life_with_that_model(db: &dyn Backend) {
     let budget_tokens = MANY * TURN_TOKENS;
     let rules = AppendRules {
         budget: Budget::new(budget_tokens, 1.0),
@@ -207,7 +207,7 @@ pub(crate) async fn a_recount_of_much_ends_as_if_lived(db: &dyn Backend) {
         evicted.extend(settled.evictions);
         adds_up(db, &a).await;
     }
-    // The window is held against its budget by the new counts.
+    // The window's budget is enforced with the new counts.
     let mut next = 1;
     for eviction in &evicted {
         assert_eq!(eviction.from_exchange, next);
@@ -218,7 +218,7 @@ pub(crate) async fn a_recount_of_much_ends_as_if_lived(db: &dyn Backend) {
     clean(db, &a).await;
 }
 
-/// Everything but the window's budget is right.
+/// Checks everything except the window's budget.
 async fn adds_up(db: &dyn Backend, agent: &AgentId) {
     let report = db.store().verify(agent).await.unwrap();
     let breaches = report.breaches.iter();
@@ -226,7 +226,7 @@ async fn adds_up(db: &dyn Backend, agent: &AgentId) {
     assert_eq!(others.count(), 0, "{:?}", report.breaches);
 }
 
-pub(crate) async fn what_is_deleted_in_pieces_is_seen_by_nobody(db: &dyn Backend) {
+pub(crate) async fn an_agent_being_deleted_is_hidden(db: &dyn Backend) {
     let a = wide(db, "a", 600).await;
     wide(db, "b", 2).await;
     while db.store().index_messages(1_000).await.unwrap() > 0 {}
@@ -245,7 +245,7 @@ pub(crate) async fn what_is_deleted_in_pieces_is_seen_by_nobody(db: &dyn Backend
         [agent("b")]
     );
     assert!(db.store().summary(&a).await.unwrap().is_none());
-    // Its name isn't free yet, and nobody can go on from it.
+    // Its name isn't free yet, and nobody can fork it.
     let early = db.store().append(append(&a, turn(1).to_vec())).await;
     assert!(matches!(early, Err(StoreError::Contended(_))), "{early:?}");
     let forked = db.store().fork(&a, &agent("c"), T0).await;
@@ -286,7 +286,7 @@ pub(crate) async fn many_earlier_texts_go_first(db: &dyn Backend) {
     clean(db, &a).await;
 }
 
-/// A life, and which of its exchanges are forgotten.
+/// A life, and the exchanges of it that are forgotten.
 type Life = (Vec<Event>, std::collections::BTreeSet<i64>);
 
 pub(crate) async fn steps_end_as_one_does(db: &dyn Backend) {

@@ -1,4 +1,4 @@
-//! Pins and important messages: what stays in view, and what takes it away.
+//! Pins and important messages: what stays in view, and what ends that.
 
 use recapd_core::domain::lineage::Step;
 use recapd_store::{AppendOutcome, AppendRequest, PreparedMessage, StepOutcome, StoreError};
@@ -20,7 +20,7 @@ async fn steps(db: &dyn Backend, name: &str, steps: &[Step]) -> Vec<StepOutcome>
     say(db, name, messages).await.steps
 }
 
-/// What stays in view, as `number#exchange`, with `!` for what is pinned.
+/// Describes what stays in view as `number#exchange`, with `!` for pinned messages.
 async fn pins(db: &dyn Backend, name: &str) -> String {
     let found = db.store().pins(&agent(name), 100).await.unwrap();
     assert_eq!(found.oldest_unread, None);
@@ -31,7 +31,7 @@ async fn pins(db: &dyn Backend, name: &str) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-/// Turns, of which some questions are important: exchange `n` holds the messages `2n - 1` and `2n`.
+/// Returns turns with some important questions: exchange `n` holds the messages `2n - 1` and `2n`.
 fn turns_with(important_ones: &[i64], numbers: std::ops::RangeInclusive<i64>) -> Vec<PreparedMessage> {
     let mut messages = turns(numbers.clone());
     for (at, number) in numbers.enumerate() {
@@ -61,10 +61,10 @@ pub(crate) async fn a_pin_outlives_its_exchange_and_a_clear(db: &dyn Backend) {
     assert_eq!(found.pins[0].message.message.text(), "Question 3");
 }
 
-pub(crate) async fn what_is_important_holds_for_its_session(db: &dyn Backend) {
+pub(crate) async fn important_messages_hold_for_their_session(db: &dyn Backend) {
     say(db, "a", turns_with(&[1, 3], 1..=4)).await;
     assert_eq!(pins(db, "a").await, "1#1 5#3");
-    // A pin makes it outlive the session; without it, it is what it was.
+    // A pin makes it outlive the session; without the pin it is only important again.
     steps(db, "a", &[Step::Pin(1), Step::Pin(5), Step::Unpin(5)]).await;
     assert_eq!(pins(db, "a").await, "1#1! 5#3");
     db.store().end_session(&agent("a"), minute(80)).await.unwrap();
@@ -73,7 +73,7 @@ pub(crate) async fn what_is_important_holds_for_its_session(db: &dyn Backend) {
     assert_eq!(pins(db, "a").await, "1#1! 12#5");
     steps(db, "a", &[Step::Clear]).await;
     assert_eq!(pins(db, "a").await, "1#1!");
-    // Metadata can't be important, nor pinned.
+    // Metadata can be neither important nor pinned.
     let metadata = important("usage", "much", 0, minute(91));
     say(db, "a", vec![metadata]).await;
     assert_eq!(
@@ -83,11 +83,11 @@ pub(crate) async fn what_is_important_holds_for_its_session(db: &dyn Backend) {
     assert_eq!(pins(db, "a").await, "1#1!");
 }
 
-pub(crate) async fn a_rewind_behind_a_message_withdraws_its_pin(db: &dyn Backend) {
+pub(crate) async fn a_rewind_to_before_a_message_withdraws_its_pin(db: &dyn Backend) {
     say(db, "a", turns_with(&[1], 1..=2)).await;
     steps(db, "a", &[Step::Mark(None)]).await;
     say(db, "a", turns_with(&[4], 3..=5)).await;
-    // 1 to 4, the mark 5, and 6 to 11.
+    // Messages 1 to 4, the mark 5, and 6 to 11.
     steps(db, "a", &[Step::Pin(3), Step::Pin(6), Step::Pin(10)]).await;
     assert_eq!(pins(db, "a").await, "1#1 3#2! 6#3! 8#4 10#5!");
     steps(db, "a", &[Step::Rewind(None)]).await;
@@ -98,7 +98,7 @@ pub(crate) async fn a_rewind_behind_a_message_withdraws_its_pin(db: &dyn Backend
     );
 }
 
-pub(crate) async fn a_fork_inherits_pins_and_lives_on_by_itself(db: &dyn Backend) {
+pub(crate) async fn a_fork_inherits_pins_and_changes_only_its_own(db: &dyn Backend) {
     say(db, "a", turns_with(&[2, 5], 1..=6)).await;
     steps(db, "a", &[Step::Pin(1)]).await;
     super::lineage_scripts::summarise(db, &agent("a")).await;
@@ -108,7 +108,7 @@ pub(crate) async fn a_fork_inherits_pins_and_lives_on_by_itself(db: &dyn Backend
         .unwrap();
     clean(db, &agent("b")).await;
     assert_eq!(pins(db, "b").await, "1#1! 3#2 9#5");
-    // The child pins what it has rows of, also its parent's messages, and forgets only for itself.
+    // The child can pin messages in its rows, also its parent's, and unpins only for itself.
     let taken = steps(db, "b", &[Step::Pin(11), Step::Pin(2), Step::Unpin(1)]).await;
     let first = StepOutcome::Pinned { seq: 11, exchange: 6 };
     assert_eq!(
@@ -130,8 +130,8 @@ pub(crate) async fn a_fork_inherits_pins_and_lives_on_by_itself(db: &dyn Backend
     assert_eq!(pins(db, "c").await, "3#2 9#5 11#6!");
 }
 
-/// Nobody could say which to unpin: a list of pins has none that was forgotten.
-pub(crate) async fn what_was_forgotten_takes_no_place_among_the_pins(db: &dyn Backend) {
+/// A list of pins doesn't show forgotten messages, so nobody could tell which to unpin.
+pub(crate) async fn forgotten_messages_take_no_place_among_the_pins(db: &dyn Backend) {
     say(db, "a", turns(1..=3)).await;
     let pin = |seq| {
         let mut request = append(&agent("a"), vec![step(&Step::Pin(seq), 90)]);
@@ -172,7 +172,7 @@ pub(crate) async fn a_pin_that_does_not_fit_is_refused(db: &dyn Backend) {
     assert_same(&before, &db.dump(&TABLES).await, "refused");
     db.store().append(pin(&[2, 1])).await.unwrap();
     assert_eq!(pins(db, "a").await, "1#1! 2#1!");
-    // A quarter of the agent's requests is the most.
+    // Pins get at most a quarter of the agent's requests.
     let mut small = pin(&[3]);
     small.rules.context.pins_max_tokens = 10_000;
     small.rules.context.max_tokens = 500;
@@ -181,7 +181,7 @@ pub(crate) async fn a_pin_that_does_not_fit_is_refused(db: &dyn Backend) {
         matches!(refused, Err(StoreError::PinsFull { max_tokens: 125, .. })),
         "{refused:?}"
     );
-    // What was accepted once is accepted when it is lived through again.
+    // A replay accepts what was accepted once.
     let replayed = AppendRequest {
         replayed: true,
         ..pin(&[3])
@@ -191,7 +191,7 @@ pub(crate) async fn a_pin_that_does_not_fit_is_refused(db: &dyn Backend) {
     clean(db, &agent("a")).await;
 }
 
-pub(crate) async fn what_is_not_there_cannot_be_pinned(db: &dyn Backend) {
+pub(crate) async fn unknown_messages_cannot_be_pinned(db: &dyn Backend) {
     say(db, "a", turns(1..=2)).await;
     for unknown in [Step::Pin(0), Step::Pin(5), Step::Pin(99), Step::Unpin(1)] {
         let asked = append(&agent("a"), vec![step(&unknown, 90)]);
@@ -203,7 +203,7 @@ pub(crate) async fn what_is_not_there_cannot_be_pinned(db: &dyn Backend) {
         );
         assert_same(&before, &db.dump(&TABLES).await, "refused");
     }
-    // In a stream it does nothing.
+    // In a stream of messages it does nothing.
     let stepped = steps(db, "a", &[Step::Pin(99)]).await;
     assert_eq!(stepped, [StepOutcome::NotThere { seq: 99 }]);
     assert_eq!(pins(db, "a").await, "");
@@ -218,7 +218,7 @@ pub(crate) async fn the_oldest_important_ones_are_left_out_first(db: &dyn Backen
     assert_eq!((seqs, found.oldest_unread), (vec![1, 7, 8, 9], Some(2)));
 }
 
-pub(crate) async fn pins_of_what_is_gone_are_found(db: &dyn Backend) {
+pub(crate) async fn pins_of_missing_messages_are_found(db: &dyn Backend) {
     say(db, "a", turns(1..=2)).await;
     steps(db, "a", &[Step::Pin(1)]).await;
     db.raw("UPDATE pins SET seq = 77").await;

@@ -1,4 +1,4 @@
-//! A schema in which somebody planted or changed something, on both databases.
+//! A schema in which somebody has planted or changed something, on both databases.
 
 use recapd_store::{
     DatabaseSettings,
@@ -18,7 +18,7 @@ async fn told(settings: &DatabaseSettings) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_planted_in_a_file_is_named() {
+async fn objects_planted_in_a_file_are_named() {
     let folder: TempDir = SqliteBackend::fresh().await.closed().await;
     let settings = sqlite_settings(&folder);
     let file = recapd_store::sqlite::file_of(&settings.url).unwrap();
@@ -56,7 +56,7 @@ async fn what_is_planted_in_a_file_is_named() {
 }
 
 #[tokio::test]
-async fn what_is_planted_on_a_server_is_named() {
+async fn objects_planted_on_a_server_are_named() {
     let database = Database::create().await;
     let settings: DatabaseSettings = postgres_settings(database.url()).into();
     let mut connection = database.connect().await;
@@ -107,7 +107,7 @@ async fn what_is_planted_on_a_server_is_named() {
     }
 }
 
-/// As `docs/scaling.md` has it.
+/// As described in `docs/scaling.md`.
 #[tokio::test]
 async fn a_partitioned_table_is_as_recapd_makes_it() {
     let backend = PostgresBackend::partitioned().await;
@@ -116,7 +116,7 @@ async fn a_partitioned_table_is_as_recapd_makes_it() {
     assert!(backend.number("SELECT count(*) FROM message_log").await.is_some());
 }
 
-/// After a new migration the list is written anew: `migrations/postgres/catalogue.tsv` is what this prints.
+/// After a new migration the list must be regenerated: `migrations/postgres/catalogue.tsv` is what this prints.
 #[tokio::test]
 async fn the_list_of_what_the_migrations_make_is_up_to_date() {
     let database = Database::create().await;

@@ -1,4 +1,4 @@
-//! What is PostgreSQL's alone: several daemons on one database, and a standby that is read.
+//! PostgreSQL alone: several daemons on one database, and a standby for reads.
 
 mod inbox;
 mod replica;
@@ -27,12 +27,12 @@ use crate::support::{
     postgres::{Database, execute},
 };
 
-/// Long enough on a busy machine, and far less than the server waits for a row that is held.
+/// Long enough on a busy machine, and far less than the server waits for a locked row.
 const SOON: std::time::Duration = std::time::Duration::from_secs(2);
-/// So often a write is polled while it is looked for where it stands.
+/// How often a write is polled while the test looks where it stands.
 const STEPS_MAX: usize = 200;
 
-/// A daemon's store, judged by the server's clock.
+/// Opens a daemon's store with the server's clock.
 async fn daemon(database: &Database) -> Arc<SqlStore> {
     let settings = PostgresSettings {
         clock: Clock::Database,
@@ -70,29 +70,29 @@ async fn claim_soon(store: &SqlStore, request: ClaimRequest) -> Vec<Lease> {
     }
 }
 
-/// What is heard next, which comes soon.
+/// Returns the next announcement, which must come soon.
 async fn heard(ears: &mut Member) -> PeerMessage {
     let heard = timeout(PATIENCE, ears.hear()).await;
     heard.expect("something is heard")
 }
 
-/// T0 lies hours before the server's time, and `HOUR_MS` behind that there is another daemon's.
+/// T0 is hours before the server's time; another daemon's clock is `HOUR_MS` further off.
 #[tokio::test]
-async fn a_clock_that_is_wrong_neither_loses_nor_steals() {
+async fn a_wrong_clock_neither_loses_nor_steals_a_lease() {
     let database = Database::create().await;
     let (slow, fast) = (daemon(&database).await, daemon(&database).await);
     let (early, late) = (T0, T0.plus_ms(48 * HOUR_MS));
     wake(&slow, "a", early).await;
-    // Whose clock is behind sees that it is due all the same.
+    // A daemon whose clock is behind still sees that the row is due.
     let held = slow.claim(at("slow", 60_000, early)).await.unwrap();
     assert_eq!(held.len(), 1);
-    // Whose clock is far ahead thinks that the lease is long over, and doesn't get it.
+    // A daemon whose clock is far ahead thinks that the lease expired long ago, and still doesn't get it.
     assert_eq!(fast.claim(at("fast", 60_000, late)).await.unwrap(), []);
     let tokens: Vec<i64> = held.iter().map(|lease| lease.token).collect();
     assert_eq!(slow.renew(&held, early, 60_000).await.unwrap(), tokens);
     assert_eq!(fast.claim(at("fast", 60_000, late)).await.unwrap(), []);
     slow.release(&held, early).await.unwrap();
-    // A lease of one whose clock is ahead ends by the server's clock as well.
+    // The server's clock also ends the lease of a daemon whose clock is ahead.
     let held = fast.claim(at("fast", 200, late)).await.unwrap();
     assert_eq!((held.len(), held[0].attempt), (1, 1));
     let taken = claim_soon(&slow, at("slow", 60_000, early)).await;
@@ -119,9 +119,9 @@ async fn a_statement_that_takes_too_long_is_cancelled() {
     assert!(given_up.to_string().contains("statement timeout"), "{given_up}");
 }
 
-/// What it began is undone before another one has the connection.
+/// A transaction that it began is rolled back before the connection is used again.
 #[tokio::test]
-async fn who_gives_up_as_a_transaction_begins_leaves_none_behind() {
+async fn giving_up_while_a_transaction_begins_leaves_none_open() {
     let database = Database::create().await;
     let settings = PostgresSettings {
         connections: 1,
@@ -131,7 +131,7 @@ async fn who_gives_up_as_a_transaction_begins_leaves_none_behind() {
     let a = agent("a");
     store.append(append(&a, turns(1..=1))).await.unwrap();
     let end = Instant::now() + PATIENCE;
-    // The server is asked to begin, and nobody waits for its answer: on a busy machine it may be there already.
+    // The server is asked to begin, and nobody waits for the answer: on a busy machine it may be there already.
     loop {
         while store.connections().idle == 0 {
             assert!(Instant::now() < end, "the connection isn't given back");
@@ -149,7 +149,7 @@ async fn who_gives_up_as_a_transaction_begins_leaves_none_behind() {
 }
 
 #[tokio::test]
-async fn a_name_is_one_daemons() {
+async fn only_one_daemon_holds_a_name() {
     let database = Database::create().await;
     let (one, other) = (daemon(&database).await, daemon(&database).await);
     let held = member(&one, "left").await;
@@ -161,7 +161,7 @@ async fn a_name_is_one_daemons() {
     assert!(matches!(refused, StoreError::InUse(_)));
     drop(member(&other, "right").await);
     drop(held);
-    // The server hears of it when it has time for that.
+    // The server notices it in its own time.
     let end = Instant::now() + PATIENCE;
     while let Err(refused) = other.join("left").await {
         assert!(matches!(refused, StoreError::InUse(_)), "{refused}");
@@ -170,12 +170,12 @@ async fn a_name_is_one_daemons() {
 }
 
 #[tokio::test]
-async fn daemons_hear_what_others_do_and_not_each_write() {
+async fn daemons_hear_only_of_writes_that_concern_them() {
     let database = Database::create().await;
     let (one, other) = (daemon(&database).await, daemon(&database).await);
     let mut ears = member(&other, "other").await;
     let a = agent("a");
-    // Two turns: what fits the window tells nobody anything, what leaves it does.
+    // Announcements come only for turns that leave the window, not for those that fit.
     one.append(append(&a, turns(1..=1))).await.unwrap();
     one.append(append(&a, turns(2..=4))).await.unwrap();
     assert_eq!(heard(&mut ears).await, PeerMessage::Agent(a.clone()));
@@ -208,9 +208,9 @@ async fn a_cut_connection_is_noticed_and_mended() {
     assert_eq!(heard(&mut ears).await, PeerMessage::Queue);
 }
 
-/// After a partition the server has the name for the connection that was lost, until it finds out; here another one has it.
+/// After a partition the lost connection holds the name until the server notices; here another connection has it.
 #[tokio::test]
-async fn a_name_that_was_lost_is_tried_again_until_it_is_free() {
+async fn a_lost_name_is_retried_until_it_is_free() {
     let database = Database::create().await;
     let store = daemon(&database).await;
     let mut ears = member(&store, "left").await;
@@ -219,7 +219,7 @@ async fn a_name_that_was_lost_is_tried_again_until_it_is_free() {
         until_waiting(&mut look, 1).await;
         database.cut("recapd member").await;
     };
-    // It waits for the name, so it has it before the daemon is back.
+    // It waits for the name, so it gets it before the daemon is back.
     let take = "SELECT pg_advisory_lock(hashtextextended('recapd left', 0))";
     tokio::join!(execute(&mut past, take), cut);
     assert!(matches!(heard(&mut ears).await, PeerMessage::Lost(_)));
@@ -239,14 +239,14 @@ async fn a_name_that_was_lost_is_tried_again_until_it_is_free() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nobody_waits_for_another_in_a_circle() {
+async fn concurrent_operations_do_not_deadlock() {
     let database = Database::create().await;
     super::hammer::hammer(daemon(&database).await).await;
 }
 
-/// Whoever holds an agent for long (a `forget` of very much) holds up no other lease, and doesn't cost that agent its own.
+/// A long lock on an agent (by a large `forget`) holds up no other lease, and doesn't cost that agent its own.
 #[tokio::test]
-async fn a_row_that_is_held_does_not_hold_the_heartbeat() {
+async fn a_locked_row_does_not_block_the_heartbeat() {
     let database = Database::create().await;
     let store = SqlStore::open(&postgres_settings(database.url()).into())
         .await
@@ -263,13 +263,13 @@ async fn a_row_that_is_held_does_not_hold_the_heartbeat() {
     )
     .await;
     assert_eq!(store.renew(&leases, minute(1), LEASE_MS).await.unwrap(), tokens);
-    // The others are prolonged; the one that is held can't be claimed either.
+    // The others are extended; the locked one can't be claimed either.
     let later = minute(1).plus_ms(LEASE_MS - 1);
     assert_eq!(store.claim(at("other", LEASE_MS, later)).await.unwrap(), []);
     execute(&mut past, "ROLLBACK").await;
     assert_eq!(store.renew(&leases, minute(1), LEASE_MS).await.unwrap(), tokens);
     assert_eq!(store.claim(at("other", LEASE_MS, later)).await.unwrap(), []);
-    // One that was lost while it was held is told at the next beat.
+    // A lease that was lost while its row was locked is reported at the next beat.
     let lost = "BEGIN; UPDATE summary_update_queue SET lease_token = NULL WHERE agent_id = 'b'";
     execute(&mut past, lost).await;
     assert_eq!(store.renew(&leases, minute(2), LEASE_MS).await.unwrap(), tokens);
@@ -280,9 +280,9 @@ async fn a_row_that_is_held_does_not_hold_the_heartbeat() {
     );
 }
 
-/// Two that wait for each other: the store gives way, and does it again.
+/// A deadlock: the store gives way, and tries again.
 #[tokio::test]
-async fn what_gave_way_to_another_is_done_again() {
+async fn a_transaction_that_gave_way_is_retried() {
     let database = Database::create().await;
     let store = SqlStore::open(&postgres_settings(database.url()).into())
         .await
@@ -292,7 +292,7 @@ async fn what_gave_way_to_another_is_done_again() {
     let (mut past, mut look) = (database.connect().await, database.connect().await);
     execute(&mut past, "SET deadlock_timeout = '60s'; BEGIN; SELECT 1 FROM summary_update_queue WHERE agent_id = 'a' FOR UPDATE").await;
     let other = async {
-        // The append holds the agent, and waits for its row of the queue.
+        // The append has locked the agent, and waits for its row of the queue.
         until_waiting(&mut look, 1).await;
         let agent = "SELECT 1 FROM agents WHERE agent_id = 'a' FOR UPDATE; COMMIT";
         execute(&mut past, agent).await;
@@ -302,9 +302,9 @@ async fn what_gave_way_to_another_is_done_again() {
     assert!(store.verify(&a).await.unwrap().breaches.is_empty());
 }
 
-/// As where another daemon stopped in the midst of a transaction, and its clients came here.
+/// Another daemon has stopped in the middle of a transaction, and its clients came here.
 #[tokio::test]
-async fn writes_of_agents_that_are_held_hold_up_nothing_else() {
+async fn writes_of_locked_agents_hold_up_nothing_else() {
     let database = Database::create().await;
     let store = daemon(&database).await;
     let held: Vec<String> = (0..8).map(|number| format!("held-{number}")).collect();
@@ -349,9 +349,9 @@ async fn writes_of_agents_that_are_held_hold_up_nothing_else() {
     }
 }
 
-/// A daemon that stopped (its machine is suspended) can't end its transaction: the server does.
+/// A daemon that was stopped (its machine is suspended) can't end its transaction; the server does.
 #[tokio::test]
-async fn a_transaction_that_is_left_alone_is_ended_soon() {
+async fn an_idle_transaction_is_ended_soon() {
     let database = Database::create().await;
     let store = daemon(&database).await;
     wake(&store, "a", T0).await;
@@ -359,7 +359,7 @@ async fn a_transaction_that_is_left_alone_is_ended_soon() {
     let idle = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
                 AND application_name = 'recapd' AND state = 'idle in transaction'";
     let a = agent("a");
-    // Polled until the server waits for what comes next, which never does.
+    // Polled until the server waits for the next statement, which never comes.
     let stopped = async {
         loop {
             let mut append = Box::pin(store.append(append(&a, turns(1..=1))));
@@ -385,14 +385,14 @@ async fn a_transaction_that_is_left_alone_is_ended_soon() {
     drop(stopped);
 }
 
-/// Whether somebody holds the agent.
+/// True if somebody has locked the agent.
 async fn held(connection: &mut PgConnection) -> bool {
     let free = "SELECT count(*) FROM (SELECT 1 FROM agents WHERE agent_id = 'a' FOR UPDATE SKIP LOCKED) a";
     let free: i64 = sqlx::query_scalar(free).fetch_one(connection).await.unwrap();
     free == 0
 }
 
-/// As where each transaction gets another connection of the server's.
+/// Each transaction gets another server connection.
 #[tokio::test]
 async fn a_pooler_in_transaction_mode_is_named() {
     let database = Database::create().await;
@@ -412,13 +412,13 @@ async fn a_pooler_in_transaction_mode_is_named() {
     );
 }
 
-/// What the server can't do with a value it can never do: it is no reason to try again, and none to hold up others.
+/// A value that the server can't handle will never work: trying again is useless and would hold up others.
 #[tokio::test]
-async fn what_the_server_cannot_hold_is_refused_for_good() {
+async fn values_that_the_server_cannot_hold_are_refused_for_good() {
     let database = Database::create().await;
     let store = daemon(&database).await;
     let a = agent("a");
-    // A key that is too long for an index, and a text that no text of PostgreSQL can be: classes 54 and 22.
+    // A key that is too long for an index, and a text that PostgreSQL can't hold: classes 54 and 22.
     let mut random = fastrand::Rng::with_seed(1);
     let long: String = (0..10_000).map(|_| random.alphanumeric()).collect();
     for client_id in [long, "x\0y".to_owned()] {
@@ -431,7 +431,7 @@ async fn what_the_server_cannot_hold_is_refused_for_good() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told_by_its_code() {
+async fn a_full_disk_is_recognised_by_its_code() {
     let database = Database::create().await;
     let store = daemon(&database).await;
     let mut past = database.connect().await;
@@ -447,9 +447,9 @@ async fn a_full_disk_is_told_by_its_code() {
     assert_eq!(failed.class(), Some("full"));
 }
 
-/// Clocks that show any time at all wrote into databases of SQLite, which are copied and restored from.
+/// SQLite databases may hold times from clocks that show anything, and are copied and restored from.
 #[tokio::test]
-async fn times_that_the_server_does_not_have_are_held_at_their_end() {
+async fn times_outside_the_servers_range_are_clamped() {
     let database = Database::create().await;
     let store = daemon(&database).await;
     let a = agent("a");
@@ -463,7 +463,7 @@ async fn times_that_the_server_does_not_have_are_held_at_their_end() {
     assert_eq!(kept, 2);
 }
 
-/// How many wait for a lock in this database.
+/// Counts the sessions that wait for a lock in this database.
 async fn waiting(past: &mut PgConnection) -> i64 {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     sqlx::query_scalar(sql).fetch_one(past).await.unwrap()
@@ -476,9 +476,9 @@ async fn until_waiting(look: &mut PgConnection, count: i64) {
     }
 }
 
-/// A queue row is made for many agents in one statement, of which one is being deleted: its row would stay for ever.
+/// One statement creates queue rows for many agents, of which one is being deleted: its row would stay for ever.
 #[tokio::test]
-async fn who_is_deleted_meanwhile_gets_no_row() {
+async fn an_agent_deleted_meanwhile_gets_no_queue_row() {
     let database = Database::create().await;
     let (one, other) = (daemon(&database).await, daemon(&database).await);
     let tasks = TaskTracker::new();
@@ -495,7 +495,7 @@ async fn who_is_deleted_meanwhile_gets_no_row() {
         execute(&mut past, "DELETE FROM summary_update_queue").await;
         execute(&mut past, "UPDATE summaries SET next_ageing_at = to_timestamp(0)").await;
         execute(&mut past, "UPDATE summary_items SET provisional = true").await;
-        // The deletion comes to this table when the queue's row is gone, and waits.
+        // The deletion reaches this table after the queue's row is gone, and waits.
         execute(&mut holder, "BEGIN").await;
         execute(&mut holder, "LOCK TABLE update_runs IN EXCLUSIVE MODE").await;
         let deleting = tasks.spawn({

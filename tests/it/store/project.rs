@@ -1,4 +1,4 @@
-//! Projects: which agents belong to one, and what their common document is made of.
+//! Projects: which agents belong to one, and the material of their shared document.
 
 use recapd_core::domain::project::ProjectId;
 use recapd_store::{PROJECT_AGENTS_MAX, StoreError};
@@ -13,7 +13,7 @@ fn project(name: &str) -> ProjectId {
     name.parse().unwrap()
 }
 
-/// An agent of which so many exchanges have left the window and are summarised.
+/// Creates an agent whose first `exchanges` exchanges are summarised.
 async fn summarised(db: &dyn Backend, name: &str, exchanges: i64) {
     let agent = with_pending(db, name, exchanges).await;
     let leases = db.store().claim(claim("daemon", 10, minute(60))).await.unwrap();
@@ -31,7 +31,7 @@ async fn join(db: &dyn Backend, name: &str, to: Option<&str>) {
         .unwrap();
 }
 
-/// The agents of `name`, as its document is made of.
+/// Returns the agents that the document of `name` shows.
 async fn members(db: &dyn Backend, name: &str) -> Vec<String> {
     let found = db.store().project(&project(name)).await.unwrap();
     let members = found.map(|(_, row)| row.members).unwrap_or_default();
@@ -67,7 +67,7 @@ pub(crate) async fn agents_join_and_leave_projects(db: &dyn Backend) {
     clean(db, &agent("a")).await;
 }
 
-pub(crate) async fn a_project_reads_what_its_agents_documents_are_made_of(db: &dyn Backend) {
+pub(crate) async fn a_project_reads_the_items_of_its_agents(db: &dyn Backend) {
     summarised(db, "a", 3).await;
     with_pending(db, "b", 2).await;
     join(db, "a", Some("ikigai")).await;
@@ -84,7 +84,7 @@ pub(crate) async fn a_project_reads_what_its_agents_documents_are_made_of(db: &d
     assert_eq!((a.version, a.covers_through, a.pending.len()), (1, 3, 0));
     assert!(!a.items.is_empty());
     assert_eq!((b.version, b.items.len(), b.pending.len()), (0, 0, 2));
-    // A fork works on the same.
+    // A fork belongs to the same project.
     db.store()
         .fork(&agent("a"), &agent("child"), minute(2))
         .await
@@ -92,7 +92,7 @@ pub(crate) async fn a_project_reads_what_its_agents_documents_are_made_of(db: &d
     assert_eq!(members(db, "ikigai").await, ["a", "b", "child"]);
 }
 
-pub(crate) async fn a_stamp_tells_every_change_of_a_project(db: &dyn Backend) {
+pub(crate) async fn a_stamp_changes_with_every_change_of_a_project(db: &dyn Backend) {
     let stamp = async || db.store().project_stamp(&project("p")).await.unwrap().unwrap();
     with_pending(db, "a", 2).await;
     join(db, "a", Some("p")).await;
@@ -109,7 +109,7 @@ pub(crate) async fn a_stamp_tells_every_change_of_a_project(db: &dyn Backend) {
     assert_ne!(stamp().await, appended);
 }
 
-pub(crate) async fn of_very_many_agents_the_last_active_ones_speak(db: &dyn Backend) {
+pub(crate) async fn a_project_of_many_agents_shows_the_last_active_ones(db: &dyn Backend) {
     for number in 0..PROJECT_AGENTS_MAX + 3 {
         let name = format!("agent-{number:03}");
         let mut request = append(&agent(&name), turn(1).to_vec());

@@ -1,5 +1,5 @@
-//! The update protocol from end to end, in the order in which it was first proved: whatever goes wrong on the way,
-//! each exchange is covered once.
+//! The update protocol from end to end, in the order in which it was first proved: whatever goes wrong on the way, each exchange is
+//! covered once.
 
 use recapd_core::domain::work::{Lease, Reason};
 use recapd_store::{Fence, MaterialLimits, Patch, StoreError};
@@ -30,7 +30,7 @@ async fn fenced(db: &dyn Backend, lease: &Lease, patch: &Patch, expected: Fence)
     );
 }
 
-/// A lease is taken over and counted as a crash; its old holder comes too late.
+/// Another worker takes over a lease, which counts as a crash; its old holder comes too late.
 async fn taken_over(db: &dyn Backend) -> Lease {
     let zombie = the_lease(db, T0.plus_ms(2_000)).await;
     let lease = the_lease(db, minute(1)).await;
@@ -71,7 +71,7 @@ async fn everything_wrong_is_fenced(db: &dyn Backend, lease: &Lease) {
     assert!(db.store().complete(lease, too_long).await.is_err());
 }
 
-/// A partial batch re-arms the row; the same completion again is fenced; the rest is done.
+/// A partial batch arms the row again; the same completion is fenced; the rest is done.
 async fn the_batches_follow_one_another(db: &dyn Backend, lease: &Lease) {
     let (store, now) = (db.store(), minute(1));
     let limits = MaterialLimits {

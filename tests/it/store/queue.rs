@@ -74,7 +74,7 @@ pub(crate) async fn an_enqueue_makes_one_row_and_counts_wakes(db: &dyn Backend) 
     assert_eq!(lease.reasons, Reason::Eviction.bit() | Reason::Manual.bit());
 }
 
-pub(crate) async fn it_is_known_when_a_row_falls_due(db: &dyn Backend) {
+pub(crate) async fn the_next_due_time_is_known(db: &dyn Backend) {
     let due_in = async |now| db.store().next_due_ms(now).await.unwrap();
     assert_eq!(due_in(T0).await, None);
     wake(db, "a", Reason::Eviction, 5_000, T0).await;
@@ -82,7 +82,7 @@ pub(crate) async fn it_is_known_when_a_row_falls_due(db: &dyn Backend) {
     assert_eq!(due_in(T0).await, Some(5_000));
     let late = T0.plus_ms(6_000);
     assert_eq!(due_in(late).await, Some(0));
-    // A lease falls due when it runs out, and what is parked never does.
+    // A lease is due when it expires; a parked row never is.
     let lease = the_lease(db, late).await;
     assert_eq!(due_in(late).await, Some(3_000));
     fail(db, &lease, late, 0, true).await;
@@ -120,7 +120,7 @@ pub(crate) async fn an_enqueue_never_shortens_a_lease(db: &dyn Backend) {
 }
 
 pub(crate) async fn an_enqueue_only_raises_urgency(db: &dyn Backend) {
-    // Both become visible at the same time; the urgent one stays so, whatever else asks for it.
+    // Both become visible at the same time; the urgent one stays urgent, whatever else wakes it.
     wake(db, "normal", Reason::Eviction, 0, T0).await;
     wake(db, "urgent", Reason::Manual, 0, T0).await;
     wake(db, "urgent", Reason::Ageing, 0, T0).await;
@@ -204,7 +204,7 @@ pub(crate) async fn a_failure_backs_off(db: &dyn Backend) {
         assert_eq!(claimed(db, 1, until.plus_ms(-1)).await, [""; 0]);
         now = until;
     }
-    // Retries lose their urgency: at the same time due, the fresh row goes first.
+    // Retries lose their urgency: if both are due at the same time, the fresh row goes first.
     wake(db, "fresh", Reason::Eviction, 0, now).await;
     assert_eq!(claimed(db, 1, now).await, ["fresh"]);
 }
@@ -242,7 +242,7 @@ pub(crate) async fn a_failure_is_recorded(db: &dyn Backend) {
     assert_eq!(db.number(figures).await, Some(120_300));
 }
 
-pub(crate) async fn a_parked_row_waits_for_a_hand(db: &dyn Backend) {
+pub(crate) async fn a_parked_row_waits_for_an_operator(db: &dyn Backend) {
     wake(db, "a", Reason::Eviction, 0, T0).await;
     let lease = the_lease(db, T0).await;
     fail(db, &lease, T0, 0, true).await;
@@ -254,7 +254,7 @@ pub(crate) async fn a_parked_row_waits_for_a_hand(db: &dyn Backend) {
             .unwrap(),
         0
     );
-    // By hand at once, and as often as a hand likes.
+    // An operator revives it at once, as often as wanted.
     for minutes in [1, 2, 3] {
         let revived = wake(db, "a", Reason::Manual, 0, minute(minutes)).await;
         assert_eq!((revived.is_new, revived.revived), (false, true));
@@ -286,7 +286,7 @@ pub(crate) async fn an_eviction_revives_at_most_once_in_ten_minutes(db: &dyn Bac
     let revived = evict(12).await;
     assert_eq!((revived.revived, revived.visible_at), (true, minute(12)));
     park(12).await;
-    // The end of a session is somebody's word, as good as a hand's.
+    // The end of a session counts like an operator's request.
     assert!(
         db.store()
             .end_session(&a, minute(13))
@@ -347,7 +347,7 @@ pub(crate) async fn the_reconciler_makes_missing_rows_once(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn an_enqueue_for_nobody_is_refused(db: &dyn Backend) {
+pub(crate) async fn an_enqueue_for_an_unknown_agent_is_refused(db: &dyn Backend) {
     let refused = db.store().enqueue(&agent("nobody"), Reason::Manual, 0, T0).await;
     assert!(matches!(refused, Err(StoreError::UnknownAgent(_))), "{refused:?}");
     assert_eq!(
@@ -393,7 +393,7 @@ pub(crate) async fn a_wake_during_the_last_attempt_is_served(db: &dyn Backend) {
     wake(db, "a", Reason::Eviction, 0, T0).await;
     fail(db, &lease, T0, MINUTE_MS, true).await;
     assert_eq!(claimed(db, 1, minute(1).plus_ms(-1)).await, [""; 0]);
-    // One more try, as late in the series as it was; nobody has woken it since, so that it is parked if that fails.
+    // One more attempt, as late in the series as before. Nobody has woken it since, so a failure parks it.
     let lease = the_lease(db, minute(1)).await;
     assert_eq!(lease.attempt, 2);
     fail(db, &lease, minute(1), 0, true).await;
@@ -411,8 +411,8 @@ pub(crate) async fn the_reconciler_makes_all_that_are_missing_in_steps(db: &dyn 
     assert_eq!(db.store().reconcile(after, minute(5)).await.unwrap(), 0);
 }
 
-/// Its holders may have vanished for another row's sake.
-pub(crate) async fn who_was_parked_by_crashes_comes_back_soon_once(db: &dyn Backend) {
+/// Another row may be to blame that its holders vanished.
+pub(crate) async fn a_row_parked_by_crashes_comes_back_soon_once(db: &dyn Backend) {
     for name in ["crashed", "refused"] {
         wake(db, name, Reason::Eviction, 0, T0).await;
     }
@@ -438,8 +438,8 @@ pub(crate) async fn who_was_parked_by_crashes_comes_back_soon_once(db: &dyn Back
     assert_eq!(probed(hours + 14).await, 2);
 }
 
-/// The daemon was stopped, or its database away, and it says so when it is back.
-pub(crate) async fn a_lease_that_ran_out_is_no_crash(db: &dyn Backend) {
+/// The daemon was stopped, or its database was away, and it reports so when it is back.
+pub(crate) async fn an_expired_lease_of_a_live_holder_is_no_crash(db: &dyn Backend) {
     wake(db, "a", Reason::Eviction, 0, T0).await;
     let lost = the_lease(db, T0).await;
     let taken = the_lease(db, minute(1)).await;
@@ -450,7 +450,7 @@ pub(crate) async fn a_lease_that_ran_out_is_no_crash(db: &dyn Backend) {
     let store = db.store();
     let held = store.renew(std::slice::from_ref(&taken), minute(1), LEASE_MS);
     assert_eq!(held.await.unwrap(), [taken.token], "it stays with its new holder");
-    // That one vanishes, and says nothing.
+    // That holder vanishes silently.
     let third = the_lease(db, minute(2)).await;
     assert_eq!(third.crashes, 1);
     assert_eq!(
@@ -461,8 +461,8 @@ pub(crate) async fn a_lease_that_ran_out_is_no_crash(db: &dyn Backend) {
     assert_eq!(disclaim(&third).await, 1, "it is given back");
 }
 
-/// A failure that couldn't be recorded, say: the row is due when the lease would have run out.
-pub(crate) async fn a_lease_that_ended_unheard_is_given_back(db: &dyn Backend) {
+/// For instance after a failure that couldn't be recorded: the row is due when the lease would have expired.
+pub(crate) async fn an_ended_lease_still_in_its_row_is_given_back(db: &dyn Backend) {
     wake(db, "a", Reason::Eviction, 0, T0).await;
     let ended = the_lease(db, T0).await;
     assert_eq!(

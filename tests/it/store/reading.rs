@@ -162,7 +162,7 @@ pub(crate) async fn no_more_bytes_are_read_than_asked_for(db: &dyn Backend) {
         panic!("{bytes:?}");
     };
     assert!(preamble > 1_000 && one > 0);
-    // The newest ones, each whole.
+    // The newest ones, each complete.
     assert_eq!(
         within(1, two + three).await,
         [(0, Some(one)), (two, None), (three, None)]
@@ -238,7 +238,7 @@ pub(crate) async fn an_exchange_too_big_for_a_page_comes_in_parts(db: &dyn Backe
     assert_eq!((rest.messages.len(), rest.has_more), (11, false));
 }
 
-/// An agent's window: a turn, and an exchange that is still open, of a question and five calls with their results.
+/// Fills an agent's window: a turn, and an open exchange with a question and five calls with their results.
 async fn with_big_exchange(db: &dyn Backend, result: &str) {
     let mut messages = turns(1..=1);
     messages.push(said("user", "Read them all", 10, minute(2)));
@@ -251,8 +251,8 @@ async fn with_big_exchange(db: &dyn Backend, result: &str) {
     db.store().append(request).await.unwrap();
 }
 
-/// What a context is built from is bounded, whatever the window holds.
-pub(crate) async fn a_context_is_built_of_so_many_bytes(db: &dyn Backend) {
+/// The material of a context is bounded, whatever the window holds.
+pub(crate) async fn a_context_is_built_from_limited_bytes(db: &dyn Backend) {
     with_big_exchange(db, &"x".repeat(2_000)).await;
     let counter = recapd_core::tokenizer::ceiling_counter();
     let row = db.store().summary_of_step(&agent("a")).await.unwrap().unwrap();
@@ -271,7 +271,7 @@ pub(crate) async fn a_context_is_built_of_so_many_bytes(db: &dyn Backend) {
     };
     let whole = built(1 << 20).await.unwrap();
     assert_eq!((&whole.left_out, whole.elided.len()), (&vec![], 0));
-    // There is room for the newest two results as they are.
+    // The newest two results fit unshortened.
     let reply = built(5_000).await.unwrap();
     let body = reply.body.to_string();
     assert_eq!((reply.left_out, reply.first_exchange), (vec![1], 1));
@@ -297,7 +297,7 @@ pub(crate) async fn a_context_is_built_of_so_many_bytes(db: &dyn Backend) {
         "{shortened}"
     );
     assert!(reply.tokens < whole.tokens);
-    // Where nothing can be shortened there is nothing to build one from.
+    // If nothing can be shortened, there is nothing to build a context from.
     let refused = built(100).await;
     assert!(matches!(refused, Err(ContextError::TooLarge(2))), "{refused:?}");
 }
@@ -396,7 +396,7 @@ pub(crate) async fn a_summary_names_what_is_pending(db: &dyn Backend) {
     assert_eq!(named(&summary.pending), [3, 4]);
 }
 
-pub(crate) async fn more_pending_than_can_be_named_is_counted(db: &dyn Backend) {
+pub(crate) async fn pending_exchanges_too_many_to_list_are_counted(db: &dyn Backend) {
     let more = 17;
     with_pending(db, "a", PENDING_SHOWN_MAX + more).await;
     let summary = db.store().summary(&agent("a")).await.unwrap().unwrap();
@@ -449,7 +449,7 @@ pub(crate) async fn a_database_answers(db: &dyn Backend) {
     db.store().ping().await.unwrap();
 }
 
-/// A native message of `kind` by `speaker`.
+/// Returns a native message of `kind` by `speaker`.
 fn by(kind: &str, speaker: &str, text: &str) -> recapd_store::PreparedMessage {
     let payload = serde_json::json!({"kind": kind, "speaker": speaker, "content": text});
     let message = formats::parse(Format::Native, &payload.to_string()).unwrap();
@@ -478,13 +478,13 @@ pub(crate) async fn the_last_words_of_speakers_are_read(db: &dyn Backend) {
     ];
     messages.extend([by("assistant", "ada", "Three"), by("assistant", "bob", "Four")]);
     db.store().append(append(&agent("a"), messages)).await.unwrap();
-    // Most of it has left the window: that makes no difference, and no more is read than asked for.
+    // Most of it has left the window, which makes no difference; no more is read than asked for.
     assert_eq!(
         words(9).await,
         ["#3 ada: One", "#3 bob: Two", "#4 ada: Three", "#4 bob: Four"]
     );
     assert_eq!(words(3).await, ["#3 bob: Two", "#4 ada: Three", "#4 bob: Four"]);
-    // A child remembers what was said before it; what was set aside is forgotten.
+    // A child knows what was said before it; set-aside messages are left out.
     db.store()
         .fork(&agent("a"), &agent("b"), minute(5))
         .await
@@ -497,7 +497,7 @@ pub(crate) async fn the_last_words_of_speakers_are_read(db: &dyn Backend) {
     clean(db, &agent("a")).await;
 }
 
-/// Whatever is made up for a request (summary, acknowledgements, missing results, a silence) is nowhere afterwards.
+/// Messages that are made up for a request (summary, acknowledgements, missing results, a silence) are never stored.
 pub(crate) async fn synthetic_messages_are_never_stored(db: &dyn Backend) {
     let case = std::cell::Cell::new(0);
     let build = |(events, max_tokens): (Vec<_>, i64)| {

@@ -35,7 +35,7 @@ async fn recalled(db: &dyn Backend, name: &str, words: &str, limit: i64) -> Reca
     reply.unwrap().unwrap()
 }
 
-/// The exchanges found, best first, with their places.
+/// Returns the exchanges found, best first, with their places.
 async fn found(db: &dyn Backend, name: &str, words: &str) -> Vec<(i64, ExchangePlace)> {
     let reply = recalled(db, name, words, 50).await;
     reply
@@ -57,7 +57,7 @@ async fn say(db: &dyn Backend, name: &str, text: &str, at: i64) {
     db.store().append(append(&agent(name), messages)).await.unwrap();
 }
 
-/// Three exchanges: one covered, one pending, one in the window.
+/// Creates three exchanges: one covered, one pending, one in the window.
 async fn three(db: &dyn Backend) {
     say(db, "a", "Implement the JWT authentication", 1).await;
     say(db, "a", "Fix the café parser in src/parser.rs", 2).await;
@@ -69,7 +69,7 @@ async fn three(db: &dyn Backend) {
     say(db, "b", "JWT of somebody else", 3).await;
 }
 
-pub(crate) async fn what_was_said_is_found_by_words(db: &dyn Backend) {
+pub(crate) async fn messages_are_found_by_words(db: &dyn Backend) {
     three(db).await;
     assert_eq!(index(db).await, 8);
     let (covered, pending, window) = (
@@ -94,7 +94,7 @@ pub(crate) async fn what_was_said_is_found_by_words(db: &dyn Backend) {
     ] {
         let mut found = found(db, "a", words).await;
         if expected.len() == 3 {
-            // Of two that hold one word each, either may fit better.
+            // Of two with one word each, either may rank higher.
             found.sort_by_key(|(exchange, _)| (*exchange != 3, *exchange));
         }
         assert_eq!(found, expected, "{words}");
@@ -103,7 +103,7 @@ pub(crate) async fn what_was_said_is_found_by_words(db: &dyn Backend) {
     assert_eq!(db.store().search(&agent("nobody"), &query).await.unwrap(), None);
 }
 
-pub(crate) async fn what_is_not_indexed_yet_is_found_too(db: &dyn Backend) {
+pub(crate) async fn unindexed_messages_are_found_too(db: &dyn Backend) {
     say(
         db,
         "a",
@@ -128,7 +128,7 @@ pub(crate) async fn what_is_not_indexed_yet_is_found_too(db: &dyn Backend) {
         "{}",
         reply.found[0].title
     );
-    // What is new comes first among equals.
+    // Among equals, newer ones come first.
     assert_eq!(
         found(db, "a", "deploy")
             .await
@@ -170,7 +170,7 @@ pub(crate) async fn each_message_is_indexed_once(db: &dyn Backend) {
         .unwrap();
     let store = db.store();
     let (one, other) = tokio::join!(store.index_messages(4), store.index_messages(4));
-    // Whoever comes second finds the first at it, or that it has been done.
+    // The second one finds that the first is at work, or has finished.
     let (one, other) = (one.unwrap(), other.unwrap());
     assert!([one, other].contains(&4) && one.max(other) <= 4, "{one} {other}");
     index(db).await;
@@ -179,7 +179,7 @@ pub(crate) async fn each_message_is_indexed_once(db: &dyn Backend) {
     assert_eq!(found(db, "a", "question").await.len(), 5);
 }
 
-pub(crate) async fn what_a_rewind_took_back_is_not_found(db: &dyn Backend) {
+pub(crate) async fn set_aside_messages_are_not_found(db: &dyn Backend) {
     say(db, "a", "First apple", 1).await;
     let mark = step(&Step::Mark(None), 1);
     db.store().append(append(&agent("a"), vec![mark])).await.unwrap();
@@ -218,7 +218,7 @@ pub(crate) async fn a_fork_finds_what_it_inherited_and_nothing_later(db: &dyn Ba
         assert_eq!(found(db, "a", "child").await, []);
         index(db).await;
     }
-    // What the child has no row of is read from its parent, what it has of its own is its own.
+    // A covered exchange comes from the parent, its own rows from the child.
     let covered = expand(db, "grandchild", 1).await.unwrap();
     assert_eq!(
         (covered.placed.place, &covered.placed.source),
@@ -282,12 +282,12 @@ pub(crate) async fn a_long_exchange_is_read_in_parts(db: &dyn Backend) {
     assert_eq!((part.messages.len(), part.has_more), (1, true));
 }
 
-pub(crate) async fn what_is_too_much_to_read_is_counted(db: &dyn Backend) {
+pub(crate) async fn messages_too_many_to_search_are_counted(db: &dyn Backend) {
     db.store()
         .append(append(&agent("a"), turns(1..=2)))
         .await
         .unwrap();
-    // As if there had been thirty thousand messages between the first exchange and the second.
+    // As if thirty thousand messages lay between the first exchange and the second.
     for sql in [
         "UPDATE message_log SET seq = seq + 30000 WHERE seq > 2",
         "UPDATE exchange_log SET first_seq = first_seq + 30000, last_seq = last_seq + 30000 WHERE exchange = 2",
@@ -301,12 +301,12 @@ pub(crate) async fn what_is_too_much_to_read_is_counted(db: &dyn Backend) {
         (searched.found.len(), searched.unsearched)
     };
     assert_eq!(searched("a").await, (1, 10_004));
-    // To somebody else it is nothing.
+    // Another agent isn't affected.
     say(db, "b", "A question of another", 3).await;
     assert_eq!(searched("b").await, (1, 0));
     index(db).await;
     assert_eq!(searched("a").await, (2, 0));
-    // No more is counted than a search has time for.
+    // It counts only up to a limit, to save time.
     db.raw("UPDATE agents SET last_seq = last_seq + 1000000 WHERE agent_id = 'a'")
         .await;
     assert_eq!(searched("a").await.1, 80_000);

@@ -1,4 +1,4 @@
-//! Recall and forgetting where several write at the same time: PostgreSQL.
+//! Recall and forgetting with several concurrent writers: PostgreSQL.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_index_at_once_nothing_twice_nothing_lost() {
+async fn concurrent_indexers_lose_and_repeat_nothing() {
     let db = PostgresBackend::fresh().await;
     let (is_over, indexed) = (AtomicBool::new(false), AtomicI64::new(0));
     let index = || async {
@@ -52,7 +52,7 @@ async fn several_index_at_once_nothing_twice_nothing_lost() {
 }
 
 #[tokio::test]
-async fn who_is_cut_off_has_his_next_turn_behind_the_others() {
+async fn an_agent_that_is_cut_off_goes_behind_the_others() {
     let db = PostgresBackend::fresh().await;
     for (name, through) in [("long", 5), ("short", 1)] {
         let request = append(&agent(name), turns(1..=through));
@@ -65,7 +65,7 @@ async fn who_is_cut_off_has_his_next_turn_behind_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_family_forgets_from_all_sides_and_lives_on() {
+async fn a_family_forgets_concurrently_and_lives_on() {
     let db = PostgresBackend::fresh().await;
     let store = db.store();
     store.append(append(&agent("p"), turns(1..=6))).await.unwrap();

@@ -1,4 +1,4 @@
-//! A change of model: what isn't covered is counted again, step by step, and everything adds up after each.
+//! A change of model: uncovered exchanges are counted again, step by step, and everything adds up after each step.
 
 use proptest::test_runner::{Config, TestRunner};
 use recapd_core::domain::{
@@ -41,7 +41,7 @@ async fn batch(db: &dyn Backend, agent: &AgentId, messages_max: i64) -> Option<R
     db.store().recount_batch(agent, messages_max).await.unwrap()
 }
 
-/// The batch with new counts, under these rules.
+/// Returns the batch with new counts, under these rules.
 fn counted(
     agent: &AgentId,
     batch: RecountBatch,
@@ -66,7 +66,7 @@ fn counted(
     }
 }
 
-/// Twice as many as [`turn`] says.
+/// Counts twice as many as [`turn`] says.
 fn double(_: i64, message: &Message) -> i64 {
     match message.kind {
         Kind::User => 80,
@@ -89,7 +89,7 @@ async fn recount(db: &dyn Backend, recount: Recount) -> Option<RecountOutcome> {
     recounted
 }
 
-/// Counts all that is due again. Returns the last step's answer and how many there were.
+/// Recounts everything due. Returns the last step's outcome and the number of steps.
 async fn recount_all(
     db: &dyn Backend,
     agent: &AgentId,
@@ -106,13 +106,13 @@ async fn recount_all(
     (last, steps)
 }
 
-/// The agents of which something has to be counted again.
+/// Returns the agents that are due for a recount.
 async fn due(db: &dyn Backend) -> Vec<String> {
     let due = db.store().recounts_due(10).await.unwrap();
     due.iter().map(ToString::to_string).collect()
 }
 
-/// The live exchanges from `from` on; 0 adds the preamble.
+/// Returns the live exchanges from `from` on; 0 adds the preamble.
 async fn live(db: &dyn Backend, agent: &AgentId, from: i64) -> Vec<StoredExchange> {
     let query = ExchangeQuery {
         from,
@@ -151,7 +151,7 @@ pub(crate) async fn a_change_of_model_recounts_what_is_not_covered(db: &dyn Back
     assert_eq!(due(db).await, ["a"]);
     let (last, steps) = recount_all(db, &agent, &rules(), 4, double).await;
     assert_eq!(steps, 2);
-    // The window began at #6, and the newest stays even if it is too big now.
+    // The window began at #6, and the newest stays even if it is now too big.
     assert_eq!(last.unwrap().window_tokens, 210);
     let expected = [
         (0, 10),
@@ -170,7 +170,7 @@ pub(crate) async fn a_change_of_model_recounts_what_is_not_covered(db: &dyn Back
     assert_eq!(db.number(arrived).await, Some(13), "messages are immutable");
 }
 
-pub(crate) async fn a_recount_holds_the_window_against_its_budget(db: &dyn Backend) {
+pub(crate) async fn a_recount_enforces_the_budget(db: &dyn Backend) {
     let wide = window_of(4 * TURN_TOKENS);
     let agent = agent("a");
     let mut request = append(&agent, turns(1..=4));
@@ -188,12 +188,12 @@ pub(crate) async fn a_recount_holds_the_window_against_its_budget(db: &dyn Backe
     let row = db.store().agent(&agent).await.unwrap().unwrap();
     assert_eq!((row.ledger.first_exchange, row.ledger.window_tokens()), (3, 400));
     assert_eq!(row.pending_since, Some(T0));
-    // As having lived with that model.
+    // As if it had always lived with that model.
     let lived = lived_with_the_double(db, &wide).await;
     assert_eq!(lived, (3, 400));
 }
 
-/// The boundary and the window of four turns that cost the double from the start.
+/// Returns the boundary and the window of four turns that cost twice as much from the start.
 async fn lived_with_the_double(db: &dyn Backend, rules: &AppendRules) -> (i64, i64) {
     let mut request = append(&agent("lived"), turns(1..=4));
     for prepared in &mut request.messages {
@@ -216,7 +216,7 @@ pub(crate) async fn a_crash_between_two_steps_loses_nothing(db: &dyn Backend) {
         .unwrap();
     let expected = [(1, 100), (2, 100), (3, 100), (4, 100), (5, 200), (6, 200)];
     assert_eq!(tokens(db, &agent).await, expected);
-    // Life goes on, and later the rest is counted.
+    // Life goes on, and the rest is counted later.
     db.store().append(append(&agent, turn(7).to_vec())).await.unwrap();
     clean(db, &agent).await;
     assert_eq!(due(db).await, ["a"]);
@@ -229,11 +229,11 @@ pub(crate) async fn a_crash_between_two_steps_loses_nothing(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn what_changed_meanwhile_is_respected(db: &dyn Backend) {
+pub(crate) async fn changes_during_a_recount_are_respected(db: &dyn Backend) {
     let agent = with_pending(db, "a", 3).await;
     another_model(db, &agent).await;
     let old = batch(db, &agent, 100).await.unwrap();
-    // Two exchanges are covered, one message joins the newest exchange.
+    // Two exchanges become covered, and one message joins the newest exchange.
     summarise(db, 2).await;
     let late = vec![said("tool_result", "late", 7, minute(4))];
     db.store().append(append(&agent, late)).await.unwrap();
@@ -242,7 +242,7 @@ pub(crate) async fn what_changed_meanwhile_is_respected(db: &dyn Backend) {
         .unwrap();
     let expected = [(1, 100), (2, 100), (3, 200), (4, 207)];
     assert_eq!(tokens(db, &agent).await, expected);
-    // Another recount was first; and then the settings changed.
+    // Another recount came first; and then the settings changed.
     assert_eq!(recount(db, counted(&agent, old, &rules(), double)).await, None);
     another_model(db, &agent).await;
     assert_eq!(batch(db, &agent, 100).await, None, "the same model is no change");
@@ -253,7 +253,7 @@ pub(crate) async fn what_changed_meanwhile_is_respected(db: &dyn Backend) {
     assert_eq!(tokens(db, &agent).await, expected);
 }
 
-pub(crate) async fn an_update_under_way_reads_again(db: &dyn Backend) {
+pub(crate) async fn an_update_in_progress_reads_again(db: &dyn Backend) {
     let agent = with_pending(db, "a", 3).await;
     let lease = the_lease(db, minute(60)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
@@ -269,7 +269,7 @@ pub(crate) async fn an_update_under_way_reads_again(db: &dyn Backend) {
     clean(db, &agent).await;
 }
 
-pub(crate) async fn parent_and_child_count_for_themselves(db: &dyn Backend) {
+pub(crate) async fn parent_and_child_count_independently(db: &dyn Backend) {
     let parent = with_pending(db, "a", 3).await;
     let (child, grandchild) = (agent("b"), agent("c"));
     db.store().fork(&parent, &child, T0).await.unwrap();
@@ -286,7 +286,7 @@ pub(crate) async fn parent_and_child_count_for_themselves(db: &dyn Backend) {
     db.store().fork(&child, &grandchild, T0).await.unwrap();
     clean(db, &grandchild).await;
     assert_eq!(tokens(db, &grandchild).await, tokens(db, &child).await);
-    // A recount that waits waits in a child, too.
+    // A pending recount is also pending in a child.
     set(db, &grandchild, json!({"model": "a third"})).await;
     db.store().fork(&grandchild, &agent("d"), T0).await.unwrap();
     assert_eq!(
@@ -297,7 +297,7 @@ pub(crate) async fn parent_and_child_count_for_themselves(db: &dyn Backend) {
     assert!(matches!(nobody, Err(StoreError::UnknownAgent(_))));
 }
 
-/// A token count that has nothing to do with the one before.
+/// A token count unrelated to the previous one.
 fn other_count(seq: i64, message: &Message) -> i64 {
     if message.kind.is_conversation() {
         seq * 37 % 90
@@ -306,8 +306,8 @@ fn other_count(seq: i64, message: &Message) -> i64 {
     }
 }
 
-/// Whatever happened before, and whatever happens after: the window is the one of a life with the new model.
-pub(crate) async fn after_a_recount_the_window_is_as_if_lived(db: &dyn Backend) {
+/// Whatever happened before and happens after: the window is the same as in a life with the new model.
+pub(crate) async fn after_a_recount_the_window_is_as_in_a_life_with_that_model(db: &dyn Backend) {
     let case = std::cell::Cell::new(0);
     let check = |(events, at, messages_max, budget): (Vec<Event>, usize, i64, i64)| {
         case.set(case.get() + 1);
@@ -324,7 +324,7 @@ pub(crate) async fn after_a_recount_the_window_is_as_if_lived(db: &dyn Backend) 
             }
             let start = i64::try_from(before.len()).unwrap();
             live_through(db, &id, after, start, budget, |seq, _| seq * 37 % 90).await;
-            // A rewind may have brought back what was covered and not counted again.
+            // A rewind may have brought back exchanges that were covered and not counted again.
             if !live(db, &id, 0).await.is_empty() {
                 recount_all(db, &id, &window_of(budget), messages_max, other_count).await;
             }
@@ -368,7 +368,7 @@ async fn live_through(
     }
 }
 
-/// What stands in the window of `agent` costs what it costs in the life of `lived`, and so does what marks remember.
+/// Checks that the window of `agent`, and its marks, have the same tokens as in the life of `lived`.
 async fn assert_same_window(db: &dyn Backend, agent: &AgentId, lived: &AgentId) {
     let Some(row) = db.store().agent(agent).await.unwrap() else {
         return;
@@ -396,7 +396,7 @@ async fn assert_same_window(db: &dyn Backend, agent: &AgentId, lived: &AgentId) 
     assert_eq!(row.ledger.window_tokens() - row.ledger.preamble_tokens(), tokens);
 }
 
-pub(crate) async fn what_was_learned_is_kept(db: &dyn Backend) {
+pub(crate) async fn calibrations_are_kept(db: &dyn Backend) {
     let kept = |model: &str, learned: u64, reported_tokens: i64| {
         let mut calibration = Calibration::default();
         let sample = CalibrationSample {
@@ -434,7 +434,7 @@ pub(crate) async fn what_was_learned_is_kept(db: &dyn Backend) {
         .map(|one| (one.model.as_str(), one.guard_permille, one.average_permille))
         .collect();
     assert_eq!(figures, [("x", 1_200, 1_200), ("y", 1_000, 950)]);
-    // Many more models come, and those that were silent longest go.
+    // Many more models follow, and those that learned longest ago go.
     let many = (0..MODELS_MAX).map(|number| kept(&format!("model-{number}"), 10 + number as u64, 1_000));
     store.keep_calibrations(many.collect(), T0).await.unwrap();
     let all = store.calibrations().await.unwrap();

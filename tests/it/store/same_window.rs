@@ -1,4 +1,4 @@
-//! The window in memory and the database decide the same: same messages, same boundary.
+//! The window in memory and the database decide alike: same messages, same boundary.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::support::{
 
 const CASES: u32 = 30;
 
-/// One token per character, so that a test says what a message costs.
+/// One token per character, so that tests can set a message's cost.
 struct Characters;
 
 impl TokenCounter for Characters {
@@ -35,7 +35,7 @@ impl TokenCounter for Characters {
     }
 }
 
-/// What is said, in how many characters, how many minutes after the one before.
+/// A kind of message, its length in characters, and the minutes since the previous one.
 type Said = (&'static str, usize, i64);
 
 fn conversation() -> impl Strategy<Value = Vec<Said>> {
@@ -57,10 +57,10 @@ fn messages(said: &[Said]) -> Vec<PreparedMessage> {
     said.iter().map(message).collect()
 }
 
-/// What an agent without a budget of its own has.
+/// The budget of an agent without its own.
 const BUDGET: Budget = Budget::new(200, 0.8);
 
-/// Settings of all that decides over a window, or of some of it.
+/// Returns all or some of the settings that govern a window.
 fn settings() -> impl Strategy<Value = AgentSettings> {
     let preset = prop::sample::select(Preset::ALL.to_vec());
     let wish = prop::sample::select(vec![OnOverflow::Evict, OnOverflow::Refuse, OnOverflow::End]);
@@ -89,7 +89,7 @@ fn settings() -> impl Strategy<Value = AgentSettings> {
     parts.prop_map(settings)
 }
 
-/// Whether the message was taken and ended a session; boundary, tokens, and what is in the window after it.
+/// Whether the message was accepted and ended a session; then boundary, tokens, and the window's content.
 type Told = (bool, bool, i64, i64, Vec<(i64, usize)>);
 
 fn in_memory(messages: &[PreparedMessage], settings: &AgentSettings) -> Vec<Told> {

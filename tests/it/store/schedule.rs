@@ -1,4 +1,4 @@
-//! What the schedules ask of the store: slots, ageing, pruning, figures.
+//! The schedules' operations in the store: slots, ageing, pruning, figures.
 
 use recapd_core::domain::{
     settings::SettingsPatch,
@@ -16,7 +16,7 @@ use crate::support::{
     conversation::{ALL, LEASE_MS, T0, agent, append, claim, items, minute, patch, run, turns},
 };
 
-/// Covers everything that is pending with one update of `name`, at `now`.
+/// Covers everything pending with one update of `name`, at `now`.
 async fn updated(db: &dyn Backend, name: &str, now: Timestamp) {
     db.store()
         .enqueue(&agent(name), Reason::Manual, 0, now)
@@ -31,7 +31,7 @@ async fn updated(db: &dyn Backend, name: &str, now: Timestamp) {
         .unwrap();
 }
 
-/// How many of eight who try to take a slot of the schedule `prune` at once get it.
+/// Returns how many of eight simultaneous callers get a slot of the schedule `prune`.
 async fn takers(db: &dyn Backend, now: Timestamp) -> usize {
     let store = db.store();
     let rivals = (0..8).map(|_| store.take_slot("prune", T0, now));
@@ -52,13 +52,13 @@ pub(crate) async fn a_slot_is_taken_once(db: &dyn Backend) {
     let fired_at = async |name| db.operator().fired_at(name).await.unwrap();
     assert_eq!(fired_at("prune").await, Some(minute(1)));
     assert_eq!(fired_at("never").await, None);
-    // The slot of minute 1 isn't done.
+    // The slot of minute 1 isn't finished.
     let done_at = async |name| db.operator().done_at(name).await.unwrap();
     assert_eq!(done_at("prune").await, Some(minute(3)));
     assert_eq!(done_at("ageing").await, None);
 }
 
-/// Whoever took it was killed, or failed, or is a daemon of an earlier version, which doesn't say when it is done.
+/// The daemon that took it was killed, failed, or is of an earlier version, which doesn't report the end.
 pub(crate) async fn a_slot_that_is_not_done_is_taken_again(db: &dyn Backend) {
     let store = db.store();
     assert_eq!(takers(db, minute(1)).await, 1);
@@ -108,7 +108,7 @@ pub(crate) async fn aged_documents_are_enqueued(db: &dyn Backend) {
         .map(|lease| (lease.agent.as_str(), lease.trigger()))
         .collect();
     assert_eq!(told, [("a", "aging"), ("b", "aging"), ("c", "aging")]);
-    // A lease is left alone, but hears of it.
+    // A leased row stays leased, but counts the wake.
     assert_eq!(store.enqueue_ageing(due, 2).await.unwrap(), 2);
     assert_eq!(store.enqueue_ageing(due, 2).await.unwrap(), 1);
     assert_eq!(store.enqueue_ageing(due, 2).await.unwrap(), 0);
@@ -121,7 +121,7 @@ pub(crate) async fn aged_documents_are_enqueued(db: &dyn Backend) {
     );
 }
 
-/// Another zone has other days, so the document is looked at again; and an update is told the agent's calendar.
+/// Another zone has other days, so the document is checked again, and an update gets the agent's calendar.
 pub(crate) async fn another_zone_ages_anew(db: &dyn Backend) {
     with_pending(db, "a", 2).await;
     updated(db, "a", minute(10)).await;
@@ -149,7 +149,7 @@ pub(crate) async fn ageing_follows_the_replay(db: &dyn Backend) {
     request.replayed = true;
     db.store().append(request).await.unwrap();
     updated(db, "a", minute(10)).await;
-    // The clock is a month further, but the replayed conversation isn't.
+    // The clock is a month ahead, but the replayed conversation isn't.
     assert_eq!(
         db.store()
             .enqueue_ageing(T0.plus_ms(30 * DAY_MS), 10)
@@ -167,8 +167,8 @@ pub(crate) async fn ageing_follows_the_replay(db: &dyn Backend) {
     );
 }
 
-/// Time goes on for whoever was cancelled, too; but no model is asked what a hand said not to ask.
-pub(crate) async fn a_parked_row_ages_where_nobody_is_to_be_asked(db: &dyn Backend) {
+/// Documents of cancelled updates age, too; but no model is asked if an operator has stopped that.
+pub(crate) async fn a_parked_row_ages_if_no_model_is_needed(db: &dyn Backend) {
     let (store, operator) = (db.store(), db.operator());
     for name in ["idle", "pending", "provisional"] {
         with_pending(db, name, 2).await;
@@ -204,7 +204,7 @@ pub(crate) async fn a_parked_row_ages_where_nobody_is_to_be_asked(db: &dyn Backe
     assert_eq!(db.number(parked).await, Some(2));
 }
 
-/// However often the job runs: each try fails, and each is told.
+/// However often the job runs: each attempt fails, and each is recorded.
 pub(crate) async fn a_row_that_cannot_age_is_tried_once_in_ten_minutes(db: &dyn Backend) {
     let (store, operator) = (db.store(), db.operator());
     with_pending(db, "a", 2).await;
@@ -225,7 +225,7 @@ pub(crate) async fn a_row_that_cannot_age_is_tried_once_in_ten_minutes(db: &dyn 
         let lease = the_lease(db, parked_at).await;
         assert!(store.fail(&lease, failure).await.unwrap(), "it is parked");
         let rested = parked_at.plus_ms(10 * MINUTE_MS);
-        // A wake that the attempt has seen is told again, but leaves the row parked.
+        // A wake that the attempt has seen counts again, but leaves the row parked.
         assert_eq!(store.enqueue_ageing(rested.plus_ms(-1), 9).await.unwrap(), 1);
         assert_eq!(operator.ageing_due(rested.plus_ms(-1), 9).await.unwrap(), []);
         assert_eq!(store.enqueue_ageing(rested.plus_ms(-1), 9).await.unwrap(), 0);
@@ -263,7 +263,7 @@ pub(crate) async fn old_rows_are_pruned(db: &dyn Backend) {
             .await
             .unwrap();
     }
-    // Runs that ended before the hour, answers before the half hour, all versions but two of each agent.
+    // Deletes runs that ended before the hour, answers before the half hour, all versions but two of each agent.
     let counts = async || {
         let mut counts = Vec::new();
         for table in ["update_runs", "model_answers", "summary_versions"] {
@@ -272,7 +272,7 @@ pub(crate) async fn old_rows_are_pruned(db: &dyn Backend) {
         counts
     };
     assert_eq!(counts().await, [6, 4, 6]);
-    // However few go at a time, all go.
+    // However few go at a time, all go in the end.
     assert_eq!(db.store().prune(prune(1)).await.unwrap(), 2 + 3 + 3);
     assert_eq!(counts().await, [4, 1, 3]);
     assert_eq!(db.store().prune(prune(100)).await.unwrap(), 0);
@@ -285,7 +285,7 @@ pub(crate) async fn old_rows_are_pruned(db: &dyn Backend) {
     clean(db, &agent("b")).await;
 }
 
-/// More agents than are looked at in a step, and more versions of each than go in one.
+/// More agents than one step looks at, and more versions of each than one step deletes.
 pub(crate) async fn versions_of_all_agents_are_pruned(db: &dyn Backend) {
     with_pending(db, "a", 1).await;
     db.raw(
@@ -321,11 +321,11 @@ pub(crate) async fn the_latest_slot_is_kept(db: &dyn Backend) {
         store.finish_slot(name, slot, slot).await.unwrap();
     }
     assert_eq!(store.prune(prune(100)).await.unwrap(), 2);
-    // Were the last one forgotten, it would be fired again.
+    // Without the last slot the schedule would fire again.
     for (name, minutes) in [("yearly", 1), ("daily", 3)] {
         assert_eq!(take(name, minute(minutes), minute(99)).await, Slot::Done);
     }
-    // Nor would it be known when it was done last, if all later ones failed.
+    // Without this slot nobody would know when it last succeeded, if all later ones failed.
     for minutes in 4..=6 {
         assert_eq!(take("daily", minute(minutes), minute(minutes)).await, Slot::Ours);
     }
@@ -370,7 +370,7 @@ pub(crate) async fn a_sample_counts_everything(db: &dyn Backend) {
     db.raw("UPDATE update_runs SET input_tokens = 50, output_tokens = 20, model_calls = 2, truncated = true WHERE outcome = 'completed'").await;
     let held = store.sample(T0.plus_ms(LEASE_MS), HOUR_MS).await.unwrap();
     assert_eq!((held.ready, held.running), (1, 1));
-    // The lease has run out by then: whoever had it is gone.
+    // The lease has expired by then: its holder is gone.
     let sample = store.sample(minute(1), HOUR_MS).await.unwrap();
     let tokens = db
         .number("SELECT token_count FROM summaries WHERE version = 1")
@@ -398,7 +398,7 @@ pub(crate) async fn a_sample_counts_everything(db: &dyn Backend) {
         ..Sample::default()
     };
     assert_eq!(sample, expected);
-    // What happened before the window of time counts no more.
+    // Events before the window of time no longer count.
     let later = store.sample(minute(10), 5 * MINUTE_MS).await.unwrap();
     assert_eq!(
         (later.completed, later.failed, later.model_calls, later.documents),

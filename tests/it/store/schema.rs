@@ -1,4 +1,4 @@
-//! What of the schema a database has, and how it gets the rest. On both databases.
+//! Which part of the schema a database has, and how it gets the rest, on both databases.
 
 use recapd_store::{
     DatabaseSettings, FIRING_MS_MAX, Slot, SqlStore, Store as _, StoreError, examine,
@@ -18,19 +18,19 @@ use crate::support::{
     postgres::{self, Database},
 };
 
-/// A database that may be empty, and a way past the store.
+/// A database that may be empty, with direct access to it.
 pub(crate) enum Place {
     Sqlite(TempDir),
     Postgres(Box<Database>),
 }
 
 impl Place {
-    /// A file that isn't there yet.
+    /// A file that doesn't exist yet.
     pub(crate) fn sqlite() -> Self {
         Self::Sqlite(TempDir::new().unwrap())
     }
 
-    /// A database of a server with nothing in it.
+    /// An empty database on a server.
     pub(crate) async fn postgres() -> Self {
         Self::Postgres(Box::new(Database::empty().await))
     }
@@ -109,7 +109,7 @@ async fn a_new_database_needs_everything(place: Place) {
             .iter()
             .all(|one| one.state == MigrationState::Applied)
     );
-    // Once more does nothing.
+    // A second call does nothing.
     assert_eq!(schema::up(&settings).await.unwrap(), after);
     SqlStore::open(&settings).await.unwrap().close().await;
     SqlStore::look(&settings).await.unwrap().close().await;
@@ -165,7 +165,7 @@ async fn a_schema_that_is_not_ours_is_refused(place: Place) {
     assert!(refusal(SqlStore::open(&settings).await).contains("go back to a backup"));
 }
 
-/// The version before didn't say whether they were done.
+/// The previous version didn't record whether they were finished.
 async fn earlier_firings_are_not_made_again(place: Place) {
     let settings = place.settings();
     let store = SqlStore::open(&settings).await.unwrap();
@@ -208,7 +208,7 @@ async fn a_database_of_another_encoding_is_refused() {
     }
 }
 
-/// Before PostgreSQL 15 `public` was so, and clusters stay so through upgrades.
+/// Before PostgreSQL 15 `public` was like this, and clusters stay so through upgrades.
 #[tokio::test]
 async fn a_schema_in_which_every_role_may_create_is_refused() {
     let place = Place::postgres().await;
@@ -229,9 +229,9 @@ async fn a_schema_in_which_every_role_may_create_is_refused() {
     SqlStore::look(&settings).await.unwrap().close().await;
 }
 
-/// It was taken once, and works as long as nobody inserts what isn't UTF-8.
+/// Earlier versions accepted it, and it works as long as all inserts are UTF-8.
 #[tokio::test]
-async fn a_database_without_an_encoding_goes_on_and_is_warned_of() {
+async fn a_database_without_an_encoding_continues_with_a_warning() {
     let database = Database::encoded("SQL_ASCII").await;
     let settings: DatabaseSettings = postgres_settings(database.url()).into();
     let mut connection = database.connect().await;
@@ -247,7 +247,7 @@ async fn a_database_without_an_encoding_goes_on_and_is_warned_of() {
 #[tokio::test]
 async fn a_migration_that_fails_leaves_nothing() {
     let place = Place::postgres().await;
-    // What the first migration makes is there already.
+    // An object of the first migration exists already.
     place.raw("CREATE TABLE agents (id INTEGER)").await;
     let failed = schema::up(&place.settings()).await.unwrap_err();
     assert!(
@@ -259,7 +259,7 @@ async fn a_migration_that_fails_leaves_nothing() {
     schema::up(&place.settings()).await.unwrap();
 }
 
-/// A server's database as a version left it that knew three migrations. The next one changes a table that they made.
+/// Creates a server's database with the three migrations of an earlier version. The next one changes a table that they made.
 async fn three_migrations() -> Database {
     let database = Database::empty().await;
     let all = postgres::migrations().await;
@@ -271,7 +271,7 @@ async fn three_migrations() -> Database {
     database
 }
 
-/// Reads the queue and doesn't end, until it commits.
+/// Opens a transaction that reads the queue, and keeps it open.
 async fn dump(database: &Database) -> PgConnection {
     let mut dump = database.connect().await;
     let reads =
@@ -280,7 +280,7 @@ async fn dump(database: &Database) -> PgConnection {
     dump
 }
 
-/// Daemons of the version before work on, whoever holds a table that a migration needs.
+/// Daemons of the previous version continue to work, whoever holds a table that a migration needs.
 #[tokio::test]
 async fn nobody_waits_long_behind_a_migration() {
     let database = three_migrations().await;
@@ -299,7 +299,7 @@ async fn nobody_waits_long_behind_a_migration() {
         {
             assert!(Instant::now() < end, "the migration waits for nobody");
         }
-        // Behind the migration, which stands behind the dump. A lease would be lost after 15 s.
+        // It waits behind the migration, which waits behind the dump. After 15 s a lease would be lost.
         let renews = "SET lock_timeout = '10s'; UPDATE summary_update_queue SET leased_at = now()";
         postgres::execute(&mut daemon, renews).await;
         postgres::execute(&mut dump, "COMMIT").await;

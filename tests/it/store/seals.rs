@@ -1,4 +1,4 @@
-//! Seals: made as messages are written, made later for what has none, and of no use to who guesses at what was forgotten.
+//! Seals: made as messages are written, or later for unsealed ones, and useless for guessing forgotten text.
 
 use proptest::{prelude::*, test_runner::TestRunner};
 use recapd_core::{domain::tokens::count_message, tokenizer};
@@ -19,7 +19,7 @@ use crate::support::{
 
 const CASES: u32 = 6;
 
-/// Makes all rows as a recapd without seals has written them.
+/// Removes all seals, as if a recapd without seals had written the rows.
 async fn unseal(db: &dyn Backend) {
     db.raw("UPDATE message_log SET salt = NULL, seal = NULL").await;
     db.raw("UPDATE agents SET chain = NULL, chained_through = fork_seq")
@@ -41,7 +41,7 @@ async fn seal(db: &dyn Backend, rows_max: i64) {
     while db.store().seal_rows(rows_max).await.unwrap() > 0 {}
 }
 
-/// What wasn't looked at of an agent with which nothing is wrong, but for tokens.
+/// Counts what wasn't checked of an intact agent, except tokens.
 async fn unsealed(db: &dyn Backend, name: &str) -> i64 {
     let report = db.store().verify(&agent(name)).await.unwrap();
     assert_eq!(report.breaches, []);
@@ -50,12 +50,12 @@ async fn unsealed(db: &dyn Backend, name: &str) -> i64 {
     unseen.map(|unseen| unseen.count).sum()
 }
 
-pub(crate) async fn what_was_stored_before_is_sealed_later(db: &dyn Backend) {
+pub(crate) async fn unsealed_rows_are_sealed_later(db: &dyn Backend) {
     with_pending(db, "a", 3).await;
     summarise(db, &agent("a")).await;
     unseal(db).await;
     assert_eq!(db.store().seal_rows(3).await.unwrap(), 3);
-    // Until then nothing is vouched for, new messages neither.
+    // Until then nothing is verified, not even new messages.
     db.store()
         .append(append(&agent("a"), turns(5..=5)))
         .await
@@ -69,13 +69,13 @@ pub(crate) async fn what_was_stored_before_is_sealed_later(db: &dyn Backend) {
     forget(db, "a", &[2]).await;
     seal(db, 3).await;
     assert_eq!(unsealed(db, "a").await, 0);
-    // From then on each message is sealed as it comes.
+    // From then on each new message is sealed.
     db.store()
         .append(append(&agent("a"), turns(6..=6)))
         .await
         .unwrap();
     clean(db, &agent("a")).await;
-    // A seal that is lost isn't made again.
+    // A lost seal isn't made again.
     db.raw("UPDATE message_log SET payload = 'a lie', seal = NULL WHERE seq = 1")
         .await;
     seal(db, 100).await;
@@ -101,7 +101,7 @@ pub(crate) async fn a_forgotten_message_leaves_no_salt(db: &dyn Backend) {
     clean(db, &agent("a")).await;
 }
 
-pub(crate) async fn any_life_from_before_is_sealed(db: &dyn Backend) {
+pub(crate) async fn any_life_without_seals_is_sealed(db: &dyn Backend) {
     let case = std::cell::Cell::new(0);
     let lives = |(before, after, budget_tokens): (Vec<Event>, Vec<Event>, i64)| {
         case.set(case.get() + 1);
@@ -127,7 +127,7 @@ pub(crate) async fn any_life_from_before_is_sealed(db: &dyn Backend) {
     tokio::task::block_in_place(|| runner.run(&strategy, lives)).unwrap();
 }
 
-/// A message that `o200k` counts.
+/// Returns a message that `o200k` counts.
 fn counted(kind: &str, text: &str, at: i64) -> PreparedMessage {
     let message = native(kind, text);
     let tokens = count_message(tokenizer::counter_for("openai", "gpt-4o").as_ref(), &message);
@@ -153,7 +153,7 @@ pub(crate) async fn tokens_are_counted_again(db: &dyn Backend) {
     );
     let report = db.store().verify_deep(&agent("a")).await.unwrap();
     assert_eq!((report.breaches.len(), report.unseen.len()), (0, 0));
-    // All sums are right, and only a tokenizer tells.
+    // All sums are right, so only a tokenizer can tell.
     for (table, rows) in [("message_log", "seq = 1"), ("exchange_log", "exchange = 1")] {
         db.raw(&format!("UPDATE {table} SET tokens = tokens + 1 WHERE {rows}"))
             .await;
@@ -167,7 +167,7 @@ pub(crate) async fn tokens_are_counted_again(db: &dyn Backend) {
         "{:?}",
         report.breaches
     );
-    // What another counter counted isn't judged.
+    // Counts of other counters aren't checked.
     db.store()
         .append(append(&agent("b"), turns(1..=1)))
         .await
@@ -183,7 +183,7 @@ pub(crate) async fn tokens_are_counted_again(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn who_writes_meanwhile_is_no_damage(db: &dyn Backend) {
+pub(crate) async fn concurrent_writes_are_no_damage(db: &dyn Backend) {
     with_pending(db, "a", 3).await;
     let (store, name) = (db.store(), agent("a"));
     let mut writers = JoinSet::new();

@@ -1,4 +1,4 @@
-//! Sessions: begun by silence or by an end, and what an end does to the queue.
+//! Sessions: begun by silence or by an end, and the effect of an end on the queue.
 
 use recapd_core::domain::{
     lineage::Step,
@@ -26,7 +26,7 @@ fn user(at: Timestamp) -> PreparedMessage {
     said("user", "Hello", 1, at)
 }
 
-/// Sessions as `number from #exchange, minutes open or until the end, why`.
+/// Describes sessions as `number from #exchange, minutes open or until the end, why`.
 async fn told(db: &dyn Backend) -> Vec<String> {
     let count = db.number("SELECT count(*) FROM sessions").await.unwrap();
     let mut told = Vec::new();
@@ -52,10 +52,10 @@ pub(crate) async fn a_silence_begins_a_session(db: &dyn Backend) {
         vec![user(T0), said("assistant", "Hi", 1, T0.plus_ms(MINUTE_MS))],
     )
     .await;
-    // The silence is that since the last word, and exactly the gap is not a longer one.
+    // The silence counts from the last message, and must be longer than the gap.
     say(db, vec![user(T0.plus_ms(MINUTE_MS + GAP_MS))]).await;
     assert_eq!(told(db).await, ["1 from #1 runs"]);
-    // What joins an exchange begins nothing; times that go back are no silence.
+    // A message that joins an exchange begins no session, and times that go back are no silence.
     say(
         db,
         vec![said("tool_call", "bash", 1, T0.plus_ms(5 * GAP_MS)), user(T0)],
@@ -73,7 +73,7 @@ pub(crate) async fn a_silence_begins_a_session(db: &dyn Backend) {
     );
     let ended = "SELECT count(*) FROM sessions s JOIN exchange_log e ON e.exchange = 4 WHERE s.session = 2 AND s.ended_at = e.last_at";
     assert_eq!(db.number(ended).await, Some(1));
-    // Without a gap no silence is too long.
+    // Without a gap, no silence is too long.
     db.store()
         .append(append(&agent("a"), vec![user(T0.plus_ms(99 * GAP_MS))]))
         .await
@@ -86,7 +86,7 @@ pub(crate) async fn an_end_begins_a_session(db: &dyn Backend) {
     let end = async |now| db.store().end_session(&agent("a"), now).await.unwrap();
     let ended = end(minute(1)).await;
     assert_eq!((ended.session, ended.enqueued), (1, None));
-    // There is nothing to end in a session in which nothing was said.
+    // An empty session isn't ended.
     end(minute(2)).await;
     assert_eq!(told(db).await, ["1 from #1 end", "2 from #2 runs"]);
     say(db, vec![said("assistant", "Late", 1, minute(3)), user(minute(4))]).await;
@@ -141,7 +141,7 @@ pub(crate) async fn a_session_starts_with_its_first_live_exchange(db: &dyn Backe
     assert_eq!((start("a", 1).await, start("a", 2).await), (Some(1), None));
     say(db, turns(5..=7)).await;
     assert_eq!((start("a", 1).await, start("a", 2).await), (Some(1), Some(4)));
-    // A child has the row of the running session alone, and exchanges of both.
+    // A child only has the row of the running session, but exchanges of both.
     db.store()
         .fork(&agent("a"), &agent("b"), minute(8))
         .await

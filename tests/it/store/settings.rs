@@ -1,4 +1,4 @@
-//! What agents override in the configuration, and what a changed budget does to the window.
+//! Agents' overrides of the configuration, and the effect of a changed budget on the window.
 
 use std::cell::Cell;
 
@@ -37,7 +37,7 @@ async fn set(db: &dyn Backend, agent: &AgentId, patch: Value) -> AgentSettings {
     db.store().change_settings(agent, &patch, T0).await.unwrap()
 }
 
-/// Appends the turn of this number, and sees that all is well.
+/// Appends the turn of this number, and verifies the agent.
 async fn next_turn(db: &dyn Backend, agent: &AgentId, number: i64) -> AppendOutcome {
     let outcome = db
         .store()
@@ -48,7 +48,7 @@ async fn next_turn(db: &dyn Backend, agent: &AgentId, number: i64) -> AppendOutc
     outcome
 }
 
-/// Covers pending exchanges through `through`.
+/// Covers at most `exchanges_max` pending exchanges.
 async fn summarise(db: &dyn Backend, exchanges_max: i64) {
     let lease = the_lease(db, minute(60)).await;
     let limits = MaterialLimits { exchanges_max, ..ALL };
@@ -93,18 +93,18 @@ pub(crate) async fn settings_override_the_rules_of_an_append(db: &dyn Backend) {
     assert_eq!((outcome.first_exchange, outcome.budget.budget_tokens()), (2, 300));
     set(db, &agent, json!({"low_water": 0.4})).await;
     assert_eq!(next_turn(db, &agent, 5).await.first_exchange, 5);
-    // Back to the configuration's, which holds one turn.
+    // Back to the configuration's budget, which holds one turn.
     set(db, &agent, json!({"budget_tokens": null, "low_water": null})).await;
     assert_eq!(next_turn(db, &agent, 6).await.window_tokens, TURN_TOKENS);
     let row = db.store().agent(&agent).await.unwrap().unwrap();
     assert_eq!(row.budget_tokens, TURN_TOKENS);
 }
 
-pub(crate) async fn a_raised_budget_takes_back_what_is_pending(db: &dyn Backend) {
+pub(crate) async fn a_raised_budget_brings_pending_exchanges_back(db: &dyn Backend) {
     let agent = with_pending(db, "a", 5).await;
     summarise(db, 2).await;
     set(db, &agent, json!({"budget_tokens": 0})).await;
-    // Not before the next message, and not by one that is known already.
+    // Not before the next message, and a known message doesn't count.
     assert_eq!(
         db.store()
             .append(append(&agent, Vec::new()))
@@ -142,8 +142,8 @@ pub(crate) async fn a_raised_budget_takes_back_what_is_pending(db: &dyn Backend)
     assert_eq!(next_turn(db, &agent, 8).await.returned, None);
 }
 
-/// One by one, then all together: what left twice left at the later time, for every reader.
-pub(crate) async fn what_came_back_leaves_at_a_later_time(db: &dyn Backend) {
+/// One by one, then all together: exchanges that left twice left at the later time, for every reader.
+pub(crate) async fn returned_exchanges_leave_at_a_later_time(db: &dyn Backend) {
     let agent = with_pending(db, "a", 5).await;
     set(db, &agent, json!({"budget_tokens": 0})).await;
     for number in 7..=12 {
@@ -181,11 +181,11 @@ pub(crate) async fn what_came_back_leaves_at_a_later_time(db: &dyn Backend) {
     }
 }
 
-pub(crate) async fn a_raised_budget_takes_back_no_more_than_fits(db: &dyn Backend) {
+pub(crate) async fn a_raised_budget_brings_back_no_more_than_fits(db: &dyn Backend) {
     let agent = with_pending(db, "a", 8).await;
     set(db, &agent, json!({"budget_tokens": 500, "low_water": 0.8})).await;
     let outcome = next_turn(db, &agent, 10).await;
-    // Four turns are the low water, and the fifth is the new one.
+    // The low water is four turns, and the fifth is the new one.
     assert_eq!((outcome.first_exchange, outcome.window_tokens), (6, 500));
     assert_eq!(outcome.evictions, []);
     assert_eq!(clean(db, &agent).await.pending, 5);
@@ -194,7 +194,7 @@ pub(crate) async fn a_raised_budget_takes_back_no_more_than_fits(db: &dyn Backen
     assert_eq!((outcome.returned, outcome.window_tokens), (None, 300));
 }
 
-pub(crate) async fn what_came_back_is_not_summarised(db: &dyn Backend) {
+pub(crate) async fn returned_exchanges_are_not_summarised(db: &dyn Backend) {
     let agent = with_pending(db, "a", 4).await;
     let lease = the_lease(db, minute(1)).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
@@ -213,7 +213,7 @@ pub(crate) async fn what_came_back_is_not_summarised(db: &dyn Backend) {
         matches!(late, Err(StoreError::Fenced(Fence::Watermark))),
         "{late:?}"
     );
-    // The row is still there, and finds nothing to do.
+    // The row still exists, and finds nothing to do.
     let material = db.store().material(&lease, ALL).await.unwrap();
     assert_eq!((material.lo, material.hi, material.exchanges.len()), (0, 0, 0));
     let settle = Settle {
@@ -229,8 +229,8 @@ pub(crate) async fn what_came_back_is_not_summarised(db: &dyn Backend) {
     assert_eq!(clean(db, &agent).await.in_window, 6);
 }
 
-/// Neither the agent nor its child takes back what a clear sent away, whatever sessions came since.
-pub(crate) async fn what_a_clear_sent_away_stays_away(db: &dyn Backend) {
+/// Neither the agent nor its child brings back exchanges that a clear removed, whatever sessions followed.
+pub(crate) async fn cleared_exchanges_do_not_come_back(db: &dyn Backend) {
     let parent = with_pending(db, "a", 5).await;
     let mut messages = vec![step(&Step::Clear, 7)];
     messages.extend(turns(8..=9));
@@ -254,8 +254,8 @@ pub(crate) async fn what_a_clear_sent_away_stays_away(db: &dyn Backend) {
     }
 }
 
-/// A child has its parent's settings, and rows of nothing that was covered at the fork.
-pub(crate) async fn a_child_takes_back_what_it_has_rows_of(db: &dyn Backend) {
+/// A child has its parent's settings, but no rows of exchanges that were covered at the fork.
+pub(crate) async fn a_child_brings_back_only_exchanges_that_it_has(db: &dyn Backend) {
     let parent = with_pending(db, "a", 5).await;
     summarise(db, 2).await;
     let settings = set(db, &parent, json!({"budget_tokens": 0})).await;
@@ -271,8 +271,8 @@ pub(crate) async fn a_child_takes_back_what_it_has_rows_of(db: &dyn Backend) {
     assert_eq!(clean(db, &child).await.in_window, 5);
 }
 
-/// Going back drives nothing out that a raised budget took back, and brings nothing back that was set aside.
-pub(crate) async fn a_rewind_keeps_what_came_back(db: &dyn Backend) {
+/// A rewind evicts nothing that a raised budget brought back, and brings back nothing set aside.
+pub(crate) async fn a_rewind_keeps_returned_exchanges(db: &dyn Backend) {
     let agent = with_pending(db, "a", 2).await;
     let mut messages = vec![step(&Step::Mark(None), 3)];
     messages.extend(turns(4..=5));
@@ -316,7 +316,7 @@ pub(crate) async fn an_overflow_is_refused_whole(db: &dyn Backend) {
         "{refused:?}"
     );
     assert_same(&before, &db.dump(&TABLES).await, "refused");
-    // What fits once the others have left is taken, and so is what is known already.
+    // A message that fits once the others have left is accepted, and so is a known one.
     assert_eq!(next_turn(db, &agent, 4).await.window_tokens, TURN_TOKENS);
 }
 
@@ -346,7 +346,7 @@ pub(crate) async fn an_overflow_ends_the_session_once(db: &dyn Backend) {
     clean(db, &agent).await;
 }
 
-/// Each message is looked at as it comes, whatever follows it; an append that is refused takes no step.
+/// Each message is checked as it comes, whatever follows it; a refused append takes no step.
 pub(crate) async fn a_refused_append_takes_no_step(db: &dyn Backend) {
     let agent = with_pending(db, "a", 2).await;
     set(db, &agent, json!({"on_overflow": "refuse"})).await;
@@ -371,7 +371,7 @@ pub(crate) async fn a_refused_append_takes_no_step(db: &dyn Backend) {
     clean(db, &agent).await;
 }
 
-/// An exchange that is too big is noticed although the next one begins in the same append, as if they came apart.
+/// An exchange that is too big is noticed even if the next one begins in the same append.
 pub(crate) async fn an_overflow_is_judged_message_by_message(db: &dyn Backend) {
     let messages = || {
         vec![
@@ -414,8 +414,8 @@ pub(crate) async fn an_overflow_is_judged_message_by_message(db: &dyn Backend) {
     assert_same(&before, &db.dump(&TABLES).await, "refused");
 }
 
-/// The configuration's rules are those of an agent that says nothing, and its preset is expanded with its values.
-pub(crate) async fn a_preset_decides_what_is_not_said(db: &dyn Backend) {
+/// The configuration's rules apply to an agent without settings, and its preset is expanded with their values.
+pub(crate) async fn a_preset_decides_what_is_not_set(db: &dyn Backend) {
     let agent = with_pending(db, "a", 2).await;
     set(
         db,
@@ -443,7 +443,7 @@ pub(crate) async fn a_preset_decides_what_is_not_said(db: &dyn Backend) {
     assert_eq!(outcome.session_ended, Some(1));
 }
 
-/// A ceiling in messages lets whole exchanges go, oldest first, never the newest; raised, it takes some back.
+/// A ceiling in messages evicts whole exchanges, oldest first, never the newest; raised, it brings some back.
 pub(crate) async fn a_ceiling_in_messages_is_kept(db: &dyn Backend) {
     let agent = agent("a");
     make(db, "a").await;
@@ -453,7 +453,7 @@ pub(crate) async fn a_ceiling_in_messages_is_kept(db: &dyn Backend) {
         first.push(next_turn(db, &agent, number).await.first_exchange);
     }
     assert_eq!(first, [1, 1, 1, 2, 3, 4]);
-    // Metadata is no message, and a long exchange stays whole.
+    // Metadata doesn't count, and a long exchange stays whole.
     let metadata = vec![said("usage", "", 0, minute(7)); 9];
     let outcome = db.store().append(append(&agent, metadata)).await.unwrap();
     assert_eq!(outcome.first_exchange, 4);
@@ -479,7 +479,7 @@ pub(crate) async fn a_ceiling_in_messages_is_kept(db: &dyn Backend) {
     clean(db, &agent).await;
 }
 
-/// A child lives by its parent's settings, preset and reserves included.
+/// A child has its parent's settings, including preset and reserves.
 pub(crate) async fn a_child_inherits_all_settings(db: &dyn Backend) {
     let parent = with_pending(db, "a", 2).await;
     let settings = set(
@@ -507,7 +507,7 @@ pub(crate) async fn a_child_inherits_all_settings(db: &dyn Backend) {
     clean(db, &agent("b")).await;
 }
 
-/// Budgets go up and down while the summary follows: every state in between verifies.
+/// Budgets go up and down while the summary follows; every state in between verifies.
 pub(crate) async fn budgets_may_change_at_any_time(db: &dyn Backend) {
     let agent = with_pending(db, "a", 3).await;
     let budgets = [300, 0, 100, 700, 200, 650, 0, 0, 300, 1_000, 100, 400];
@@ -527,7 +527,7 @@ pub(crate) async fn budgets_may_change_at_any_time(db: &dyn Backend) {
     assert_eq!(exchanges, Some(16));
 }
 
-/// As above, while the agent is cleared, marked, rewound and forked.
+/// The same, while the agent is cleared, marked, rewound and forked.
 pub(crate) async fn budgets_may_change_in_any_life(db: &dyn Backend) {
     let case = Cell::new(0);
     let check = |(events, budgets): (Vec<Event>, Vec<Option<i64>>)| {
@@ -553,8 +553,8 @@ pub(crate) async fn budgets_may_change_in_any_life(db: &dyn Backend) {
     tokio::task::block_in_place(|| runner.run(&lives, check)).unwrap();
 }
 
-/// Lives through the events, with a change of the budget before some. The window never begins before `floor`, nor,
-/// later, before where a clear left it. Returns where that is.
+/// Lives through the events, with a change of the budget before some. The window never begins before `floor` or, later, before the
+/// exchange where a clear left it. Returns that exchange.
 async fn live_with_budgets(
     db: &dyn Backend,
     agent: &AgentId,

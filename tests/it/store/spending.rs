@@ -1,4 +1,4 @@
-//! What models cost, updates that wait without having failed, and items to be condensed again.
+//! What models cost, and updates that wait without having failed.
 
 use recapd_core::domain::{
     agent::AgentId,
@@ -50,7 +50,7 @@ async fn leased(db: &dyn Backend, name: &str, now: Timestamp) -> Lease {
     the_lease(db, now).await
 }
 
-pub(crate) async fn a_postponed_update_burns_no_attempt(db: &dyn Backend) {
+pub(crate) async fn a_postponed_update_counts_no_attempt(db: &dyn Backend) {
     let store = db.store();
     let mut lease = leased(db, "a", T0).await;
     let mut now = T0;
@@ -110,7 +110,7 @@ pub(crate) async fn a_paused_update_says_why_until_it_is_claimed(db: &dyn Backen
         store.claim(claim("other", 9, until.plus_ms(-1))).await.unwrap(),
         []
     );
-    // Whoever asks meanwhile waits as well.
+    // Later requests wait, too.
     store
         .enqueue(&agent("a"), Reason::Manual, 0, minute(1))
         .await
@@ -120,7 +120,7 @@ pub(crate) async fn a_paused_update_says_why_until_it_is_claimed(db: &dyn Backen
         []
     );
 
-    // Other settings may hold other limits.
+    // Other settings may set other limits.
     let patch = SettingsPatch::parse(json!({"usd_per_day": 9})).unwrap();
     store
         .change_settings(&agent("a"), &patch, minute(2))
@@ -128,7 +128,7 @@ pub(crate) async fn a_paused_update_says_why_until_it_is_claimed(db: &dyn Backen
         .unwrap();
     assert_eq!(the_lease(db, minute(2)).await.agent, agent("a"));
     assert_eq!(store.paused(&agent("a")).await.unwrap(), None);
-    // And so may another configuration.
+    // So may another configuration.
     assert_eq!(store.resume(Resume::Paused, minute(3)).await.unwrap(), 1);
     assert_eq!(store.resume(Resume::Paused, minute(3)).await.unwrap(), 0);
     let leases = store.claim(claim("daemon", 9, minute(3))).await.unwrap();
@@ -156,8 +156,8 @@ pub(crate) async fn a_paused_update_says_why_until_it_is_claimed(db: &dyn Backen
     );
 }
 
-/// Another one may be asked now, or with another key.
-pub(crate) async fn who_waits_for_a_provider_is_resumed(db: &dyn Backend) {
+/// Another provider or key may be used now.
+pub(crate) async fn an_update_waiting_for_a_provider_is_resumed(db: &dyn Backend) {
     let store = db.store();
     for (name, limit) in [("a", None), ("b", Some(SpendLimit::Usd))] {
         let lease = leased(db, name, T0).await;
@@ -173,8 +173,8 @@ pub(crate) async fn who_waits_for_a_provider_is_resumed(db: &dyn Backend) {
     assert_eq!(store.paused(&agent("b")).await.unwrap(), None);
 }
 
-/// The key may be another one now; what failed for something else is left alone, and what a hand stopped.
-pub(crate) async fn who_was_refused_is_resumed_with_another_key(db: &dyn Backend) {
+/// The key may have changed. Rows that failed for other reasons, or that an operator stopped, are left alone.
+pub(crate) async fn a_refused_update_is_resumed_with_another_key(db: &dyn Backend) {
     let store = db.store();
     let attempts = [
         ("a", "provider_auth", true),
@@ -222,8 +222,8 @@ pub(crate) async fn who_was_refused_is_resumed_with_another_key(db: &dyn Backend
     assert_eq!(resumed, 1, "and whoever waits");
 }
 
-/// Completed, failed, postponed or lost: what was paid counts, and from the moment it is said to count from.
-pub(crate) async fn all_that_was_paid_is_spent(db: &dyn Backend) {
+/// Completed, failed, postponed or lost: all costs count, from the given moment on.
+pub(crate) async fn every_cost_counts_as_spent(db: &dyn Backend) {
     let store = db.store();
     with_pending(db, "a", 1).await;
     store.enqueue(&agent("a"), Reason::Manual, 0, T0).await.unwrap();
@@ -232,7 +232,7 @@ pub(crate) async fn all_that_was_paid_is_spent(db: &dyn Backend) {
     let mut update = patch(&material, items(&material), minute(1));
     update.run = paid(minute(1), 1, Some(500));
     store.complete(&lease, update).await.unwrap();
-    // It is recorded already, whoever doesn't know.
+    // It is recorded already, even if the caller doesn't know.
     store
         .record_run(&lease, paid(minute(1), 1, Some(500)))
         .await
@@ -255,7 +255,7 @@ pub(crate) async fn all_that_was_paid_is_spent(db: &dyn Backend) {
         .record_run(&lease, paid(minute(3), 4, Some(2_000)))
         .await
         .unwrap();
-    // Nothing was asked.
+    // No model was asked.
     store
         .record_run(&leased(db, "c", minute(2)).await, run(minute(3)))
         .await
@@ -298,7 +298,7 @@ pub(crate) async fn all_that_was_paid_is_spent(db: &dyn Backend) {
     assert_eq!(sample.last_run, Some(last));
 }
 
-/// What was spent since the first minute, by an agent and by all.
+/// Returns what an agent, and all agents, have spent since the first minute.
 async fn spent_by(db: &dyn Backend, agent: &AgentId) -> [SpendTotal; 2] {
     let spending = db.store().spending(agent, minute(0)).await.unwrap();
     [spending.agent, spending.all]
@@ -313,8 +313,8 @@ const fn of_calls(calls: i64, tokens: i64, cost_microusd: i64) -> SpendTotal {
     }
 }
 
-/// What is expected of a question counts until there is an answer, and what was billed for that from then on, once.
-pub(crate) async fn what_is_out_in_batches_is_as_good_as_spent(db: &dyn Backend) {
+/// A question's expected cost counts until there is an answer; then the billed cost counts, once.
+pub(crate) async fn questions_in_batches_count_as_spent(db: &dyn Backend) {
     let nothing = SpendTotal::default();
     let (a, b) = (
         deferred(db, "a", minute(1)).await,
@@ -357,7 +357,7 @@ pub(crate) async fn what_is_out_in_batches_is_as_good_as_spent(db: &dyn Backend)
     assert_eq!(spent_by(db, &b).await, [one, two]);
 }
 
-/// A version before didn't write down what was expected.
+/// Earlier versions didn't record the expected cost.
 pub(crate) async fn a_question_of_an_earlier_version_is_a_call(db: &dyn Backend) {
     let agent = deferred(db, "a", minute(1)).await;
     gathered(db, minute(2)).await;
@@ -370,7 +370,7 @@ pub(crate) async fn a_question_of_an_earlier_version_is_a_call(db: &dyn Backend)
     assert_eq!(spent_by(db, &agent).await, [call, call]);
 }
 
-/// What it was expected to cost holds nobody up any more.
+/// Its expected cost no longer holds anybody up.
 pub(crate) async fn a_withdrawn_question_ends_a_pause(db: &dyn Backend) {
     deferred(db, "a", minute(1)).await;
     let lease = leased(db, "b", minute(1)).await;
@@ -385,8 +385,8 @@ pub(crate) async fn a_withdrawn_question_ends_a_pause(db: &dyn Backend) {
     assert_eq!(leases.len(), 2);
 }
 
-/// Where batches were switched off, nobody closes them.
-pub(crate) async fn what_was_asked_too_long_ago_counts_no_more(db: &dyn Backend) {
+/// If batches were switched off, nobody closes them.
+pub(crate) async fn questions_older_than_any_batch_do_not_count(db: &dyn Backend) {
     let agent = deferred(db, "a", minute(1)).await;
     gathered(db, minute(2)).await;
     let over = minute(1).plus_ms(LIFE_MAX_MS);
@@ -396,7 +396,7 @@ pub(crate) async fn what_was_asked_too_long_ago_counts_no_more(db: &dyn Backend)
     }
 }
 
-pub(crate) async fn what_stands_in_is_woken_once(db: &dyn Backend) {
+pub(crate) async fn provisional_items_are_woken_once(db: &dyn Backend) {
     let store = db.store();
     for name in ["a", "b", "c", "d"] {
         with_pending(db, name, 2).await;
@@ -407,7 +407,7 @@ pub(crate) async fn what_stands_in_is_woken_once(db: &dyn Backend) {
         let lease = the_lease(db, minute(1)).await;
         let material = store.material(&lease, ALL).await.unwrap();
         let mut added = items(&material);
-        // The items of `c` are a model's, those of `d` have left the document.
+        // The items of `c` come from a model, and those of `d` have left the document.
         for item in &mut added {
             item.provisional = name != "c";
         }

@@ -1,4 +1,4 @@
-//! What is SQLite's alone: one daemon at a time, lookers beside it, and the schema.
+//! SQLite alone: one daemon at a time, readers next to it, and the schema.
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
 
@@ -23,7 +23,7 @@ fn refusal(opened: Result<SqlStore, StoreError>) -> StoreError {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_happens_at_the_same_time_keeps_everything_sound() {
+async fn concurrent_operations_keep_the_data_sound() {
     super::hammer::hammer(SqliteBackend::fresh().await.target()).await;
 }
 
@@ -37,7 +37,7 @@ async fn one_daemon_holds_a_database() {
         StoreError::InUse(_)
     ));
     first.append(append(&agent("a"), turns(1..=3))).await.unwrap();
-    // Somebody may look at it meanwhile, and write as far as SQLite lets him.
+    // Others may read meanwhile, and write as far as SQLite lets them.
     let looker = SqlStore::look(&settings.clone().into()).await.unwrap();
     assert_eq!(looker.verify(&agent("a")).await.unwrap().messages, 6);
     looker.append(append(&agent("a"), turns(4..=4))).await.unwrap();
@@ -48,7 +48,7 @@ async fn one_daemon_holds_a_database() {
     assert_eq!(again.verify(&agent("a")).await.unwrap().messages, 8);
 }
 
-/// By whatever name: a link leads to the same lock, and a file of two names would have two logs.
+/// By any name: a link leads to the same lock, and a file with two names would have two logs.
 #[tokio::test]
 async fn one_daemon_holds_a_file_whatever_its_names() {
     let folder = TempDir::new().unwrap();
@@ -76,7 +76,7 @@ async fn one_daemon_holds_a_file_whatever_its_names() {
     assert!(first.ping().await.is_err());
     std::fs::remove_file(folder.path().join("other.db")).unwrap();
     first.append(append(&agent("a"), turns(4..=4))).await.unwrap();
-    // What the log holds would be gone.
+    // The content of the log would be lost.
     let log = folder
         .path()
         .join(format!("{}-wal", file.file_name().unwrap().display()));
@@ -92,7 +92,7 @@ async fn one_daemon_holds_a_file_whatever_its_names() {
 }
 
 #[tokio::test]
-async fn a_file_is_examined_beside_whoever_has_it_open() {
+async fn a_file_can_be_examined_while_it_is_open() {
     let folder = TempDir::new().unwrap();
     let settings = sqlite_settings(&folder).into();
     let store = SqlStore::open(&settings).await.unwrap();
@@ -105,7 +105,7 @@ async fn a_file_is_examined_beside_whoever_has_it_open() {
 }
 
 #[tokio::test]
-async fn a_part_of_a_backup_is_gone_unless_it_is_kept() {
+async fn a_partial_backup_is_deleted_unless_kept() {
     let folder = TempDir::new().unwrap();
     let settings = sqlite_settings(&folder).into();
     let store = SqlStore::open(&settings).await.unwrap();
@@ -122,7 +122,7 @@ async fn a_part_of_a_backup_is_gone_unless_it_is_kept() {
     store.close().await;
 }
 
-/// The log and its index get the database's mode from SQLite, whatever the umask is.
+/// SQLite gives the log and its index the database's mode, whatever the umask is.
 #[tokio::test]
 async fn an_open_database_is_its_owners_or_its_groups() {
     for (folder_mode, expected) in [(0o755, 0o600), (0o2770, 0o660)] {
@@ -147,7 +147,7 @@ async fn an_open_database_is_its_owners_or_its_groups() {
 }
 
 #[tokio::test]
-async fn a_missing_database_is_not_looked_at() {
+async fn a_missing_database_is_not_opened_for_reading() {
     let folder = TempDir::new().unwrap();
     let settings = sqlite_settings(&folder);
     assert!(matches!(
@@ -199,8 +199,7 @@ async fn seeds_views_show_the_documents() {
     assert_eq!(db.number(processing).await, Some(1));
 }
 
-/// Whoever holds the write lock for too long makes writes fail, and nothing else: readers go on, and so do writers
-/// afterwards.
+/// Somebody who holds the write lock for too long makes writes fail, and nothing else: reads continue, and so do later writes.
 #[tokio::test]
 async fn a_locked_database_recovers() {
     let folder = TempDir::new().unwrap();
@@ -222,9 +221,9 @@ async fn a_locked_database_recovers() {
     assert_eq!(store.verify(&agent("a")).await.unwrap().messages, 6);
 }
 
-/// An operation that fails leaves no trace in the commit that it shares with others.
+/// A failing operation leaves no trace in the commit that it shares with others.
 #[tokio::test]
-async fn a_failing_operation_spoils_no_other() {
+async fn a_failing_operation_affects_no_other() {
     let db = SqliteBackend::fresh().await;
     let store = db.store();
     let work = (0..30).map(|n| {
@@ -243,9 +242,9 @@ async fn a_failing_operation_spoils_no_other() {
     assert_eq!(db.number("SELECT count(*) FROM agents").await, Some(1));
 }
 
-/// All agents' messages share one index, which tells none of what others write.
+/// All agents' messages share one index, but an agent's search isn't affected by the others' messages.
 #[tokio::test]
-async fn what_others_write_is_none_of_a_search() {
+async fn other_agents_messages_do_not_affect_a_search() {
     let db = SqliteBackend::fresh().await;
     let query = Query::parse("question").unwrap();
     let searched = async || {
@@ -261,7 +260,7 @@ async fn what_others_write_is_none_of_a_search() {
         .await
         .unwrap();
     assert_eq!(searched().await, (2, 0));
-    // As if others had written thirty thousand messages since, of which none is in the index.
+    // As if others had written thirty thousand messages since, none of them indexed.
     db.raw("UPDATE message_log SET id = id + 30000 WHERE agent_id = 'b'")
         .await;
     assert_eq!(searched().await, (2, 0));
@@ -269,7 +268,7 @@ async fn what_others_write_is_none_of_a_search() {
     assert_eq!(searched().await, (2, 0));
 }
 
-/// A crash between the commit and the merge of the index is made up for.
+/// If a crash comes between the commit and the merge of the index, the merge happens later.
 #[tokio::test]
 async fn an_index_that_was_not_merged_is_merged_later() {
     let db = SqliteBackend::fresh().await;
@@ -296,7 +295,7 @@ async fn a_row_of_an_impossible_time_is_refused() {
 
 /// PostgreSQL has no such texts.
 #[tokio::test]
-async fn a_text_that_is_no_utf8_holds_nobody_up() {
+async fn a_text_with_invalid_utf8_holds_nobody_up() {
     let db = SqliteBackend::fresh().await;
     for row in [
         "'a', 'user', CAST(x'68c3a9ff20e4' AS TEXT)",
@@ -324,7 +323,7 @@ async fn a_text_that_is_no_utf8_holds_nobody_up() {
     assert!(name.starts_with("4869: agent id ``"), "{name}");
 }
 
-/// Whether any of the files in `folder` holds `words`.
+/// True if any of the files in `folder` contains `words`.
 fn holds(folder: &TempDir, words: &str) -> bool {
     let files = std::fs::read_dir(folder.path()).unwrap();
     let mut contents = files.map(|file| std::fs::read(file.unwrap().path()).unwrap());
@@ -336,10 +335,10 @@ fn holds(folder: &TempDir, words: &str) -> bool {
 }
 
 #[tokio::test]
-async fn what_is_forgotten_is_gone_from_the_files() {
+async fn forgotten_text_is_gone_from_the_files() {
     let folder = TempDir::new().unwrap();
     let store = SqlStore::open(&sqlite_settings(&folder).into()).await.unwrap();
-    // Long texts lie on pages of their own; words of the index are told from their beginnings.
+    // Long texts are on pages of their own; the index stores words without common prefixes.
     let text = format!("qxylocopa {}", "zygomorph ".repeat(2_000));
     let messages = vec![
         said("user", &text, 40, minute(1)),

@@ -1,4 +1,4 @@
-//! The summary that contexts show: it changes once per step of eviction.
+//! The summary in contexts: it changes once per step of eviction.
 
 use recapd_core::{
     domain::window::Budget,
@@ -12,7 +12,7 @@ use crate::support::{
     conversation::{ALL, TURN_TOKENS, agent, append, claim, items, minute, patch, turns},
 };
 
-/// Four turns fill the window, and it is emptied down to two.
+/// Appends to a window that holds four turns; an eviction leaves two.
 async fn say(db: &dyn Backend, messages: Vec<PreparedMessage>) {
     let mut request = append(&agent("a"), messages);
     request.rules.budget = Budget::new(4 * TURN_TOKENS, 0.5);
@@ -20,7 +20,7 @@ async fn say(db: &dyn Backend, messages: Vec<PreparedMessage>) {
     clean(db, &agent("a")).await;
 }
 
-/// An update of at most so many pending exchanges.
+/// Updates at most this many pending exchanges.
 async fn update(db: &dyn Backend, agent: &AgentId, exchanges_max: i64) {
     db.store()
         .enqueue(agent, Reason::Manual, 0, minute(60))
@@ -35,7 +35,7 @@ async fn update(db: &dyn Backend, agent: &AgentId, exchanges_max: i64) {
     clean(db, agent).await;
 }
 
-/// What a context of `name` shows: the version, what it covers, and the pending exchanges behind it.
+/// Returns what a context of `name` shows: the version, its coverage, and the pending exchanges after it.
 async fn shown(db: &dyn Backend, name: &str) -> (i64, i64, Vec<i64>) {
     let row = db.store().summary_of_step(&agent(name)).await.unwrap().unwrap();
     let sql = format!(
@@ -90,7 +90,7 @@ pub(crate) async fn a_step_changes_its_summary_once(db: &dyn Backend) {
     assert_eq!(shown(db, "a").await, (5, 9, vec![]));
 }
 
-pub(crate) async fn a_step_forgets_at_once_what_a_rewind_withdraws(db: &dyn Backend) {
+pub(crate) async fn a_step_drops_withdrawn_items_at_once(db: &dyn Backend) {
     say(db, turns(1..=2)).await;
     say(db, vec![step(&Step::Mark(None), 2)]).await;
     say(db, turns(3..=5)).await;
@@ -104,7 +104,7 @@ pub(crate) async fn a_step_forgets_at_once_what_a_rewind_withdraws(db: &dyn Back
     assert_eq!(shown(db, "a").await, (3, 6, vec![]));
 }
 
-pub(crate) async fn a_fork_shows_what_it_came_with(db: &dyn Backend) {
+pub(crate) async fn a_fork_shows_the_document_it_began_with(db: &dyn Backend) {
     say(db, turns(1..=5)).await;
     update(db, &agent("a"), 1).await;
     db.store()
@@ -116,7 +116,7 @@ pub(crate) async fn a_fork_shows_what_it_came_with(db: &dyn Backend) {
     assert_eq!(shown(db, "b").await, (1, 1, vec![2, 3]));
 }
 
-pub(crate) async fn a_version_that_is_pruned_makes_way(db: &dyn Backend) {
+pub(crate) async fn a_pruned_version_is_replaced(db: &dyn Backend) {
     say(db, turns(1..=5)).await;
     update(db, &agent("a"), 9).await;
     update(db, &agent("a"), 9).await;

@@ -1,5 +1,4 @@
-//! Upgrades from each schema that had no legs: one exchange was open then, and it is far bigger than the window. It is cut from
-//! its next round on.
+//! Upgrades from each schema without legs, with one open exchange that is far bigger than the window. It is cut from its next round on.
 
 use std::path::Path;
 
@@ -17,12 +16,12 @@ use crate::support::{
     postgres::{self, Database},
 };
 
-/// The first schemas that have legs.
+/// The first schemas with legs.
 const SQLITE_LEGS: i64 = 22;
 const POSTGRES_LEGS: i64 = 14;
-/// The first schema of SQLite's in which an exchange's row counts its messages.
+/// The first SQLite schema in which an exchange's row counts its messages.
 const SQLITE_COUNTS: i64 = 3;
-/// Rounds of the exchange before the upgrade: a call and its result each.
+/// Rounds of the exchange before the upgrade, with a call and its result each.
 const ROUNDS: i64 = 120;
 const REQUEST: &str = "Migrate all modules";
 const REQUEST_TOKENS: i64 = 50;
@@ -32,7 +31,7 @@ const RESULT_TOKENS: i64 = 90;
 const BUDGET: Budget = Budget::new(1_000, 0.8);
 const LEG_TOKENS: i64 = 300;
 
-/// The schemas before `legs`, each as the migrations that make it.
+/// Returns the schemas before `legs`, each as its migrations.
 fn earlier(all: &Migrator, legs: i64) -> Vec<(i64, Migrator)> {
     let before: Vec<_> = all
         .iter()
@@ -45,7 +44,7 @@ fn earlier(all: &Migrator, legs: i64) -> Vec<(i64, Migrator)> {
         .collect()
 }
 
-/// The statements by which a version without legs has written the exchange. `now` is a time as the database has it.
+/// Returns the statements that a version without legs used to write the exchange. `now` is a time in the database's form.
 fn lived(now: &str) -> String {
     let last = 2 * ROUNDS + 1;
     let tokens = REQUEST_TOKENS + ROUNDS * (CALL_TOKENS + RESULT_TOKENS);
@@ -71,7 +70,7 @@ fn lived(now: &str) -> String {
     )
 }
 
-/// The statement by which a row of an exchange counts its messages.
+/// Returns the statement by which an exchange's row counts its messages.
 fn counted() -> String {
     format!("UPDATE exchange_log SET messages = {}", 2 * ROUNDS + 1)
 }
@@ -114,7 +113,6 @@ async fn an_open_exchange_of_any_earlier_server_is_cut_from_its_next_round() {
     }
 }
 
-/// Appends a round.
 async fn next_round(db: &dyn Backend, number: i64) -> AppendOutcome {
     let round = vec![
         said("tool_call", "run", CALL_TOKENS, minute(number)),
@@ -130,7 +128,7 @@ async fn next_round(db: &dyn Backend, number: i64) -> AppendOutcome {
     db.store().append(request).await.unwrap()
 }
 
-/// The store has brought the database up to date when it was opened.
+/// Opening the store has brought the database up to date.
 async fn is_cut(db: &dyn Backend, version: i64) {
     while db.store().seal_rows(100).await.unwrap() > 0 {}
     let report = clean(db, &agent("a")).await;

@@ -1,4 +1,4 @@
-//! `verify` finds what is wrong, and nothing else: each invariant is broken past the store.
+//! `verify` finds what is wrong, and nothing else: each invariant is broken behind the store's back.
 
 use std::collections::BTreeSet;
 
@@ -56,14 +56,14 @@ pub(crate) async fn an_unknown_agent_cannot_be_verified(db: &dyn Backend) {
     assert!(matches!(unknown, Err(StoreError::UnknownAgent(name)) if name == agent("nobody")));
 }
 
-/// Breaks the data of a life by each statement alone, mends it, and sees that `expected` was found broken, and beside it
-/// nothing but that rows aren't what was stored.
+/// Breaks the data of a life with each statement alone, repairs it, and checks that `expected` was found broken, and otherwise only that
+/// rows aren't what was stored.
 async fn finds(db: &dyn Backend, expected: Invariant, breaks: &[(&str, &str)]) {
     lived(db).await;
     finds_in(db, expected, breaks).await;
 }
 
-/// As [`finds`], in the life of the agent `a`.
+/// Works like [`finds`], in the life of the agent `a`.
 pub(super) async fn finds_in(db: &dyn Backend, expected: Invariant, breaks: &[(&str, &str)]) {
     for (break_it, mend_it) in breaks {
         clean(db, &agent("a")).await;
@@ -84,7 +84,7 @@ pub(super) async fn finds_in(db: &dyn Backend, expected: Invariant, breaks: &[(&
 }
 
 pub(crate) async fn lost_messages_are_found(db: &dyn Backend) {
-    // Marks cost nothing, so that no sum is touched.
+    // Marks have no tokens, so no sum changes.
     let breaks = [
         (
             "UPDATE message_log SET agent_id = 'x' WHERE seq = 4",
@@ -104,7 +104,7 @@ pub(crate) async fn lost_messages_are_found(db: &dyn Backend) {
         ),
     ];
     finds(db, Invariant::NothingLost, &breaks[..3]).await;
-    // A number in place of another: seen by the exchange whose message it was.
+    // A number in the place of another: the exchange that had the message notices.
     db.raw(breaks[3].0).await;
     let report = db.store().verify(&agent("a")).await.unwrap();
     assert!(
@@ -162,13 +162,13 @@ pub(crate) async fn exchanges_in_two_states_are_found(db: &dyn Backend) {
         ),
     ];
     finds(db, Invariant::OneState, &breaks).await;
-    // A watermark that moved by itself: no item, and no version moved it.
+    // A watermark that moved without an item or a version.
     db.raw("UPDATE agents SET summarized_through = 4").await;
     let report = db.store().verify(&agent("a")).await.unwrap();
     let found: Vec<Invariant> = report.breaches.iter().map(|breach| breach.invariant).collect();
     assert_eq!(found, [Invariant::OneState, Invariant::ExactlyOnce]);
     db.raw("UPDATE agents SET summarized_through = 3").await;
-    // Nothing is pending in another agent, whatever its row says.
+    // Another agent has nothing pending, whatever its row says.
     db.store()
         .append(append(&agent("b"), turns(1..=1)))
         .await
@@ -178,7 +178,7 @@ pub(crate) async fn exchanges_in_two_states_are_found(db: &dyn Backend) {
     let report = db.store().verify(&agent("b")).await.unwrap();
     let found: Vec<Invariant> = report.breaches.iter().map(|breach| breach.invariant).collect();
     assert_eq!(found, [Invariant::OneState]);
-    // Covered twice: the item's own figures are wrong as well then.
+    // Covered twice, which also makes the item's own figures wrong.
     db.raw("UPDATE summary_item_ranges SET last_exchange = 2 WHERE item = 1")
         .await;
     let report = db.store().verify(&agent("a")).await.unwrap();
@@ -204,7 +204,7 @@ pub(crate) async fn a_document_over_its_ceiling_is_found(db: &dyn Backend) {
         ),
     ];
     finds(db, Invariant::Ceiling, &breaks).await;
-    // Too long whatever is stored beside it.
+    // Too long, whatever count is stored with it.
     let long = "word ".repeat(10_100);
     db.raw(&format!(
         "UPDATE summaries SET content = '{long}', token_count = 10000"

@@ -1,4 +1,4 @@
-//! Versions: what is kept of them, going back to one, and making all anew.
+//! Versions: what is kept of them, rolling back to one, and rebuilding.
 
 use recapd_core::domain::{
     lineage::Step,
@@ -17,28 +17,28 @@ use crate::support::{
     conversation::{ALL, agent, append, claim, items, make, minute, patch, turns},
 };
 
-/// An update of at most so many pending exchanges.
+/// Updates at most this many pending exchanges.
 pub(super) async fn update(db: &dyn Backend, name: &str, exchanges_max: i64) {
     let (lease, patch) = claimed(db, name, exchanges_max).await;
     db.store().complete(&lease, patch).await.unwrap();
     clean(db, &agent(name)).await;
 }
 
-/// An update of at most so many pending exchanges that isn't completed yet.
+/// Prepares an update of at most this many pending exchanges without completing it.
 pub(super) async fn claimed(db: &dyn Backend, name: &str, exchanges_max: i64) -> (Lease, Patch) {
     let (lease, material) = ready(db, name, exchanges_max).await;
     let patch = patch(&material, items(&material), minute(90));
     (lease, patch)
 }
 
-/// The material of such an update.
+/// Claims the agent, and reads the material of such an update.
 pub(super) async fn ready(db: &dyn Backend, name: &str, exchanges_max: i64) -> (Lease, Material) {
     let manual = recapd_core::domain::work::Reason::Manual;
     db.store()
         .enqueue(&agent(name), manual, 0, minute(60))
         .await
         .unwrap();
-    // Later than anything else that happens, so that nothing has to be waited for.
+    // Later than anything else in these tests, so that nothing has to wait.
     let leases = db
         .store()
         .claim(claim("daemon", 100, minute(200_000)))
@@ -92,13 +92,13 @@ async fn content(db: &dyn Backend, name: &str, version: i64) -> String {
     found.unwrap().content
 }
 
-/// What readers get: the version, the last exchange it covers, its text.
+/// Returns what readers get: the version, the last exchange that it covers, its text.
 async fn read(db: &dyn Backend, name: &str) -> (i64, i64, String) {
     let row = db.store().summary(&agent(name)).await.unwrap().unwrap();
     (row.version, row.summarized_through, row.content)
 }
 
-/// What the items that cover something stand for.
+/// Returns the items in force, with the exchanges that they cover.
 async fn covered(db: &dyn Backend, name: &str) -> Option<String> {
     let sql = format!(
         "SELECT i.item || ':' || r.first_exchange || '-' || r.last_exchange \
@@ -141,7 +141,7 @@ pub(crate) async fn versions_are_listed_and_read(db: &dyn Backend) {
     assert_eq!(versions(db, "nobody").await, []);
 }
 
-pub(crate) async fn a_rollback_says_what_the_earlier_version_said(db: &dyn Backend) {
+pub(crate) async fn a_rollback_restores_the_earlier_document(db: &dyn Backend) {
     with_pending(db, "a", 6).await;
     update(db, "a", 4).await;
     update(db, "a", 9).await;
@@ -160,7 +160,7 @@ pub(crate) async fn a_rollback_says_what_the_earlier_version_said(db: &dyn Backe
     assert_eq!((row.version, row.content), (3, content(db, "a", 1).await));
     let pending: Vec<i64> = row.pending.iter().map(|exchange| exchange.exchange).collect();
     assert_eq!((pending, row.pending_since), (vec![5, 6], Some(minute(100))));
-    // A context shows it at once, and the next update goes on from there.
+    // A context shows it at once, and the next update continues from there.
     let shown = db.store().summary_of_step(&agent("a")).await.unwrap().unwrap();
     assert_eq!(shown.version, 3);
     update(db, "a", 9).await;
@@ -171,10 +171,10 @@ pub(crate) async fn a_rollback_says_what_the_earlier_version_said(db: &dyn Backe
     assert_eq!(versions(db, "a").await[1].kind, VersionKind::Rollback);
 }
 
-pub(crate) async fn a_rollback_brings_back_what_was_replaced_or_dropped(db: &dyn Backend) {
+pub(crate) async fn a_rollback_brings_back_replaced_and_dropped_items(db: &dyn Backend) {
     with_pending(db, "a", 5).await;
     update(db, "a", 4).await;
-    // One item for two, and one that leaves the document.
+    // One item for two exchanges, and one that leaves the document.
     let (lease, plain) = claimed(db, "a", 9).await;
     let material = db.store().material(&lease, ALL).await.unwrap();
     let mut merged = Item {
@@ -208,7 +208,7 @@ pub(crate) async fn a_rollback_brings_back_what_was_replaced_or_dropped(db: &dyn
     assert_eq!(db.number(hidden).await, Some(1), "what was dropped stays so");
 }
 
-pub(crate) async fn a_rollback_leaves_away_what_was_set_aside(db: &dyn Backend) {
+pub(crate) async fn a_rollback_omits_set_aside_exchanges(db: &dyn Backend) {
     let a = agent("a");
     db.store().append(append(&a, turns(1..=2))).await.unwrap();
     db.store()
@@ -216,7 +216,7 @@ pub(crate) async fn a_rollback_leaves_away_what_was_set_aside(db: &dyn Backend) 
         .await
         .unwrap();
     db.store().append(append(&a, turns(3..=5))).await.unwrap();
-    // One item for the exchange of the mark and the one after it.
+    // One item for the mark's exchange and the one after it.
     let (lease, plain) = claimed(db, "a", 9).await;
     let mut update = plain;
     let third = update.added.remove(2).0;
@@ -233,11 +233,11 @@ pub(crate) async fn a_rollback_leaves_away_what_was_set_aside(db: &dyn Backend) 
     self::update(db, "a", 9).await;
     let revised = roll_back(db, "a", 1).await;
     assert_eq!(revised.covers_through, 4);
-    // #1 is back; of the second item half is set aside, so a digest stands for #2.
+    // #1 is back; half of the second item is set aside, so a digest covers #2.
     let digests = "SELECT count(*) FROM summary_items i JOIN summary_item_ranges r ON r.agent_id = i.agent_id \
                    AND r.item = i.item WHERE i.removed_version IS NULL AND i.origin = 'digest' AND r.last_exchange = 2";
     assert_eq!(db.number(digests).await, Some(1));
-    // Which a model condenses again.
+    // A model condenses it again.
     assert!(revised.enqueued.is_some());
 }
 
@@ -256,7 +256,7 @@ pub(crate) async fn a_rollback_brings_nothing_forgotten_back(db: &dyn Backend) {
     assert!(revised.enqueued.is_some(), "its digest is to be condensed");
 }
 
-pub(crate) async fn a_rollback_to_nowhere_changes_nothing(db: &dyn Backend) {
+pub(crate) async fn a_rollback_to_an_unknown_version_changes_nothing(db: &dyn Backend) {
     with_pending(db, "a", 2).await;
     let request = |name: &str, version| RollbackRequest {
         agent: agent(name),
@@ -291,8 +291,8 @@ pub(crate) async fn a_rollback_to_nowhere_changes_nothing(db: &dyn Backend) {
     assert_same(&before, &db.dump(&TABLES).await, "refused");
 }
 
-/// Whoever was at work when a hand changed the document comes too late, and reads again.
-pub(crate) async fn an_update_under_way_comes_too_late(db: &dyn Backend) {
+/// An update that was in progress when an operator changed the document is refused, and must read again.
+pub(crate) async fn an_update_in_progress_comes_too_late(db: &dyn Backend) {
     for (name, by_rebuild) in [("a", false), ("b", true)] {
         with_pending(db, name, 4).await;
         update(db, name, 2).await;
@@ -306,7 +306,7 @@ pub(crate) async fn an_update_under_way_comes_too_late(db: &dyn Backend) {
         let error = db.store().complete(&lease, stale.clone()).await.unwrap_err();
         assert!(matches!(error, StoreError::Fenced(Fence::Lease)), "{error}");
         assert_same(&before, &db.dump(&TABLES).await, "too late");
-        // With a lease of its own it would be refused for what it read.
+        // With a new lease it is refused for the version that it read.
         let lease = the_lease(db, minute(100)).await;
         let error = db.store().complete(&lease, stale).await.unwrap_err();
         assert!(matches!(error, StoreError::Fenced(Fence::Version)), "{error}");
@@ -317,7 +317,7 @@ pub(crate) async fn an_update_under_way_comes_too_late(db: &dyn Backend) {
     }
 }
 
-pub(crate) async fn a_rebuild_makes_everything_anew(db: &dyn Backend) {
+pub(crate) async fn a_rebuild_makes_everything_again(db: &dyn Backend) {
     with_pending(db, "a", 6).await;
     update(db, "a", 6).await;
     let old = read(db, "a").await;
@@ -327,7 +327,7 @@ pub(crate) async fn a_rebuild_makes_everything_anew(db: &dyn Backend) {
         (2, 0, 6)
     );
     assert_eq!((revised.restored, revised.removed), (0, 6));
-    // Readers get the old document, without a word of what is pending, until the new one covers as much.
+    // Readers get the old document, without pending exchanges, until the new one covers as much.
     for exchanges in [2, 2] {
         let row = db.store().summary(&agent("a")).await.unwrap().unwrap();
         assert_eq!((row.version, row.summarized_through, row.content), old);
@@ -358,7 +358,7 @@ pub(crate) async fn a_rebuild_makes_everything_anew(db: &dyn Backend) {
     let kinds: Vec<VersionKind> = versions(db, "a").await.iter().map(|v| v.kind).collect();
     let update = VersionKind::Update;
     assert_eq!(kinds, [update, update, update, VersionKind::Rebuild, update]);
-    // And it can be taken back.
+    // It can be undone.
     let revised = roll_back(db, "a", 1).await;
     assert_eq!((revised.restored, revised.removed, revised.uncovered), (6, 6, 0));
     assert_eq!(revised.enqueued, None);
@@ -432,8 +432,8 @@ pub(crate) async fn a_rebuild_of_nothing_needs_no_work(db: &dyn Backend) {
     assert!(matches!(error, StoreError::UnknownAgent(_)), "{error}");
 }
 
-/// A fork has no rows of what its parent had covered: that stays, or comes back as it was at the fork.
-pub(crate) async fn a_rebuild_keeps_what_a_fork_came_with(db: &dyn Backend) {
+/// A fork has no rows of exchanges that its parent had covered: their items stay, or come back as they were at the fork.
+pub(crate) async fn a_rebuild_keeps_inherited_items(db: &dyn Backend) {
     with_pending(db, "a", 4).await;
     update(db, "a", 3).await;
     db.store()
@@ -460,7 +460,7 @@ pub(crate) async fn a_rebuild_keeps_what_a_fork_came_with(db: &dyn Backend) {
     assert_eq!((revised.restored, revised.covers_through), (3, 3));
     update(db, "b", 9).await;
     assert_eq!(covered(db, "b").await.as_deref(), Some("5:1-1 6:2-2 7:3-3 8:4-4"));
-    // A child of that child knows them, too.
+    // A child of that child has them, too.
     db.store()
         .fork(&agent("b"), &agent("c"), minute(50))
         .await

@@ -1,4 +1,4 @@
-//! The views: what agents read by plain SQL.
+//! The views that agents read by plain SQL.
 
 use recapd_core::domain::{lineage::Step, redaction::Redactor};
 use recapd_store::{Forget, Forgettable};
@@ -45,7 +45,7 @@ pub(crate) async fn views_show_where_messages_stand(db: &dyn Backend) {
     );
 }
 
-pub(crate) async fn views_tell_what_lineage_did(db: &dyn Backend) {
+pub(crate) async fn views_show_the_effects_of_lineage(db: &dyn Backend) {
     let mark = step(&Step::Mark(Some("here".to_owned())), 1);
     let rewind = step(&Step::Rewind(Some("here".to_owned())), 9);
     let said = [turns(1..=1), vec![mark], turns(2..=3), vec![rewind]].concat();
@@ -129,8 +129,8 @@ pub(crate) async fn views_can_only_be_read(db: &dyn Backend) {
     clean(db, &agent("a")).await;
 }
 
-/// Some clients fail with all rows of a query over one that is no UTF-8.
-pub(crate) async fn half_an_emoji_comes_as_it_was_sent(db: &dyn Backend) {
+/// Some clients fail on all rows of a query because of one with invalid UTF-8.
+pub(crate) async fn half_an_emoji_is_read_as_it_was_sent(db: &dyn Backend) {
     let sent = [
         r"Whole \ud83d\ude00 \ufffd",
         r"Half \ud83d",

@@ -1,4 +1,4 @@
-//! Rows on their way: read, made to fit, summed up and written.
+//! Rows in transit: read, adapted, hashed and written.
 
 use std::fmt;
 
@@ -13,19 +13,17 @@ use super::{
 };
 use recapd_core::domain::time::Timestamp;
 
-/// Values in one statement: SQLite takes 32,766, PostgreSQL 65,535.
+/// Values in one statement: SQLite accepts 32,766, PostgreSQL 65,535.
 const VALUES_MAX: usize = 16_000;
-/// Bytes of texts in one statement.
 const BYTES_MAX: usize = 4 << 20;
-/// Rows after which it is told how far reading back is.
+/// Progress is reported after this many rows.
 pub(super) const ROWS_TOLD: u64 = 1_000;
 
-/// A row.
 #[derive(Clone, Debug)]
 pub(super) struct Record(Vec<Value<'static>>);
 
 impl Record {
-    /// A row of [`Pair::select`].
+    /// Reads a row of [`Pair::select`].
     pub(super) fn read(row: &Row, pair: &Pair) -> Result<Self, sqlx::Error> {
         let value = |(at, (_, kind)): (usize, &(String, ColumnKind))| {
             Ok(match kind {
@@ -46,7 +44,7 @@ impl Record {
             .map(Self)
     }
 
-    /// Makes it one that the target can hold as it is. Returns how many texts that changed.
+    /// Changes values that the target can't hold. Returns how many texts that changed.
     pub(super) fn fit(&mut self, target: SqlDialect) -> u64 {
         if target == SqlDialect::Sqlite {
             return 0;
@@ -74,7 +72,7 @@ impl Record {
     }
 }
 
-/// A sum over rows in any order: how many, and their hashes added up.
+/// A checksum over rows in any order: their number, and the sum of their hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Checksum {
     pub(super) rows: u64,
@@ -85,9 +83,9 @@ impl Checksum {
     pub(super) fn add(&mut self, record: &Record) {
         let mut hash = Sha256::new();
         for value in &record.0 {
-            // What tells values of different lengths and types apart stands before each.
+            // A tag before each value tells apart types, and a length tells apart texts.
             match value {
-                // SQLite doesn't tell numbers, times and flags apart.
+                // SQLite doesn't distinguish numbers, times and flags.
                 Value::Int(Some(number)) | Value::Time(Some(Timestamp(number))) => whole(&mut hash, *number),
                 Value::Flag(Some(flag)) => whole(&mut hash, i64::from(*flag)),
                 Value::Real(Some(number)) => {
@@ -126,7 +124,6 @@ impl fmt::Display for Checksum {
     }
 }
 
-/// Rows that are written by one statement.
 pub(super) struct RowBatch<'p> {
     pair: &'p Pair,
     records: Vec<Record>,
@@ -151,7 +148,7 @@ impl<'p> RowBatch<'p> {
         self.bytes >= BYTES_MAX || (self.records.len() + 1) * self.pair.columns.len() > VALUES_MAX
     }
 
-    /// Writes the rows, if there are any, and is empty then. Returns how many.
+    /// Writes the rows, if any, and clears them. Returns how many.
     pub(super) async fn write(&mut self, target: &mut Connection) -> StoreResult<u64> {
         let records = std::mem::take(&mut self.records);
         self.bytes = 0;
@@ -202,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_tells_rows_apart_and_not_their_order() {
+    fn a_checksum_depends_on_the_rows_and_not_on_their_order() {
         let (one, other) = (texts(["a", "bc"]), texts(["d", ""]));
         assert_eq!(
             sum(&[one.clone(), other.clone()]),

@@ -1,4 +1,4 @@
-//! The tables of two databases, column by column, as their own schemas tell.
+//! The tables of two databases, column by column, as their schemas define them.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use super::{
     CopyError,
 };
 
-/// What isn't copied: the record of migrations, counters, and the index of recall, which each database has in its own
-/// way and makes anew.
+/// Tables that aren't copied: the record of migrations, counters, and recall's index, which each database has in its own form and
+/// rebuilds.
 const LEFT_OUT: [&str; 5] = [
     "_sqlx_migrations",
     "counters",
@@ -19,10 +19,10 @@ const LEFT_OUT: [&str; 5] = [
     "recall_",
     "sqlite_",
 ];
-/// Columns that one database has for itself.
+/// Columns that only one of the databases has.
 const OWN_COLUMNS: [(&str, &str); 1] = [("message_log", "id")];
 
-/// What a column holds, whatever type a database has for it.
+/// The kind of value in a column, whatever its type in either database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnKind {
     Int,
@@ -38,12 +38,12 @@ pub(super) enum ColumnKind {
 pub(super) struct Pair {
     pub(super) name: String,
     pub(super) columns: Vec<(String, ColumnKind)>,
-    /// The column that PostgreSQL numbers by itself.
+    /// The column that PostgreSQL numbers automatically.
     numbered: Option<String>,
 }
 
 impl Pair {
-    /// All rows of the table, in the order in which they lie.
+    /// Returns SQL that reads all rows of the table, in storage order.
     pub(super) fn select(&self, dialect: SqlDialect) -> String {
         let column = |(name, kind): &(String, ColumnKind)| match (dialect, kind) {
             (SqlDialect::Postgres, ColumnKind::Json) => format!("CAST(\"{name}\" AS text)"),
@@ -58,7 +58,7 @@ impl Pair {
         )
     }
 
-    /// The beginning of an `INSERT`. Numbers that the target would give itself are kept.
+    /// Returns the beginning of an `INSERT` that keeps numbers which the target would assign itself.
     pub(super) fn insert(&self, dialect: SqlDialect) -> String {
         let columns: Vec<String> = self
             .columns
@@ -76,14 +76,13 @@ impl Pair {
         )
     }
 
-    /// Its rows.
     pub(super) async fn count(&self, connection: &mut Connection) -> StoreResult<u64> {
         let sql = format!("-- sql/copy.count\nSELECT count(*) FROM \"{}\"", self.name);
         let count: i64 = query_made(sql).fetch_one(connection).await?.try_get(0)?;
         Ok(u64::try_from(count).unwrap_or_default())
     }
 
-    /// Has PostgreSQL number new rows from behind those that are there.
+    /// Makes PostgreSQL number new rows after the existing ones.
     pub(super) async fn number_on(&self, target: &mut Connection) -> StoreResult<()> {
         let Some(column) = &self.numbered else {
             return Ok(());
@@ -98,7 +97,7 @@ impl Pair {
     }
 }
 
-/// The tables to copy, those that others refer to first.
+/// Returns the tables to copy, each after those that it refers to.
 pub(super) async fn pairs(source: &mut Connection, target: &mut Connection) -> Result<Vec<Pair>, CopyError> {
     let from = tables(source).await.map_err(CopyError::Source)?;
     let mut to = tables(target).await.map_err(CopyError::Target)?;
@@ -114,7 +113,6 @@ pub(super) async fn pairs(source: &mut Connection, target: &mut Connection) -> R
     Ok(in_order(pairs, &references))
 }
 
-/// A column as a database has it.
 #[derive(Clone, Debug)]
 struct Column {
     name: String,
@@ -149,7 +147,7 @@ fn pair(name: &str, from: Vec<Column>, mut to: Vec<Column>) -> Result<Pair, Copy
         }
         pair.columns.push((column.name, kind));
     }
-    // In the same order whatever the databases are, so that sums can be compared.
+    // In the same order in both databases, so that checksums can be compared.
     pair.columns.sort_by(|(one, _), (other, _)| one.cmp(other));
     match to.iter().find(|column| !is_own(column)) {
         Some(column) => Err(unlike(&format!("{name}.{}", column.name), "column")),
@@ -173,7 +171,7 @@ fn kind(type_name: &str) -> Option<ColumnKind> {
     })
 }
 
-/// What a column of these two types holds: SQLite has fewer types, and PostgreSQL's say more.
+/// Returns the kind of a column with these two types: SQLite has fewer types, and PostgreSQL's are more specific.
 fn shared(one: &str, other: &str) -> Option<ColumnKind> {
     match (kind(one)?, kind(other)?) {
         (one, other) if one == other => Some(one),
@@ -185,7 +183,7 @@ fn shared(one: &str, other: &str) -> Option<ColumnKind> {
 }
 
 async fn tables(connection: &mut Connection) -> StoreResult<BTreeMap<String, Vec<Column>>> {
-    // Neither generated columns nor partitions, which are parts of their table.
+    // Without generated columns, and without partitions, which belong to their table.
     let sql = sql!(
         sqlite: "-- sql/copy.tables\nSELECT m.name, c.name, c.type, 0 FROM sqlite_schema m, \
                  pragma_table_info(m.name) c WHERE m.type = 'table' ORDER BY m.name, c.cid",
@@ -211,7 +209,6 @@ async fn tables(connection: &mut Connection) -> StoreResult<BTreeMap<String, Vec
     Ok(tables)
 }
 
-/// Which table refers to which.
 async fn references(connection: &mut Connection) -> StoreResult<Vec<(String, String)>> {
     let sql = sql!(
         sqlite: "-- sql/copy.references\nSELECT m.name, f.\"table\" FROM sqlite_schema m, \
@@ -226,7 +223,7 @@ async fn references(connection: &mut Connection) -> StoreResult<Vec<(String, Str
         .collect()
 }
 
-/// Those that others refer to first. In a circle, as they come: its references must be deferrable.
+/// Puts referenced tables first. Tables in a cycle stay in order: their references must be deferrable.
 fn in_order(mut pairs: Vec<Pair>, references: &[(String, String)]) -> Vec<Pair> {
     let mut ordered: Vec<Pair> = Vec::new();
     while !pairs.is_empty() {
@@ -246,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn postgresql_tells_what_a_number_means() {
+    fn postgresql_types_decide_the_kind_of_a_number() {
         assert_eq!(shared("INTEGER", "bigint"), Some(ColumnKind::Int));
         assert_eq!(shared("INTEGER", "boolean"), Some(ColumnKind::Flag));
         assert_eq!(
@@ -259,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_others_refer_to_come_first() {
+    fn referenced_tables_come_first() {
         let pair = |name: &str| Pair {
             name: name.to_owned(),
             columns: Vec::new(),

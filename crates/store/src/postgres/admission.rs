@@ -1,5 +1,5 @@
-//! Writes of one agent wait for one another here, before any of them takes a connection. On the server they would wait for the agent's
-//! row, each with a connection that reads and other agents' writes could use.
+//! Makes writes of one agent wait for one another before any of them takes a connection. On the server they would wait for the agent's
+//! row, and each would occupy a connection that reads and other agents' writes could use.
 
 use std::{
     collections::HashMap,
@@ -14,10 +14,10 @@ use tokio::{
 use super::{Lock, StoreError, StoreResult};
 use recapd_core::domain::agent::AgentId;
 
-/// The most writes of one agent in this process that are under way or wait; more are refused.
+/// The most writes of one agent in this process, running or waiting; more are refused.
 const WRITES_MAX: usize = 256;
 
-/// What writes follow one another for.
+/// The thing whose writes take turns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Agent(AgentId),
@@ -38,26 +38,25 @@ impl Key {
     }
 }
 
-/// The turns of all that is being written.
+/// The turns of all keys with writes.
 #[derive(Debug, Default)]
 pub(super) struct Admission(Arc<Mutex<HashMap<Key, Turns>>>);
 
 #[derive(Debug)]
 struct Turns {
     gate: Arc<Semaphore>,
-    /// Under way or waiting.
+    /// Running or waiting.
     writes: usize,
 }
 
-/// A write whose turn it is, until this is dropped.
+/// A write's turn, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct WriteTurn {
-    /// Dropped first: who comes next has its turn before the last one leaves nobody behind.
+    /// Dropped first, so that the next write gets its turn before the last slot removes the key.
     _permit: OwnedSemaphorePermit,
     _place: LineSlot,
 }
 
-/// A place in the line of one key.
 #[derive(Debug)]
 struct LineSlot {
     key: Key,
@@ -65,10 +64,10 @@ struct LineSlot {
 }
 
 impl Admission {
-    /// Waits for the turn of a write that locks `lock`, at the latest until `deadline`; `None`: it waits for nobody.
+    /// Waits until `deadline` for the turn of a write that takes `lock`; returns `None` at once if it needs no turn.
     ///
     /// # Errors
-    /// [`StoreError::Contended`] after that, and where too many wait already.
+    /// [`StoreError::Contended`] after the deadline, or if too many writes wait already.
     pub(super) async fn turn(&self, lock: &Lock, deadline: Instant) -> StoreResult<Option<WriteTurn>> {
         let Some(key) = Key::of(lock) else {
             return Ok(None);
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn writes_of_one_agent_follow_one_another_and_hold_up_no_other() {
+    async fn writes_of_one_agent_take_turns_and_hold_up_no_other_agent() {
         let admission = Admission::default();
         let first = admission.turn(&write("a"), soon()).await.unwrap();
         let fork = Lock::Parent("a".parse().unwrap());
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_too_long_or_behind_too_many_is_refused() {
+    async fn a_write_that_waits_too_long_or_behind_too_many_is_refused() {
         let admission = Admission::default();
         let _first = admission.turn(&write("a"), soon()).await.unwrap();
         let late = admission.turn(&write("a"), soon()).await.unwrap_err();

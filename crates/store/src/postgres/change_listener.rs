@@ -1,4 +1,4 @@
-//! Hears the notification that an insert into `messages` sends with its commit.
+//! Listens for the notification that an insert into `messages` sends when it commits.
 
 use async_trait::async_trait;
 use sqlx::postgres::{PgConnectOptions, PgListener};
@@ -10,17 +10,16 @@ use super::{
     member::{PULSE, is_alive},
 };
 
-/// What the view's trigger notifies.
+/// The channel that the view's trigger notifies.
 const CHANNEL: &str = "recapd_inbox";
 
-/// A bell over a connection of its own.
 pub(super) struct Notification(PgListener);
 
 impl Notification {
-    /// Rings for commits from now on.
+    /// Listens to commits from now on.
     pub(super) async fn listen(options: &PgConnectOptions) -> StoreResult<Self> {
         let mut listener = listener(options, &[], &[CHANNEL]).await?;
-        // A gap has to be known.
+        // A gap must be noticed.
         listener.eager_reconnect(false);
         Ok(Self(listener))
     }
@@ -29,7 +28,7 @@ impl Notification {
 #[async_trait]
 impl ChangeListener for Notification {
     async fn rung(&mut self) -> StoreResult<()> {
-        // Whatever stands between may drop a connection that is silent for long, and tell nobody.
+        // A firewall may silently drop a connection that is idle for long.
         let heard = loop {
             match timeout(PULSE, self.0.try_recv()).await {
                 Ok(heard) => break heard,

@@ -1,12 +1,11 @@
-//! A daemon among others on one database: it holds its name, and hears what the other daemons announce.
+//! A daemon among others on one database: it holds its name, and hears the other daemons' announcements.
 //!
-//! Both need one connection of its own. The name is held by an advisory lock, which the server releases with the
-//! connection, however the daemon ends: so a restarted daemon has its name, and with it its leases, at once, and two
-//! daemons of one name can't take each other's leases. A daemon that reconnects and finds its name taken tries again
-//! from time to time: after a network partition it is its own lost connection that holds the name, until the server
-//! notices.
+//! Both use one separate connection. An advisory lock holds the name, and the server releases it with the connection, however the daemon
+//! ends. So a restarted daemon gets its name, and with it its leases, at once, and two daemons with one name can't take each other's
+//! leases. A daemon that reconnects and finds its name taken keeps trying: after a network partition its own lost connection holds the
+//! name until the server notices.
 //!
-//! What is announced while the connection is down is lost; after that the daemon has to look again at everything.
+//! Announcements while the connection is down are lost; after that the daemon has to check everything again.
 
 use std::time::Duration;
 
@@ -23,59 +22,55 @@ use super::{
 };
 use recapd_core::domain::agent::AgentId;
 
-/// The channel that announces: a row of the queue can be claimed.
+/// The channel that announces that a row of the queue can be claimed.
 const QUEUE: &str = "recapd_queue";
-/// The channel that announces: what readers of an agent's summary see has changed.
+/// The channel that announces that readers see a changed summary of an agent.
 const AGENT: &str = "recapd_agent";
-/// With these the server notices within half a minute that a daemon's machine is gone: by probing it, or where the
-/// server has sent something, by the missing acknowledgement, for which it would wait a quarter of an hour by default.
+/// With these the server notices within half a minute that a daemon's machine is gone: by probes or, if it has sent something, by the
+/// missing acknowledgement, for which it would wait a quarter of an hour by default.
 const KEEPALIVES: [(&str, u64); 4] = [
     ("tcp_keepalives_idle", 10),
     ("tcp_keepalives_interval", 5),
     ("tcp_keepalives_count", 4),
     ("tcp_user_timeout", 15_000),
 ];
-/// How often a silent connection is asked whether it is alive, and how long it has to answer.
+/// How often a silent connection is checked, and how long it has to answer.
 pub const PULSE: Duration = Duration::from_secs(5);
 /// How long one attempt to take a name waits: the server may not have noticed yet that the previous holder is gone.
 const NAME_PATIENCE: Duration = Duration::from_secs(3);
-/// How often it tries within that time.
+/// The interval of tries within that time.
 const NAME_TRY_EVERY: Duration = Duration::from_millis(50);
-/// The first wait before the next attempt to take a name; each further one is twice as long.
+/// The first wait before another attempt to take a name; it doubles each time.
 const NAME_AGAIN_FIRST: Duration = Duration::from_secs(1);
 /// The longest such wait: by then the server has noticed that a vanished holder is gone.
 const NAME_AGAIN_MAX: Duration = Duration::from_secs(30);
-/// The first wait before reconnecting; each further one is twice as long.
+/// The first wait before reconnecting; it doubles each time.
 const RECONNECT_FIRST: Duration = Duration::from_millis(50);
-/// The longest such wait, so that work begins again within seconds when the server is back.
+/// The longest such wait, so that work resumes within seconds when the server is back.
 const RECONNECT_MAX: Duration = Duration::from_secs(2);
 
-/// What a daemon hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerMessage {
     /// Something in the queue can be claimed.
     Queue,
-    /// What readers of this agent's summary see has changed.
+    /// Readers see a changed summary of this agent.
     Agent(AgentId),
-    /// Nothing is heard any more, and why.
     Lost(String),
-    /// It hears again, and has missed what was announced meanwhile.
+    /// The connection is back. Announcements in between were missed.
     Back {
-        /// Whether it has its name again. If not, another daemon has taken it, or the server still holds it for the connection
-        /// that was lost.
+        /// False if another daemon has taken its name, or if the server still holds it for the lost connection.
         has_name: bool,
     },
-    /// It has its name again, after it had reconnected without.
+    /// It has its name again, after having reconnected without it.
     Named,
 }
 
-/// A daemon's place among the others.
 pub struct Member {
     options: PgConnectOptions,
     owner: String,
     listener: Option<PgListener>,
     wait: Duration,
-    /// When it tries again to take its name; `None` while it has it.
+    /// The next attempt to take its name; `None` while it has it.
     name_try: Option<NameTry>,
 }
 
@@ -92,7 +87,7 @@ impl NameTry {
         Self::after(NAME_AGAIN_FIRST, now)
     }
 
-    /// The attempt after this one, which failed.
+    /// Returns the attempt after this one, which failed.
     fn next(self, now: Instant) -> Self {
         Self::after((self.wait * 2).min(NAME_AGAIN_MAX), now)
     }
@@ -103,7 +98,7 @@ impl NameTry {
 }
 
 impl Member {
-    /// Takes the name `owner`, and begins to listen.
+    /// Takes the name `owner` and begins to listen.
     pub(super) async fn join(options: &PgConnectOptions, owner: &str) -> StoreResult<Self> {
         let options = options.clone().application_name("recapd member");
         let mut listener = listen(&options).await?;
@@ -126,7 +121,7 @@ impl Member {
         })
     }
 
-    /// Waits for the next announcement. The call may be cancelled; nothing is lost by that.
+    /// Waits for the next announcement. Cancelling the call loses nothing.
     pub async fn hear(&mut self) -> PeerMessage {
         loop {
             let Some(listener) = &mut self.listener else {
@@ -134,7 +129,7 @@ impl Member {
             };
             let now = Instant::now();
             let heard = match self.name_try.filter(|due| due.at <= now) {
-                // Checked before listening: where others never fall silent, its turn would never come.
+                // Checked before listening: if the others never fall silent, its turn would never come.
                 Some(due) => {
                     let taken = take_name(listener, &self.owner).await;
                     taken.map_err(|error| error.to_string()).map(|has_name| {
@@ -172,7 +167,7 @@ impl Member {
         let mut listener = listen(&self.options).await?;
         let patience = Instant::now() + NAME_PATIENCE;
         let mut has_name = take_name(&mut listener, &self.owner).await?;
-        // Until the server is done with the connection that was lost, that holds the name.
+        // The lost connection holds the name until the server is done with it.
         while !has_name && Instant::now() < patience {
             sleep(NAME_TRY_EVERY).await;
             has_name = take_name(&mut listener, &self.owner).await?;
@@ -183,26 +178,26 @@ impl Member {
     }
 }
 
-/// A connection that hears what others do.
+/// Opens a connection that hears the other daemons.
 async fn listen(options: &PgConnectOptions) -> Result<PgListener, sqlx::Error> {
     let mut listener = listener(options, &KEEPALIVES, &[QUEUE, AGENT]).await?;
-    // A gap has to be noticed.
+    // A gap must be noticed.
     listener.eager_reconnect(false);
     Ok(listener)
 }
 
-/// How long to listen before something else has to be done.
+/// Returns how long to listen before something else has to be done.
 fn silence(name_try: Option<NameTry>, now: Instant) -> Duration {
     name_try.map_or(PULSE, |due| due.at.saturating_duration_since(now).min(PULSE))
 }
 
-/// What is heard within the time `silence`, if anything. An error says why nothing is heard any more.
+/// Listens for up to `silence`. An error says why the connection was lost.
 async fn hear_in(silence: Duration, listener: &mut PgListener) -> Result<Option<PeerMessage>, String> {
     match timeout(silence, listener.try_recv()).await {
         Ok(Ok(Some(notice))) => Ok(read(notice.channel(), notice.payload())),
         Ok(Ok(None)) => Err("the connection was closed".to_owned()),
         Ok(Err(error)) => Err(error.to_string()),
-        // The name is tried now, which shows as well whether the connection is alive.
+        // The name is tried next, which also shows whether the connection is alive.
         Err(_) if silence < PULSE => Ok(None),
         Err(_) => {
             let alive = is_alive(listener).await;
@@ -218,7 +213,6 @@ async fn take_name(listener: &mut PgListener, owner: &str) -> Result<bool, sqlx:
     within(PULSE, taken).await?.try_get(0)
 }
 
-/// Asks the connection whether it lives.
 pub(super) async fn is_alive(listener: &mut PgListener) -> Result<(), sqlx::Error> {
     let asked = sqlx::query("-- postgres/member.is_alive\nSELECT 1").execute(listener);
     within(PULSE, asked).await.map(drop)
@@ -238,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_tried_again_ever_more_seldom_and_for_ever() {
+    fn a_name_is_retried_with_growing_pauses_for_ever() {
         let start = Instant::now();
         let mut due = NameTry::first(start);
         let mut waits = Vec::new();
@@ -251,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_its_name_is_woken_by_the_pulse_alone() {
+    fn a_member_with_its_name_only_wakes_at_each_pulse() {
         let now = Instant::now();
         assert_eq!(silence(None, now), PULSE);
         let due = NameTry::first(now);

@@ -1,5 +1,5 @@
-//! A standby that answers what may be a moment old. Only an answer counts: whatever it fails at, or doesn't know yet, the
-//! server itself is asked. It is left alone for a while after it failed, so that not every reader waits for one that is away.
+//! A standby for reads that may be slightly stale. If it fails or doesn't know something yet, the primary is asked. After a failure it
+//! rests for a while, so that not every reader waits for a standby that is down.
 
 use std::{
     fmt,
@@ -16,14 +16,13 @@ use crate::{
     sql::{Connection, query, sql},
 };
 
-/// How long it is waited for until it begins to read …
+/// How long to wait for the standby until a read can begin …
 pub const READ_PATIENCE_MS: u64 = 1_000;
-/// … and until it has read, whatever its statements may take elsewhere.
+/// … and until the read is done, whatever other limits statements have.
 const READ_MAX: Duration = Duration::from_secs(10);
-/// How long it is left alone after it failed.
+/// How long it rests after a failure.
 const REST: Duration = Duration::from_secs(5);
 
-/// A standby and what is known of it.
 pub(crate) struct Replica {
     pool: TimedPool,
     lag_ms_max: u64,
@@ -33,7 +32,7 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    /// The one at `url`. It is connected to when it is needed: nobody waits for a standby to start.
+    /// Connects lazily: nobody waits for a standby to start.
     pub(super) fn of(settings: &PostgresSettings, url: &str) -> StoreResult<Self> {
         let patience = Duration::from_millis(settings.read_patience_ms);
         let pool = pooled(settings, patience).connect_lazy_with(options(url)?);
@@ -46,7 +45,7 @@ impl Replica {
         })
     }
 
-    /// What it answers; none while it rests, and if it doesn't answer as it should.
+    /// Returns its answer; `None` while it rests, or if its answer doesn't count.
     pub(crate) async fn read<T, F>(&self, read: impl FnOnce(Connection) -> F + Send) -> Option<T>
     where
         F: Future<Output = StoreResult<T>> + Send,
@@ -80,7 +79,7 @@ impl Replica {
         })
     }
 
-    /// A transaction that reads, on a standby that follows closely enough.
+    /// Begins a reading transaction, if the standby follows closely enough.
     async fn snapshot(&self) -> Result<Connection, Unfit> {
         let tx = self.pool.begin(SNAPSHOT).await.map_err(StoreError::from)?;
         let mut tx = Connection::from(tx).with_clock(self.clock);
@@ -94,17 +93,17 @@ impl Replica {
     }
 }
 
-/// How it follows the server that is written.
+/// How closely it follows the primary.
 #[derive(Clone, Copy, Debug)]
 struct ReplicaState {
-    /// Whether it is a standby and receives from the other.
+    /// True if it is a standby and receives the primary's log.
     follows: bool,
-    /// Behind what it received by so much; none if that isn't known.
+    /// How far it is behind what it has received; `None` if unknown.
     lag_ms: Option<i64>,
 }
 
 impl ReplicaState {
-    /// A standby that has replayed all that it received isn't behind, however long ago that was: nothing was written since.
+    /// A standby that has replayed everything it received isn't behind, however long ago that was: nothing has been written since.
     async fn of(tx: &mut Connection) -> StoreResult<Self> {
         let sql = sql!(
             "-- postgres/replica.state\nSELECT pg_is_in_recovery() AND EXISTS (SELECT 1 FROM pg_stat_wal_receiver), \
@@ -122,7 +121,7 @@ impl ReplicaState {
         if !self.follows {
             return Err(Unfit::OnItsOwn);
         }
-        // Clocks of two servers may differ: what was written a moment ago may seem to come.
+        // Clocks of two servers may differ: something written a moment ago may seem to be in the future.
         let lag_ms = self
             .lag_ms
             .map(|lag_ms| u64::try_from(lag_ms).unwrap_or_default());
@@ -133,18 +132,16 @@ impl ReplicaState {
     }
 }
 
-/// Why a standby's answer doesn't count.
 #[derive(Debug)]
 enum Unfit {
-    /// It doesn't know of what was asked; the server may know by now.
+    /// It doesn't know the thing asked about; the primary may know it by now.
     Unaware,
     /// It is no standby any more, or receives nothing.
     OnItsOwn,
-    /// It is so many milliseconds behind; none: nobody knows how many.
+    /// It is this many milliseconds behind; `None` if unknown.
     Late(Option<u64>),
-    /// It can't be reached, or cancels what is read: its replay goes first.
+    /// It can't be reached, or it cancels reads because its replay goes first.
     Failing(StoreError),
-    /// It doesn't answer in time.
     Slow,
 }
 
@@ -173,7 +170,6 @@ impl From<tokio::time::error::Elapsed> for Unfit {
     }
 }
 
-/// Until when it is left alone.
 #[derive(Debug, Default)]
 struct Rest(Mutex<Option<Instant>>);
 
@@ -193,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_fails_is_left_alone_for_a_while() {
+    fn a_failing_standby_rests_for_a_while() {
         let (rest, now) = (Rest::default(), Instant::now());
         assert!(rest.is_over(now));
         rest.begin(now);
@@ -203,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_standby_that_follows_closely_is_asked() {
+    fn only_a_standby_that_follows_closely_is_used() {
         let judge = |follows, lag_ms| {
             let judged = ReplicaState { follows, lag_ms }.judge(1_000);
             judged.map_err(|unfit| unfit.to_string())

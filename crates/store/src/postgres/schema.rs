@@ -1,6 +1,6 @@
-//! The migrations.
+//! PostgreSQL's migrations, compiled in.
 
-/// The schema this recapd writes, one entry per migration.
+/// Version, name and SQL of each migration, in order.
 pub(crate) const MIGRATIONS: [(i64, &str, &str); 19] = [
     (
         1,

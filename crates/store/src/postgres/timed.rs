@@ -1,12 +1,11 @@
-//! Connections to a server that may vanish without a word: with its machine, or where a firewall forgets what goes through it.
+//! Connections to a server that may vanish silently: with its machine, or behind a firewall that forgets connections.
 //!
-//! The server itself ends statements that take too long. Where nothing is heard of it for longer than that, a connection is
-//! taken for lost and is closed: TCP gives up after a quarter of an hour, or never if nothing is left to be sent. What was
-//! asked last may have been done, a commit as well, as with any connection that breaks.
+//! The server itself ends statements that take too long. If nothing is heard from it for longer than that, the connection counts as lost
+//! and is closed: TCP gives up only after a quarter of an hour, or never if nothing is left to send. The last statement, even a commit,
+//! may have been carried out, as with any connection that breaks.
 //!
-//! sqlx waits as long as TCP does, also where it asks a connection that comes back to its pool whether it lives, and its
-//! transactions don't hand their connection out to be closed. So a transaction is made of its statements here, and the way
-//! back has its time as well.
+//! sqlx waits as long as TCP does, even when it pings a connection that returns to its pool, and its transactions don't hand out their
+//! connection to be closed. So transactions here consist of plain statements, and the return to the pool has a time limit, too.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -28,33 +27,33 @@ use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
 use recapd_core::domain::number::usize_or_max;
 
-/// How much longer than a statement may run its answer may take: the server has to break it off, and to say so.
+/// How much longer than a statement may run its answer may take: the server has to cancel it and say so.
 const MARGIN: Duration = Duration::from_secs(5);
-/// How long a server that gave no connection is asked once more, to learn why.
+/// How long to ask a server that gave no connection once more, to learn why.
 const REFUSAL_MAX: Duration = Duration::from_secs(1);
 
-/// A statement and what it is given.
+/// A statement with its parameters.
 pub(crate) type PgQuery = Query<'static, Postgres, PgArguments>;
 
-/// A connection whose answers are waited for so long and no longer.
+/// A connection with a time limit for answers.
 pub(crate) struct TimedConnection {
-    /// None only while it is dropped.
+    /// `None` only while it is dropped.
     held: Option<ConnectionSource>,
     watch: Watch,
-    /// From before a transaction is begun until it is known to be committed.
+    /// True from before a transaction begins until its commit is confirmed.
     in_transaction: bool,
 }
 
 enum ConnectionSource {
     Alone(PgConnection),
-    /// Counted among those that are out until it is back in its pool.
+    /// Counted as out until it is back in its pool.
     Pooled(PoolConnection<Postgres>, Loan),
 }
 
-/// What a pooled connection counts as, until it is back.
+/// A pooled connection's entries in the counts, until it is back.
 struct Loan {
     out: TaskTrackerToken,
-    /// One of the few that may write at the same time, if it does.
+    /// The permit of a connection that writes.
     write: Option<OwnedSemaphorePermit>,
 }
 
@@ -67,14 +66,14 @@ impl ConnectionSource {
     }
 }
 
-/// How long an answer is waited for, and whether one was waited for in vain.
+/// A time limit for answers, and whether an answer has missed it.
 struct Watch {
     patience: Duration,
     is_lost: bool,
 }
 
 impl Watch {
-    /// Over statements that may run for so long.
+    /// Allows for statements of this length.
     fn over(statement_ms_max: u64) -> Self {
         Self {
             patience: Duration::from_millis(statement_ms_max) + MARGIN,
@@ -82,7 +81,7 @@ impl Watch {
         }
     }
 
-    /// What is answered in time. Where nothing is, and where the connection fails, it is lost.
+    /// Waits for an answer. If it doesn't come in time, or if the connection fails, the connection is lost.
     async fn wait<T>(
         &mut self,
         answer: impl Future<Output = Result<T, sqlx::Error>>,
@@ -94,7 +93,7 @@ impl Watch {
 }
 
 impl TimedConnection {
-    /// A connection of its own, the statements of which may run for so long.
+    /// Wraps a separate connection with this limit for its statements.
     pub(super) fn alone(connection: PgConnection, statement_ms_max: u64) -> Self {
         Self::over(ConnectionSource::Alone(connection), statement_ms_max)
     }
@@ -107,7 +106,7 @@ impl TimedConnection {
         }
     }
 
-    /// The connection and its watch. One that was lost isn't asked again: what it left undone isn't known.
+    /// Returns the connection and its watch. A lost connection isn't used again: the outcome of its last statement is unknown.
     fn live(&mut self) -> Result<(&mut PgConnection, &mut Watch), sqlx::Error> {
         match &mut self.held {
             Some(held) if !self.watch.is_lost => Ok((held.connection(), &mut self.watch)),
@@ -115,25 +114,23 @@ impl TimedConnection {
         }
     }
 
-    /// The connection alone, for what may take longer than a statement.
+    /// Returns the connection alone, for operations that may take longer than a statement.
     pub(crate) fn untimed(&mut self) -> Result<&mut PgConnection, sqlx::Error> {
         self.live().map(|(connection, _)| connection)
     }
 
-    /// Runs a statement. Returns how many rows it changed.
     pub(crate) async fn execute(&mut self, query: PgQuery) -> Result<u64, sqlx::Error> {
         let (connection, watch) = self.live()?;
         let done = watch.wait(connection.execute(query)).await?;
         Ok(done.rows_affected())
     }
 
-    /// The first row, if there is one.
     pub(crate) async fn fetch_optional(&mut self, query: PgQuery) -> Result<Option<PgRow>, sqlx::Error> {
         let (connection, watch) = self.live()?;
         watch.wait(connection.fetch_optional(query)).await
     }
 
-    /// One row after the other, each of which is waited for.
+    /// Returns the rows one after the other, with the time limit for each.
     pub(crate) fn fetch(
         &mut self,
         query: PgQuery,
@@ -147,7 +144,7 @@ impl TimedConnection {
         Ok(rows.boxed())
     }
 
-    /// Commits a transaction; nothing without one. A commit that isn't answered may have been made.
+    /// Commits a transaction, if there is one. A commit without an answer may have been made.
     pub(crate) async fn commit(mut self) -> Result<(), sqlx::Error> {
         if self.in_transaction {
             let (connection, watch) = self.live()?;
@@ -159,7 +156,7 @@ impl TimedConnection {
 }
 
 impl Drop for TimedConnection {
-    /// One of a pool goes back there, and what isn't committed is undone; one that was lost is closed without a word.
+    /// Rolls back uncommitted work and returns a pooled connection to its pool. Closes a lost one without a goodbye.
     fn drop(&mut self) {
         let Some(ConnectionSource::Pooled(pooled, loan)) = self.held.take() else {
             return;
@@ -176,29 +173,28 @@ impl Drop for TimedConnection {
     }
 }
 
-/// Undoes what isn't committed, and gives the connection back to its pool, which asks it whether it lives. One that doesn't answer
-/// in time is closed, and its place in the pool is free.
+/// Rolls back uncommitted work and returns the connection to its pool, which pings it. One that doesn't answer in time is closed, which
+/// frees its place in the pool.
 async fn give_back(mut pooled: PoolConnection<Postgres>, in_transaction: bool, patience: Duration) {
     if in_transaction && within(patience, pooled.execute("ROLLBACK")).await.is_err() {
         drop(pooled.detach());
         return;
     }
-    // What the pool does by itself, without a time, when a connection is dropped.
+    // The pool does this by itself when a connection is dropped, but without a time limit.
     drop(timeout(patience, pooled.return_to_pool()).await);
 }
 
-/// Connections to one server, shared.
 pub(super) struct TimedPool {
     pool: PgPool,
     statement_ms_max: u64,
-    /// The connections at work, and those on their way back.
+    /// Connections in use, and those on their way back.
     out: TaskTracker,
-    /// Those that may still begin to write.
+    /// Permits to begin a write.
     writers: Arc<Semaphore>,
 }
 
 impl TimedPool {
-    /// Over those of `pool`, the statements of which may run for so long.
+    /// Wraps `pool` with this limit for its statements.
     pub(super) fn over(pool: PgPool, statement_ms_max: u64) -> Self {
         Self {
             pool,
@@ -208,7 +204,7 @@ impl TimedPool {
         }
     }
 
-    /// The same, of which at most so many write at the same time.
+    /// Limits how many connections write at the same time.
     pub(super) fn with_writers(self, writers_max: usize) -> Self {
         let writers = Arc::new(Semaphore::new(writers_max));
         Self { writers, ..self }
@@ -218,7 +214,7 @@ impl TimedPool {
         &self.pool
     }
 
-    /// A connection for statements that commit by themselves.
+    /// Returns a connection for statements that commit by themselves.
     pub(super) async fn acquire(&self) -> Result<TimedConnection, sqlx::Error> {
         self.lend(None).await
     }
@@ -230,13 +226,13 @@ impl TimedPool {
         Ok(TimedConnection::over(held, self.statement_ms_max))
     }
 
-    /// A transaction that `statement` begins.
+    /// Begins a transaction with `statement`.
     pub(super) async fn begin(&self, statement: &'static str) -> Result<TimedConnection, sqlx::Error> {
         let timed = self.acquire().await?;
         begun(timed, statement).await
     }
 
-    /// The same, of one that may wait for others: some connections are left to those that don't.
+    /// Begins a transaction that may wait for others: it leaves some connections to those that don't wait.
     pub(super) async fn begin_write(&self, statement: &'static str) -> Result<TimedConnection, sqlx::Error> {
         let free = Arc::clone(&self.writers).acquire_owned();
         let write = timeout(self.pool.options().get_acquire_timeout(), free)
@@ -247,8 +243,7 @@ impl TimedPool {
         begun(timed, statement).await
     }
 
-    /// What `given` stands for: where nothing was given in time though there was room, the server was waited for, and the
-    /// error is what it says.
+    /// Replaces a pool's timeout: if there was room for a connection, the server was to blame, and the error is its own.
     pub(super) async fn explained<T: Send>(&self, given: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
         let options = self.pool.options();
         let has_room = self.out.len() < usize_or_max(options.get_max_connections());
@@ -258,33 +253,32 @@ impl TimedPool {
         }
     }
 
-    /// Waits for the connections that are out, and closes all of them.
+    /// Waits for connections in use, and closes all.
     pub(super) async fn close(self) {
         self.pool.close().await;
     }
 }
 
 async fn begun(mut timed: TimedConnection, statement: &'static str) -> Result<TimedConnection, sqlx::Error> {
-    // Who gives up in the midst of it doesn't know whether it has begun.
+    // If this is cancelled half-way, it is unknown whether the transaction has begun.
     timed.in_transaction = true;
     let (connection, watch) = timed.live()?;
     watch.wait(connection.execute(statement)).await?;
     Ok(timed)
 }
 
-/// Why a pool got no connection: it only says that it waited in vain, also where nobody listens.
+/// Finds out why a pool got no connection: the pool itself reports a mere timeout, even if nobody listens at the address.
 pub(super) async fn refusal(options: &PgConnectOptions) -> sqlx::Error {
     match within(REFUSAL_MAX, options.connect()).await {
         Err(error) => error,
         Ok(connection) => {
-            // It is there again.
+            // The server is back.
             drop(within(REFUSAL_MAX, connection.close()).await);
             sqlx::Error::PoolTimedOut
         }
     }
 }
 
-/// What is answered in so much time.
 pub(super) async fn within<T>(
     time: Duration,
     answer: impl Future<Output = Result<T, sqlx::Error>>,
@@ -304,7 +298,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_server_that_is_away_is_told_from_connections_that_are_all_at_work() {
+    async fn a_server_that_is_down_is_distinguished_from_a_busy_pool() {
         let options: PgConnectOptions = "postgres://nobody@127.0.0.1:1/none".parse().unwrap();
         let pool = PgPoolOptions::new()
             .max_connections(1)
@@ -321,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_says_nothing_is_lost_and_who_says_no_is_not() {
+    async fn a_silent_server_counts_as_lost_and_a_refusal_does_not() {
         let mut watch = Watch::over(100);
         let refused = watch.wait(async { Err::<(), _>(sqlx::Error::RowNotFound) }).await;
         assert!(matches!(refused, Err(sqlx::Error::RowNotFound)), "{refused:?}");

@@ -1,4 +1,4 @@
-//! Taking what was forgotten or deleted out of the tables: the states of rows that no transaction sees any more.
+//! Removes forgotten and deleted data from the tables: dead rows that no transaction sees any more.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::{
     sql::{Connection, query, query_made, sql},
 };
 
-/// How often it looks whether somebody still reads an earlier state, …
+/// How often to check for readers of an earlier state …
 const LOOKS_MAX: u32 = 20;
-/// … and how long it waits in between.
+/// … and how long to wait between checks.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
-/// Vacuums all tables that name agents. False if something may be left: somebody still reads an earlier state, the
-/// statement took longer than statements may, or the role doesn't own the tables.
+/// Vacuums all tables with agents' rows. Returns false if something may be left: somebody still reads an earlier state, the statement
+/// timed out, or the role doesn't own the tables.
 pub(super) async fn vacuum(connection: &mut Connection) -> StoreResult<bool> {
     let sql = sql!(
         "-- postgres/vacuum.tables\nSELECT quote_ident(c.relname), pg_has_role(c.relowner, 'USAGE') FROM pg_class c \
@@ -32,8 +32,8 @@ pub(super) async fn vacuum(connection: &mut Connection) -> StoreResult<bool> {
         return Ok(false);
     }
     let is_past = wait_for_readers(connection).await?;
-    // The names are the schema's own. To give empty pages back, it would wait five seconds for each table to be nobody
-    // else's, while the next one waits for it, and then nobody could read.
+    // The names are the schema's own. TRUNCATE is off because it waits up to five seconds for an exclusive lock on each table, and
+    // readers would queue behind that.
     let sql = format!(
         "-- postgres/vacuum.vacuum\nVACUUM (TRUNCATE false) {}",
         tables.join(", ")
@@ -45,16 +45,16 @@ pub(super) async fn vacuum(connection: &mut Connection) -> StoreResult<bool> {
     Ok(is_past && owns_all)
 }
 
-/// Waits a moment until nobody sees what was before: readers, transactions that are prepared, standbys that say what they
-/// read. False if one goes on.
+/// Waits a moment until nothing sees the earlier state: readers, prepared transactions, standbys that report what they read. Returns
+/// false if something still does.
 async fn wait_for_readers(connection: &mut Connection) -> StoreResult<bool> {
-    // The first transaction that nobody had begun yet. Whoever began before the ones that ended is older than it.
+    // The first transaction id that isn't assigned yet. Anything that still sees the earlier state is older.
     let next = sql!(
         "-- postgres/vacuum.next\nSELECT CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS xid) AS text)"
     );
     let next: String = query(next).fetch_one(&mut *connection).await?.try_get(0)?;
-    // Of other roles' sessions the server hides what they do and since when, but not these numbers, and by them VACUUM
-    // goes. Whoever vacuums holds up no other vacuum. Sessions without a database send the log to standbys.
+    // The server hides what other roles' sessions do and since when, but not these ids, which VACUUM goes by. A vacuum doesn't hold up
+    // another vacuum. Sessions without a database send the log to standbys.
     let read = sql!(
         "-- postgres/vacuum.readers\nSELECT coalesce(max(held.xids), 0) > age(CAST(CAST($1 AS text) AS xid)) FROM (\
                SELECT greatest(age(backend_xid), age(backend_xmin)) AS xids FROM pg_stat_activity \

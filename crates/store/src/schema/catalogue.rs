@@ -1,10 +1,10 @@
-//! Whether the tables, views, triggers and functions of a database are those that the migrations make.
+//! Compares the tables, views, triggers and functions of a database with those that the migrations create.
 //!
-//! A trigger that somebody planted runs with the daemon's rights at each of its writes, a changed view shows agents what
-//! isn't theirs. SQLite's schema is compared with that of an empty database which the same migrations have made. On
-//! PostgreSQL nobody who only looks may make one: there it is compared with a list (`migrations/postgres/catalogue.tsv`),
-//! which a test holds to the migrations. It doesn't cover what can be added without touching recapd: indexes, privileges,
-//! row policies, partitions, and tables and views of others in the same schema.
+//! A planted trigger runs with the daemon's rights at each of its writes, and a changed view shows agents the data of others. SQLite's
+//! schema is compared with that of an empty database that the same migrations have created. On PostgreSQL a mere reader may not create
+//! one, so the schema is compared with a list (`migrations/postgres/catalogue.tsv`), which a test holds to the migrations. The check
+//! excludes additions that don't touch recapd: indexes, privileges, row policies, partitions, and other tables and views in the same
+//! schema.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -19,31 +19,26 @@ use crate::{
     sqlite,
 };
 
-/// What the migrations make on PostgreSQL: kind, name and definition, a line each.
+/// The objects that the migrations create on PostgreSQL: kind, name and definition, one per line.
 const POSTGRES: &str = include_str!("../../migrations/postgres/catalogue.tsv");
-/// How long a statement on a server's catalogue may take.
 const STATEMENT_MS_MAX: u64 = 60_000;
 
-/// One thing in a schema that isn't as the migrations make it.
+/// An object in a schema that differs from what the migrations create.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct SchemaFault {
-    /// What it is: `table`, `view`, `trigger`, `index`, `column`, `constraint`, `function`, `rule`.
+    /// `table`, `view`, `trigger`, `index`, `column`, `constraint`, `function` or `rule`.
     pub kind: String,
-    /// Its name; behind that of its table and a dot, where it belongs to one.
+    /// Its name, after that of its table and a dot if it belongs to one.
     pub name: String,
-    /// What is wrong with it.
     pub fault: SchemaDifference,
 }
 
-/// How something in a schema differs from what the migrations make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SchemaDifference {
-    /// The migrations make none such.
+    /// The migrations create no such object.
     Planted,
-    /// It is defined otherwise.
     Changed,
-    /// It isn't there.
     Missing,
 }
 
@@ -58,11 +53,10 @@ impl fmt::Display for SchemaFault {
     }
 }
 
-/// What is defined, by kind and name.
+/// Definitions by kind and name.
 type Catalogue = BTreeMap<(String, String), String>;
 
-/// What in a database isn't as the migrations make it that it has; nothing if all is. It changes nothing, and may be asked
-/// while daemons run.
+/// Returns every difference between a database and the migrations that it has. It changes nothing, and daemons may run.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`](crate::StoreError::Unavailable), also when there is no such file.
@@ -85,7 +79,7 @@ pub async fn faults(settings: &DatabaseSettings) -> StoreResult<Vec<SchemaFault>
     }
 }
 
-/// The catalogue of a server's database as `migrations/postgres/catalogue.tsv` has it.
+/// Returns the catalogue of a server's database in the form of `migrations/postgres/catalogue.tsv`.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`](crate::StoreError::Unavailable).
@@ -131,10 +125,10 @@ fn differences(expected: &Catalogue, found: &Catalogue) -> Vec<SchemaFault> {
     faults
 }
 
-/// In place of a definition that another version of PostgreSQL writes in other words.
+/// Replaces a definition that other versions of PostgreSQL word differently.
 const UNREADABLE: &str = "?";
 
-/// The schema of a database that the migrations up to `version` have made, in memory.
+/// Returns the schema that the migrations up to `version` create, in memory.
 async fn made_up_to(version: i64) -> StoreResult<Catalogue> {
     let mut connection: Connection = SqliteConnection::connect("sqlite::memory:").await?.into();
     let all = migrator(SqlDialect::Sqlite);
@@ -147,7 +141,7 @@ async fn made_up_to(version: i64) -> StoreResult<Catalogue> {
     Ok(made)
 }
 
-/// What SQLite and sqlx keep for themselves is left out: statistics, counters, the list of migrations.
+/// Excludes what SQLite and sqlx keep for themselves: statistics, counters, the list of migrations.
 async fn of_sqlite(connection: &mut Connection) -> StoreResult<Catalogue> {
     let sql = sql!(
         "-- sqlite/catalogue.read\nSELECT type, name, coalesce(sql, '') FROM sqlite_schema \
@@ -162,14 +156,13 @@ async fn of_sqlite(connection: &mut Connection) -> StoreResult<Catalogue> {
         .collect()
 }
 
-/// A definition without white space and quotation marks of names: versions of SQLite put them differently where a table is
-/// altered.
+/// Removes white space and the quotation marks of names: versions of SQLite place them differently where a table is altered.
 fn spelt_alike(definition: &str) -> String {
     let kept = |c: &char| !c.is_whitespace() && *c != '"';
     definition.chars().filter(kept).collect()
 }
 
-/// `names`: the relations and functions to look at, beside functions that go under a name of PostgreSQL's own; all if `None`.
+/// Reads the relations and functions in `names`, and functions that share a name with PostgreSQL's own; all if `None`.
 async fn of_postgres(connection: &mut Connection, names: Option<&Catalogue>) -> StoreResult<Catalogue> {
     let asked = |is_function: bool| {
         let keys = names?.keys().filter(move |(kind, _)| match kind.as_str() {
@@ -177,7 +170,7 @@ async fn of_postgres(connection: &mut Connection, names: Option<&Catalogue>) -> 
             "table" | "view" => !is_function,
             _ => false,
         });
-        // Of a function without the types that it takes.
+        // A function's name, without its parameter types.
         let names = keys.map(|(_, name)| name.split('(').next().unwrap_or_default());
         Some(serde_json::json!(names.collect::<Vec<_>>()).to_string())
     };
@@ -230,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_is_named() {
+    fn differences_are_named() {
         let of = |objects: &[(&str, &str, &str)]| -> Catalogue {
             let object = |(kind, name, definition): &(&str, &str, &str)| {
                 (((*kind).to_owned(), (*name).to_owned()), (*definition).to_owned())
@@ -264,7 +257,6 @@ mod tests {
         assert_eq!(differences(&made, &made), []);
     }
 
-    /// Whatever is there by then.
     #[tokio::test]
     async fn the_migrations_make_a_schema_up_to_each_version() {
         let versions = sqlite::MIGRATIONS.iter().map(|(version, ..)| *version);
@@ -278,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_for_postgresql_has_what_it_is_for() {
+    fn the_list_for_postgresql_covers_each_kind_of_object() {
         let listed = listed(POSTGRES);
         for (kind, name) in [
             ("table", "message_log"),

@@ -1,8 +1,7 @@
-//! Migrations of a server's database, beside daemons that work on it.
+//! Migrations of a server's database while daemons work on it.
 //!
-//! While a migration waits for a table that somebody reads (a dump holds all tables until it ends), whoever comes after it
-//! waits behind it: claims, appends, and leases that are to be prolonged. So it waits for a moment, lets go of all it has,
-//! leaves the others alone for a while, and tries again.
+//! While a migration waits for a table that somebody reads (a dump holds all tables until it ends), everybody after it waits too: claims,
+//! appends, lease renewals. So it waits only briefly, releases everything, pauses for the others, and tries again.
 
 use std::time::Duration;
 
@@ -18,20 +17,18 @@ use super::{
     failure, run,
 };
 
-/// How long one try waits for a lock: far less than a lease holds (`queue.lease_ms`), and longer than PostgreSQL waits
-/// before it ends an autovacuum that is in the way (`deadlock_timeout`, a second by default).
+/// How long one attempt waits for a lock: far less than a lease lasts (`queue.lease_ms`), and longer than PostgreSQL waits before it ends
+/// an autovacuum that blocks it (`deadlock_timeout`, a second by default).
 const LOCK_MS_MAX: u64 = 2_000;
-/// How long the others are left alone before the next try.
+/// The pause for others before the next attempt.
 const PAUSE: Duration = Duration::from_secs(2);
-/// So often it is tried: for a minute.
+/// A minute of attempts.
 pub(super) const TRIES_MAX: u32 = 20;
-/// How long it waits for another recapd that migrates. Nobody else waits behind that.
+/// How long to wait for another recapd that migrates. Nobody else waits behind that lock.
 const OTHERS_MS_MAX: u64 = 60_000;
-/// PostgreSQL's words for a lock that wasn't to be had in time, and for two that waited for each other:
-/// `lock_not_available`, `deadlock_detected`.
+/// PostgreSQL's `lock_not_available` and `deadlock_detected`.
 const HELD: [&str; 2] = ["55P03", "40P01"];
 
-/// Applies what is missing, in so many tries.
 pub(super) async fn migrate(
     connection: &mut Connection,
     migrator: &Migrator,
@@ -39,12 +36,12 @@ pub(super) async fn migrate(
 ) -> StoreResult<()> {
     lock(connection).await?;
     let done = in_turns(connection, migrator, tries_max).await;
-    // Whoever goes on with this connection doesn't keep it.
+    // The lock must not stay on a connection that others use next.
     let unlocked = unlock(connection).await;
     done.and(unlocked)
 }
 
-/// Of several that migrate one does. The lock is the migrator's own, which versions before take, too.
+/// Makes sure that one recapd migrates at a time. The lock is the migrator's own, which earlier versions take, too.
 async fn lock(connection: &mut Connection) -> StoreResult<()> {
     let DriverConnection::Postgres(postgres) = connection.driver() else {
         return Ok(());
@@ -96,7 +93,7 @@ fn is_held(error: &MigrateError) -> bool {
     refusal.is_some_and(|refusal| refusal.code().is_some_and(|code| HELD.contains(&code.as_ref())))
 }
 
-/// Who holds tables of this schema, some of them, whoever has been at it for longest first.
+/// Names some holders of tables in this schema, those with the oldest transactions first.
 async fn holders(connection: &mut Connection) -> StoreResult<String> {
     let sql = sql!(
         "-- postgres/schema.holders\nSELECT coalesce(string_agg(who, ', '), 'nobody any more') FROM \

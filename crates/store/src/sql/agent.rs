@@ -1,4 +1,4 @@
-//! Agents' rows.
+//! Agents' rows: locks, loads and lists them, and changes their settings.
 
 use crate::sql::{
     Connection, query, sql,
@@ -17,8 +17,8 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// An agent's row with its newest exchange and its preamble, as [`row::agent`] reads it. For who shows it pending exchanges
-/// are `counted`; else `bounded` by their numbers, which takes the same time however much is pending.
+/// Selects an agent's row with its newest exchange and its preamble, as [`row::agent`] reads it. For display, pending exchanges are
+/// `counted`; otherwise they are `bounded` by their numbers, which takes the same time however many there are.
 macro_rules! agent_select {
     (counted, $label:literal, $where:literal) => {
         agent_select!(
@@ -50,8 +50,7 @@ macro_rules! agent_select {
     };
 }
 
-/// Locks the agent's row till the end of the transaction. Returns false if there is none; another caller may still make
-/// one then.
+/// Locks the agent's row until the end of the transaction. Returns false if there is none; another caller may still create one then.
 pub(crate) async fn lock(tx: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
     if tx.dialect() == SqlDialect::Sqlite {
         return Ok(true);
@@ -60,7 +59,7 @@ pub(crate) async fn lock(tx: &mut Connection, agent: &AgentId) -> StoreResult<bo
     Ok(query(sql).bind(agent.as_str()).execute(tx).await? > 0)
 }
 
-/// Locks the rows of all agents that descend from the same first agent by forks. Meanwhile none of them can be forked.
+/// Locks the rows of an agent's whole family, all that descend by forks from the same first agent. None of them can be forked meanwhile.
 pub(crate) async fn lock_family(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
     let sql = sql!(
         "-- postgres/agent.lock_family\nWITH RECURSIVE up (agent_id, parent) AS \
@@ -74,7 +73,7 @@ pub(crate) async fn lock_family(tx: &mut Connection, agent: &AgentId) -> StoreRe
     Ok(())
 }
 
-/// One agent, as it is shown.
+/// Loads an agent for display.
 pub(super) async fn counted(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
     let sql = agent_select!(
         counted,
@@ -84,7 +83,7 @@ pub(super) async fn counted(connection: &mut Connection, agent: &AgentId) -> Sto
     one(connection, sql, agent).await
 }
 
-/// One agent, as what changes it needs it.
+/// Loads an agent for changes.
 pub(super) async fn load(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<AgentRow>> {
     let sql = agent_select!(
         bounded,
@@ -103,13 +102,11 @@ async fn one(
     found.as_ref().map(row::agent).transpose()
 }
 
-/// As [`load`], for agents that have to be there.
 pub(super) async fn known(connection: &mut Connection, agent: &AgentId) -> StoreResult<AgentRow> {
     let row = load(connection, agent).await?;
     row.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))
 }
 
-/// See [`super::super::Store::change_settings`].
 pub(super) async fn change_settings(
     tx: &mut Connection,
     agent: &AgentId,
@@ -137,7 +134,7 @@ pub(super) async fn change_settings(
     Ok(settings)
 }
 
-/// Has the ageing job look at the document, since days begin at other times in another time zone.
+/// Makes the ageing job look at the document: in another time zone, days begin at other times.
 async fn age_anew(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/agent.age_anew\nUPDATE summaries SET next_ageing_at = {min}(next_ageing_at, $2) \
@@ -147,7 +144,6 @@ async fn age_anew(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> Store
     Ok(())
 }
 
-/// Agents after `after`, by id.
 pub(super) async fn list(
     connection: &mut Connection,
     after: Option<&AgentId>,

@@ -1,8 +1,8 @@
-//! Append: numbers the messages, places them in exchanges, moves the boundary, wakes the queue, in one transaction; the
-//! ledger decides.
+//! Append: numbers the messages, places them in exchanges, moves the boundary and wakes the queue, in one transaction. The ledger
+//! decides.
 //!
-//! Clears, marks and rewinds take effect at their place: the messages up to and including one are written, then the
-//! step is taken, then the next messages follow.
+//! Clears, marks, rewinds, pins and unpins take effect where they stand: the messages up to and including one are written, then the step
+//! is taken, then the next messages follow.
 
 pub(super) mod boundary;
 pub(super) mod write;
@@ -35,31 +35,28 @@ use recapd_core::{
     formats,
 };
 
-/// The rows that an append will write.
 #[derive(Default)]
 struct AppendRows {
     messages: Vec<StoredAt>,
-    /// Exchanges that are complete, and at last the newest one. Their running totals ascend.
+    /// Complete exchanges, and finally the newest one. Their running totals ascend.
     exchanges: Vec<Exchange>,
     sessions: Vec<NewSession>,
     evictions: Vec<Eviction>,
-    /// The preamble, if it changed.
     preamble: Option<Exchange>,
     /// The session that ended because its newest leg is too big.
     session_ended: Option<i64>,
 }
 
-/// A session that began.
 pub(super) struct NewSession {
     pub(super) session: i64,
     pub(super) first_exchange: i64,
     pub(super) opened_at: Timestamp,
-    /// When and why the session before ended, if that isn't stored yet.
+    /// When and why the previous session ended, if that isn't stored yet.
     pub(super) previous_end: Option<(Timestamp, &'static str)>,
 }
 
 impl NewSession {
-    /// The ledger's session, before anything is said in it.
+    /// Creates the ledger's session, before anything is said in it.
     pub(super) fn empty(
         ledger: &Ledger,
         opened_at: Timestamp,
@@ -74,7 +71,7 @@ impl NewSession {
     }
 }
 
-/// See [`super::super::Store::append`]. With `steps_required`, as [`super::super::Store::rewind`].
+/// See [`super::super::Store::append`]; with `steps_required`, [`super::super::Store::rewind`].
 pub(super) async fn append(
     tx: &mut Connection,
     mut request: AppendRequest,
@@ -95,7 +92,7 @@ pub(super) async fn append(
         let kept = row.kept_budget();
         (row.ledger, row.settings, kept)
     });
-    // From here on the rules are the agent's own.
+    // From here on the agent's own rules apply.
     let in_force = settings.expanded(&request.rules.basis);
     request.rules.budget = in_force.budget(request.rules.budget);
     request.rules.on_overflow = in_force.on_overflow.unwrap_or(request.rules.on_overflow);
@@ -145,7 +142,6 @@ pub(super) async fn append(
     })
 }
 
-/// Refuses a rewind to a place that isn't there.
 fn check_target(step: &StepOutcome) -> StoreResult<()> {
     match step {
         StepOutcome::Ignored { label } => Err(StoreError::UnknownMark(label.clone())),
@@ -154,14 +150,14 @@ fn check_target(step: &StepOutcome) -> StoreResult<()> {
     }
 }
 
-/// The agent's row, which there is after all: a fork can make it at any moment. Nobody sees one that is being deleted.
+/// Loads an agent that another caller has created in the meantime, perhaps by a fork. An agent that is being deleted is hidden.
 async fn made_meanwhile(tx: &mut Connection, agent: &AgentId) -> StoreResult<AgentRow> {
     agent::lock(tx, agent).await?;
     let found = agent::load(tx, agent).await?;
     found.ok_or_else(|| StoreError::Contended("the agent is being deleted".to_owned()))
 }
 
-/// The version of the summary that was `before` these steps: a rewind may write one.
+/// Returns the summary's version after these steps, given the one `before`: a rewind may write one.
 fn version_after(before: i64, steps: &[StepOutcome]) -> i64 {
     let written = steps.iter().rev().find_map(|step| match step {
         StepOutcome::Rewound { version, .. } => *version,
@@ -170,7 +166,7 @@ fn version_after(before: i64, steps: &[StepOutcome]) -> i64 {
     written.unwrap_or(before)
 }
 
-/// Stores the key of a request, so that the same request can be repeated under it.
+/// Stores the key of a request. Only the same request may be repeated under it.
 async fn keep_key(tx: &mut Connection, agent: &AgentId, key: &RequestKey, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/append.keep_key\nINSERT INTO idempotency_keys (agent_id, key, digest, used_at) VALUES ($1, $2, $3, $4) \
@@ -191,12 +187,11 @@ async fn keep_key(tx: &mut Connection, agent: &AgentId, key: &RequestKey, now: T
     }
 }
 
-/// The step that the message at `place` stands for, if any.
 fn step_at(request: &AppendRequest, place: usize) -> Option<Step> {
     Step::of(&request.messages.get(place)?.message)
 }
 
-/// Writes the placed messages, and takes the step that the last message of `part` stands for.
+/// Writes the placed messages and takes the step that the last message of `part` is, if any.
 async fn write_part(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -219,8 +214,7 @@ async fn write_part(
         }
         Some((Step::Rewind(label), at)) => {
             let stepped = lineage::rewind(tx, request, ledger, label, at).await?;
-            // The exchange that holds the mark may have grown after it, or the budget have shrunk. All rows are written
-            // by now.
+            // The exchange with the mark may have grown after it, or the budget may have shrunk. All rows are written by now.
             let eviction = boundary::evict(tx, request, &[], ledger, at).await?;
             written.evictions.extend(eviction);
             Some(stepped)
@@ -240,7 +234,7 @@ fn close_session(written: &mut AppendRows, ledger: &mut Ledger, at: Timestamp) {
     written.sessions.push(opened);
 }
 
-/// The places of the messages to be stored, and whether each keeps its client id.
+/// Returns the places of the messages to be stored, and whether each keeps its client id.
 async fn without_known(tx: &mut Connection, request: &AppendRequest) -> StoreResult<Vec<(usize, bool)>> {
     let messages = request.messages.iter();
     let ids: Vec<&str> = messages
@@ -259,12 +253,11 @@ async fn without_known(tx: &mut Connection, request: &AppendRequest) -> StoreRes
                 fresh.push((place, true));
             }
             Some(payload) if formats::is_same(payload, &message.payload) || is_tombstone(payload) => {}
-            // A session that was resumed or forked has what was said before under its own name.
+            // A session that was resumed or forked copies earlier lines under its own name.
             Some(payload)
                 if message.format == Format::ClaudeCode
                     && formats::is_copied_line(payload, &message.payload) => {}
-            // Another message under the same id: a transcript may have that, and nothing of it may be lost. It is kept
-            // under another id.
+            // A transcript may have another message under the same id, and nothing of it may be lost. It is stored under another id.
             Some(_) if request.replayed => fresh.push((place, false)),
             Some(_) => return Err(StoreError::ClientIdReused(id.clone())),
         }
@@ -272,8 +265,8 @@ async fn without_known(tx: &mut Connection, request: &AppendRequest) -> StoreRes
     without_known_others(tx, request, fresh, known).await
 }
 
-/// `fresh` without the messages that get another id than their own and are stored under that already. `known` are the
-/// messages stored under the own ids.
+/// Returns `fresh` without the messages that are stored already under their replacement ids. `known` holds the messages stored under the
+/// original ids.
 async fn without_known_others(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -295,7 +288,7 @@ async fn without_known_others(
     Ok(fresh.into_iter().filter(is_new).collect())
 }
 
-/// The payloads stored under these client ids.
+/// Returns the payloads stored under these client ids.
 pub(super) async fn known_payloads(
     tx: &mut Connection,
     agent: &AgentId,
@@ -364,8 +357,7 @@ async fn place_all(
     Ok(written)
 }
 
-/// Applies the settings for a leg that is too big by itself: an error undoes the whole append; a session is ended
-/// once.
+/// Applies the settings for a leg that is too big by itself: an error undoes the whole append; a session is ended once.
 fn check_overflow(
     request: &AppendRequest,
     written: &mut AppendRows,
@@ -382,8 +374,8 @@ fn check_overflow(
     Ok(())
 }
 
-/// Wakes the queue, if there is anything to do: exchanges left the window, a session ended with some of them pending,
-/// or a rewind wrote digests that wait to be condensed.
+/// Wakes the queue if there is work: exchanges left the window, a session ended with pending exchanges, or a rewind wrote digests that
+/// are to be condensed.
 pub(super) async fn wake(
     tx: &mut Connection,
     request: &AppendRequest,

@@ -1,4 +1,4 @@
-//! Whole histories: read for a journal here, written back from one in [`restore`].
+//! Complete histories: read here for a journal, and written back in [`restore`].
 
 pub(super) mod restore;
 
@@ -35,12 +35,12 @@ impl Archive for SqlStore {
 
     async fn restore(&self, request: Restore) -> Result<RestoreOutcome, ArchiveError> {
         let fork = request.origin.as_ref().and_then(|origin| origin.fork.as_ref());
-        // A restored fork shares its parent's messages: these must not be forgotten or deleted meanwhile.
+        // A restored fork shares its parent's messages, which must not be forgotten or deleted meanwhile.
         let lock = match fork {
             Some(fork) => Lock::Family(fork.parent.clone()),
             None => Lock::Agent(request.agent.clone()),
         };
-        // A rewind among what is restored sets aside as much as an agent has.
+        // A rewind among the restored messages may set aside everything that an agent has.
         self.write_extent(lock, WriteSize::Unbounded, move |tx| {
             Box::pin(restore::restore(tx, request))
         })

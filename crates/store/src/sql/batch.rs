@@ -1,4 +1,4 @@
-//! Questions in batches, as the queue sees them: deferred, withdrawn, answered.
+//! Questions in batches, from the queue's side: deferred, withdrawn, answered.
 
 mod round;
 
@@ -99,13 +99,11 @@ impl BatchStore for SqlStore {
     }
 }
 
-/// Reads a list of numbers.
 fn numbers(row: &Row, column: usize, name: &'static str) -> StoreResult<Vec<i64>> {
     let text: String = row.try_get(column)?;
     serde_json::from_str(&text).map_err(|_| row::inconsistent("batch_requests", "a question", name, text))
 }
 
-/// See [`BatchStore::defer`].
 async fn defer(
     tx: &mut Connection,
     lease: Lease,
@@ -143,7 +141,7 @@ async fn defer(
     Ok(true)
 }
 
-/// Stores a question, unless the same state of the summary was asked about before.
+/// Stores a question, unless one about the same state of the summary exists.
 async fn write(
     tx: &mut Connection,
     agent: &AgentId,
@@ -174,8 +172,7 @@ async fn write(
     Ok(done == 1)
 }
 
-/// Makes the row of an agent due that waits for a batch's answer: the summary has changed, and no question is about its
-/// present state.
+/// Makes an agent's row due that waits for a batch's answer: the summary has changed, and no question is about its present state.
 pub(super) async fn wait_no_longer(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/batch.wait_no_longer\nUPDATE summary_update_queue SET deferred_at = NULL, visible_at = $2, \
@@ -186,10 +183,10 @@ pub(super) async fn wait_no_longer(tx: &mut Connection, agent: &AgentId, now: Ti
     Ok(())
 }
 
-/// Withdraws the agent's unsent question, since it may hold what is to be forgotten, and makes its row due. The answer
-/// to a question that was sent comes too late: forgetting has changed the summary's version.
+/// Withdraws the agent's unsent question, which may hold forgotten text, and makes its row due. The answer to a sent question comes too
+/// late: forgetting has changed the summary's version.
 pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
-    // A gathering of questions at this moment goes first, and is seen.
+    // If questions are being gathered at this moment, that finishes first, and its result is seen.
     let open = sql!(
         "-- sql/batch.lock_questions\nSELECT 1 FROM batch_requests WHERE agent_id = $1 AND ended_at IS NULL {for_update}"
     );
@@ -207,7 +204,6 @@ pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, now: Timestamp)
     wait_no_longer(tx, agent, now).await
 }
 
-/// See [`BatchStore::withdraw_question`].
 async fn withdraw(tx: &mut Connection, agent: AgentId, now: Timestamp) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/batch.withdraw\nUPDATE batch_requests SET state = 'withdrawn', ended_at = $2, body = '' \
@@ -217,7 +213,6 @@ async fn withdraw(tx: &mut Connection, agent: AgentId, now: Timestamp) -> StoreR
     Ok(done > 0)
 }
 
-/// See [`BatchStore::batched_answer`].
 async fn answered(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<BatchedAnswer>> {
     let sql = sql!(
         "-- sql/batch.answered\nSELECT r.journal_key, r.version, r.covers_after, r.covers_through, \
@@ -250,7 +245,7 @@ async fn answered(connection: &mut Connection, agent: &AgentId) -> StoreResult<O
     }))
 }
 
-/// Notes that a run has accounted for the cost of a batch's answer, so that no other run does.
+/// Marks the cost of a batch's answer as accounted for by a run, so that no other run counts it.
 pub(super) async fn account(tx: &mut Connection, agent: &AgentId, run: &RunRecord) -> StoreResult<()> {
     let Some(key) = &run.batched else {
         return Ok(());

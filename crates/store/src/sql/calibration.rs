@@ -1,4 +1,4 @@
-//! What was learned about token counters.
+//! Stored calibrations of token counters.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// A sample as it is saved: what was estimated, what was reported, and by whom. The first versions didn't save the last.
+/// A stored sample: estimated tokens, reported tokens, reporting agent. The first versions didn't store the agent.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum KeptSample {
@@ -44,7 +44,7 @@ impl From<ReportedSample> for KeptSample {
     }
 }
 
-/// All saved calibrations, in the order in which they were learned.
+/// Returns all saved calibrations, in the order in which they were learned.
 pub(super) async fn load(connection: &mut Connection) -> StoreResult<Vec<KeptCalibration>> {
     let sql = sql!(
         "-- sql/calibration.load\nSELECT provider, model, learned, samples FROM calibrations \
@@ -70,7 +70,7 @@ pub(super) async fn load(connection: &mut Connection) -> StoreResult<Vec<KeptCal
     found.iter().map(read).collect()
 }
 
-/// Saves these, and deletes all but those of the models that learned last.
+/// Saves these, and deletes all except those of the models that learned last.
 pub(super) async fn keep(tx: &mut Connection, kept: Vec<KeptCalibration>, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/calibration.keep\nINSERT INTO calibrations (provider, model, learned, samples, updated_at) \

@@ -23,8 +23,7 @@ pub(super) use items::{reserve_items, retire_items, write_items};
 use rearm::{finish, park};
 pub(super) use settle::{settle, settle_at_once};
 
-/// Applies an update. The guards are checked in the order lease, version, watermark, exchanges; one that fails undoes
-/// everything.
+/// Applies an update. The fences are checked in the order lease, version, watermark, exchanges. A failed one undoes everything.
 pub(super) async fn complete(tx: &mut Connection, lease: Lease, patch: Patch) -> StoreResult<Completion> {
     guard_lease(tx, &lease).await?;
     write_document(tx, &lease, &patch).await?;
@@ -53,7 +52,6 @@ pub(super) async fn complete(tx: &mut Connection, lease: Lease, patch: Patch) ->
     })
 }
 
-/// See [`super::super::Store::age_document`].
 pub(super) async fn age_document(tx: &mut Connection, lease: Lease, patch: Patch) -> StoreResult<bool> {
     guard_lease(tx, &lease).await?;
     if is_asked_about(tx, &lease.agent, patch.version).await? {
@@ -66,8 +64,8 @@ pub(super) async fn age_document(tx: &mut Connection, lease: Lease, patch: Patch
     Ok(true)
 }
 
-/// Whether a question about that version is out, or an answer is there that no update has used. Answers of another version
-/// are never found again.
+/// True if a question about that version is out, or if it has an answer that no update has used. Answers about other versions are never
+/// found again.
 async fn is_asked_about(tx: &mut Connection, agent: &AgentId, version: i64) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/complete.is_asked_about\nSELECT 1 FROM batch_requests WHERE agent_id = $1 AND version = $2 \
@@ -116,8 +114,7 @@ pub(super) async fn write_document(tx: &mut Connection, lease: &Lease, patch: &P
     }
 }
 
-/// Moves the watermark from `lo` to `hi`, unless it has moved meanwhile or the boundary has moved back. Returns the
-/// boundary.
+/// Moves the watermark from `lo` to `hi`, unless it or the boundary has moved in the meantime. Returns the boundary.
 async fn move_watermark(
     tx: &mut Connection,
     agent: &AgentId,
@@ -163,7 +160,7 @@ async fn count_live(tx: &mut Connection, agent: &AgentId, lo: i64, hi: i64) -> S
         .try_get(0)?)
 }
 
-/// Writes the version, after the items and facts that its document is composed of.
+/// Writes the version, after its document's items and facts.
 pub(super) async fn write_version(
     tx: &mut Connection,
     lease: &Lease,

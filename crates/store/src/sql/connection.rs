@@ -1,4 +1,4 @@
-//! A connection to either database.
+//! A connection to either database, with the clock and the fairness that its statements use.
 
 use sqlx::{Connection as _, Sqlite, SqliteConnection, Transaction, pool::PoolConnection};
 
@@ -10,7 +10,7 @@ use super::{
 use crate::postgres::{Clock, TimedConnection};
 use recapd_core::domain::{time::Timestamp, work::Fairness};
 
-/// Where statements run: a connection, or a transaction that is undone when it is dropped without a commit.
+/// A connection, or a transaction that is rolled back when it is dropped without a commit.
 pub(crate) struct Connection {
     link: DriverHandle,
     clock: Clock,
@@ -28,16 +28,14 @@ enum DriverHandle {
 
 /// The underlying connection to either database.
 pub(crate) enum DriverConnection<'c> {
-    /// SQLite's, called on the current thread.
+    /// SQLite, called on the current thread.
     Direct(&'c mut rusqlite::Connection),
-    /// SQLite's, through sqlx.
+    /// SQLite, through sqlx.
     Sqlite(&'c mut SqliteConnection),
-    /// PostgreSQL's.
     Postgres(&'c mut TimedConnection),
 }
 
 impl Connection {
-    /// The underlying connection.
     pub(crate) fn driver(&mut self) -> DriverConnection<'_> {
         match &mut self.link {
             DriverHandle::Direct(connection) => DriverConnection::Direct(connection),
@@ -48,7 +46,6 @@ impl Connection {
         }
     }
 
-    /// Which database it is.
     pub(crate) fn dialect(&self) -> SqlDialect {
         match &self.link {
             DriverHandle::Direct(_)
@@ -59,7 +56,7 @@ impl Connection {
         }
     }
 
-    /// Commits a transaction; nothing on a plain connection.
+    /// Commits a transaction. Does nothing on a plain connection.
     pub(crate) async fn commit(self) -> Result<(), sqlx::Error> {
         match self.link {
             DriverHandle::SqliteTransaction(transaction) => transaction.commit().await,
@@ -68,7 +65,7 @@ impl Connection {
         }
     }
 
-    /// Closes a connection to a file, and waits until it is: dropped, it would go on for a moment and hold its locks.
+    /// Closes a connection to a file and waits for that: a dropped connection would keep its locks for a moment.
     pub(crate) async fn close(self) -> Result<(), sqlx::Error> {
         match self.link {
             DriverHandle::Direct(connection) => {
@@ -80,28 +77,26 @@ impl Connection {
         }
     }
 
-    /// The same, with leases and backoffs judged by `clock`.
+    /// Sets the clock that judges leases and backoffs.
     pub(crate) fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
     }
 
-    /// Sets how rows of the queue are placed from now on.
     pub(crate) fn set_fairness(&mut self, fairness: Fairness) {
         self.fairness = fairness;
     }
 
-    /// How rows of the queue are placed.
     pub(crate) fn fairness(&self) -> Fairness {
         self.fairness
     }
 
-    /// The caller's time if it judges leases and backoffs; `None` if the database's does.
+    /// Returns the caller's time if it judges leases and backoffs; `None` if the database's does.
     pub(crate) fn judging(&self, callers: Timestamp) -> Option<Timestamp> {
         (self.clock == Clock::Caller).then_some(callers)
     }
 
-    /// The time by the clock that judges leases and backoffs: the database's where many daemons share it, else the
-    /// caller's. It is the same throughout a transaction.
+    /// Returns the time by the clock that judges leases and backoffs: the database's if daemons share it, otherwise the caller's. It
+    /// stays the same throughout a transaction.
     pub(crate) async fn now(&mut self, callers: Timestamp) -> Result<Timestamp, sqlx::Error> {
         if self.clock == Clock::Caller {
             return Ok(callers);

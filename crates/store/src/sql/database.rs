@@ -1,4 +1,4 @@
-//! The database under the store: how it is opened, read and written.
+//! Opens the database under the store, and reads and writes it.
 
 use futures::future::BoxFuture;
 
@@ -14,7 +14,6 @@ use crate::{
 };
 use recapd_core::domain::{agent::AgentId, work::Fairness};
 
-/// Which database, and how it is opened.
 #[derive(Clone, Debug)]
 pub enum DatabaseSettings {
     /// A file, for one daemon.
@@ -35,25 +34,22 @@ impl From<PostgresSettings> for DatabaseSettings {
     }
 }
 
-/// What a writing operation locks before anything else, where others may write at the same time. Rows of the queue are
-/// locked after it, so that there are no deadlocks.
+/// The lock that a writing operation takes before anything else, if others may write at the same time. Rows of the queue are locked after
+/// it, which prevents deadlocks.
 #[derive(Clone, Debug)]
 pub(crate) enum Lock {
-    /// Nothing: it changes only rows of the queue, or rows that no other operation changes.
+    /// For operations that change only rows of the queue, or rows that no other operation changes.
     Nothing,
-    /// The agent's row: everything that belongs to an agent is changed under its lock.
+    /// The agent's row. Everything that belongs to an agent is changed under this lock.
     Agent(AgentId),
-    /// The rows of all agents that may share messages with this one by forks, in the order of their names.
+    /// The rows of all agents that may share messages with this one through forks, in order of their ids.
     Family(AgentId),
-    /// The row of an agent that is being forked: its family isn't locked as a whole meanwhile.
+    /// The row of an agent that is being forked. Nothing locks its whole family meanwhile.
     Parent(AgentId),
-    /// All batches at providers.
     Batches,
-    /// What was learned about token counters.
     Calibrations,
 }
 
-/// The store over SQLite or PostgreSQL.
 pub struct SqlStore {
     database: Database,
     fairness: Fairness,
@@ -64,14 +60,12 @@ enum Database {
     Postgres(Box<Postgres>),
 }
 
-/// The connections of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connections {
-    /// How many are open and idle.
+    /// Open and idle.
     pub idle: u32,
-    /// How many are in use.
     pub in_use: u32,
-    /// How many may be open.
+    /// The most that may be open.
     pub max: u32,
     /// How often no connection became free in time, since the pool was made.
     pub timeouts: u64,
@@ -90,12 +84,12 @@ impl Connections {
 }
 
 impl SqlStore {
-    /// Opens the database for daemon work: makes a file that doesn't exist, brings the schema up to date; a file is
-    /// locked until the store is dropped.
+    /// Opens the database for a daemon: creates a missing file and brings the schema up to date. A file is locked until the store is
+    /// dropped.
     ///
     /// # Errors
-    /// [`StoreError::InUse`](crate::StoreError::InUse), [`StoreError::Schema`](crate::StoreError::Schema)
-    /// or [`StoreError::Unavailable`](crate::StoreError::Unavailable).
+    /// [`StoreError::InUse`](crate::StoreError::InUse), [`StoreError::Schema`](crate::StoreError::Schema) or
+    /// [`StoreError::Unavailable`](crate::StoreError::Unavailable).
     pub async fn open(settings: &DatabaseSettings) -> StoreResult<Self> {
         let database = match settings {
             DatabaseSettings::Sqlite(settings) => Database::Sqlite(Box::new(Sqlite::open(settings).await?)),
@@ -106,7 +100,7 @@ impl SqlStore {
         Ok(Self::over(database))
     }
 
-    /// As [`Self::open`], but the schema must be up to date already.
+    /// Works like [`Self::open`], but the schema must be up to date already.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -122,10 +116,10 @@ impl SqlStore {
         Ok(Self::over(database))
     }
 
-    /// Opens an existing database to read it, beside a running daemon.
+    /// Opens an existing database for reading, while a daemon may run.
     ///
     /// # Errors
-    /// As [`Self::open`]; a missing one is [`StoreError::Unavailable`](crate::StoreError::Unavailable).
+    /// As [`Self::open`]; a missing database is [`StoreError::Unavailable`](crate::StoreError::Unavailable).
     pub async fn look(settings: &DatabaseSettings) -> StoreResult<Self> {
         let database = match settings {
             DatabaseSettings::Sqlite(settings) => Database::Sqlite(Box::new(Sqlite::look(settings).await?)),
@@ -141,7 +135,7 @@ impl SqlStore {
         Self { database, fairness }
     }
 
-    /// The same, with rows of the queue placed by `fairness`.
+    /// Places rows of the queue by `fairness`.
     #[must_use]
     pub fn with_fairness(self, fairness: Fairness) -> Self {
         Self { fairness, ..self }
@@ -159,8 +153,8 @@ impl SqlStore {
         }
     }
 
-    /// Whether the next write is likely to be done, as far as that is known without one: a file can be moved away, and a disk
-    /// be full, while reading goes on.
+    /// Fails if the next write is likely to fail, as far as that shows without one: reads continue to work on a file that was moved or a
+    /// disk that is full.
     pub(super) fn is_well(&self) -> StoreResult<()> {
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.is_well(),
@@ -175,7 +169,7 @@ impl SqlStore {
         }
     }
 
-    /// Runs `work` in a transaction and answers after its commit.
+    /// Runs `work` in a transaction, and returns after its commit.
     pub(super) async fn write<F, T>(&self, lock: Lock, work: F) -> StoreResult<T>
     where
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
@@ -184,7 +178,7 @@ impl SqlStore {
         self.write_extent(lock, WriteSize::Bounded, work).await
     }
 
-    /// The same for `work` of this extent.
+    /// Runs `work` of this extent in a transaction.
     pub(super) async fn write_extent<F, T>(&self, lock: Lock, extent: WriteSize, work: F) -> StoreResult<T>
     where
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Clone + Send + 'static,
@@ -197,7 +191,7 @@ impl SqlStore {
         }
     }
 
-    /// The PostgreSQL store, if it is one: for operations that have a cheaper form there.
+    /// Returns the PostgreSQL store, if it is one, for operations that are cheaper there.
     pub(super) fn postgres(&self) -> Option<&Postgres> {
         match &self.database {
             Database::Sqlite(_) => None,
@@ -205,7 +199,7 @@ impl SqlStore {
         }
     }
 
-    /// The state of this database's schema.
+    /// Reads the state of this database's schema.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`](super::super::StoreError::Unavailable).
@@ -213,7 +207,7 @@ impl SqlStore {
         schema::read(&mut self.reader().await?).await
     }
 
-    /// A connection for a single reading statement.
+    /// Returns a connection for a single reading statement.
     pub(super) async fn reader(&self) -> StoreResult<Connection> {
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.reader().await,
@@ -221,7 +215,7 @@ impl SqlStore {
         }
     }
 
-    /// A reading transaction: all its statements see the same state.
+    /// Begins a reading transaction, whose statements all see the same state.
     pub(super) async fn snapshot(&self) -> StoreResult<Connection> {
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.snapshot().await,
@@ -229,8 +223,7 @@ impl SqlStore {
         }
     }
 
-    /// Reads from a state that may be a moment old: what the caller wrote just now may be missing. A standby answers if
-    /// there is one that can.
+    /// Reads a state that may be a moment old, so that the caller's last write may be missing. Uses a standby if one can answer.
     pub(super) async fn past<T, F>(&self, read: impl Fn(Connection) -> F + Send + Sync) -> StoreResult<T>
     where
         F: Future<Output = StoreResult<T>> + Send,
@@ -244,7 +237,7 @@ impl SqlStore {
         read(self.snapshot().await?).await
     }
 
-    /// As [`Self::past`]; if the standby doesn't have the row, the primary is asked, where it may exist by now.
+    /// Works like [`Self::past`], but asks the primary if the standby lacks the row.
     pub(super) async fn past_found<T, F>(
         &self,
         read: impl Fn(Connection) -> F + Send + Sync,
@@ -261,7 +254,6 @@ impl SqlStore {
         read(self.snapshot().await?).await
     }
 
-    /// A listener for inserts into the inbox.
     pub(super) async fn bell(&self) -> StoreResult<Box<dyn ChangeListener>> {
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.bell().await,
@@ -269,7 +261,7 @@ impl SqlStore {
         }
     }
 
-    /// Removes everything deleted from the database's files. Returns false if some of it may remain.
+    /// Removes deleted data from the database's files. Returns false if some may remain.
     pub(super) async fn scrub(&self) -> StoreResult<bool> {
         match &self.database {
             Database::Sqlite(sqlite) => sqlite.scrub().await,
@@ -277,7 +269,7 @@ impl SqlStore {
         }
     }
 
-    /// As [`Self::scrub`], after a commit; a failure counts as false.
+    /// Works like [`Self::scrub`], after a commit; a failure counts as false.
     pub(super) async fn scrub_after(&self) -> bool {
         match self.scrub().await {
             Ok(is_scrubbed) => is_scrubbed,
@@ -288,7 +280,7 @@ impl SqlStore {
         }
     }
 
-    /// The connections that are open: for SQLite those that read.
+    /// Returns the figures of the connection pool; on SQLite, of the readers' pool.
     pub fn connections(&self) -> Connections {
         match &self.database {
             Database::Sqlite(sqlite) => Connections::of(sqlite.pool(), sqlite.timeouts()),
@@ -296,7 +288,7 @@ impl SqlStore {
         }
     }
 
-    /// Waits for writes under way and closes the database.
+    /// Waits for running writes and closes the database.
     pub async fn close(self) {
         match self.database {
             Database::Sqlite(sqlite) => sqlite.close().await,
@@ -305,7 +297,7 @@ impl SqlStore {
     }
 }
 
-/// `work` on a connection that knows how rows of the queue are placed.
+/// Wraps `work` so that its connection knows how to place rows of the queue.
 fn fairly<F, T>(
     fairness: Fairness,
     work: F,
@@ -320,10 +312,10 @@ where
     }
 }
 
-/// Asks the database for nothing, and whether it takes writes.
+/// Makes a round trip, and checks that the server takes writes.
 ///
 /// # Errors
-/// If the server takes no writes.
+/// If it doesn't.
 pub(super) async fn ping(connection: &mut Connection) -> StoreResult<()> {
     let sql = sql!(
         sqlite: "-- sql/database.ping\nSELECT 0",

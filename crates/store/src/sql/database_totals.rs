@@ -1,4 +1,4 @@
-//! How many agents and documents there are. It costs the same however many that is: beyond a limit they aren't counted.
+//! Totals of agents and documents at a constant cost: beyond a limit they are estimated instead of counted.
 
 use super::{super::StoreResult, row, statement::SqlDialect};
 use crate::sql::{Connection, Row, query, sql};
@@ -6,24 +6,22 @@ use recapd_core::domain::time::Timestamp;
 
 /// SQLite: the most rows of a table that are counted.
 const ROWS_MAX: i64 = 10_000;
-/// PostgreSQL: the most pages of a table that are counted, about.
+/// PostgreSQL: about the most pages of a table that are counted.
 const PAGES_MAX: i64 = 512;
-/// All of a table, in millionths.
+/// A whole table, in millionths.
 const WHOLE_PPM: i64 = 1_000_000;
 
-/// What there is.
 pub(super) struct DatabaseTotals {
     pub(super) agents: i64,
     /// Summaries that were written.
     pub(super) documents: i64,
     pub(super) documents_tokens: i64,
-    /// Whether these are estimates.
     pub(super) is_estimated: bool,
     pub(super) oldest_pending_at: Option<Timestamp>,
 }
 
-/// What there is. PostgreSQL counts some pages of a table that is too large, always the same ones, and takes them for all;
-/// SQLite counts the first rows, and then there is at least so much.
+/// Returns the totals. For a large table, PostgreSQL counts some pages, always the same ones, and extrapolates; SQLite counts the first
+/// rows, which gives a lower bound.
 pub(super) async fn totals(tx: &mut Connection) -> StoreResult<DatabaseTotals> {
     let pending = sql!(
         "-- sql/database_totals.oldest_pending\nSELECT min(pending_since) FROM agents WHERE pending_since IS NOT NULL"
@@ -90,12 +88,12 @@ fn of(row: &Row) -> StoreResult<DatabaseTotals> {
     })
 }
 
-/// How much of a table of so many pages is counted, in millionths, at least one of them.
+/// Returns the share of a table with this many pages to count, in millionths; at least one.
 fn share_ppm(pages: i64) -> i64 {
     (PAGES_MAX * WHOLE_PPM / pages.max(1)).clamp(1, WHOLE_PPM)
 }
 
-/// As many as there are of what was counted in such a share.
+/// Extrapolates from the count in such a share.
 fn whole(counted: i64, share_ppm: i64) -> i64 {
     counted.saturating_mul(WHOLE_PPM) / share_ppm
 }
@@ -105,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_stands_for_all() {
+    fn a_partial_count_is_extrapolated() {
         for (pages, share) in [
             (0, WHOLE_PPM),
             (PAGES_MAX, WHOLE_PPM),

@@ -1,8 +1,7 @@
 //! SQLite called on the current thread.
 //!
-//! sqlx has a thread for each SQLite connection, to which every statement goes and from which its result comes back.
-//! For the one writer, for which everyone waits, this takes longer than the statements themselves: so it calls SQLite
-//! on its own thread.
+//! sqlx runs each SQLite connection on a thread of its own and passes every statement and result between threads. For the one writer, on
+//! which everything waits, this takes longer than the statements themselves. So the writer's thread calls SQLite directly.
 
 use std::{borrow::Cow, error::Error, fmt, time::Duration};
 
@@ -16,15 +15,14 @@ use tracing::{trace, warn};
 
 use super::value::Value;
 
-/// A statement that takes longer than this is logged, as sqlx does.
+/// Slower statements are logged, as sqlx does.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// A row that was read whole.
+/// A row, read completely.
 #[derive(Debug)]
 pub(crate) struct DirectRow(Vec<Stored>);
 
 impl DirectRow {
-    /// The value of a column, by number.
     pub(super) fn try_get<T: FromSql>(&self, column: usize) -> Result<T, sqlx::Error> {
         let value = self
             .0
@@ -45,16 +43,15 @@ fn undecoded(column: usize, source: FromSqlError) -> sqlx::Error {
 }
 
 pub(super) struct StatementResult {
-    /// The rows, at most as many as were asked for.
+    /// At most as many as were asked for.
     pub(super) rows: Vec<DirectRow>,
-    /// How many rows it changed, if it changes any.
     pub(super) changed: u64,
 }
 
-/// Runs one statement, until it has given `rows_max` rows.
+/// Runs one statement, until it has returned `rows_max` rows.
 ///
 /// # Errors
-/// What SQLite refuses, as sqlx's error.
+/// SQLite's refusals, as sqlx's error.
 pub(super) fn run(
     connection: &mut Connection,
     sql: &str,
@@ -66,7 +63,7 @@ pub(super) fn run(
     let rows = rows(connection, sql, values, rows_max).map_err(failure);
     let took = begun.elapsed();
     if took >= SLOW {
-        // Its label is enough: the rest may be long.
+        // Its label is enough; the rest may be long.
         let statement = sql.lines().next().unwrap_or_default();
         warn!(statement, ?took, "store.slow_statement");
     }
@@ -94,7 +91,8 @@ fn rows(
     Ok(rows)
 }
 
-/// `$N` is a name to SQLite, which numbers names as they come: each gets the `N`th value, wherever it stands.
+/// Binds parameters by name. SQLite treats `$N` as a name and numbers names as they appear, so each gets the `N`th value here, wherever
+/// it stands.
 fn bind(statement: &mut CachedStatement<'_>, values: &[Value<'_>]) -> rusqlite::Result<()> {
     for place in 1..=statement.parameter_count() {
         let name = statement.parameter_name(place);
@@ -119,7 +117,6 @@ impl ToSql for Value<'_> {
     }
 }
 
-/// SQLite's error as sqlx's.
 pub(crate) fn failure(error: rusqlite::Error) -> sqlx::Error {
     match error {
         rusqlite::Error::SqliteFailure(failed, words) => sqlx::Error::Database(Box::new(SqliteRefusal {
@@ -134,7 +131,6 @@ pub(crate) fn failure(error: rusqlite::Error) -> sqlx::Error {
     }
 }
 
-/// An error of SQLite's.
 #[derive(Debug)]
 struct SqliteRefusal {
     /// The extended result code; see sqlite.org/rescode.html.
@@ -231,13 +227,13 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_missing_is_told() {
+    fn a_missing_value_is_an_error() {
         let failed = run(&mut memory(), "SELECT $1, $3", &[1.into(), 2.into()], usize::MAX);
         assert!(matches!(failed, Err(sqlx::Error::Protocol(_))));
     }
 
     #[test]
-    fn a_statement_gives_as_many_rows_as_are_asked_for_and_does_all_its_work() {
+    fn a_statement_returns_the_requested_rows_and_does_all_its_work() {
         let mut connection = memory();
         let sql = "INSERT INTO one (id, said) VALUES (1, 'a'), (2, 'b'), (3, 'c') RETURNING id";
         let ran = run(&mut connection, sql, &[], 1).unwrap();
@@ -247,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_of_the_kinds_that_sqlx_has() {
+    fn refusals_have_sqlx_kinds() {
         let mut connection = memory();
         let mut kind_of = |sql: &str| match run(&mut connection, sql, &[], usize::MAX).map(drop) {
             Err(sqlx::Error::Database(refusal)) => (refusal.kind(), refusal.code().map(Cow::into_owned)),

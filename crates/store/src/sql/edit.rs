@@ -1,4 +1,4 @@
-//! Items as an operator sees them, and what an operator changes about them.
+//! Items as operators see them, and operators' changes to them.
 
 use crate::sql::{Connection, Row, query, sql};
 
@@ -22,7 +22,7 @@ macro_rules! item_columns {
     };
 }
 
-/// The items that cover exchanges, in the order of their numbers.
+/// Lists the items that cover exchanges, in order of their numbers.
 pub(super) async fn list(
     connection: &mut Connection,
     agent: &AgentId,
@@ -44,7 +44,6 @@ pub(super) async fn list(
     found.iter().map(read).collect()
 }
 
-/// See [`super::super::Store::edit_item`].
 pub(super) async fn edit(tx: &mut Connection, request: EditRequest) -> StoreResult<EditOutcome> {
     let EditRequest {
         agent,
@@ -110,7 +109,7 @@ async fn load(tx: &mut Connection, agent: &AgentId, item: i64) -> StoreResult<Op
     found.as_ref().map(read).transpose()
 }
 
-/// The item that now covers the first exchange of an item that covers nothing any more.
+/// Returns the item that now covers the first exchange of an item that covers nothing any more.
 async fn successor(tx: &mut Connection, agent: &AgentId, item: i64) -> StoreResult<Option<i64>> {
     let sql = sql!(
         "-- sql/edit.successor\nSELECT i.item FROM summary_items i JOIN summary_item_ranges r \
@@ -136,7 +135,7 @@ async fn count_pinned(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> 
 }
 
 async fn pin(tx: &mut Connection, agent: &AgentId, item: i64, pinned: bool) -> StoreResult<()> {
-    // A pinned item is to stay, but a provisional one will be written anew once the model is back.
+    // A pinned item must stay, but a provisional one would be replaced once the model is back.
     let sql = sql!(
         "-- sql/edit.pin\nUPDATE summary_items SET pinned = $3, \
                provisional = CASE WHEN $3 THEN {false} ELSE provisional END WHERE agent_id = $1 AND item = $2"

@@ -1,4 +1,4 @@
-//! Reading exchanges and their messages.
+//! Reads exchanges and their messages.
 
 use crate::sql::{Connection, query, sql};
 
@@ -15,8 +15,8 @@ use recapd_core::domain::{
     perspective::HUMANS,
 };
 
-/// Live exchanges of a range, the newest `limit` of them, in order. The size of their messages is asked first, without
-/// reading them, so that no more is read than is allowed.
+/// Loads live exchanges of a range, the newest `limit` of them, in order. It gets the size of their messages first, so that it reads no
+/// more than allowed.
 pub(super) async fn load(
     tx: &mut Connection,
     agent: &AgentId,
@@ -38,7 +38,8 @@ pub(super) async fn load(
         "(SELECT w.version FROM summary_versions w WHERE w.agent_id = e.agent_id ",
         "   AND w.covers_after < e.exchange AND e.exchange <= w.covers_through AND NOT EXISTS ",
         "   (SELECT 1 FROM summary_versions r WHERE r.agent_id = w.agent_id AND r.version > w.version ",
-        // On SQLite a version's kind lies behind its document, and reading past that costs more than all else: it is asked last.
+        // On SQLite a version's kind is stored after its document, and reading past that costs more than everything else, so it is
+        // checked last.
         "    AND r.covers_through < e.exchange AND r.kind <> 'update') ORDER BY w.version LIMIT 1) END, ",
         "CASE WHEN $5 THEN (SELECT CAST(coalesce(sum(octet_length(m.payload) + CAST($8 AS bigint)), 0) AS bigint) FROM message_log m ",
         "   WHERE m.agent_id = e.source_agent_id AND m.seq BETWEEN e.first_seq AND e.last_seq ",
@@ -76,7 +77,7 @@ pub(super) async fn load(
     Ok(exchanges)
 }
 
-/// The number of the running session's preamble: 0, or after a clear the number it got.
+/// Returns the number of the running session's preamble: 0, or the number it got after a clear.
 async fn preamble(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<i64>> {
     let sql = sql!("-- sql/exchange.preamble\nSELECT preamble_exchange FROM agents WHERE agent_id = $1");
     match query(sql).bind(agent.as_str()).fetch_optional(tx).await? {
@@ -85,8 +86,7 @@ async fn preamble(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<i6
     }
 }
 
-/// Chooses the newest of `exchanges` whose messages have at most `bytes_max` together. Returns the index of the first
-/// of them.
+/// Chooses the newest `exchanges` whose messages have at most `bytes_max` together. Returns the index of the first of them.
 fn choose(exchanges: &mut [StoredExchange], bytes_max: i64) -> usize {
     let mut room = bytes_max;
     let mut read_from = exchanges.len();
@@ -101,8 +101,7 @@ fn choose(exchanges: &mut [StoredExchange], bytes_max: i64) -> usize {
     read_from
 }
 
-/// `exchanges`, which ascend, with their messages. Neighbours are read at once; what lies between others isn't read, as it may
-/// be long.
+/// Reads the messages of `exchanges`, which ascend. Neighbours are read together. Gaps aren't read, since they may be long.
 pub(super) async fn with_messages(
     tx: &mut Connection,
     agent: &AgentId,
@@ -127,8 +126,8 @@ fn are_neighbours(one: &StoredExchange, next: &StoredExchange) -> bool {
     next.exchange.exchange == one.exchange.exchange + 1
 }
 
-/// Reads the messages of `exchanges`, which ascend, all at once: each way to the database costs as much as some rows. Among
-/// them may be the `preamble`; another one between them is nobody's wish.
+/// Reads the messages of `exchanges`, which ascend, in one statement: a round trip costs as much as some rows. The `preamble` may be
+/// among them; other preambles in the range are left out.
 async fn add_messages(
     tx: &mut Connection,
     agent: &AgentId,
@@ -171,7 +170,7 @@ async fn add_messages(
     Ok(())
 }
 
-/// The row of that number, live or not; `None` if the agent has none.
+/// Returns an exchange, live or not; `None` if the agent has none of that number.
 pub(super) async fn find(
     tx: &mut Connection,
     agent: &AgentId,
@@ -187,7 +186,6 @@ pub(super) async fn find(
     found.map(|row| row::exchange(&row, 0)).transpose()
 }
 
-/// How many live exchanges are in a range.
 pub(super) async fn count(
     connection: &mut Connection,
     agent: &AgentId,
@@ -202,8 +200,8 @@ pub(super) async fn count(
     Ok(query.fetch_one(connection).await?.try_get(0)?)
 }
 
-/// See [`super::super::Store::session_start`]. The session's row says from where on to look. What is set aside is no start, and
-/// a fork has no rows of sessions that had ended before it, nor of what was covered then.
+/// See [`super::super::Store::session_start`]. The session's row gives the number to start from. Set-aside exchanges don't start a
+/// session, and a fork lacks the rows of sessions that ended before it and of exchanges that were covered then.
 pub(super) async fn session_start(
     connection: &mut Connection,
     agent: &AgentId,
@@ -226,7 +224,6 @@ pub(super) async fn session_start(
     Ok(Some(begin.filter(|begin| *begin < oldest).unwrap_or(live)))
 }
 
-/// See [`super::super::Store::has_evicted`].
 pub(super) async fn has_evicted(connection: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
     let sql = sql!("-- sql/exchange.has_evicted\nSELECT last_eviction FROM agents WHERE agent_id = $1");
     let found = query(sql).bind(agent.as_str()).fetch_optional(connection).await?;
@@ -234,7 +231,7 @@ pub(super) async fn has_evicted(connection: &mut Connection, agent: &AgentId) ->
     Ok(evictions.is_some_and(|evictions| evictions > 0))
 }
 
-/// The messages of one exchange, in order. A forked agent's exchange points to another agent's messages.
+/// Reads the messages of one exchange, in order. A fork's exchange may refer to another agent's messages.
 pub(super) async fn messages(
     tx: &mut Connection,
     agent: &AgentId,
@@ -255,13 +252,12 @@ pub(super) async fn messages(
     found.iter().map(row::message).collect()
 }
 
-/// See [`super::super::Store::last_said`].
 pub(super) async fn last_said(
     connection: &mut Connection,
     agent: &AgentId,
     limit: i64,
 ) -> StoreResult<Vec<SaidMessage>> {
-    // Exchanges are read from the newest on, and no further than the limit requires.
+    // Reads exchanges from the newest on, and no further than the limit requires.
     let sql = sql!(
         "-- sql/exchange.last_said\nSELECT m.seq, m.format, m.payload, m.tokens, m.said_at, m.kind, e.exchange \
                FROM agents a {join} exchange_log e ON e.agent_id = a.agent_id AND e.exchange > a.last_exchange - $3 \

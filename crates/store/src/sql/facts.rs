@@ -1,7 +1,7 @@
 //! The facts of a version: written, closed, withdrawn, brought back, read.
 //!
-//! Invariant: a row is only ever closed. What is said otherwise, and what holds again, is a fact with a number of its own, so
-//! that the rows show which facts each version had.
+//! Invariant: a row is only ever closed. A changed text, or a fact that holds again, gets a number of its own, so that the rows show
+//! which facts each version had.
 
 mod operator;
 mod record;
@@ -45,7 +45,7 @@ pub(super) async fn holding(tx: &mut Connection, agent: &AgentId) -> StoreResult
     found.iter().map(fact).collect()
 }
 
-/// The facts with what became of them, in the order of their numbers.
+/// Lists the facts with their history, in order of their numbers.
 pub(super) async fn list(
     connection: &mut Connection,
     agent: &AgentId,
@@ -76,8 +76,8 @@ pub(super) async fn list(
     found.iter().map(read).collect()
 }
 
-/// Writes what a version changes. A new fact that has a number is a copy of that one, which holds again. Returns the number
-/// of the first new fact; the others follow.
+/// Writes a version's changes. A new fact that has a number is a copy of that fact, which holds again. Returns the number of the first
+/// new fact; the others follow.
 pub(super) async fn write(
     tx: &mut Connection,
     agent: &AgentId,
@@ -109,7 +109,6 @@ pub(super) async fn write(
     Ok(first)
 }
 
-/// Takes the next numbers. Returns the first.
 async fn reserve(tx: &mut Connection, agent: &AgentId, count: i64) -> StoreResult<i64> {
     let sql = sql!(
         "-- sql/facts.reserve\nUPDATE agents SET last_fact = last_fact + $2 WHERE agent_id = $1 \
@@ -135,8 +134,8 @@ fn fact_row<'r>(agent: &'r AgentId, number: i64, fact: &'r Fact, version: i64) -
     ]
 }
 
-/// Notes that the fact `from` holds again under the number `to`: what ended it ends it no more. A fork keeps its numbers for
-/// facts that came from its parent, so the copy of one tells the number that it had there.
+/// Records that the fact `from` holds again as `to`, and removes what ended `from`. In a fork, a copy of a fact that came from its parent
+/// also keeps the number that it had there.
 async fn note_copy(tx: &mut Connection, agent: &AgentId, from: i64, to: i64) -> StoreResult<()> {
     let source = sql!(
         "-- sql/facts.note_source\nUPDATE summary_facts SET source_agent_id = o.source_agent_id, \

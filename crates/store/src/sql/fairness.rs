@@ -1,8 +1,8 @@
-//! Where a row stands behind the rows of its project (see [`Fairness`](recapd_core::domain::work::Fairness)).
+//! A row's place behind the rows of its project (see [`Fairness`](recapd_core::domain::work::Fairness)).
 //!
-//! A row gets its place when it is made and when it is armed again, and keeps it (`behind_ms`) through failures, waits
-//! and wakes: every `due_at` is `visible_at`, the slack of the priority, and the place. A row that becomes more urgent
-//! gets the place that a new one would get.
+//! A row gets its place when it is created and when it is armed again, and keeps it (`behind_ms`) through failures, waits and wakes:
+//! `due_at` is always the sum of `visible_at`, the slack of the priority, and the place. A row that becomes more urgent gets the place
+//! that a new row would get.
 
 use super::{super::StoreResult, Connection, query, statement::Statement};
 use recapd_core::domain::{
@@ -10,10 +10,9 @@ use recapd_core::domain::{
     work::{Priority, Reason},
 };
 
-/// SQL for how many rows `w` of the project of agent `a` wait for a worker, are at least as urgent as `$level`, and
-/// meet `$condition`. Rows that are paused or wait for a batch's answer don't count. At most `$max` are counted, in the
-/// order of the index, so that no more of it is read. Used on a table with a limit it is evaluated once, however often
-/// its result is used.
+/// SQL that counts the rows `w` of the project of agent `a` that wait for a worker, are at least as urgent as `$level`, and meet
+/// `$condition`. Rows that are paused or wait for a batch's answer don't count. It counts at most `$max`, in index order, so that no more
+/// of the index is read. On a table with a limit it is evaluated once, however often its result is used.
 macro_rules! rows_ahead {
     ($level:literal, $condition:literal, $max:literal) => {
         concat!(
@@ -29,9 +28,9 @@ macro_rules! rows_ahead {
 }
 pub(super) use rows_ahead;
 
-/// SQL that makes rows for many agents, each in its place. `$newcomers` is the statement's label and first table: the
-/// agents, their projects, and whether they have a row (`$1` and `$9` are its parameters). `$conflict` says what
-/// becomes of rows that exist. Each is a list of parts.
+/// SQL that creates rows for many agents, each in its place. `$newcomers` is the statement's label and first table: the agents, their
+/// projects, and whether they have a row (`$1` and `$9` are its parameters). `$conflict` says what happens to existing rows. Each is a
+/// list of parts.
 macro_rules! enqueue_all {
     ([$($newcomers:tt)+], [$($conflict:tt)+]) => {
         concat!(
@@ -55,20 +54,17 @@ pub(super) use enqueue_all;
 
 /// The parameters of [`enqueue_all!`]'s statement.
 pub(super) struct Newcomers {
-    /// `$1`: the time by which the agents are found.
+    /// `$1`: the time by which the agents are selected.
     pub(super) by: Timestamp,
-    /// Why the agents' rows are made.
     pub(super) reason: Reason,
-    /// How urgent the rows are.
     pub(super) priority: Priority,
-    /// The current time.
     pub(super) now: Timestamp,
     /// `$9`: the most agents.
     pub(super) limit: i64,
 }
 
 impl Newcomers {
-    /// Makes the rows. Returns how many were made or changed.
+    /// Creates the rows. Returns how many were created or changed.
     pub(super) async fn enqueue(
         self,
         tx: &mut Connection,

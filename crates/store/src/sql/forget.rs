@@ -1,15 +1,15 @@
 //! Forgetting: the one exception to "nothing is lost".
 //!
-//! A forgotten message becomes a tombstone: its number, its kind and its time stay, so that exchanges stay whole and a
-//! replay ends in the same state. Everything derived from it is removed in the same transaction, in every agent that
-//! shares it: headlines, counts, items, texts of documents, model answers, words of the index, what a fork recorded.
-//! Freed pages are overwritten (`secure_delete`), and the log is emptied after the commits.
+//! A forgotten message becomes a tombstone: its number, kind and time stay, so that exchanges stay complete and a replay ends in the same
+//! state. The same transaction removes everything derived from it, in every agent that shares it: headlines, counts, items, texts of
+//! documents, model answers, words of the index, forks' records. Freed pages are overwritten (`secure_delete`), and the log is emptied
+//! after the commits.
 //!
-//! Steps (clears, marks, rewinds, pins) stay: they are the course of the conversation, not what was said. But for their labels
+//! Steps (clears, marks, rewinds, pins) stay: they are the course of the conversation, not its content. Only their labels go
 //! ([`labels`]).
 //!
-//! What is to be forgotten is noted first ([`plan`]), and then forgotten some exchanges at a time: each transaction leaves
-//! nothing of those that it forgets, and strikes them off. Running totals follow ([`super::totals`]).
+//! A request is recorded first ([`plan`]), and then a few exchanges are forgotten at a time: each transaction removes everything about
+//! its exchanges and strikes them off the record. Running totals follow ([`super::totals`]).
 
 pub(super) mod delete;
 mod labels;
@@ -34,9 +34,9 @@ use recapd_core::domain::{
     message::{Kind, tombstone},
 };
 
-/// Exchanges that are forgotten in one transaction at most …
+/// The most exchanges that one transaction forgets …
 const EXCHANGES_MAX: usize = 24;
-/// … and their messages, but for the first exchange, which is forgotten whatever it has.
+/// … and the most messages, except that the first exchange is forgotten whatever its size.
 const MESSAGES_MAX: usize = 256;
 
 /// A message that becomes a tombstone.
@@ -51,21 +51,19 @@ pub(super) struct Tombstone {
 #[derive(Default)]
 struct TouchedAgent {
     exchanges: BTreeSet<i64>,
-    /// Those that a summary may be about: all but preambles.
+    /// The exchanges that a summary may be about: all except preambles.
     told: BTreeSet<i64>,
 }
 
-/// What one transaction forgets.
 #[derive(Default)]
 struct Some {
     wanted: Vec<ForgettingRow>,
     buried: Vec<Tombstone>,
     touched: BTreeMap<AgentId, TouchedAgent>,
-    /// The agents whose labels are replaced, and by what.
+    /// The labels to replace in each agent.
     labels: BTreeMap<AgentId, Vec<LabelReplacement>>,
 }
 
-/// See [`super::super::Store::forget_some`].
 pub(super) async fn forget_some(tx: &mut Connection, request: &Forget) -> StoreResult<ForgetStep> {
     let mut step = ForgetStep::default();
     let some = next(tx, &request.agent).await?;
@@ -79,7 +77,7 @@ pub(super) async fn forget_some(tx: &mut Connection, request: &Forget) -> StoreR
             touched,
             buried: &some.buried,
         });
-        // Inherited items take their texts from the headlines of their exchanges at the source: so those are first.
+        // Inherited items take their texts from their exchanges' headlines at the source, so those come first.
         for purge in purges.clone() {
             purge.sum_up(tx).await?;
         }
@@ -97,7 +95,7 @@ pub(super) async fn forget_some(tx: &mut Connection, request: &Forget) -> StoreR
     Ok(step)
 }
 
-/// What is forgotten next: the newest exchanges, since their totals move the fewest others.
+/// Chooses what to forget next: the newest exchanges, because their totals move the fewest others.
 async fn next(tx: &mut Connection, agent: &AgentId) -> StoreResult<Some> {
     let mut some = Some::default();
     for wanted in plan::next(tx, agent, EXCHANGES_MAX).await? {
@@ -129,7 +127,7 @@ async fn next(tx: &mut Connection, agent: &AgentId) -> StoreResult<Some> {
     Ok(some)
 }
 
-/// The messages that aren't forgotten yet, in order.
+/// Returns the messages that aren't forgotten yet, in order.
 async fn find(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<Vec<Tombstone>> {
     let sql = sql!(
         "-- sql/forget.find\nSELECT seq, kind, tokens FROM message_log WHERE agent_id = $1 \
@@ -154,8 +152,8 @@ async fn find(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<Vec<To
     buried.collect()
 }
 
-/// Makes tombstones of messages, and removes their words from the index. Their client ids stay, so that the same messages
-/// sent again are known.
+/// Turns messages into tombstones, and removes their words from the index. Their client ids stay, so that the same messages are
+/// recognised when they are sent again.
 async fn bury(tx: &mut Connection, request: &Forget, buried: &[Tombstone]) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/forget.bury\nUPDATE message_log SET payload = $3, format = 'native', tokens = 0, \
@@ -183,7 +181,7 @@ async fn bury(tx: &mut Connection, request: &Forget, buried: &[Tombstone]) -> St
     Ok(())
 }
 
-/// The agents that share the messages of `source` from number `seq` on: itself and those forked since.
+/// Returns the agents that share the messages of `source` from number `seq` on: itself and those forked since.
 async fn sharers(tx: &mut Connection, source: &AgentId, seq: i64) -> StoreResult<Vec<AgentId>> {
     let sql = sql!(
         "-- sql/forget.sharers\nWITH RECURSIVE family (agent_id) AS (SELECT agent_id FROM agents WHERE agent_id = $1 \

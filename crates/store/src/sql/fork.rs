@@ -1,9 +1,9 @@
-//! Fork: makes an agent that starts from another one's present state.
+//! Fork: creates an agent that starts from another one's present state.
 //!
-//! The child gets rows, not messages: the exchanges after the parent's watermark, which point to the parent's messages,
-//! both watermarks, the marks in these exchanges, the items that the document shows, and the facts that hold. Nothing that happens to the
-//! parent later changes them. Running totals begin at zero with the first of these exchanges. A copied item isn't
-//! provisional: only the parent can condense its exchanges again.
+//! The child gets rows, not messages: the exchanges after the parent's watermark, which point to the parent's messages, both watermarks,
+//! the marks in these exchanges, the items that the document shows, and the facts that hold. Later changes to the parent don't affect
+//! them. Running totals begin at zero with the first of these exchanges. A copied item isn't provisional: only the parent can condense
+//! its exchanges again.
 
 pub(super) mod record;
 
@@ -19,7 +19,6 @@ use recapd_core::domain::{agent::AgentId, number::i64_or_max, time::Timestamp, w
 /// The most generations of ancestors that are read.
 const GENERATIONS_MAX: i64 = 1_000;
 
-/// See [`super::super::Store::fork`].
 pub(super) async fn fork(
     tx: &mut Connection,
     parent: AgentId,
@@ -51,7 +50,7 @@ pub(super) async fn fork(
     })
 }
 
-/// Tokens of the parent's live exchanges that the child gets no rows for.
+/// Returns the tokens of the parent's live exchanges for which the child gets no rows.
 async fn tokens_before(tx: &mut Connection, from: &AgentRow) -> StoreResult<i64> {
     let sql = sql!(
         "-- sql/fork.tokens_before\nSELECT tokens_before FROM exchange_log WHERE agent_id = $1 AND exchange > $2 \
@@ -100,7 +99,7 @@ async fn copy_agent(
     Ok(())
 }
 
-/// The live exchanges after the watermark, and the running preamble. Returns how many exchanges.
+/// Copies the live exchanges after the watermark, and the running preamble. Returns how many exchanges.
 async fn copy_exchanges(
     tx: &mut Connection,
     from: &AgentRow,
@@ -128,7 +127,7 @@ async fn copy_exchanges(
     Ok(rows - i64::from(preamble.is_some()))
 }
 
-/// Copies the tokens of messages of these exchanges that were counted again since the parent's model changed.
+/// Copies the tokens of these exchanges' messages that were counted again after the parent's model changed.
 async fn copy_recounts(tx: &mut Connection, parent: &AgentId, child: &AgentId) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/fork.recounts\nINSERT INTO recounts (agent_id, seq, tokens, count_method) \
@@ -143,7 +142,7 @@ async fn copy_recounts(tx: &mut Connection, parent: &AgentId, child: &AgentId) -
     Ok(())
 }
 
-/// Copies the marks in exchanges that the child has. Its window never begins before the first of these.
+/// Copies the marks in exchanges that the child has. None moves its window back to before the first of these.
 async fn copy_marks(tx: &mut Connection, from: &AgentRow, child: &AgentId, base: i64) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/fork.marks\nINSERT INTO marks (agent_id, mark, label, exchange, first_exchange, \
@@ -160,8 +159,8 @@ async fn copy_marks(tx: &mut Connection, from: &AgentRow, child: &AgentId, base:
     Ok(())
 }
 
-/// Copies the running session, which goes on in the child, and the last session that a clear closed: without that one a
-/// raised budget could take back exchanges from before the clear.
+/// Copies the running session, which continues in the child, and the last session that a clear closed: without that one a raised budget
+/// could bring back exchanges from before the clear.
 async fn copy_session(tx: &mut Connection, parent: &AgentId, child: &AgentId) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/fork.session\nINSERT INTO sessions (agent_id, session, first_exchange, opened_at, ended_at, \
@@ -177,8 +176,8 @@ async fn copy_session(tx: &mut Connection, parent: &AgentId, child: &AgentId) ->
     Ok(())
 }
 
-/// Writes the document of the present items as the child's first version, and copies these items. Returns how many.
-/// During a rebuild this isn't the document that the parent's readers get.
+/// Writes the document of the present items as the child's first version, and copies these items. Returns how many. During a rebuild the
+/// parent's readers get another document.
 async fn copy_document(
     tx: &mut Connection,
     from: &AgentRow,
@@ -251,7 +250,7 @@ async fn wake(
     Ok(Some(queue::enqueue(tx, child, wake).await?))
 }
 
-/// The ancestors of `agent`, nearest first. It ends if an ancestor repeats.
+/// Returns the ancestors of `agent`, nearest first. Ends if an ancestor repeats.
 pub(super) async fn ancestors(connection: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Ancestor>> {
     let sql =
         sql!("-- sql/fork.parent\nSELECT parent_agent_id, fork_exchange FROM agents WHERE agent_id = $1");

@@ -1,15 +1,14 @@
-//! The held document: what readers get while a rebuild catches up.
+//! The held document, which readers get while a rebuild catches up.
 //!
-//! A rebuild makes items anew, batch by batch, and its first versions tell less than the document before it. So that one
-//! stays in `summaries.content` until the new one covers as much, or nothing is left to cover; the versions in between
-//! are written to `summary_versions` alone.
+//! A rebuild makes the items again, batch by batch, and its first versions cover less than the document before. So that document stays in
+//! `summaries.content` until the new one covers as much, or nothing is left to cover. The versions in between are written to
+//! `summary_versions` only.
 
 use crate::sql::{Connection, query, sql};
 
 use super::super::StoreResult;
 use recapd_core::domain::agent::AgentId;
 
-/// Whether an earlier document is held.
 pub(super) async fn is_held(connection: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
     let sql =
         sql!("-- sql/hold.is_held\nSELECT 1 FROM summaries WHERE agent_id = $1 AND held_version IS NOT NULL");
@@ -17,7 +16,7 @@ pub(super) async fn is_held(connection: &mut Connection, agent: &AgentId) -> Sto
     Ok(found.is_some())
 }
 
-/// Holds the document that readers get now, before the watermark moves back.
+/// Holds the present document, before the watermark moves back.
 pub(super) async fn begin(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/hold.begin\nUPDATE summaries SET held_version = version, held_through = \
@@ -28,8 +27,7 @@ pub(super) async fn begin(tx: &mut Connection, agent: &AgentId) -> StoreResult<(
     Ok(())
 }
 
-/// Gives readers the newest version again, if it covers `through`, as far as the held one did, or if `ends` says that
-/// it will never cover more.
+/// Gives readers the newest version again, if it covers `through`, as the held one did, or if `ends` says that it will never cover more.
 pub(super) async fn release(
     tx: &mut Connection,
     agent: &AgentId,

@@ -14,7 +14,7 @@ use super::{
 };
 use recapd_core::domain::{agent::AgentId, time::Timestamp};
 
-/// The column that says whom a message is for.
+/// The column with the agent that a message is for.
 const AGENT: &str = "agent_id";
 
 #[async_trait]
@@ -88,7 +88,7 @@ fn row(row: &Row) -> StoreResult<InboxRow> {
     })
 }
 
-/// A text, or `None` if it is no UTF-8: `bad` is the first such column's name then.
+/// Reads a text; `None` if it is invalid UTF-8, and then `bad` gets the name of the first such column.
 fn text(
     row: &Row,
     at: usize,
@@ -104,9 +104,8 @@ fn text(
     }
 }
 
-/// Takes all these rows out. Another caller that wants one of them waits for the commit, and finds it gone. No row is
-/// taken before an earlier one of its agent: reading page by page misses rows that were committed behind the page
-/// meanwhile.
+/// Removes all these rows. Another caller that wants one of them waits for the commit and finds it gone. No row is removed before an
+/// earlier one of its agent: a reader that goes page by page misses rows committed in earlier pages.
 async fn take(tx: &mut Connection, agent: &AgentId, rows: &[i64]) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/inbox.take\nDELETE FROM message_inbox WHERE refused_at IS NULL \
@@ -147,7 +146,7 @@ async fn refuse(tx: &mut Connection, rows: Vec<RefusedRow>, now: Timestamp) -> S
     Ok(refused)
 }
 
-/// Keeps the texts of a row that waits in hexadecimal; the agent's name as it is if it can be read.
+/// Converts the texts of a waiting row to hexadecimal; the agent's id only if it can't be read.
 async fn to_hex(tx: &mut Connection, id: i64, with_agent: bool) -> StoreResult<()> {
     let sql = sql!(
         "-- sqlite/inbox.to_hex\nUPDATE message_inbox SET role = hex(role), content = hex(content), \

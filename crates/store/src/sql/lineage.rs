@@ -14,7 +14,7 @@ use recapd_core::domain::{
     agent::AgentId, exchange::Exchange, ledger::Ledger, lineage::Mark, number::i64_or_max, time::Timestamp,
 };
 
-/// Deletes the marks: a rewind can't go back to before a clear.
+/// Deletes the marks: a rewind can't go back past a clear.
 pub(super) async fn clear(tx: &mut Connection, agent: &AgentId, ledger: &Ledger) -> StoreResult<StepOutcome> {
     forget_marks(tx, agent, 0).await?;
     Ok(StepOutcome::Cleared {
@@ -22,7 +22,6 @@ pub(super) async fn clear(tx: &mut Connection, agent: &AgentId, ledger: &Ledger)
     })
 }
 
-/// Sets a mark in `exchange`.
 pub(super) async fn mark(
     tx: &mut Connection,
     agent: &AgentId,
@@ -46,8 +45,8 @@ pub(super) async fn mark(
     Ok(StepOutcome::Marked { label, exchange })
 }
 
-/// Goes back to the newest mark, or to the newest one of that name: sets the later exchanges aside, withdraws items
-/// about exchanges that the summary no longer covers, and voids the lease of an update under way.
+/// Goes back to the newest mark, or to the newest one with that label: sets the later exchanges aside, withdraws items about exchanges
+/// that the summary no longer covers, and voids the lease of an update in progress.
 pub(super) async fn rewind(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -60,10 +59,10 @@ pub(super) async fn rewind(
     let Some((exchange, set_aside)) = go_back(tx, agent, ledger, label.as_deref(), at).await? else {
         return Ok(StepOutcome::Ignored { label });
     };
-    // The document that readers get during a rebuild may be about exchanges that were set aside.
+    // During a rebuild, the readers' document may be about exchanges that were set aside.
     hold::release(tx, agent, 0, true).await?;
     let version = if ledger.summarized_through < covered_through {
-        // Exchanges that become pending again may have been counted by the counter of an earlier model.
+        // Exchanges that become pending again may have been counted by an earlier model's counter.
         recount::begin_again(tx, agent).await?;
         Some(withdraw::withdraw(tx, request, ledger, at).await?)
     } else {
@@ -77,8 +76,8 @@ pub(super) async fn rewind(
     })
 }
 
-/// Goes back to the newest mark, or to the newest one of that name, and sets the later exchanges aside; the summary
-/// stays as it is. Returns the exchange of the mark and how many were set aside; `None` if there is no such mark.
+/// Goes back to the newest mark, or to the newest one with that label, and sets the later exchanges aside. The summary stays as it is.
+/// Returns the mark's exchange and how many were set aside; `None` if there is no such mark.
 pub(super) async fn go_back(
     tx: &mut Connection,
     agent: &AgentId,
@@ -124,15 +123,13 @@ async fn find_mark(
     Ok(Some((row.try_get(0)?, mark)))
 }
 
-/// Deletes the marks after number `kept`.
 async fn forget_marks(tx: &mut Connection, agent: &AgentId, kept: i64) -> StoreResult<()> {
     let sql = sql!("-- sql/lineage.forget_marks\nDELETE FROM marks WHERE agent_id = $1 AND mark > $2");
     query(sql).bind(agent.as_str()).bind(kept).execute(tx).await?;
     Ok(())
 }
 
-/// Sets the exchanges after `kept` aside. Returns in how many something was said: in one there may be no more than a
-/// rewind's own message.
+/// Sets the exchanges after `kept` aside. Returns how many of them have messages: one may hold only a rewind.
 async fn set_aside(tx: &mut Connection, agent: &AgentId, kept: i64, at: Timestamp) -> StoreResult<i64> {
     let sql = sql!(
         "-- sql/lineage.set_aside\nUPDATE exchange_log SET set_aside_at = $3 \
@@ -144,7 +141,7 @@ async fn set_aside(tx: &mut Connection, agent: &AgentId, kept: i64, at: Timestam
     Ok(i64_or_max(said.count()))
 }
 
-/// The exchange of that number; `None` if it is a preamble.
+/// Returns an exchange; `None` if it is a preamble.
 async fn held(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResult<Option<Exchange>> {
     let sql = sql!(
         "-- sql/lineage.held\nSELECT ",
@@ -159,8 +156,8 @@ async fn held(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResul
     found.map(|row| row::exchange(&row, 0)).transpose()
 }
 
-/// Voids the lease of an update under way, since the state that it works on has changed. The row can be claimed again
-/// at once, and no attempt is counted.
+/// Voids the lease of an update in progress, because the state that it works on has changed. The row can be claimed again at once, and no
+/// attempt is counted.
 pub(super) async fn void_lease(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let now = tx.now(now).await?;
     let sql = sql!(

@@ -4,8 +4,8 @@ use super::{Connection, query, sql};
 use crate::StoreResult;
 use recapd_core::domain::agent::AgentId;
 
-/// Whether what is pending after the exchange `through` has so many tokens. Set-aside exchanges count, too: it serves only
-/// scheduling, and so needs to look at one row.
+/// True if the exchanges pending after `through` have at least `tokens_min` tokens. Set-aside exchanges count, too: this only serves
+/// scheduling, so it reads just one row.
 pub(super) async fn has_tokens(
     tx: &mut Connection,
     agent: &AgentId,

@@ -10,7 +10,6 @@ use super::{
 };
 use recapd_core::domain::{agent::AgentId, project::ProjectId, time::Timestamp};
 
-/// See [`super::super::Store::set_project`].
 pub(super) async fn set(
     tx: &mut Connection,
     agent: &AgentId,
@@ -28,7 +27,7 @@ pub(super) async fn set(
     if done == 0 {
         return Err(StoreError::UnknownAgent(agent.clone()));
     }
-    // The queue's row counts for that project from now on, and keeps its place.
+    // From now on the queue's row counts for the new project; it keeps its place.
     let sql =
         sql!("-- sql/project.set_row\nUPDATE summary_update_queue SET project_id = $2 WHERE agent_id = $1");
     query(sql)
@@ -39,7 +38,6 @@ pub(super) async fn set(
     Ok(())
 }
 
-/// See [`super::super::Store::projects`].
 pub(super) async fn list(
     connection: &mut Connection,
     after: Option<ProjectId>,
@@ -70,7 +68,6 @@ fn name(row: &Row, column: usize) -> StoreResult<ProjectId> {
         .map_err(|_| row::inconsistent("agents", "of a project", "project_id", text))
 }
 
-/// See [`super::super::Store::project_stamp`].
 pub(super) async fn stamp(
     connection: &mut Connection,
     project: &ProjectId,
@@ -93,7 +90,6 @@ pub(super) async fn stamp(
     }))
 }
 
-/// See [`super::super::Store::project`].
 pub(super) async fn load(
     tx: &mut Connection,
     project: &ProjectId,

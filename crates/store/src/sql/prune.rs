@@ -1,5 +1,5 @@
-//! Deleting what is kept only for a time. It is done in steps, each a short transaction that blocks no one, and what a
-//! step reads doesn't grow with the database.
+//! Deletes rows that are kept only for a time. It works in steps, each a short transaction that blocks nobody and reads an amount that
+//! doesn't grow with the database.
 
 use crate::sql::{Connection, Lock, query, sql, statement::Statement};
 
@@ -9,10 +9,9 @@ use super::{
 };
 use recapd_core::domain::time::Timestamp;
 
-/// How many agents' versions are looked at in one step.
+/// The most agents whose versions one step looks at.
 const AGENTS_MAX: i64 = 200;
 
-/// See [`super::super::Store::prune`].
 pub(super) async fn prune(store: &SqlStore, prune: Prune) -> StoreResult<u64> {
     let limit = prune.limit.max(1);
     let mut gone = 0;
@@ -26,7 +25,7 @@ pub(super) async fn prune(store: &SqlStore, prune: Prune) -> StoreResult<u64> {
     Ok(gone + versions(store, prune.versions_keep, limit).await?)
 }
 
-/// The statements that delete by age alone, and from which age on.
+/// Returns the statements that delete by age alone, each with its limit of age.
 fn by_age(prune: &Prune) -> [(&'static Statement, Timestamp); 6] {
     let runs = sql!(
         "-- sql/prune.runs\nDELETE FROM update_runs WHERE run IN \
@@ -36,8 +35,8 @@ fn by_age(prune: &Prune) -> [(&'static Statement, Timestamp); 6] {
         "-- sql/prune.answers\nDELETE FROM model_answers WHERE (agent_id, journal_key) IN \
                    (SELECT agent_id, journal_key FROM model_answers WHERE created_at < $1 ORDER BY created_at LIMIT $2 {skip_locked})"
     );
-    // The latest slot of a schedule stays, however old: without it the schedule would fire again. So does the latest
-    // that was done, or it wouldn't be known for how long the later ones have failed.
+    // The latest slot of a schedule stays, however old: without it the schedule would fire again. The latest completed one stays, too: it
+    // shows since when the later ones have failed.
     let slots = sql!(
         "-- sql/prune.slots\nDELETE FROM schedule_slots WHERE (name, slot) IN \
                  (SELECT o.name, o.slot FROM schedule_slots o WHERE o.fired_at < $1 AND EXISTS \
@@ -48,7 +47,7 @@ fn by_age(prune: &Prune) -> [(&'static Statement, Timestamp); 6] {
         "-- sql/prune.keys\nDELETE FROM idempotency_keys WHERE (agent_id, key) IN \
                 (SELECT agent_id, key FROM idempotency_keys WHERE used_at < $1 ORDER BY used_at LIMIT $2 {skip_locked})"
     );
-    // Questions that ended, and then batches without questions, of the same age as deleted answers.
+    // Questions that ended, and then batches without questions, at the age of deleted answers.
     let questions = sql!(
         "-- sql/prune.questions\nDELETE FROM batch_requests WHERE (agent_id, version, covers_after) IN \
                      (SELECT agent_id, version, covers_after FROM batch_requests WHERE ended_at < $1 \
@@ -69,7 +68,7 @@ fn by_age(prune: &Prune) -> [(&'static Statement, Timestamp); 6] {
     ]
 }
 
-/// Notes from when on all runs are there.
+/// Records the time since which all runs are kept.
 async fn note(tx: &mut Connection, runs_before: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/prune.note\nINSERT INTO prunings (table_name, before_at) VALUES ('update_runs', $1) \
@@ -80,7 +79,7 @@ async fn note(tx: &mut Connection, runs_before: Timestamp) -> StoreResult<()> {
     Ok(())
 }
 
-/// Runs a statement until it finds less than it may delete.
+/// Runs a statement until it deletes fewer rows than it may.
 async fn all_before(
     store: &SqlStore,
     sql: &'static Statement,
@@ -110,7 +109,7 @@ async fn some_before(
     Ok(query(sql).bind(before).bind(limit).execute(tx).await?)
 }
 
-/// Deletes all versions but the newest `keep` of each agent, by the agents' names: no index tells which are too old.
+/// Deletes all versions except the newest `keep` of each agent, agent by agent: no index shows which are too old.
 async fn versions(store: &SqlStore, keep: i64, limit: i64) -> StoreResult<u64> {
     let (mut gone, mut after) = (0, String::new());
     loop {
@@ -123,7 +122,7 @@ async fn versions(store: &SqlStore, keep: i64, limit: i64) -> StoreResult<u64> {
         gone += step;
         match last {
             None => return Ok(gone),
-            // There may be more of the same agents.
+            // The same agents may have more.
             Some(_) if step == limit.unsigned_abs() => {}
             Some(last) => after = last,
         }

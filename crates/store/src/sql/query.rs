@@ -1,4 +1,4 @@
-//! Running statements.
+//! Builds statements with their parameters, and runs them on either database.
 
 use futures::{
     StreamExt as _, TryStreamExt as _,
@@ -14,7 +14,6 @@ use super::{
 };
 use crate::postgres::PgQuery;
 
-/// A statement and its parameters.
 pub(crate) struct Query<'q> {
     text: SqlText,
     values: Vec<Value<'q>>,
@@ -26,7 +25,6 @@ enum SqlText {
     Made(String),
 }
 
-/// A statement to be run.
 pub(crate) fn query<'q>(statement: &'static Statement) -> Query<'q> {
     Query {
         text: SqlText::Fixed(statement),
@@ -34,7 +32,7 @@ pub(crate) fn query<'q>(statement: &'static Statement) -> Query<'q> {
     }
 }
 
-/// A statement whose text is made at run time, from the schema's own names and nothing else.
+/// Returns a statement whose text is made at run time, from the schema's own names and nothing else.
 pub(crate) fn query_made<'q>(sql: String) -> Query<'q> {
     Query {
         text: SqlText::Made(sql),
@@ -42,7 +40,7 @@ pub(crate) fn query_made<'q>(sql: String) -> Query<'q> {
     }
 }
 
-/// An `INSERT` of several rows: `head` is its text before them, `tail` after them.
+/// Returns an `INSERT` of several rows, with the text `head` before them and `tail` after them.
 pub(crate) fn insert<'q>(
     head: &'static Statement,
     rows: Vec<Vec<Value<'q>>>,
@@ -67,7 +65,6 @@ pub(crate) fn insert<'q>(
 }
 
 impl<'q> Query<'q> {
-    /// Gives the next parameter its value.
     pub(crate) fn bind(mut self, value: impl Into<Value<'q>>) -> Self {
         self.values.push(value.into());
         self
@@ -114,17 +111,16 @@ impl<'q> Query<'q> {
         Ok(sqlx::query_with(self.text(SqlDialect::Postgres), arguments))
     }
 
-    /// Runs it. Returns how many rows it changed.
+    /// Runs the statement. Returns how many rows it changed.
     pub(crate) async fn execute(self, connection: &mut Connection) -> Result<u64, sqlx::Error> {
         match connection.driver() {
             DriverConnection::Direct(direct) => Ok(self.run_directly(direct, usize::MAX)?.changed),
             DriverConnection::Sqlite(sqlite) => Ok(sqlite.execute(self.for_sqlite()?).await?.rows_affected()),
-            // Boxed, since otherwise every future that runs a statement would have room for it.
+            // Boxed, because otherwise every future that runs a statement would reserve space for it.
             DriverConnection::Postgres(postgres) => Box::pin(postgres.execute(self.for_postgres()?)).await,
         }
     }
 
-    /// The first row, if there is one.
     pub(crate) async fn fetch_optional(
         self,
         connection: &mut Connection,
@@ -141,7 +137,7 @@ impl<'q> Query<'q> {
         }
     }
 
-    /// The first row; it is an error if there is none.
+    /// Returns the first row; fails if there is none.
     pub(crate) async fn fetch_one(self, connection: &mut Connection) -> Result<Row, sqlx::Error> {
         self.fetch_optional(connection)
             .await?
@@ -152,7 +148,7 @@ impl<'q> Query<'q> {
         self.fetch(connection)?.try_collect().await
     }
 
-    /// The first column of all rows.
+    /// Returns the first column of all rows.
     pub(crate) async fn fetch_column<T: Column>(
         self,
         connection: &mut Connection,
@@ -161,7 +157,6 @@ impl<'q> Query<'q> {
         rows.iter().map(|row| row.try_get(0)).collect()
     }
 
-    /// The rows, one after the other.
     pub(crate) fn fetch(
         self,
         connection: &mut Connection,

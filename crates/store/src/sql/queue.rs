@@ -1,7 +1,7 @@
-//! The queue: one row per agent, one column that says when it may be claimed.
+//! The queue: one row per agent, with one column that says when it may be claimed.
 //!
-//! Here rows are made and woken. How they are taken is in [`claim`](mod@claim), how they are held and given back in
-//! [`lease`], what repairs them in [`repair`], what is kept of an attempt in [`run`].
+//! This module creates and wakes rows. [`claim`](mod@claim) takes them, [`lease`] holds them and gives them back, [`repair`] repairs
+//! them, and [`run`] records attempts.
 
 mod claim;
 mod lease;
@@ -27,18 +27,16 @@ pub(super) use run::{RunOutcome, insert_run, record_run};
 /// A request to look at an agent: the parameters of [`enqueue`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wake {
-    /// Why the agent is to be looked at.
     pub(super) reason: Reason,
-    /// How long the row may wait, so that more is done at once.
+    /// How long the row may wait, so that one update does more.
     pub(super) delay_ms: i64,
     /// The least time between two revivals of a parked row; 0 revives it at once.
     pub(super) revive_after_ms: i64,
-    /// The current time.
     pub(super) now: Timestamp,
 }
 
 impl Wake {
-    /// A request that waits for nothing else.
+    /// Makes a request without any wait.
     pub(super) fn at_once(reason: Reason, now: Timestamp) -> Self {
         Self {
             reason,
@@ -49,10 +47,9 @@ impl Wake {
     }
 }
 
-/// Makes the row, or counts a wake in the one that exists. It never shortens a lease, a backoff or a pause, and never
-/// lowers the urgency. A row that waits for a batch's answer goes on waiting, unless it is urgent now. A new row gets a
-/// place behind those of its project that wait already; a woken one keeps its place, unless it becomes more urgent:
-/// then it gets that of a new one.
+/// Creates the row, or counts a wake in the existing one. It never shortens a lease, a backoff or a pause, and never lowers the urgency.
+/// A row that waits for a batch's answer keeps waiting, unless it is urgent now. A new row gets a place behind the waiting rows of its
+/// project. A woken one keeps its place, unless it becomes more urgent: then it gets the place of a new one.
 pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) -> StoreResult<EnqueueOutcome> {
     let Wake {
         reason,
@@ -104,7 +101,7 @@ pub(super) async fn enqueue(tx: &mut Connection, agent: &AgentId, wake: Wake) ->
     })
 }
 
-/// Gives a parked row a new series of attempts; but after a third crash only one more, not three.
+/// Gives a parked row a new series of attempts, but only one more after a third crash.
 async fn revive(
     tx: &mut Connection,
     agent: &AgentId,

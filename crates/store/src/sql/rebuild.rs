@@ -1,8 +1,8 @@
-//! Rebuild: the items are thrown away and made anew from the archive.
+//! Rebuild: discards the items and makes them again from the archive.
 //!
-//! Everything that has left the window is pending again, and the queue does the rest, batch by batch. Readers get the
-//! old document until the new one covers as much ([`hold`]). A fork's inherited items cover exchanges that it has no
-//! rows of, so they stay; those that are gone come back from the record made at the fork.
+//! Everything outside of the window becomes pending again, and the queue does the rest, batch by batch. Readers get the old document
+//! until the new one covers as much ([`hold`]). A fork's inherited items cover exchanges for which it has no rows, so they stay; missing
+//! ones are restored from the record made at the fork.
 
 use crate::sql::{Connection, query, sql};
 
@@ -21,7 +21,6 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// See [`super::super::Store::rebuild`].
 pub(super) async fn rebuild(tx: &mut Connection, request: RebuildRequest) -> StoreResult<RevisionOutcome> {
     let RebuildRequest { agent, policy, now } = request;
     let row = agent::known(tx, &agent).await?;
@@ -67,7 +66,7 @@ pub(super) async fn rebuild(tx: &mut Connection, request: RebuildRequest) -> Sto
     })
 }
 
-/// The last exchange that can't be summarised again: the last one covered when the agent was forked.
+/// Returns the last exchange that can't be summarised again: the last one covered when the agent was forked.
 async fn base(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
     let sql = sql!(
         "-- sql/rebuild.base\nSELECT CASE WHEN a.parent_agent_id IS NULL THEN 0 ELSE \
@@ -79,7 +78,7 @@ async fn base(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
     Ok(row.try_get(0)?)
 }
 
-/// Makes the row of the agent's document if the table was emptied; versions go on where they were.
+/// Creates the row of the agent's document if the table was emptied; versions continue from the last one.
 async fn mend(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/rebuild.mend\nINSERT INTO summaries (agent_id, version, updated_at) \
@@ -90,8 +89,7 @@ async fn mend(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResu
     Ok(())
 }
 
-/// The items that cover anything after `through`, or nothing any more, and how many of them an operator edited or
-/// pinned.
+/// Returns the items that cover anything after `through`, or nothing any more, and how many of them an operator edited or pinned.
 async fn own_items(tx: &mut Connection, agent: &AgentId, through: i64) -> StoreResult<(Vec<i64>, i64)> {
     let sql = sql!(
         "-- sql/rebuild.own_items\nSELECT i.item, i.origin = 'edited' OR i.pinned = {true} FROM summary_items i \
@@ -107,7 +105,6 @@ async fn own_items(tx: &mut Connection, agent: &AgentId, through: i64) -> StoreR
     rollback::marked(&found)
 }
 
-/// The inherited items of a fork that are gone.
 async fn lost_items(
     tx: &mut Connection,
     agent: &AgentId,
@@ -153,7 +150,7 @@ fn item(kept: &ItemRecord) -> Item {
     }
 }
 
-/// Takes the items that were thrown away as they are: who rebuilds has seen that something was wrong with them.
+/// Seals discarded items as they are: whoever rebuilds knows that something was wrong with them.
 async fn seal_removed(tx: &mut Connection, agent: &AgentId, version: i64) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/rebuild.seal_removed\nUPDATE summary_items SET digest = NULL WHERE agent_id = $1 AND removed_version = $2"
@@ -166,7 +163,7 @@ async fn seal_removed(tx: &mut Connection, agent: &AgentId, version: i64) -> Sto
     fill::items(tx, agent, i64::MAX).await.map(drop)
 }
 
-/// Notes of which items these are copies.
+/// Records the items of which these are copies.
 async fn note_sources(
     tx: &mut Connection,
     agent: &AgentId,

@@ -1,8 +1,8 @@
-//! Recall: searches of the archive, and exchanges as they were.
+//! Recall: searches of the archive, and exchanges in their original form.
 //!
-//! The index is written after the appends, some messages at a time, because indexing a message costs more than its row.
-//! What isn't indexed yet is searched by reading it. Each database has an index of its own kind ([`fts5`],
-//! [`tsvector`]) over the same words, which gives the same results.
+//! The index is written after the appends, some messages at a time, because indexing a message costs more than storing it. Messages that
+//! aren't indexed yet are searched by reading them. Each database has its own kind of index ([`fts5`], [`tsvector`]) over the same words,
+//! which gives the same results.
 
 mod fts5;
 mod legs;
@@ -30,15 +30,13 @@ use recapd_core::domain::{
     recall::{Query, searchable},
 };
 
-/// The most bytes of payloads that are indexed in one transaction: some ten milliseconds of writing.
+/// The most bytes of payloads indexed in one transaction: some ten milliseconds of writing.
 const INDEX_BYTES_MAX: usize = 131_072;
-/// How many of an agent's newest messages are examined to count those that aren't indexed.
+/// How many of an agent's newest messages are examined to count the unindexed ones.
 const UNINDEXED_COUNTED_MAX: i64 = 100_000;
 
-/// A hit and its exchange's number.
 type PlacedHit = (i64, Hit);
 
-/// What is searched for in the index.
 #[derive(Clone, Copy, Debug)]
 enum Wish {
     /// Messages with all terms.
@@ -47,7 +45,6 @@ enum Wish {
     Any,
 }
 
-/// See [`super::super::Store::index_messages`].
 pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i64> {
     match store.dialect() {
         SqlDialect::Sqlite => fts5::index(store, messages_max).await,
@@ -55,7 +52,6 @@ pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i6
     }
 }
 
-/// See [`super::super::Store::search`].
 pub(super) async fn search(
     tx: &mut Connection,
     agent: &AgentId,
@@ -107,7 +103,6 @@ fn add_new(hits: &mut Vec<PlacedHit>, found: Vec<PlacedHit>) {
     }
 }
 
-/// The best hits of the index, with their exchanges.
 async fn ranked(
     tx: &mut Connection,
     line: &AncestorLine,
@@ -120,7 +115,7 @@ async fn ranked(
     }
 }
 
-/// Hits among the newest unindexed messages of the line, and how many unindexed messages there are besides.
+/// Returns hits among the newest unindexed messages of the line, and the number of older unindexed messages.
 async fn unindexed(
     tx: &mut Connection,
     line: &AncestorLine,
@@ -139,9 +134,9 @@ async fn unindexed(
     Ok((hits, unsearched))
 }
 
-/// For each agent of the line, the range of messages to be read (after the first number, up to the second); and how
-/// many unindexed messages are before these. An agent's messages have consecutive numbers, and so do their ids in
-/// SQLite; other agents' messages play no part in it.
+/// Returns, for each agent of the line, the range of messages to read (after the first number, up to the second), and how many unindexed
+/// messages come before these. An agent's messages have consecutive numbers. Their ids in SQLite ascend with them, and other agents' ids
+/// in between don't matter.
 async fn tail(tx: &mut Connection, line: &AncestorLine) -> StoreResult<(Vec<(String, i64, i64)>, i64)> {
     let sql = sql!(
         sqlite: "-- sql/recall.behind\nSELECT a.agent_id, max(a.fork_seq, min(a.last_seq, l.value ->> 1) - $2, \
@@ -172,7 +167,7 @@ async fn tail(tx: &mut Connection, line: &AncestorLine) -> StoreResult<(Vec<(Str
     Ok((spans, unsearched))
 }
 
-/// Hits of the index: a message's columns, its exchange, its rank.
+/// Reads hits of the index: a message's columns, its exchange, its rank.
 fn hits(found: &[Row]) -> StoreResult<Vec<PlacedHit>> {
     found.iter().map(|row| hit(row, Some(row.try_get(7)?))).collect()
 }
@@ -182,7 +177,7 @@ fn hit(row: &Row, rank: Option<f64>) -> StoreResult<PlacedHit> {
     Ok((row.try_get(6)?, Hit { rank, message }))
 }
 
-/// Adds those of the messages that match a term.
+/// Adds the messages that match a term.
 async fn add_matching(
     hits: &mut Vec<PlacedHit>,
     mut rows: BoxStream<'_, Result<Row, sqlx::Error>>,
@@ -199,7 +194,7 @@ async fn add_matching(
     Ok(())
 }
 
-/// The line of `agent`, and the exchange of that number in it; `None` if there is no such exchange or agent.
+/// Returns the line of `agent` and an exchange in it; `None` if there is no such exchange or agent.
 async fn look_up(
     tx: &mut Connection,
     agent: &AgentId,
@@ -212,7 +207,6 @@ async fn look_up(
     Ok(placed.map(|placed| (line, placed)))
 }
 
-/// See [`super::super::Store::expand`].
 pub(super) async fn expand(
     tx: &mut Connection,
     agent: &AgentId,
@@ -230,10 +224,9 @@ pub(super) async fn expand(
     }))
 }
 
-/// The most messages of the user's in an exchange among which its request is looked for.
+/// The most user messages of an exchange among which its request is searched for.
 const REQUESTS_LOOKED_AT: i64 = 8;
 
-/// See [`super::super::Store::request_of`].
 pub(super) async fn request_of(
     tx: &mut Connection,
     agent: &AgentId,
@@ -264,8 +257,8 @@ pub(super) async fn request_of(
         .find(|stored| is_safe_boundary(&stored.message)))
 }
 
-/// The messages of an exchange within the range, and whether there are more. Their sizes are asked first: a statement
-/// that is left early has read its rows by then.
+/// Returns the messages of an exchange within the range, and whether there are more. It reads their sizes first, because a statement that
+/// ends early has read its rows by then.
 async fn messages(
     tx: &mut Connection,
     agent: &AgentId,
@@ -292,7 +285,7 @@ async fn messages(
     Ok((messages?, has_more))
 }
 
-/// The last message of an exchange within the range, and whether there are more.
+/// Returns the last message of an exchange within the range, and whether there are more.
 async fn last_within(
     tx: &mut Connection,
     placed: &PlacedExchange,
@@ -326,7 +319,6 @@ async fn last_within(
     Ok((through_seq, false))
 }
 
-/// Removes messages of an agent from the index.
 pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, seqs: &[i64]) -> StoreResult<()> {
     match tx.dialect() {
         SqlDialect::Sqlite => fts5::forget(tx, agent, seqs).await,
@@ -334,8 +326,8 @@ pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, seqs: &[i64]) -
     }
 }
 
-/// Removes the newest messages of an agent from the index, before their rows are deleted. PostgreSQL's index names agents, and
-/// is deleted as other tables are.
+/// Removes the newest messages of an agent from the index, before their rows are deleted. PostgreSQL's index names agents, so it is
+/// deleted like other tables.
 pub(super) async fn forget_newest(tx: &mut Connection, agent: &AgentId, limit: i64) -> StoreResult<()> {
     match tx.dialect() {
         SqlDialect::Sqlite => fts5::forget_newest(tx, agent, limit).await,
@@ -343,7 +335,7 @@ pub(super) async fn forget_newest(tx: &mut Connection, agent: &AgentId, limit: i
     }
 }
 
-/// Runs when messages of an agent were deleted.
+/// Runs after messages of an agent were deleted.
 pub(super) async fn forgot_newest(tx: &mut Connection) -> StoreResult<()> {
     match tx.dialect() {
         SqlDialect::Sqlite => fts5::hold_watermark(tx).await,

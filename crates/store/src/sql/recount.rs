@@ -1,9 +1,9 @@
-//! Counting tokens again after a change of model: exchanges in the window or pending, and the preamble, get the counts
-//! of the new model's counter; what the summary covers keeps its own.
+//! Counts tokens again after a change of model: exchanges in the window or pending, and the preamble, get the counts of the new model's
+//! counter; covered exchanges keep theirs.
 //!
-//! It goes from the newest exchange to the oldest, some at a time. Each step is one transaction; where it moves more totals
-//! than one transaction should, these follow ([`totals`]). So a crash between two steps leaves a mixture of counts, and what is
-//! left to do. The window is held against its budget as soon as all totals are right.
+//! It goes from the newest exchange to the oldest, some at a time. Each step is one transaction. If it changes more running totals than
+//! one transaction should, those follow later ([`totals`]). A crash between two steps thus leaves a mixture of counts, and a record of
+//! what is left to do. The window's budget is enforced as soon as all totals are right.
 
 use crate::sql::{Connection, query, sql};
 
@@ -23,7 +23,7 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// Notes that everything not covered has to be counted again.
+/// Marks everything not covered as due for a recount.
 pub(super) async fn begin(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/recount.begin\nUPDATE agents SET recount_before = last_exchange + 1 WHERE agent_id = $1"
@@ -35,7 +35,7 @@ pub(super) async fn begin(tx: &mut Connection, agent: &AgentId) -> StoreResult<(
     Ok(())
 }
 
-/// As [`begin`], but only for an agent whose model has changed before.
+/// Does the same as [`begin`], but only for an agent whose model has changed before.
 pub(super) async fn begin_again(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/recount.begin_again\nUPDATE agents SET recount_before = last_exchange + 1 WHERE agent_id = $1 \
@@ -45,7 +45,6 @@ pub(super) async fn begin_again(tx: &mut Connection, agent: &AgentId) -> StoreRe
     Ok(())
 }
 
-/// Agents with exchanges that have to be counted again.
 pub(super) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<Vec<AgentId>> {
     let sql = sql!(
         "-- sql/recount.due\nSELECT agent_id FROM agents WHERE recount_before IS NOT NULL \
@@ -55,7 +54,7 @@ pub(super) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<
     found.iter().map(|found| row::agent_id(found, 0)).collect()
 }
 
-/// The next exchanges to be counted: as many as have `messages_max` messages, but at least one.
+/// Returns the next exchanges to count: as many as have `messages_max` messages, but at least one.
 pub(super) async fn batch(
     tx: &mut Connection,
     agent: &AgentId,
@@ -111,7 +110,7 @@ async fn messages_of(
     Ok(found.into_iter().map(|message| (of.exchange, message)).collect())
 }
 
-/// The agent's row, and the exchange before which its counts are old, if any are.
+/// Returns the agent's row and the exchange before which its counts are old, if any are.
 async fn load(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<(AgentRow, i64)>> {
     let row = agent::known(tx, agent).await?;
     let sql = sql!("-- sql/recount.load\nSELECT recount_before FROM agents WHERE agent_id = $1");
@@ -119,7 +118,6 @@ async fn load(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<(Agent
     Ok(found.try_get::<Option<i64>>(0)?.map(|before| (row, before)))
 }
 
-/// See [`super::super::Store::recount`].
 pub(super) async fn recount(tx: &mut Connection, request: Recount) -> StoreResult<Option<RecountOutcome>> {
     let agent = &request.agent;
     let Some((row, before)) = load(tx, agent).await? else {
@@ -166,7 +164,6 @@ fn tokenizer_of(settings: &AgentSettings) -> (Option<&str>, Option<&str>) {
     (settings.provider.as_deref(), settings.model.as_deref())
 }
 
-/// The exchanges of one step.
 #[derive(Clone, Copy)]
 struct Range {
     from: i64,
@@ -174,7 +171,7 @@ struct Range {
     preamble: Option<i64>,
 }
 
-/// Writes the counts of messages that weren't forgotten and whose exchange is still live and not covered meanwhile.
+/// Writes the counts of messages that aren't forgotten and whose exchange is still live and not covered.
 async fn write_counts(tx: &mut Connection, request: &Recount, range: Range) -> StoreResult<()> {
     let counts = request.counts.iter();
     let counts: Vec<[i64; 3]> = counts
@@ -207,7 +204,7 @@ async fn write_counts(tx: &mut Connection, request: &Recount, range: Range) -> S
     Ok(())
 }
 
-/// Sums the tokens of exchanges from their messages, those that came meanwhile included.
+/// Sums the tokens of exchanges from their messages, including new ones.
 async fn sum_exchanges(tx: &mut Connection, agent: &AgentId, range: Range) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/recount.exchanges\nUPDATE exchange_log SET tokens = \
@@ -228,7 +225,6 @@ async fn sum_exchanges(tx: &mut Connection, agent: &AgentId, range: Range) -> St
     Ok(())
 }
 
-/// See [`super::super::Store::settle_totals`].
 pub(super) async fn settle_totals(
     tx: &mut Connection,
     agent: &AgentId,
@@ -244,7 +240,7 @@ pub(super) async fn settle_totals(
     }
 }
 
-/// An agent whose window is held against its budget.
+/// An agent whose window has to fit its budget.
 struct BudgetedAgent<'a> {
     agent: &'a AgentId,
     rules: &'a AppendRules,
@@ -252,14 +248,14 @@ struct BudgetedAgent<'a> {
 }
 
 impl BudgetedAgent<'_> {
-    /// Moves the boundary if the new counts are over the budget. While totals are to be reckoned it isn't known whether they are.
+    /// Moves the boundary if the new counts exceed the budget. That is unknown until all totals are right.
     async fn held(self, tx: &mut Connection, is_settled: bool) -> StoreResult<RecountOutcome> {
         let row = agent::known(tx, self.agent).await?;
         let kept = row.kept_budget();
         let mut ledger = row.ledger;
         let in_force = row.settings.expanded(&self.rules.basis);
-        // A raised budget takes effect with the next append, which then takes exchanges back. The number of messages
-        // doesn't change here.
+        // A raised budget takes effect with the next append, which then brings exchanges back. The number of messages doesn't change
+        // here.
         let budget = in_force.budget(self.rules.budget).held_to(kept);
         let mut evictions = Vec::new();
         if let Some(overflow) = ledger.overflow(budget).filter(|_| is_settled) {

@@ -1,5 +1,5 @@
-//! Versions that aren't written by updates: the common part of a rewind, a rollback, a rebuild and an edit. Each
-//! composes a document in its own write transaction, with a fencing token of its own.
+//! Writes versions outside of updates: the common part of a rewind, a rollback, a rebuild and an edit. Each composes a document in its
+//! own write transaction, with its own fencing token.
 
 use crate::sql::{Connection, query, sql};
 
@@ -22,36 +22,29 @@ use recapd_core::{
     tokenizer,
 };
 
-/// What a version changes.
 pub(super) struct Revision<'a> {
-    /// The agent whose summary it is.
     pub(super) agent: &'a AgentId,
-    /// What kind of change writes it.
     pub(super) kind: VersionKind,
     /// The last exchange that the version covers.
     pub(super) through: i64,
-    /// The exchanges that it covers beyond the version before: the first, and how many; `None` if there are none.
+    /// The first of the newly covered exchanges, and how many; `None` if there are none.
     pub(super) gains: Option<(i64, i64)>,
     /// Items that cover nothing any more.
     pub(super) removed: Vec<i64>,
-    /// New items. One that has a number already is a copy of that item.
+    /// New items. One with a number is a copy of that item.
     pub(super) added: Vec<Item>,
     /// New items that cover their exchanges, but aren't in the document.
     pub(super) hidden: Vec<Item>,
-    /// What changes of the facts. A new one that has a number already is a copy of that fact.
+    /// Changes to the facts. A new one with a number is a copy of that fact.
     pub(super) facts: FactUpdate,
-    /// What the document may hold.
     pub(super) policy: &'a SummaryPolicy,
-    /// The time its items are aged by.
+    /// The time that its items are aged by.
     pub(super) as_of: Timestamp,
-    /// The current time.
     pub(super) now: Timestamp,
 }
 
-/// A version that was written.
 #[derive(Clone, Copy)]
 pub(super) struct WrittenVersion {
-    /// Its number.
     pub(super) version: i64,
     /// The number of the first new item; the others follow.
     pub(super) first_item: i64,
@@ -59,7 +52,7 @@ pub(super) struct WrittenVersion {
     pub(super) first_fact: i64,
 }
 
-/// Writes a version. The caller has moved the watermark, if need be.
+/// Writes a version. The caller has moved the watermark, if necessary.
 pub(super) async fn write(tx: &mut Connection, revision: Revision<'_>) -> StoreResult<WrittenVersion> {
     let (agent, kind) = (revision.agent, revision.kind);
     let mut items = summary::shown_items(tx, agent).await?;
@@ -101,7 +94,7 @@ pub(super) async fn write(tx: &mut Connection, revision: Revision<'_>) -> StoreR
     })
 }
 
-/// The document's version, and the time its items are aged by, if not the clock.
+/// Returns the document's version, and the time that its items are aged by; `None` for the clock.
 pub(super) async fn current(tx: &mut Connection, agent: &AgentId) -> StoreResult<(i64, Option<Timestamp>)> {
     let sql = sql!(
         "-- sql/revise.current\nSELECT s.version, a.as_of FROM summaries s \
@@ -112,7 +105,7 @@ pub(super) async fn current(tx: &mut Connection, agent: &AgentId) -> StoreResult
     Ok((row.try_get(0)?, row::time(&row, 1)?))
 }
 
-/// Moves the watermark to `through`; what lies between it and the window is pending. Returns the boundary.
+/// Moves the watermark to `through`; everything between it and the window becomes pending. Returns the boundary.
 pub(super) async fn move_watermark(
     tx: &mut Connection,
     agent: &AgentId,
@@ -177,7 +170,7 @@ fn patch(
     }
 }
 
-/// A fork keeps its numbers for items that came from its parent; this notes the number that such an item had there.
+/// Records the number that an item had in the parent: a fork has its own numbers for inherited items.
 async fn note_source(tx: &mut Connection, agent: &AgentId, from: i64, to: i64) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/revise.note_source\nUPDATE summary_items SET source_agent_id = o.source_agent_id, \

@@ -1,9 +1,9 @@
 //! Rollback: writes a new version with the items of an earlier one.
 //!
-//! The rows show which items each version had: items are never changed, only added, dropped and removed by versions.
-//! Items that are still as they were stay; the others come back as copies under new numbers, so that every version in
-//! between keeps its own. The watermark goes back to that of the earlier version, since the later ones are undone; but
-//! never into the window, where a rewind or a raised budget may have brought exchanges back.
+//! The rows show which items each version had: items are never changed, only added, dropped and removed by versions. Unchanged items
+//! stay; the others come back as copies under new numbers, so that every version in between keeps its own. The watermark returns to that
+//! of the earlier version, because the later ones are undone, but never into the window, where a rewind or a raised budget may have
+//! brought exchanges back.
 
 use crate::sql::{Connection, Row, query, sql};
 
@@ -27,16 +27,14 @@ use recapd_core::domain::{
     work::Reason,
 };
 
-/// An item as of a version.
 struct Former {
     item: Item,
-    /// Whether it covered its exchanges without being in the document.
+    /// True if it covered its exchanges without being in the document.
     was_hidden: bool,
-    /// Whether it is still as it was then.
+    /// True if it is unchanged since then.
     stands: bool,
 }
 
-/// See [`super::super::Store::roll_back`].
 pub(super) async fn roll_back(tx: &mut Connection, request: RollbackRequest) -> StoreResult<RevisionOutcome> {
     let RollbackRequest {
         agent,
@@ -103,8 +101,8 @@ pub(super) async fn roll_back(tx: &mut Connection, request: RollbackRequest) -> 
     })
 }
 
-/// Voids the lease of an update under way, and wakes the queue for exchanges that are no longer covered; these may have
-/// to be counted again.
+/// Voids the lease of an update in progress, and wakes the queue for exchanges that are no longer covered. These may be due for a
+/// recount.
 pub(super) async fn wake(
     tx: &mut Connection,
     agent: &AgentId,
@@ -133,8 +131,8 @@ async fn covers_through(tx: &mut Connection, agent: &AgentId, version: i64) -> S
     }
 }
 
-/// The items that covered something as of `version`, except those about exchanges beyond `through` or set aside since;
-/// an item that was withdrawn and is about anything forgotten never comes back.
+/// Returns the items that covered anything as of `version`, except those about exchanges beyond `through` or set aside since. A withdrawn
+/// item about anything forgotten never comes back.
 async fn former_items(
     tx: &mut Connection,
     agent: &AgentId,
@@ -174,7 +172,7 @@ async fn former_items(
     found.iter().map(read).collect()
 }
 
-/// The items that cover something now and aren't among `kept`, and how many of them are edited or pinned.
+/// Returns the other items in force than `kept`, and how many of them are edited or pinned.
 async fn others(tx: &mut Connection, agent: &AgentId, kept: &[i64]) -> StoreResult<(Vec<i64>, i64)> {
     let sql = sql!(
         "-- sql/rollback.others\nSELECT item, origin = 'edited' OR pinned = {true} FROM summary_items \
@@ -189,7 +187,7 @@ async fn others(tx: &mut Connection, agent: &AgentId, kept: &[i64]) -> StoreResu
     marked(&found)
 }
 
-/// Reads `item, whether it bears an operator's hand`.
+/// Reads pairs of an item's number and whether an operator edited or pinned it.
 pub(super) fn marked(found: &[Row]) -> StoreResult<(Vec<i64>, i64)> {
     let (mut items, mut edited) = (Vec::with_capacity(found.len()), 0);
     for row in found {
@@ -199,7 +197,7 @@ pub(super) fn marked(found: &[Row]) -> StoreResult<(Vec<i64>, i64)> {
     Ok((items, edited))
 }
 
-/// The live exchanges up to `through` that no former item covers.
+/// Returns the live exchanges up to `through` that no former item covers.
 async fn orphans(
     tx: &mut Connection,
     agent: &AgentId,
@@ -224,8 +222,8 @@ async fn orphans(
     found.iter().map(|row| row::exchange(row, 0)).collect()
 }
 
-/// An item with the present times and tokens of its exchanges: they may have been counted again meanwhile. An inherited
-/// item keeps its own.
+/// Returns an item with the present times and tokens of its exchanges, which may have been counted again. An inherited item keeps its
+/// own.
 async fn as_of_today(tx: &mut Connection, agent: &AgentId, item: Item) -> StoreResult<Item> {
     let sql = sql!(
         "-- sql/rollback.as_of_today\nSELECT min(e.opened_at), max(e.last_at), CAST(sum(e.tokens) AS bigint) \

@@ -1,4 +1,4 @@
-//! Rows to domain values, and SQLite's errors to the store's.
+//! Converts rows to domain values, and database errors to the store's.
 
 use crate::sql::Row;
 use sqlx::{
@@ -20,11 +20,11 @@ use recapd_core::{
     formats,
 };
 
-/// PostgreSQL's codes for a transaction that it rolled back because of another one: `serialization_failure`,
-/// `deadlock_detected`, and `lock_not_available` where somebody holds what it would lock. The whole transaction can be retried.
+/// PostgreSQL's codes for a transaction that gave way to another: `serialization_failure`, `deadlock_detected`, `lock_not_available`. The
+/// whole transaction can be retried.
 const UNDONE: [&str; 3] = ["40001", "40P01", "55P03"];
-/// PostgreSQL's classes of errors about a value it can never store: one that its type doesn't have (a time before 4713
-/// BC), and one that is too large (a key too long for an index).
+/// PostgreSQL's classes of errors about values that it can never store: outside of their type (a time before 4713 BC), or too large (a
+/// key too long for an index).
 const IMPOSSIBLE: [&str; 2] = ["22", "54"];
 
 impl From<sqlx::Error> for StoreError {
@@ -33,7 +33,7 @@ impl From<sqlx::Error> for StoreError {
             Some(refusal) if refusal.code().is_some_and(|code| UNDONE.contains(&code.as_ref())) => {
                 Self::Contended(error.to_string())
             }
-            // What the schema refuses now it will always refuse: a defect, and no reason to try again.
+            // The schema will always refuse this: a defect, so a retry is useless.
             Some(refusal) if refusal.kind() != ErrorKind::Other || is_impossible(refusal) => {
                 Self::Refused(error.to_string())
             }
@@ -80,8 +80,8 @@ macro_rules! exchange_columns {
 }
 pub(super) use exchange_columns;
 
-/// When the exchange of alias `e` left the window, the latest time: NULL if it never did. Evictions whose lengths have as
-/// many digits are looked through from as far back as they can reach, by the index `evictions_reach`.
+/// The latest time at which exchange `e` left the window; NULL if it never did. Evictions are grouped by the number of digits of their
+/// length. In each group the index `evictions_reach` is searched back as far as such an eviction can reach.
 macro_rules! evicted_at {
     () => {
         "(SELECT max((SELECT max(v.evicted_at) FROM evictions v WHERE v.agent_id = e.agent_id \
@@ -115,13 +115,11 @@ pub(super) fn exchange(row: &Row, first: usize) -> StoreResult<Exchange> {
     })
 }
 
-/// The headline of the exchange of that number, as it is stored.
 pub(super) fn headline(exchange: i64, stored: &str) -> StoreResult<Headline> {
     serde_json::from_str(stored)
         .map_err(|_| inconsistent("exchange_log", format!("exchange {exchange}"), "headline", stored))
 }
 
-/// The error of a value that its column can't have.
 pub(super) fn inconsistent(
     table: &'static str,
     row: impl Into<String>,
@@ -136,35 +134,32 @@ pub(super) fn inconsistent(
     }
 }
 
-/// A time that may be missing.
 pub(super) fn time(row: &Row, column: usize) -> StoreResult<Option<Timestamp>> {
     Ok(row.try_get(column)?)
 }
 
-/// The settings of the agent called `name`.
 pub(super) fn settings(row: &Row, column: usize, name: &str) -> StoreResult<AgentSettings> {
     let text: String = row.try_get(column)?;
     serde_json::from_str(&text).map_err(|_| inconsistent("agents", name, "settings", text))
 }
 
-/// An agent's id.
 pub(super) fn agent_id(row: &Row, column: usize) -> StoreResult<AgentId> {
     let name: String = row.try_get(column)?;
     name.parse()
         .map_err(|_| inconsistent("agents", name.clone(), "agent_id", name))
 }
 
-/// An agent's id in the row of `of`.
+/// Reads an agent's id in the row of agent `of`.
 pub(super) fn agent_id_of(row: &Row, column: usize, of: &str) -> StoreResult<AgentId> {
     let name: String = row.try_get(column)?;
     name.parse()
         .map_err(|_| inconsistent("agents", of, "agent_id", name))
 }
 
-/// How many columns `exchange_columns!` has.
+/// The number of columns of `exchange_columns!`.
 pub(super) const EXCHANGE_COLUMNS: usize = 12;
 
-/// The columns before the exchanges in an agent's row.
+/// The number of columns before the exchanges in an agent's row.
 const AGENT_COLUMNS: usize = 20;
 
 /// Reads an agent's row: its own columns, then the newest exchange's, then the preamble's.
@@ -204,8 +199,8 @@ pub(super) fn agent(row: &Row) -> StoreResult<AgentRow> {
     })
 }
 
-/// Reads `seq, format, payload, tokens, said_at, kind`. The message is read again from its payload; one that today's
-/// reader refuses is shown without content rather than hidden.
+/// Reads `seq, format, payload, tokens, said_at, kind`. The message is parsed again from its payload; one that today's parser refuses is
+/// shown without content rather than hidden.
 pub(super) fn message(row: &Row) -> StoreResult<StoredMessage> {
     let seq: i64 = row.try_get(0)?;
     let format: String = row.try_get(1)?;
@@ -226,8 +221,8 @@ pub(super) fn message(row: &Row) -> StoreResult<StoredMessage> {
     })
 }
 
-/// Reads `item, importance, origin, provisional, started_at, ended_at, source_tokens, text, brief, gist, ranges, pinned`,
-/// where `ranges` is a JSON array of pairs.
+/// Reads `item, importance, origin, provisional, started_at, ended_at, source_tokens, text, brief, gist, ranges, pinned`, where `ranges`
+/// is a JSON array of pairs.
 pub(super) fn item(row: &Row) -> StoreResult<Item> {
     let number: i64 = row.try_get(0)?;
     let importance: String = row.try_get(1)?;

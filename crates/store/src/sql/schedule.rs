@@ -1,4 +1,4 @@
-//! What the schedules do, and the figures that are sampled.
+//! The schedules' work, and the sampled figures.
 
 use crate::sql::{Connection, query, sql};
 
@@ -10,8 +10,8 @@ use super::{
 };
 use recapd_core::domain::{spend::day_start, time::Timestamp, work::Reason};
 
-/// SQL for whether the parked row `$row` of agent `a` is due again at `$now` for its document's sake: there is nothing to ask
-/// a model, and it has been parked for ten minutes. One that fails each time isn't tried each time the job runs.
+/// SQL that is true if the parked row `$row` of agent `a` is due again at `$now` to age its document: a model has nothing to do, and the
+/// row has been parked for ten minutes. So a row that keeps failing isn't tried each time the job runs.
 macro_rules! may_age {
     ($row:literal, $now:literal) => {
         concat!(
@@ -24,7 +24,7 @@ macro_rules! may_age {
     };
 }
 
-/// SQL for the documents `s` of agents `a` of which an item has outgrown its section by `$1`, unless the queue's row `o` waits
+/// SQL that selects the documents `s` of agents `a` with an item that has outgrown its section by `$1`, unless the queue's row `o` waits
 /// for that already. `$reason` is the bit of [`Reason::Ageing`].
 macro_rules! outgrown {
     ($reason:literal, $now:literal) => {
@@ -41,9 +41,9 @@ macro_rules! outgrown {
     };
 }
 
-/// Wakes the queue for documents of which an item has outgrown its section. They are found by an index, so the job
-/// costs what it changes, however many documents there are. A row that waits for that already isn't woken again. A parked
-/// row of an agent of whom there is nothing to ask a model is due again: time goes on for its document, too.
+/// Wakes the queue for documents with an item that has outgrown its section. An index finds them, so the job's cost depends on what it
+/// changes, not on the number of documents. A row that waits for that already isn't woken again. A parked row becomes due again if a
+/// model has nothing to do for its agent: its document must age, too.
 pub(super) async fn enqueue_ageing(tx: &mut Connection, now: Timestamp, limit: i64) -> StoreResult<u64> {
     let sql = sql!(enqueue_all!(
         [
@@ -69,7 +69,7 @@ pub(super) async fn enqueue_ageing(tx: &mut Connection, now: Timestamp, limit: i
     newcomers.enqueue(tx, sql).await
 }
 
-/// The documents that [`enqueue_ageing`] would wake the queue for.
+/// Returns the documents for which [`enqueue_ageing`] would wake the queue.
 pub(super) async fn ageing_due(
     tx: &mut Connection,
     now: Timestamp,
@@ -96,7 +96,7 @@ pub(super) async fn ageing_due(
         .collect()
 }
 
-/// Takes a slot: the primary key lets one caller have it, and later another one if the first doesn't finish it in time.
+/// Takes a slot. The primary key gives it to one caller, and later to another if the first doesn't finish in time.
 pub(super) async fn take_slot(
     tx: &mut Connection,
     name: String,
@@ -131,7 +131,6 @@ pub(super) async fn take_slot(
     })
 }
 
-/// See [`super::super::Store::finish_slot`].
 pub(super) async fn finish_slot(
     tx: &mut Connection,
     name: String,
@@ -146,7 +145,6 @@ pub(super) async fn finish_slot(
     Ok(())
 }
 
-/// See [`super::super::operate::OperatorStore::fired_at`].
 pub(super) async fn fired_at(connection: &mut Connection, name: &str) -> StoreResult<Option<Timestamp>> {
     let sql = sql!(
         "-- sql/schedule.fired_at\nSELECT fired_at FROM schedule_slots WHERE name = $1 ORDER BY slot DESC LIMIT 1"
@@ -155,7 +153,6 @@ pub(super) async fn fired_at(connection: &mut Connection, name: &str) -> StoreRe
     Ok(found.map(|row| row.try_get(0)).transpose()?)
 }
 
-/// See [`super::super::operate::OperatorStore::done_at`].
 pub(super) async fn done_at(connection: &mut Connection, name: &str) -> StoreResult<Option<Timestamp>> {
     let sql = sql!(
         "-- sql/schedule.done_at\nSELECT done_at FROM schedule_slots WHERE name = $1 AND done_at IS NOT NULL \
@@ -165,7 +162,7 @@ pub(super) async fn done_at(connection: &mut Connection, name: &str) -> StoreRes
     Ok(found.map(|row| row.try_get(0)).transpose()?)
 }
 
-/// The figures of the last runs; the databases measure durations differently.
+/// Selects the figures of the last runs. The databases measure durations differently.
 macro_rules! sample_runs {
     ($mean_ms:literal) => {
         concat!(
@@ -180,9 +177,9 @@ macro_rules! sample_runs {
     };
 }
 
-/// The figures of the moment, and those of the last `window_ms`.
+/// Returns the present figures, and those of the last `window_ms`.
 ///
-/// Nobody works at a row whose lease has run out: it waits for whoever claims it next.
+/// A row with an expired lease counts as ready: nobody works on it, and it waits for the next claim.
 pub(super) async fn sample(tx: &mut Connection, now: Timestamp, window_ms: i64) -> StoreResult<Sample> {
     let queue = sql!(
         "-- sql/schedule.sample_queue\nSELECT \

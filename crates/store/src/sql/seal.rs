@@ -1,4 +1,4 @@
-//! Seals on rows: drawn and chained as messages are written, and made later for rows that have none ([`fill`]).
+//! Seals on rows: made and chained as messages are written, and added later to rows without one ([`fill`]).
 
 pub(super) mod fill;
 
@@ -14,10 +14,10 @@ use super::{
 use recapd_core::domain::{agent::AgentId, number::i64_or_max, text::hexadecimal, time::Timestamp};
 use recapd_platform::randomness;
 
-/// Bytes of payloads that are sealed in one transaction, but for the first message, whatever that has.
+/// The most bytes of payloads sealed in one transaction, except that the first message is sealed whatever its size.
 const BYTES_MAX: usize = 1 << 20;
 
-/// Seals the agent's next message and takes it into the chain; `None` while earlier ones wait for their seals.
+/// Seals the agent's next message and adds it to the chain; `None` while earlier ones wait for their seals.
 pub(super) fn chained(chain: &mut Chain, row: &MessageRow<'_>) -> StoreResult<Option<Seal>> {
     if !chain.is_next(row.seq) {
         return Ok(None);
@@ -41,7 +41,7 @@ fn sealed(row: &MessageRow<'_>) -> StoreResult<Seal> {
     })
 }
 
-/// A message as it is stored, for its seal.
+/// A stored message, with the fields of its seal.
 pub(super) struct StoredRow {
     pub(super) seq: i64,
     exchange: i64,
@@ -59,7 +59,7 @@ pub(super) struct StoredRow {
     pub(super) seal: Option<String>,
 }
 
-/// The columns of a [`StoredRow`], of `m`.
+/// The columns of a [`StoredRow`], from `m`.
 macro_rules! sealed_columns {
     () => {
         "m.seq, m.exchange, m.kind, m.speaker, m.format, m.payload, m.tokens, m.count_method, m.client_id, m.said_at, \
@@ -69,7 +69,6 @@ macro_rules! sealed_columns {
 pub(super) use sealed_columns;
 
 impl StoredRow {
-    /// Reads [`sealed_columns`].
     pub(super) fn read(row: &Row) -> StoreResult<Self> {
         Ok(Self {
             seq: row.try_get(0)?,
@@ -89,7 +88,6 @@ impl StoredRow {
         })
     }
 
-    /// The same, as it is sealed.
     pub(super) fn of<'a>(&'a self, agent: &'a AgentId) -> MessageRow<'a> {
         MessageRow {
             agent,
@@ -108,21 +106,20 @@ impl StoredRow {
     }
 }
 
-/// Messages that are sealed later.
+/// Messages that are sealed late.
 #[derive(Clone, Debug)]
 struct Late {
     agent: AgentId,
     before: i64,
     chain: Chain,
     seals: Vec<(i64, Seal)>,
-    /// The first and the last of their exchanges.
+    /// The first and the last exchange of these messages.
     exchanges: (i64, i64),
 }
 
-/// See [`super::super::Store::seal_rows`].
 pub(super) async fn seal_rows(store: &SqlStore, rows_max: i64) -> StoreResult<i64> {
     if let Some(agent) = unchained(&mut store.reader().await?).await? {
-        // Read and hashed here, so that the writer only writes.
+        // Reading and hashing happen here, so that the writer only writes.
         let late = late(&mut store.snapshot().await?, agent, rows_max).await?;
         let lock = Lock::Agent(late.agent.clone());
         return store
@@ -141,7 +138,7 @@ pub(super) async fn seal_rows(store: &SqlStore, rows_max: i64) -> StoreResult<i6
         .await
 }
 
-/// An agent with messages that its chain doesn't reach. A message that lost its seal is no such one.
+/// Returns an agent with messages beyond the end of its chain. A message that lost its seal doesn't count.
 async fn unchained(connection: &mut Connection) -> StoreResult<Option<AgentId>> {
     let sql = sql!(
         "-- sql/seal.unchained\nSELECT m.agent_id FROM message_log m {join} agents a ON a.agent_id = m.agent_id \
@@ -190,7 +187,8 @@ async fn late(tx: &mut Connection, agent: AgentId, rows_max: i64) -> StoreResult
     })
 }
 
-/// Writes the seals, unless the chain was moved on first. A message that was forgotten meanwhile gets no salt. Returns how many.
+/// Writes the seals, unless another caller has moved the chain on. A message that was forgotten in the meantime gets no salt. Returns how
+/// many.
 async fn write_late(tx: &mut Connection, late: Late) -> StoreResult<i64> {
     let moved = sql!(
         "-- sql/seal.move_chain\nUPDATE agents SET chain = $3, chained_through = $4 WHERE agent_id = $1 AND chained_through = $2"

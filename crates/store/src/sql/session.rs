@@ -1,4 +1,4 @@
-//! Sessions: opened by the first message, by an idle gap or by an end; ended by an idle gap or explicitly.
+//! Sessions: the first message, an idle gap or an explicit end opens one; an idle gap, a clear or an explicit end closes it.
 
 use crate::sql::{Connection, query, sql};
 
@@ -29,7 +29,7 @@ pub(super) async fn open(
     Ok(())
 }
 
-/// Ends a session, for a reason: `idle`, `end` or `clear`.
+/// Ends a session for `reason`: `idle`, `end` or `clear`.
 pub(super) async fn end(
     tx: &mut Connection,
     agent: &AgentId,
@@ -51,7 +51,6 @@ pub(super) async fn end(
     Ok(())
 }
 
-/// See [`super::super::Store::end_session`].
 pub(super) async fn end_session(
     tx: &mut Connection,
     agent: &AgentId,
@@ -81,7 +80,7 @@ pub(super) async fn end_session(
     Ok(SessionEnded { session, enqueued })
 }
 
-/// Whether nothing was said in the session yet: ending it would only leave an empty one behind.
+/// True if the session has no messages yet: ending it would only leave an empty one behind.
 async fn is_session_empty(tx: &mut Connection, row: &AgentRow) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/session.is_session_empty\nSELECT first_exchange > $3 FROM sessions \

@@ -1,4 +1,4 @@
-//! What models cost, work that waits without having failed, and items to be condensed again.
+//! What models cost, and work that waits without having failed.
 
 use crate::sql::{Connection, Row, query, sql};
 
@@ -19,15 +19,14 @@ use recapd_core::domain::{
     work::{Lease, Priority, Reason},
 };
 
-/// `paused_for` of a row that waits for a provider: it isn't paused, so it has no `paused_until`. Other values are `hand`
-/// and the names of spending limits.
+/// `paused_for` of a row that waits for a provider. Such a row isn't paused and has no `paused_until`. Other values are `hand` and the
+/// names of spending limits.
 pub(super) const PROVIDER: &str = "provider";
-/// The longest wait if the daemon's clock and the database's differ so much that the right wait can't be told.
+/// The longest wait if the daemon's clock and the database's differ so much that the right wait is unknown.
 const UNSURE_MS: i64 = 1_000;
 
-/// Converts the time `until` from the daemon's clock (which showed `finished_at`) to the database's (which shows
-/// `now`). The daemon's may be wrong, and may have jumped since it named the time: of the two readings the nearer one
-/// counts.
+/// Converts the time `until` from the daemon's clock (which showed `finished_at`) to the database's (which shows `now`). The daemon's
+/// clock may be wrong, or may have jumped since it set the time, so the nearer of the two readings counts.
 fn by_its_clock(until: Timestamp, finished_at: Timestamp, now: Timestamp) -> Timestamp {
     let (own_ms, seen_ms) = (until.0 - finished_at.0, until.0 - now.0);
     now.plus_ms(if seen_ms < 0 && own_ms > seen_ms {
@@ -37,7 +36,6 @@ fn by_its_clock(until: Timestamp, finished_at: Timestamp, now: Timestamp) -> Tim
     })
 }
 
-/// See [`super::super::Store::postpone`].
 pub(super) async fn postpone(
     tx: &mut Connection,
     lease: Lease,
@@ -79,12 +77,11 @@ pub(super) async fn postpone(
     Ok(())
 }
 
-/// See [`super::super::Store::record_run`].
 pub(super) async fn record_run(tx: &mut Connection, lease: Lease, run: RunRecord) -> StoreResult<()> {
     keep_run(tx, &lease, &run, None).await
 }
 
-/// Keeps the cost of an attempt that had no effect, and the error that postponed it, if one did.
+/// Records the cost of an attempt that had no effect, and the error that postponed it, if any.
 async fn keep_run(
     tx: &mut Connection,
     lease: &Lease,
@@ -106,7 +103,7 @@ async fn keep_run(
     queue::record_run(tx, lease, "superseded", run, details).await
 }
 
-/// Makes the rows due for which `$condition` holds. Those that are parked begin anew.
+/// Makes the rows due that meet `$condition`. Parked rows get a new series of attempts.
 macro_rules! resume {
     ($label:literal, $condition:literal) => {
         sql!(
@@ -134,7 +131,7 @@ pub(super) async fn resume(tx: &mut Connection, whom: Resume, now: Timestamp) ->
         Resume::Waiting => resume!("-- sql/spending.resume_waiting", "paused_for <> 'hand'"),
         Resume::Refused => resume!(
             "-- sql/spending.resume_refused",
-            // Who was woken meanwhile isn't parked, but waits.
+            // A row that was woken during its attempt waits instead of being parked.
             "(paused_for <> 'hand' OR (last_error LIKE 'provider_auth:%' AND (parked_at IS NOT NULL \
              OR (visible_at > $1 AND lease_token IS NULL AND paused_for IS NULL AND deferred_at IS NULL))))"
         ),
@@ -143,7 +140,7 @@ pub(super) async fn resume(tx: &mut Connection, whom: Resume, now: Timestamp) ->
     Ok(query(sql).bind(now).execute(tx).await?)
 }
 
-/// Makes an agent's paused update due, since other limits may hold now.
+/// Makes an agent's paused update due, because other limits may apply now.
 pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/spending.resume_agent\nUPDATE summary_update_queue SET visible_at = {min}(visible_at, $2), \
@@ -155,7 +152,6 @@ pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Time
     Ok(())
 }
 
-/// See [`super::super::Store::spending`].
 pub(super) async fn spending(
     tx: &mut Connection,
     agent: &AgentId,
@@ -172,10 +168,9 @@ pub(super) async fn spending(
     })
 }
 
-/// What the agent's questions in batches, and those of all agents, are expected to cost, where no run accounts for it
-/// yet: it counts as spent. Of the agent's own only those that are out count: the caller holds an answer already, and
-/// takes back a question that still waits. Questions older than any batch lives don't count: they get no answer any
-/// more.
+/// Returns the expected cost of questions in batches that no run accounts for yet, for the agent and for all agents: it counts as spent.
+/// Of the agent's own questions only those that are out count: the caller has an answer already, and withdraws a question that still
+/// waits. Questions older than the longest life of a batch don't count, because they get no answer any more.
 async fn in_batches(
     tx: &mut Connection,
     agent: &AgentId,
@@ -203,7 +198,6 @@ async fn in_batches(
     Ok((own, all))
 }
 
-/// What an agent spent since then.
 pub(super) async fn of_agent(
     tx: &mut Connection,
     agent: &AgentId,
@@ -218,7 +212,6 @@ pub(super) async fn of_agent(
     spent(&query(sql).bind(agent.as_str()).bind(since).fetch_one(tx).await?)
 }
 
-/// What all agents spent since then.
 pub(super) async fn of_all(tx: &mut Connection, since: Timestamp) -> StoreResult<SpendTotal> {
     let sql = sql!(
         "-- sql/spending.of_all\nSELECT coalesce(CAST(sum(model_calls) AS bigint), 0), \
@@ -238,7 +231,7 @@ fn spent(row: &Row) -> StoreResult<SpendTotal> {
     })
 }
 
-/// How many updates are paused, and until when the first one is.
+/// Returns how many updates are paused, and until when the first one is.
 pub(super) async fn paused(tx: &mut Connection) -> StoreResult<(i64, Option<Timestamp>)> {
     let sql = sql!(
         "-- sql/spending.paused\nSELECT count(*), min(paused_until) FROM summary_update_queue \
@@ -248,7 +241,7 @@ pub(super) async fn paused(tx: &mut Connection) -> StoreResult<(i64, Option<Time
     Ok((row.try_get(0)?, row::time(&row, 1)?))
 }
 
-/// Why and until when an agent's updates are paused.
+/// Returns why and until when a spending limit pauses an agent's updates.
 pub(super) async fn paused_agent(
     connection: &mut Connection,
     agent: &AgentId,
@@ -266,7 +259,7 @@ pub(super) async fn paused_agent(
     Ok(Some(SpendPause { limit, until }))
 }
 
-/// The newest update that asked a model. A limit of spending is no fault of who was asked.
+/// Returns the newest update that asked a model. A spending limit isn't reported as its error: the provider isn't to blame.
 pub(super) async fn last_run(tx: &mut Connection) -> StoreResult<Option<LastRun>> {
     let sql = sql!(
         "-- sql/spending.last_run\nSELECT coalesce(provider, ''), coalesce(model, ''), \
@@ -282,7 +275,6 @@ pub(super) async fn last_run(tx: &mut Connection) -> StoreResult<Option<LastRun>
     }))
 }
 
-/// See [`super::super::Store::enqueue_revisits`].
 pub(super) async fn enqueue_revisits(tx: &mut Connection, now: Timestamp, limit: i64) -> StoreResult<u64> {
     let sql = sql!(enqueue_all!(
         [

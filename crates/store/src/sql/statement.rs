@@ -1,29 +1,26 @@
-//! A statement in the form that each database needs.
+//! Statements in the form that each database needs.
 //!
-//! SQL is written once. Where the two databases have different words for the same thing, a placeholder stands for them
-//! ([`WORDS`]); where they need different statements, both are written side by side. Parameters are `$1`, `$2`, …
+//! SQL is written once. Where the two databases use different words for the same thing, a placeholder replaces them ([`WORDS`]); where
+//! they need different statements, both are written next to each other. Parameters are `$1`, `$2`, …
 
 use std::sync::OnceLock;
 
-/// The kind of database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SqlDialect {
-    /// The embedded one, SQLite.
     Sqlite,
-    /// The one of a fleet, PostgreSQL.
     Postgres,
 }
 
 /// Placeholder, SQLite's word, PostgreSQL's word.
 const WORDS: [(&str, &str, &str); 19] = [
-    // Of two values; neither may be NULL, which the databases treat differently.
+    // Of two values. Neither may be NULL, which the databases treat differently.
     ("{max}", "max", "greatest"),
     ("{min}", "min", "least"),
-    // JSON: a parameter of text as what it is.
+    // A text parameter as JSON.
     ("{::json}", "", "::json"),
     ("{::jsonb}", "", "::jsonb"),
-    // An array's elements, in a column `value`. A number among them: `CAST(value AS bigint)`, in a nested array
-    // `CAST(value ->> 0 AS bigint)`.
+    // An array's elements, in a column `value`. For a number in it: `CAST(value AS bigint)`, in a nested array `CAST(value ->> 0 AS
+    // bigint)`.
     ("{each}", "json_each", "jsonb_array_elements"),
     ("{each_text}", "json_each", "jsonb_array_elements_text"),
     ("{array}", "json_array", "json_build_array"),
@@ -31,20 +28,20 @@ const WORDS: [(&str, &str, &str); 19] = [
     // Flags are numbers in SQLite, also in the conditions of partial indexes.
     ("{true}", "1", "true"),
     ("{false}", "0", "false"),
-    // Behind a number: so many milliseconds, to be added to a time.
+    // After a number of milliseconds that is added to a time.
     ("{ms}", "", "* interval '1 millisecond'"),
-    // SQLite takes the tables in the order of CROSS JOINs, whatever its statistics say.
+    // SQLite keeps the order of the tables in CROSS JOINs, whatever its statistics say.
     ("{join}", "CROSS JOIN", "JOIN"),
-    // SQLite has one writer: a row that was read can't change before the commit.
+    // SQLite has one writer: a row can't change between being read and the commit.
     ("{for_update}", "", "FOR NO KEY UPDATE"),
-    // Keeps the row from being deleted; with several tables those of `a`.
+    // Keeps the row from being deleted; with several tables the row of `a`.
     ("{for_share}", "", "FOR KEY SHARE"),
     ("{a_for_share}", "", "FOR KEY SHARE OF a"),
-    // Rows that another transaction writes are skipped; with several tables those of `v`, or of `a`.
+    // Skips rows that another transaction is writing; with several tables those of `v`, or of `a`.
     ("{skip_locked}", "", "FOR UPDATE SKIP LOCKED"),
     ("{v_skip_locked}", "", "FOR UPDATE OF v SKIP LOCKED"),
     ("{a_skip_locked}", "", "FOR NO KEY UPDATE OF a SKIP LOCKED"),
-    // Before messages of agent `$1` are inserted: it waits to be indexed. SQLite's index knows by the messages' ids.
+    // Before messages of agent `$1` are inserted: marks the agent for indexing. SQLite's index goes by the messages' ids.
     (
         "{noting}",
         "",
@@ -52,7 +49,6 @@ const WORDS: [(&str, &str, &str); 19] = [
     ),
 ];
 
-/// A statement's text, for both databases.
 pub(crate) struct Statement {
     sqlite: &'static str,
     postgres: &'static str,
@@ -60,12 +56,10 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
-    /// The statement that both databases take.
     pub(crate) const fn new(sql: &'static str) -> Self {
         Self::different(sql, sql)
     }
 
-    /// A statement that each database takes in its own form.
     pub(crate) const fn different(sqlite: &'static str, postgres: &'static str) -> Self {
         Self {
             sqlite,
@@ -74,7 +68,6 @@ impl Statement {
         }
     }
 
-    /// Its text for that database.
     pub(crate) fn text(&'static self, dialect: SqlDialect) -> &'static str {
         let [sqlite, postgres] = &self.texts;
         match dialect {
@@ -84,7 +77,6 @@ impl Statement {
     }
 }
 
-/// Replaces the placeholders.
 fn translate(sql: &str, dialect: SqlDialect) -> String {
     let replace = |text: String, (word, sqlite, postgres): &(&str, &str, &str)| match dialect {
         SqlDialect::Sqlite => text.replace(word, sqlite),

@@ -1,4 +1,4 @@
-//! The summary: what an update reads, and the one transaction that writes it.
+//! The summary: reads it and the input of updates, and journals answers.
 
 use crate::sql::{Connection, Row, query, sql, statement::Statement};
 
@@ -22,7 +22,7 @@ use recapd_core::domain::{
     zone::Zone,
 };
 
-/// The document with what is pending behind it.
+/// Reads the document that readers get, and the exchanges pending after it.
 pub(super) async fn read(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
     let sql = sql!(
         "-- sql/summary.read\nSELECT coalesce(s.held_version, s.version), s.content, s.token_count, s.updated_at, \
@@ -32,7 +32,7 @@ pub(super) async fn read(tx: &mut Connection, agent: &AgentId) -> StoreResult<Op
     with_pending(tx, agent, sql).await
 }
 
-/// As [`read`], but what goes with the items as they are, also while a rebuild makes them anew.
+/// Reads the document of the present items, even while a rebuild makes them again.
 pub(super) async fn read_of_items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
     let sql = sql!(
         "-- sql/summary.read_of_items\nSELECT s.version, s.content, s.token_count, s.updated_at, \
@@ -42,13 +42,13 @@ pub(super) async fn read_of_items(tx: &mut Connection, agent: &AgentId) -> Store
     with_pending(tx, agent, sql).await
 }
 
-/// See [`super::super::Store::summary_of_step`]. A version that no update wrote begins a life of its own: what the ones
-/// before it say was taken back or corrected. Until a version covers the step, it is the one that was there when the step was
-/// taken: a summary that catches up with many steps would change with each version that it writes. While a rebuild catches
-/// up, it is the held one.
+/// See [`super::super::Store::summary_of_step`]. A version that isn't from an update starts afresh, because something in the versions
+/// before it was taken back or corrected. Until a version covers the step, the result is the version that was current at the step: a
+/// summary that catches up with many steps would otherwise change with each version that it writes. While a rebuild catches up, it is the
+/// held one.
 ///
-/// Versions are looked at from the newest back to the first that doesn't cover the step, or that begins a life: each one covers
-/// at least as much as the one before it, so those are few, however many there are.
+/// The search goes back from the newest version to the first that doesn't cover the step or that starts afresh. Each version covers at
+/// least as much as the one before it, so it reads few, however many there are.
 pub(super) async fn of_step(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<SummaryRow>> {
     if hold::is_held(tx, agent).await? {
         return read(tx, agent).await;
@@ -80,7 +80,7 @@ pub(super) async fn of_step(tx: &mut Connection, agent: &AgentId) -> StoreResult
     with_pending(tx, agent, sql).await
 }
 
-/// The document that `sql` finds, with the exchanges between what it covers and the window.
+/// Reads the document that `sql` finds, with the exchanges between its coverage and the window.
 async fn with_pending(
     tx: &mut Connection,
     agent: &AgentId,
@@ -99,7 +99,7 @@ async fn with_pending(
         updated_at: row.try_get(3)?,
         summarized_through,
         first_exchange,
-        // During a rebuild exchanges are pending that the document tells of: nobody needs to know.
+        // During a rebuild some pending exchanges are in the document already; readers needn't know.
         pending_since: row::time(&row, 6)?.filter(|_| summarized_through + 1 < first_exchange),
         zone: zone(&row, 7)?,
         pending_before: count_pending(tx, agent, summarized_through, named_from).await?,
@@ -151,7 +151,7 @@ async fn count_pending(
     })
 }
 
-/// Version, watermarks, items and the next pending exchanges, in one consistent read.
+/// Reads version, watermarks, items and the next pending exchanges, in one consistent read.
 pub(super) async fn material(
     tx: &mut Connection,
     agent: &AgentId,
@@ -170,7 +170,7 @@ pub(super) async fn material(
     let lo: i64 = row.try_get(1)?;
     let boundary: i64 = row.try_get(2)?;
     let (mut batch, takes_all) = next_pending(tx, agent, lo, boundary, limits).await?;
-    // Holes at the end of the range are taken along when the batch takes everything.
+    // If everything is taken, gaps at the end of the range are included.
     let hi = if takes_all {
         boundary - 1
     } else {
@@ -205,7 +205,7 @@ pub(super) async fn material(
     })
 }
 
-/// Adds to the first leg of each exchange what that works on, where this is a later leg.
+/// Adds the request to an exchange's first leg here, if that is a later leg.
 async fn add_requests(
     tx: &mut Connection,
     agent: &AgentId,
@@ -222,7 +222,7 @@ async fn add_requests(
     Ok(())
 }
 
-/// The oldest pending exchanges within the limits, and whether these are all.
+/// Returns the oldest pending exchanges within the limits, and whether these are all.
 async fn next_pending(
     tx: &mut Connection,
     agent: &AgentId,
@@ -259,12 +259,11 @@ async fn next_pending(
     Ok((pending.into_iter().take(taken).collect(), takes_all))
 }
 
-/// The items in the document.
 pub(super) async fn shown_items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Item>> {
     Ok(items_and_fixed(tx, agent).await?.0)
 }
 
-/// The items in the document, and which of them came with a fork.
+/// Returns the items in the document, and which of them came with a fork.
 async fn items_and_fixed(tx: &mut Connection, agent: &AgentId) -> StoreResult<(Vec<Item>, Vec<i64>)> {
     let sql = sql!(
         "-- sql/summary.shown_items\nSELECT i.item, i.importance, i.origin, i.provisional, i.started_at, \
@@ -287,7 +286,6 @@ async fn items_and_fixed(tx: &mut Connection, agent: &AgentId) -> StoreResult<(V
     Ok((items, fixed))
 }
 
-/// The agent's calendar.
 pub(super) async fn agent_time(tx: &mut Connection, agent: &AgentId) -> StoreResult<AgentTime> {
     let sql = sql!(
         "-- sql/summary.agent_time\nSELECT a.settings ->> 'time_zone', s.opened_at, e.last_at FROM agents a \
@@ -306,13 +304,11 @@ pub(super) async fn agent_time(tx: &mut Connection, agent: &AgentId) -> StoreRes
     })
 }
 
-/// The zone that an agent's settings name.
 fn zone(row: &Row, column: usize) -> StoreResult<Option<Zone>> {
     let name: Option<String> = row.try_get(column)?;
     Ok(name.as_deref().and_then(Zone::parse))
 }
 
-/// A journalled answer.
 pub(super) async fn journalled(
     connection: &mut Connection,
     agent: &AgentId,
@@ -335,7 +331,6 @@ pub(super) async fn journalled(
     }))
 }
 
-/// Which of these keys have a journalled answer.
 pub(super) async fn journalled_among(
     connection: &mut Connection,
     agent: &AgentId,
@@ -352,10 +347,10 @@ pub(super) async fn journalled_among(
         .await?)
 }
 
-/// An answer isn't kept for so long after something was forgotten: who asked may have read it before.
+/// For how long after a forgetting answers aren't journalled: the question may hold forgotten text.
 const FORGET_WAIT_MS: i64 = HOUR_MS;
 
-/// Keeps an answer.
+/// Journals an answer.
 pub(super) async fn journal(
     tx: &mut Connection,
     agent: AgentId,
@@ -367,7 +362,7 @@ pub(super) async fn journal(
     journal_of(tx, (agent, key), answer, now, asked_at).await
 }
 
-/// As [`journal`], of an answer that was asked for at `asked_at` at the earliest: it may hold what was forgotten since.
+/// Does the same as [`journal`] for a question not older than `asked_at`: the answer may hold text that was forgotten since.
 pub(super) async fn journal_of(
     tx: &mut Connection,
     (agent, key): (AgentId, String),
@@ -396,7 +391,7 @@ pub(super) async fn journal_of(
     Ok(())
 }
 
-/// The oldest provisional items within the limits, but at least one if there is one.
+/// Returns the oldest provisional items within the limits, but at least one if there is one.
 fn to_revisit(items: &[Item], limits: MaterialLimits) -> Vec<i64> {
     let (mut tokens, mut exchanges) = (0, 0);
     let provisional = items.iter().filter(|item| item.provisional);
@@ -412,7 +407,6 @@ fn to_revisit(items: &[Item], limits: MaterialLimits) -> Vec<i64> {
     within.map(|(_, item)| item.item).collect()
 }
 
-/// The live exchanges that an item stands for.
 async fn covered(tx: &mut Connection, agent: &AgentId, item: &Item) -> StoreResult<Vec<Exchange>> {
     let sql = sql!(
         "-- sql/summary.covered\nSELECT ",

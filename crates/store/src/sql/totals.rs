@@ -1,19 +1,19 @@
-//! The running totals of an agent's exchanges, after the tokens of some of them have changed.
+//! Running totals of an agent's exchanges, after the tokens of some have changed.
 //!
-//! A change moves the totals of all exchanges behind it, and these may be a hundred thousand. So `agents.totals_from` says from
-//! which exchange on totals are still as they were, and they are reckoned anew from there on, some at a time; appends go on
-//! behind them. Until then the window is measured as it was before the change; what is before `totals_from` is right already.
+//! A change moves the totals of all later exchanges, and these may be a hundred thousand. So `agents.totals_from` says from which
+//! exchange on the totals are outdated, and they are recalculated from there, some at a time; appends continue after them. Until then the
+//! window is measured as before the change. Everything before `totals_from` is right already.
 
 use crate::sql::{Connection, query, sql};
 
 use super::{super::StoreResult, row};
 use recapd_core::domain::agent::AgentId;
 
-/// Exchanges whose totals are reckoned in one transaction: some ten milliseconds of writing.
+/// Exchanges whose totals are recalculated in one transaction: some ten milliseconds of writing.
 const SETTLED_MAX: i64 = 2_000;
 
-/// The tokens of the exchange `from`, or of some behind it, have changed. If few exchanges are behind it, their totals are
-/// right when this returns. Returns whether all are.
+/// Handles a change in the tokens of exchange `from` or later ones. If few exchanges follow, their totals are right when this returns.
+/// Returns true if all are.
 pub(super) async fn shift(tx: &mut Connection, agent: &AgentId, from: i64) -> StoreResult<bool> {
     let note = sql!(
         "-- sql/totals.note\nUPDATE agents SET totals_from = {min}(coalesce(totals_from, $2), $2) WHERE agent_id = $1 \
@@ -30,7 +30,7 @@ pub(super) async fn shift(tx: &mut Connection, agent: &AgentId, from: i64) -> St
     Ok(true)
 }
 
-/// Reckons the next totals. Returns whether all are right now; `None` if they were before.
+/// Recalculates the next totals. Returns true if all are right now; `None` if they were before.
 pub(super) async fn settle_some(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<bool>> {
     let Some(from) = from(tx, agent).await? else {
         return Ok(None);
@@ -42,14 +42,13 @@ pub(super) async fn settle_some(tx: &mut Connection, agent: &AgentId) -> StoreRe
     Ok(Some(end.is_none()))
 }
 
-/// The exchange from which on totals aren't right, if there is one; its own is.
+/// Returns the exchange after which totals are outdated, if there is one; its own is right.
 pub(super) async fn from(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<i64>> {
     let sql = sql!("-- sql/totals.from\nSELECT totals_from FROM agents WHERE agent_id = $1");
     let found = query(sql).bind(agent.as_str()).fetch_optional(tx).await?;
     Ok(found.map(|row| row.try_get(0)).transpose()?.flatten())
 }
 
-/// Agents with totals that aren't right.
 pub(super) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<Vec<AgentId>> {
     let sql = sql!(
         "-- sql/totals.due\nSELECT agent_id FROM agents WHERE totals_from IS NOT NULL ORDER BY agent_id LIMIT $1"
@@ -58,7 +57,7 @@ pub(super) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<
     found.iter().map(|found| row::agent_id(found, 0)).collect()
 }
 
-/// The last exchange of those from `from` on that are reckoned at once; `None` if there are no more of them.
+/// Returns the exchange up to which totals are recalculated at once, starting at `from`; `None` if no more follow.
 async fn end_of_some(tx: &mut Connection, agent: &AgentId, from: i64) -> StoreResult<Option<i64>> {
     let sql = sql!(
         "-- sql/totals.end_of_some\nSELECT exchange FROM exchange_log WHERE agent_id = $1 AND exchange >= $2 \
@@ -69,7 +68,7 @@ async fn end_of_some(tx: &mut Connection, agent: &AgentId, from: i64) -> StoreRe
     Ok(found.map(|row| row.try_get(0)).transpose()?)
 }
 
-/// Reckons the totals after `from` up to `end`, and those in the agent's row and the marks, which are totals of exchanges.
+/// Recalculates the totals after `from` up to `end`, and those in the agent's row and in its marks, which are totals of exchanges.
 async fn reckon(tx: &mut Connection, agent: &AgentId, from: i64, end: Option<i64>) -> StoreResult<()> {
     let totals = sql!(
         "-- sql/totals.exchanges\nUPDATE exchange_log SET tokens_before = n.total FROM \

@@ -1,4 +1,4 @@
-//! Values on their way into a statement, and out of a row, in each database's own types.
+//! Values of parameters and rows, in each database's own types.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use sqlx::{
 use super::direct::DirectRow;
 use recapd_core::domain::time::Timestamp;
 
-/// What a statement is given. `None` is NULL, of that type.
+/// A parameter. `None` is NULL of that type.
 #[derive(Clone, Debug)]
 pub(crate) enum Value<'q> {
     /// `INTEGER`, `bigint`.
@@ -50,7 +50,7 @@ impl Value<'_> {
     }
 }
 
-/// PostgreSQL's texts can't hold U+0000: it is stored as U+FFFD.
+/// Replaces U+0000, which PostgreSQL's texts can't hold, by U+FFFD.
 pub(crate) fn without_nul(text: &str) -> Cow<'_, str> {
     if text.contains('\0') {
         Cow::Owned(text.replace('\0', "\u{fffd}"))
@@ -59,15 +59,15 @@ pub(crate) fn without_nul(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The earliest time that PostgreSQL has: 24 November 4714 BC.
+/// PostgreSQL's earliest time: 24 November 4714 BC.
 const EARLIEST_MS: i64 = -210_866_803_200_000;
 
-/// Times that PostgreSQL or chrono (until the year 262,142) doesn't have are held at the ends.
+/// Converts a time, and clamps it to the range of PostgreSQL and chrono (until the year 262,142).
 fn date_time(at: Timestamp) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(at.0.max(EARLIEST_MS)).unwrap_or(DateTime::<Utc>::MAX_UTC)
 }
 
-/// The time that PostgreSQL gives back when it was given this one.
+/// Returns the time that PostgreSQL returns after storing this one.
 pub(crate) fn in_postgres(at: Timestamp) -> Timestamp {
     Timestamp(date_time(at).timestamp_millis())
 }
@@ -88,25 +88,20 @@ macro_rules! values {
 }
 values!(Int: i64, Real: f64, Text: &'q str, Text: String, Text: Cow<'q, str>, Flag: bool, Time: Timestamp);
 
-/// A row of either database.
 #[derive(Debug)]
 pub(crate) enum Row {
-    /// SQLite's.
     Sqlite(SqliteRow),
-    /// SQLite's, without sqlx.
+    /// From SQLite without sqlx.
     Direct(DirectRow),
-    /// PostgreSQL's.
     Postgres(PgRow),
 }
 
 impl Row {
-    /// The value of a column, by number.
     pub(crate) fn try_get<T: Column>(&self, column: usize) -> Result<T, sqlx::Error> {
         T::get(self, column)
     }
 }
 
-/// What can be read from a row.
 pub(crate) trait Column: Sized {
     fn get(row: &Row, column: usize) -> Result<Self, sqlx::Error>;
 }

@@ -1,4 +1,4 @@
-//! Collects the facts that [`super::super::verify`] judges.
+//! Collects the facts that [`super::super::verify`] checks.
 
 mod archive;
 mod numbers;
@@ -63,7 +63,7 @@ async fn count_messages(tx: &mut Connection, agent: &AgentId) -> StoreResult<(i6
     Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
 }
 
-/// Messages outside the range of the exchange they name.
+/// Counts messages outside of the range of the exchange that they name.
 async fn count_strays(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
     let sql = sql!(
         "-- sql/verify.count_strays\nSELECT count(*) FROM message_log m LEFT JOIN exchange_log e \
@@ -73,7 +73,7 @@ async fn count_strays(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> 
     Ok(query(sql).bind(agent.as_str()).fetch_one(tx).await?.try_get(0)?)
 }
 
-/// Pins of messages that aren't there, or were set aside.
+/// Counts pins of messages that don't exist or were set aside.
 async fn count_pins_astray(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
     let sql = sql!(
         "-- sql/verify.pins_astray\nSELECT count(*) FROM pins p LEFT JOIN message_log m \
@@ -86,7 +86,7 @@ async fn count_pins_astray(tx: &mut Connection, agent: &AgentId) -> StoreResult<
 }
 
 async fn exchanges(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<ExchangeFact>> {
-    // A forked agent's first exchanges hold messages of the agent it came from.
+    // A fork's first exchanges hold messages of its parent.
     let sql = sql!(
         "-- sql/verify.exchanges\nSELECT e.exchange, e.tokens, e.tokens_before, e.set_aside_at IS NOT NULL, \
                e.opened_at, e.last_at, e.last_seq - e.first_seq + 1, coalesce(m.messages, 0), coalesce(m.tokens, 0), \
@@ -107,7 +107,7 @@ async fn exchanges(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Exch
     let found = query(sql).bind(agent.as_str()).fetch_all(tx).await?;
     let facts = found.iter().map(|row| -> StoreResult<ExchangeFact> {
         let (exchange, headline): (i64, String) = (row.try_get(0)?, row.try_get(12)?);
-        // One that can't be read is named by its digest.
+        // If it can't be read, the check of digests reports it.
         let headline = row::headline(exchange, &headline).unwrap_or_default();
         Ok(ExchangeFact {
             exchange,
@@ -162,8 +162,7 @@ async fn items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<ItemFact
     Ok(items)
 }
 
-/// A copy is right, too, if it is as it was written down when the agent was forked: what came from a journal finds a
-/// parent whose items are made anew.
+/// Accepts a copy also if it equals the record made at the fork: a fork from a journal may find a parent whose items were made again.
 async fn confirm_copies(tx: &mut Connection, agent: &AgentId, items: &mut [ItemFact]) -> StoreResult<()> {
     let Some(record) = fork::record::found(tx, agent).await? else {
         return Ok(());
@@ -234,7 +233,7 @@ async fn document(
     let sql = sql!(
         "-- sql/verify.document\nSELECT version, token_count, content FROM summaries WHERE agent_id = $1"
     );
-    // That there is none is found elsewhere.
+    // Another check reports a missing one.
     let Some(row) = query(sql).bind(agent.as_str()).fetch_optional(tx).await? else {
         return Ok((0, 0, 0));
     };

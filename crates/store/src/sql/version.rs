@@ -1,4 +1,4 @@
-//! Reading versions of the document.
+//! Reads versions of the document.
 
 use crate::sql::{Connection, Row, query, sql};
 
@@ -15,7 +15,6 @@ macro_rules! version_columns {
     };
 }
 
-/// The newest versions, newest first.
 pub(super) async fn list(
     connection: &mut Connection,
     agent: &AgentId,
@@ -35,7 +34,6 @@ pub(super) async fn list(
     found.iter().map(figures).collect()
 }
 
-/// One version, if it is kept.
 pub(super) async fn load(
     connection: &mut Connection,
     agent: &AgentId,
@@ -60,7 +58,6 @@ pub(super) async fn load(
     found.map(read).transpose()
 }
 
-/// The oldest and the newest version that are kept.
 pub(super) async fn kept(connection: &mut Connection, agent: &AgentId) -> StoreResult<Option<(i64, i64)>> {
     let sql = sql!(
         "-- sql/version.kept\nSELECT min(version), max(version) FROM summary_versions WHERE agent_id = $1"

@@ -1,4 +1,4 @@
-//! The address of a database file: `sqlite:` and its path, in which a `%` begins an escape and a `?` ends the path.
+//! The address of a database file: `sqlite:` and its path, in which `%` begins an escape and `?` ends the path.
 
 use std::{
     path::{Path, PathBuf},
@@ -9,10 +9,11 @@ use sqlx::sqlite::SqliteConnectOptions;
 
 use crate::{StoreError, StoreResult};
 
-/// How a file is opened at `url`. Without a path SQLite would make a database that is gone when it is closed.
+/// Returns how to open the file at `url`. An address without a path is refused: SQLite would create a database that is gone when it is
+/// closed.
 ///
 /// # Errors
-/// If it is no address of a file.
+/// If it isn't the address of a file.
 pub(crate) fn options_of(url: &str) -> StoreResult<SqliteConnectOptions> {
     let options = SqliteConnectOptions::from_str(url)?;
     if options.get_filename().as_os_str().is_empty() {
@@ -23,7 +24,7 @@ pub(crate) fn options_of(url: &str) -> StoreResult<SqliteConnectOptions> {
     Ok(options.filename(file))
 }
 
-/// The name of the file at the end of all links: by whatever link it is opened, its lock and its log are the same.
+/// Resolves all links, so that the lock and the log are the same by whatever link a file is opened.
 fn real(file: &Path) -> PathBuf {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = || folder.unwrap_or(Path::new(".")).canonicalize();
@@ -34,7 +35,7 @@ fn real(file: &Path) -> PathBuf {
     found.unwrap_or_else(|_| file.to_owned())
 }
 
-/// The file that is opened at `url`; `None` if that is no address of a file.
+/// Returns the file at `url`; `None` if that isn't the address of a file.
 pub fn file_of(url: &str) -> Option<PathBuf> {
     if !url.starts_with("sqlite:") {
         return None;
@@ -43,7 +44,7 @@ pub fn file_of(url: &str) -> Option<PathBuf> {
     Some(options.get_filename().to_path_buf())
 }
 
-/// The address of `file`, whatever is in its name.
+/// Returns the address of `file`, and escapes its name.
 pub fn url_of(file: &Path) -> String {
     let path = file.display().to_string();
     format!("sqlite:{}", path.replace('%', "%25").replace('?', "%3F"))

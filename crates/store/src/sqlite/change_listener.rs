@@ -1,11 +1,11 @@
-//! Hears that somebody else has written to the file: `data_version` moves with the commits of other connections, so it is
-//! looked at by one that never writes. A look takes some microseconds and no lock.
+//! Notices that another connection has written to the file. SQLite's `data_version` changes with the commits of other connections, so a
+//! connection that never writes reads it. Each look takes some microseconds and no lock.
 //!
 //! ```text
 //! commit ──► frames in the write-ahead log ──► inotify ──► look ──► the index of the log says so, or: look again soon
 //! ```
 //!
-//! The kernel tells of the frames before the commit can be seen, by as long as the disk takes; so one look isn't enough.
+//! The kernel reports the frames before the commit is visible, by as long as the disk takes, so one look isn't enough.
 
 use std::{
     io,
@@ -22,34 +22,33 @@ use tracing::warn;
 
 use super::super::{Outage, StoreError, StoreResult, inbox::ChangeListener};
 
-/// Between two rings so much time passes. How often it looks where the kernel doesn't tell of writes.
+/// The least time between two signals, and the interval of looks where the kernel reports nothing.
 const RING_EVERY: Duration = Duration::from_millis(150);
-/// After something was written it looks again so soon, and then twice as late each time.
+/// The first wait before another look after a write; it doubles each time.
 const AGAIN_FIRST: Duration = Duration::from_millis(10);
-/// No later than this, however long the disk takes.
+/// The longest such wait, however long the disk takes.
 const AGAIN_MAX: Duration = Duration::from_secs(10);
-/// Bytes of the kernel's notices that are read at once.
+/// Bytes of the kernel's events that are read at once.
 const NOTICES_BYTES: usize = 4_096;
 
-/// What the kernel tells of writes to a file. What it tells several times before somebody hears it comes once.
+/// The kernel's events about writes to a file. Repeated events that nobody has read yet are merged.
 type Writes = EventStream<[u8; NOTICES_BYTES]>;
 
-/// A bell over a connection of its own.
 pub(super) struct DataVersion {
     connection: SqliteConnection,
     seen: i64,
-    /// Hears of writes to the log; none where the kernel doesn't tell.
+    /// Events about writes to the log; `None` where the kernel reports none.
     log: Option<Writes>,
-    /// When to look again without having heard anything, if what was heard may not be seen yet.
+    /// When to look again without an event, because the reported write may not be visible yet.
     again: Option<Duration>,
     rang_at: Instant,
 }
 
 impl DataVersion {
-    /// Rings for commits from now on.
+    /// Listens to commits from now on.
     pub(super) async fn open(options: &SqliteConnectOptions) -> StoreResult<Self> {
         let mut connection = SqliteConnection::connect_with(&options.clone().read_only(true)).await?;
-        // Whoever reads has made the log, and listens to it before the look from which on commits count.
+        // The first read creates the log. Listening begins before the look from which on commits count.
         data_version(&mut connection).await?;
         let log = listen(&log_of(options.get_filename()))
             .inspect_err(|error| warn!(%error, "inbox.polled: the kernel doesn't tell of writes"))
@@ -94,7 +93,7 @@ impl ChangeListener for DataVersion {
     }
 }
 
-/// Lets so much time pass; all time if that is none.
+/// Waits for `time`; forever if `None`.
 async fn pause(time: Option<Duration>) {
     match time {
         Some(time) => sleep(time).await,
@@ -115,7 +114,6 @@ fn listen(path: &Path) -> io::Result<Writes> {
     kernel.into_event_stream([0; NOTICES_BYTES])
 }
 
-/// Waits for a write.
 async fn heard(writes: &mut Writes) -> io::Result<()> {
     match writes.next().await {
         Some(told) => told.map(drop),
@@ -139,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// A database in a folder, a connection that writes to it, and a bell.
+    /// Returns a database in a folder, a connection that writes to it, and a listener.
     async fn bell() -> (TempDir, SqliteConnection, DataVersion) {
         let folder = tempfile::tempdir().unwrap();
         let options = SqliteConnectOptions::new()
@@ -152,22 +150,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_written_is_heard_of_without_a_look_at_the_clock() {
+    async fn a_write_is_noticed_without_polling() {
         let (_folder, mut other, mut bell) = bell().await;
         assert!(bell.log.is_some());
         for table in ["CREATE TABLE one (text)", "CREATE TABLE two (text)"] {
-            // It waits for the kernel alone.
+            // It only waits for the kernel.
             bell.again = None;
             other.execute(table).await.unwrap();
             bell.rung().await.unwrap();
         }
-        // It could have rung again by then.
+        // It could have signalled again by then.
         let silence = tokio::time::timeout(RING_EVERY * 4, bell.rung()).await;
         assert!(silence.is_err(), "nothing was written");
     }
 
     #[tokio::test]
-    async fn where_the_kernel_tells_nothing_it_looks_by_itself() {
+    async fn without_kernel_events_the_listener_polls() {
         let (_folder, mut other, mut bell) = bell().await;
         bell.log = None;
         other.execute("CREATE TABLE one (text)").await.unwrap();

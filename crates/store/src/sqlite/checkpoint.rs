@@ -1,11 +1,11 @@
-//! Brings the write-ahead log into the database beside the writer, so that the writer need not stop for it.
+//! Checkpoints the write-ahead log on a connection of its own, so that the writer need not stop for it.
 //!
-//! SQLite would do it within the commit that makes the log long enough: some ten milliseconds in which nobody's append is
-//! answered. It still does where this falls behind.
+//! SQLite would do so within the commit that makes the log long: some ten milliseconds in which no append is answered. It still does if
+//! this falls behind.
 //!
-//! The log begins anew only where a commit finds all of it brought in, which beside a busy writer it never is: so the writer
-//! brings in the rest where that is little, and the log long. It also does once after a commit that failed: on a full disk
-//! the log may be what is in the way.
+//! SQLite only restarts the log if a commit finds all of it checkpointed, which never happens next to a busy writer. So once the log is
+//! long and little is left, the writer checkpoints the rest. It also does so once after a failed commit: on a full disk the log may be
+//! what takes the space.
 
 use std::{
     sync::{
@@ -31,27 +31,28 @@ use super::super::{
 };
 use recapd_core::domain::{failure_streak::FailureStreak, number::i64_or_max};
 
-/// Operations that are committed before the log is brought in.
+/// Operations that are committed between two checkpoints.
 const OPERATIONS_BETWEEN: usize = 512;
-/// Pages in the log from which on the writer brings in the rest.
+/// Pages in the log from which on the writer checkpoints the rest.
 const PAGES_LONG: i64 = 32_000;
-/// So many times what came meanwhile is brought in before that, each time faster than before. SQLite waits for the disk where
-/// nothing came at all, which one of them is sure to meet: then the writer, for whom everybody waits, need not.
+/// How many passes come before that, each of which checkpoints what was written during the pass before, and is faster. SQLite syncs the
+/// file in a pass that finds nothing new. One of these passes is sure to be such a one, which saves the writer, on whom everybody waits,
+/// that sync.
 const PASSES: u32 = 12;
-/// Pages in the log at which a commit brings in all of it. SQLite's own limit is 1,000.
+/// Pages in the log at which a commit checkpoints all of it. SQLite's own limit is 1,000.
 pub(super) const PAGES_MAX: i64 = 64_000;
 
-/// Before what failed is tried again.
+/// The wait before a failed checkpoint is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Brings in what nobody reads or writes just now. Whether somebody was in the way, pages in the log, and pages of them that
-/// are in.
+/// Checkpoints what nobody reads or writes at the moment. Returns whether anybody was in the way, the pages in the log, and how many of
+/// them are checkpointed.
 const SOME: &str = "-- sqlite/checkpoint.some\nPRAGMA wal_checkpoint(PASSIVE)";
 
-/// Counts what the writer commits, and says when it is enough.
+/// Counts the writer's commits, and signals when it is time for a checkpoint.
 pub(super) struct CommitCounter {
     operations: usize,
-    /// Whether the database is nobody else's to write.
+    /// True if nobody else may write the database.
     is_alone: bool,
     enough: mpsc::Sender<()>,
     has_failed: Arc<AtomicBool>,
@@ -59,7 +60,7 @@ pub(super) struct CommitCounter {
 }
 
 impl CommitCounter {
-    /// Brings in what is left over the writer's own connection, if it is time to.
+    /// Checkpoints the rest of the log on the writer's own connection, if it is time to.
     pub(super) async fn finish(&self, writer: &mut Connection) {
         if self.is_nearly_in.swap(false, Ordering::Relaxed)
             && let Err(error) = bring_in(writer).await
@@ -68,7 +69,7 @@ impl CommitCounter {
         }
     }
 
-    /// Brings all of the log in and empties it, if nobody else may write: whoever copies the file alone has everything then.
+    /// Checkpoints and empties the log, if nobody else may write: then the file alone holds everything.
     pub(super) async fn end(&self, writer: &mut Connection) {
         let sql = sql!("-- sqlite/checkpoint.end\nPRAGMA wal_checkpoint(TRUNCATE)");
         if self.is_alone
@@ -78,7 +79,6 @@ impl CommitCounter {
         }
     }
 
-    /// So many more operations.
     pub(super) fn add(&mut self, operations: usize) {
         self.operations += operations;
         let is_wanted = self.operations >= OPERATIONS_BETWEEN || self.has_failed.load(Ordering::Relaxed);
@@ -87,7 +87,7 @@ impl CommitCounter {
         }
     }
 
-    /// A commit failed. From now on each one has the log brought in, until that succeeds.
+    /// Records a failed commit. From now on each commit asks for a checkpoint, until one succeeds.
     pub(super) fn failed(&self) {
         self.has_failed.store(true, Ordering::Relaxed);
     }
@@ -99,7 +99,7 @@ async fn bring_in(writer: &mut Connection) -> StoreResult<()> {
     Ok(())
 }
 
-/// The connection over which it is done beside the writer, one at a time. Opened when it is first needed.
+/// The connection for checkpoints, which run one at a time. It is opened when it is first needed.
 pub(super) struct Checkpoint {
     options: SqliteConnectOptions,
     connection: Mutex<Option<SqliteConnection>>,
@@ -108,16 +108,16 @@ pub(super) struct Checkpoint {
 impl Checkpoint {
     pub(super) fn new(options: SqliteConnectOptions) -> Arc<Self> {
         Arc::new(Self {
-            // Whoever moved the database away meanwhile gets no new one in its place.
+            // If somebody has moved the database away, no new one is created in its place.
             options: options.create_if_missing(false),
             connection: Mutex::new(None),
         })
     }
 
-    /// A counter for the writer, and the work to be done beside it until the counter is dropped.
+    /// Returns a counter for the writer, and the work to do concurrently until the counter is dropped.
     ///
-    /// Where the database `is_alone` its own, the writer brings in what a crash left before anybody writes, so that the log
-    /// begins anew: life after life of few operations would fill the disk with it, and then there is no room to bring it in.
+    /// If the database `is_alone`, the writer checkpoints what a crash left before anybody writes, so that the log restarts. Otherwise a
+    /// series of crashes after few operations each would fill the disk with the log, until there is no space to checkpoint it.
     pub(super) fn beside(
         self: &Arc<Self>,
         is_alone: bool,
@@ -157,7 +157,7 @@ impl Checkpoint {
         (committed, work)
     }
 
-    /// Brings in most of the log. True if it is long.
+    /// Checkpoints most of the log. Returns true if it is long.
     async fn some(&self) -> Result<bool, sqlx::Error> {
         let mut is_long = false;
         for _ in 0..PASSES {
@@ -170,7 +170,7 @@ impl Checkpoint {
         Ok(is_long)
     }
 
-    /// Brings in all of the log and empties it. False if a reader held it.
+    /// Checkpoints all of the log and empties it. Returns false if a reader held it.
     pub(super) async fn all(&self) -> Result<bool, sqlx::Error> {
         let row = self
             .run("-- sqlite/checkpoint.all\nPRAGMA wal_checkpoint(TRUNCATE)")
@@ -178,7 +178,7 @@ impl Checkpoint {
         Ok(row.try_get::<i64, _>(0)? == 0)
     }
 
-    /// Whether somebody was in the way, pages in the log, and pages of them that are in.
+    /// Returns whether anybody was in the way, the pages in the log, and how many of them are checkpointed.
     async fn run(&self, sql: &'static str) -> Result<SqliteRow, sqlx::Error> {
         let mut held = self.connection.lock().await;
         let connection = match held.as_mut() {
@@ -188,7 +188,6 @@ impl Checkpoint {
         sqlx::query(sql).fetch_one(connection).await
     }
 
-    /// Closes the connection.
     pub(super) async fn close(&self) {
         if let Some(connection) = self.connection.lock().await.take()
             && let Err(error) = connection.close().await
@@ -206,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// A new database, and a connection that holds it open: the last one that closes would bring everything in.
+    /// Returns a new database, and a connection that keeps it open: the last one to close would checkpoint everything.
     fn database() -> (TempDir, SqliteConnectOptions, rusqlite::Connection) {
         let folder = tempfile::tempdir().unwrap();
         let options = SqliteConnectOptions::new().filename(folder.path().join("log.db"));
@@ -220,10 +219,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_crash_left_is_brought_in_at_the_start() {
+    async fn a_log_left_by_a_crash_is_checkpointed_at_the_start() {
         let (folder, options, before) = database();
         before.execute_batch("CREATE TABLE first (id INTEGER)").unwrap();
-        // What the files are like when a process is killed.
+        // The files as a killed process leaves them.
         let left = folder.path().join("left.db");
         for end in ["", "-wal"] {
             fs::copy(
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn after_a_failure_the_writer_finishes_a_short_log_once() {
+    async fn after_a_failure_the_writer_checkpoints_a_short_log_once() {
         let (_folder, options, _open) = database();
         let checkpoint = Checkpoint::new(options);
         for (fails, is_finished) in [(false, false), (true, true)] {
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_writer_brings_in_the_rest_once() {
+    async fn the_writer_checkpoints_the_rest_once() {
         let (_folder, options, others) = database();
         let file = options.get_filename().to_owned();
         let mut writer = Connection::from(rusqlite::Connection::open(&file).unwrap());

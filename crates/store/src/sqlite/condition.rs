@@ -1,9 +1,9 @@
-//! Whether the files that are open are still those of their names, and how the last write went: reading may go on as if nothing
-//! were wrong where neither is well.
+//! Checks that the open files still have their names, and remembers how the last write went: reads may continue as if nothing were wrong
+//! in either case.
 //!
-//! A file that was moved away or removed can be written on and on, and nobody would find what is in it: the next start opens
-//! what has the name by then. So it is with the log beside it, in which the newest commits are, and with the lock, without
-//! which a second daemon starts. A file of two names has two logs, of which neither knows the other.
+//! A file that was moved away or removed can still be written, but nobody would find its content: the next start opens the file that has
+//! the name by then. The same holds for the log next to it, which has the newest commits, and for the lock, without which a second daemon
+//! starts. A file with two names has two logs that don't know of each other.
 
 use std::{
     fs, io,
@@ -14,23 +14,23 @@ use std::{
 
 use super::super::{Outage, OutageKind, StoreError, StoreResult};
 
-/// The database's name, which files were opened by it and the names beside it, and what the last write failed with.
+/// The files that were opened by the database's name and next to it, and the last write's error.
 pub(super) struct Condition {
     opened: [OpenFile; 3],
     fault: Mutex<Option<Outage>>,
 }
 
-/// A file that is open, once it is there: SQLite makes its log when it first reads.
+/// An open file, once it exists: SQLite creates its log when it first reads.
 struct OpenFile {
     name: PathBuf,
     file: OnceLock<Identity>,
 }
 
-/// What a file is, whatever its name: its device and its number there.
+/// A file's identity, whatever its name: its device and its inode.
 type Identity = (u64, u64);
 
 impl Condition {
-    /// That of a database that was just opened.
+    /// Records the files of a database that was just opened.
     pub(super) fn of(name: &Path) -> StoreResult<Self> {
         let condition = Self {
             opened: ["", "-wal", ".lock"].map(|end| OpenFile {
@@ -43,12 +43,12 @@ impl Condition {
         Ok(condition)
     }
 
-    /// Whether the names still lead to those files; if not, what to do.
+    /// Checks that the names still lead to those files. The error says what to do.
     pub(super) fn check_place(&self) -> Result<(), Outage> {
         self.opened.iter().try_for_each(OpenFile::check)
     }
 
-    /// A write failed. That others hold the file says nothing of the next one.
+    /// Records a failed write. That others hold the file says nothing about the next write, so it isn't recorded.
     pub(super) fn failed(&self, error: &StoreError) {
         match error {
             StoreError::Unavailable(outage) if outage.kind != OutageKind::Busy => {
@@ -58,12 +58,12 @@ impl Condition {
         }
     }
 
-    /// Something was written. What is damaged stays so, whatever else can be written.
+    /// Records a successful write. It doesn't clear damage, which may not concern what was written.
     pub(super) fn written(&self) {
         self.fault().take_if(|fault| fault.kind != OutageKind::Corrupt);
     }
 
-    /// Whether it can be believed that the next write will be done, and found again.
+    /// Fails if the next write is likely to fail or to be lost.
     pub(super) fn check(&self) -> StoreResult<()> {
         self.check_place().map_err(StoreError::Unavailable)?;
         match self.fault().as_ref() {
@@ -78,7 +78,7 @@ impl Condition {
 }
 
 impl OpenFile {
-    /// Whether the file of the name is the one that had it first, and has no other name.
+    /// Checks that the file with this name is the one that had it first, and has no other name.
     fn check(&self) -> Result<(), Outage> {
         let name = self.name.display();
         let fault = match fs::metadata(&self.name) {
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_was_moved_or_replaced_is_missed() {
+    fn a_moved_or_replaced_file_is_noticed() {
         for end in ["", "-wal", ".lock"] {
             let folder = tempfile::tempdir().unwrap();
             let name = folder.path().join("a.db");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_may_come_later_and_a_second_name_may_not() {
+    fn a_log_may_appear_later_but_a_second_name_may_not() {
         let folder = tempfile::tempdir().unwrap();
         let (name, other) = (folder.path().join("a.db"), folder.path().join("b.db"));
         fs::write(&name, "database").unwrap();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_write_is_told_and_damage_for_good() {
+    fn the_last_failed_write_is_reported_and_damage_stays() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let condition = Condition::of(file.path()).unwrap();
         let failed = |kind: OutageKind| {

@@ -1,7 +1,7 @@
-//! Who may read a database: its owner alone, and the group where its folder was set up for one.
+//! Who may read a database: its owner alone, and a group if its folder is set up for one.
 //!
-//! SQLite gives the files that it makes beside a database (`-wal`, `-shm`) the database's own mode, whatever the umask is
-//! (`findCreateFileMode` in its `os_unix.c`), so that only that one has to be made before SQLite would.
+//! SQLite gives the files that it creates next to a database (`-wal`, `-shm`) the database's own mode, whatever the umask is
+//! (`findCreateFileMode` in its `os_unix.c`). So only the database itself has to be created before SQLite would.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions, Permissions},
@@ -12,17 +12,17 @@ use std::{
 
 use super::MissingFolder;
 
-/// A file that its owner reads and writes, and nobody else.
+/// For the owner alone.
 pub(crate) const OWN_MODE: u32 = 0o600;
-/// A file for the group, too.
+/// For the owner and the group.
 const GROUP_MODE: u32 = 0o660;
-/// A folder for its owner alone.
+/// For the owner alone.
 const FOLDER_MODE: u32 = 0o700;
-/// The bits of a folder that is set up for a group: what is made in it is the group's, which may write there. The service's
-/// unit has it so (`StateDirectoryMode=2770`).
+/// The bits of a folder that is set up for a group: its files belong to the group, which may write there. The service's unit does so
+/// (`StateDirectoryMode=2770`).
 const FOR_GROUP: u32 = 0o2020;
 
-/// The mode of a file that is made beside `file`.
+/// Returns the mode of a new file next to `file`.
 pub(crate) fn mode_beside(file: &Path) -> u32 {
     let is_for_group = folder_of(file)
         .metadata()
@@ -30,23 +30,23 @@ pub(crate) fn mode_beside(file: &Path) -> u32 {
     if is_for_group { GROUP_MODE } else { OWN_MODE }
 }
 
-/// Opens `file` for writing; if it is made by that, for those alone who may read it. One that is there stays as it is.
+/// Opens `file` for writing. A new one is readable only by those who may read it; an existing one keeps its mode.
 pub(super) fn make(file: &Path) -> io::Result<File> {
     let is_new = !file.try_exists()?;
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(OWN_MODE);
     let made = options.open(file)?;
     if is_new {
-        // Not by the umask: who sets up a folder for a group means it for all that is made there.
+        // The umask doesn't count: a folder that is set up for a group is meant for everything created there.
         made.set_permissions(Permissions::from_mode(mode_beside(file)))?;
     }
     Ok(made)
 }
 
-/// Makes the folder that `file` is to be in, if it is missing and may be made.
+/// Creates the folder of `file`, if it is missing and may be created.
 ///
 /// # Errors
-/// If it can't be made.
+/// If it can't be created.
 pub fn make_folder(file: &Path, missing: MissingFolder) -> io::Result<()> {
     let folder = folder_of(file);
     if missing == MissingFolder::Refuse || folder.try_exists()? {
@@ -55,7 +55,7 @@ pub fn make_folder(file: &Path, missing: MissingFolder) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)
 }
 
-/// The files of the database `file` that others than its owner can read: all but the group where the folder is set up for it.
+/// Returns the files of the database `file` that others can read than its owner, and its group if the folder is set up for one.
 pub fn exposed(file: &Path) -> Vec<PathBuf> {
     let beside = ["", "-wal", "-shm", ".lock"].map(|end| {
         let mut name = file.as_os_str().to_owned();
@@ -100,7 +100,7 @@ mod tests {
             make(&file).unwrap();
             assert_eq!(mode(&file), expected, "{folder_mode:o}");
             assert_eq!(exposed(&file), Vec::<PathBuf>::new());
-            // What somebody set by hand stays.
+            // A mode that somebody set is kept.
             fs::set_permissions(&file, Permissions::from_mode(0o664)).unwrap();
             make(&file).unwrap();
             assert_eq!(mode(&file), 0o664);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_leads_nowhere_yet_leads_to_a_private_file() {
+    fn a_file_created_through_a_dangling_link_is_private() {
         let folder = tempfile::tempdir().unwrap();
         let (link, file) = (folder.path().join("link.db"), folder.path().join("file.db"));
         std::os::unix::fs::symlink(&file, &link).unwrap();

@@ -1,10 +1,10 @@
 //! The one writer: operations queue up for it, and those that wait together are committed together.
 //!
-//! It has a thread to itself, on which SQLite runs, too: a statement that went to another thread and back would take longer
-//! for its ways than for its work.
+//! It has a thread of its own, on which SQLite runs, too: passing a statement to another thread and back would take longer than running
+//! it.
 //!
-//! Each operation runs in a savepoint of its own, so that one that fails leaves no trace in the commit of the
-//! others. Nobody hears of success before the commit, and of none where the file was moved away: that would be lost.
+//! Each operation runs in its own savepoint, so that a failed one leaves no trace in the commit of the others. Nobody hears of success
+//! before the commit, or if the file was moved away, because the write would be lost.
 
 use std::{panic::AssertUnwindSafe, path::Path, sync::Arc};
 
@@ -23,15 +23,14 @@ use super::{
 };
 use recapd_platform::threads::ComputationPanic;
 
-/// Operations that may wait for the writer; more of them wait for a place.
+/// Operations that may queue for the writer; further ones wait for a place.
 const WRITES_QUEUED_MAX: usize = 1_024;
 
-/// Memory for pages, in KiB and with a minus: each turn of each of many agents has pages of its own. SQLite's own limit is 2,000.
+/// Memory for pages, in KiB, negated: every turn of many agents touches pages of its own. SQLite's default is 2,000.
 pub(super) const CACHE_KIB: i64 = -16_000;
 /// Statements that are kept prepared.
 const STATEMENTS_KEPT: usize = 256;
 
-/// A connection to an existing file, to write over.
 pub(super) fn connect(file: &Path, settings: &SqliteSettings) -> StoreResult<Connection> {
     let connect = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -42,9 +41,9 @@ pub(super) fn connect(file: &Path, settings: &SqliteSettings) -> StoreResult<Con
         }
         connection.pragma_update(None, "wal_autocheckpoint", PAGES_MAX)?;
         connection.pragma_update(None, "cache_size", CACHE_KIB)?;
-        // SQLite itself would keep less in memory than an append may change, and each commit make a file and throw it away.
+        // SQLite's default keeps less in memory than an append may change, so that each commit would create and delete a file.
         connection.pragma_update(None, "temp_store", WriteSize::Bounded.journal())?;
-        // Or each `LIMIT $1` would be planned anew with each value.
+        // Otherwise each `LIMIT $1` would be planned again for each value.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
         Ok(Connection::from(connection))
@@ -52,24 +51,23 @@ pub(super) fn connect(file: &Path, settings: &SqliteSettings) -> StoreResult<Con
     Ok(connect().map_err(direct::failure)?)
 }
 
-/// A handle to the writer's queue.
 #[derive(Clone)]
 pub(super) struct Writer {
     jobs: mpsc::Sender<Box<dyn Job>>,
     condition: Arc<Condition>,
 }
 
-/// How much an operation may change of what was there before.
+/// How much existing data an operation may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteSize {
-    /// Little enough for memory to hold what was there.
+    /// So little that memory can hold the data before the change.
     Bounded,
     /// As much as an agent has.
     Unbounded,
 }
 
 impl WriteSize {
-    /// Where SQLite keeps what a savepoint would bring back.
+    /// Returns where SQLite keeps the data that a savepoint would restore.
     fn journal(self) -> &'static str {
         match self {
             Self::Bounded => "MEMORY",
@@ -78,11 +76,11 @@ impl WriteSize {
     }
 }
 
-/// One operation: run inside a transaction, told how the commit went.
+/// One operation: run inside a transaction, then told the result of the commit.
 trait Job: Send {
     fn extent(&self) -> WriteSize;
     fn run<'c>(&'c mut self, connection: &'c mut Connection) -> BoxFuture<'c, bool>;
-    /// Notes a failure whether or not anybody still waits to hear of it.
+    /// Records a failure even if nobody waits for the result any more.
     fn finish(self: Box<Self>, commit: &Result<(), Outage>, condition: &Condition);
 }
 
@@ -107,7 +105,7 @@ where
             let Some(work) = self.work.take() else {
                 return false;
             };
-            // The savepoint undoes what it did until then; the others of its group, and those after it, go on.
+            // The savepoint undoes its changes; the others in its group, and later ones, continue.
             let ended = AssertUnwindSafe(async { work(connection).await })
                 .catch_unwind()
                 .await;
@@ -128,12 +126,12 @@ where
         if let Err(error) = &result {
             condition.failed(error);
         }
-        // Whoever asked may have gone away meanwhile; the commit stands all the same.
+        // The caller may be gone; the commit stands all the same.
         drop(self.reply.send(result));
     }
 }
 
-/// The panic's text has gone through the panic hook already.
+/// The panic hook has logged the panic's text already.
 fn panicked() -> StoreError {
     let panicked = ComputationPanic("an operation of the database");
     tracing::error!(error = %panicked, "store.panicked");
@@ -141,7 +139,7 @@ fn panicked() -> StoreError {
 }
 
 impl Writer {
-    /// The handle, and the writer's work on its connection until no handle is left.
+    /// Returns the handle, and the writer's work on its connection until no handle is left.
     pub(super) fn new(
         connection: Connection,
         group_max: usize,
@@ -154,7 +152,7 @@ impl Writer {
         (Self { jobs, condition }, writing)
     }
 
-    /// Runs `work` in a transaction and answers after its commit.
+    /// Runs `work` in a transaction, and returns after its commit.
     pub(super) async fn run<F, T>(&self, extent: WriteSize, work: F) -> StoreResult<T>
     where
         F: for<'c> FnOnce(&'c mut Connection) -> BoxFuture<'c, StoreResult<T>> + Send + 'static,
@@ -192,7 +190,7 @@ async fn write_all(
             Ok(()) => commit_group(&mut connection, &mut group, &committed).await,
             Err(moved) => Err(moved),
         };
-        // A commit without changes writes nothing: it succeeds on a full disk, too.
+        // A commit without changes writes nothing, so it succeeds even on a full disk.
         if commit.is_ok() && changes(&mut connection) != before {
             condition.written();
         }
@@ -208,7 +206,7 @@ async fn write_all(
     }
 }
 
-/// How many rows the connection has changed until now.
+/// Returns how many rows the connection has changed so far.
 fn changes(connection: &mut Connection) -> u64 {
     match connection.driver() {
         DriverConnection::Direct(direct) => direct.total_changes(),
@@ -216,7 +214,7 @@ fn changes(connection: &mut Connection) -> u64 {
     }
 }
 
-/// Commits what a group does, or leaves nothing of it.
+/// Commits the work of a group, or nothing of it.
 async fn commit_group(
     connection: &mut Connection,
     group: &mut [Box<dyn Job>],
@@ -228,7 +226,7 @@ async fn commit_group(
     }
     let written = write_group(connection, group).await;
     if written.is_err() {
-        // Whatever is still open would block every later transaction.
+        // A transaction left open would block every later one.
         let undo = sql!("-- sqlite/writer.rollback\nROLLBACK");
         drop(query(undo).execute(&mut *connection).await);
         committed.failed();
@@ -239,7 +237,8 @@ async fn commit_group(
     written.map_err(|error| Outage::from(&error))
 }
 
-/// Says where the next transactions keep what was there before. Never as a prepared statement: it works while it is prepared.
+/// Sets where the next transactions keep the data before a change. Not as a prepared statement: this pragma takes effect while it is
+/// prepared.
 fn keep_before(connection: &mut Connection, extent: WriteSize) {
     if let DriverConnection::Direct(direct) = connection.driver()
         && let Err(error) = direct.pragma_update(None, "temp_store", extent.journal())
@@ -279,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_noted_though_nobody_waits_for_it_any_longer() {
+    fn a_failure_is_recorded_even_if_nobody_waits_for_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let condition = Condition::of(file.path()).unwrap();
         let (reply, answer) = oneshot::channel::<StoreResult<()>>();
@@ -299,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_writer_waits_for_the_disk_keeps_references_and_overwrites_what_it_deletes() {
+    async fn a_writer_syncs_keeps_references_and_overwrites_deleted_data() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("some.db");
         drop(rusqlite::Connection::open(&file).unwrap());

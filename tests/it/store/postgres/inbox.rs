@@ -1,4 +1,4 @@
-//! The order of what agents insert, whenever their transactions are committed.
+//! The order of inserted messages, whenever their transactions commit.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::support::{
     postgres::execute,
 };
 
-/// An inbox in which somebody goes on as soon as its first page was read.
+/// An inbox in which somebody commits as soon as the first page was read.
 struct Meanwhile {
     inbox: Arc<dyn InboxStore>,
     goes_on: Mutex<Option<(PgConnection, String)>>,
@@ -51,9 +51,9 @@ impl InboxStore for Meanwhile {
     }
 }
 
-/// Forgetting doesn't reach the planner's statistics, so nothing that was said may get there, nor while it waits.
+/// Forgetting doesn't reach the planner's statistics, so no message may get there, even while it waits.
 #[tokio::test]
-async fn what_waits_to_be_taken_in_stays_out_of_the_statistics() {
+async fn waiting_messages_stay_out_of_the_statistics() {
     let db = PostgresBackend::fresh().await;
     for number in 1..=9 {
         insert(&db, "a", "user", &format!("The secret is {number}")).await;
@@ -63,10 +63,10 @@ async fn what_waits_to_be_taken_in_stays_out_of_the_statistics() {
     assert_eq!(db.texts(known, " ").await, "role");
 }
 
-/// The row of a long transaction has a number below that of another agent's row which is committed before. It must not be
-/// overtaken by its own agent's next row.
+/// The row of a long transaction has a lower number than another agent's row that commits earlier. The next row of its own agent must not
+/// overtake it.
 #[tokio::test]
-async fn a_row_that_is_committed_behind_a_page_is_not_overtaken() {
+async fn a_row_committed_behind_a_page_is_not_overtaken() {
     let db = PostgresBackend::fresh().await;
     let of_a =
         |said: &str| format!("INSERT INTO messages (agent_id, role, content) VALUES ('a', 'user', '{said}')");

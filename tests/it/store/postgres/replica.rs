@@ -25,12 +25,12 @@ use crate::support::{
 /// Longer than any test takes.
 const PATIENT_MS: u64 = 3_600_000;
 
-/// A store that waits for the standby as long as it takes: the machine may be busy with other tests.
+/// Opens a store that waits for the standby as long as necessary: the machine may be busy with other tests.
 async fn store(servers: &Servers, lag_ms_max: u64) -> SqlStore {
     open(servers, lag_ms_max, PATIENT_MS).await
 }
 
-/// A store that soon gives up on a standby.
+/// Opens a store that soon gives up on a standby.
 async fn impatient(servers: &Servers) -> SqlStore {
     open(servers, PATIENT_MS, READ_PATIENCE_MS).await
 }
@@ -45,7 +45,7 @@ async fn open(servers: &Servers, lag_ms_max: u64, read_patience_ms: u64) -> SqlS
     SqlStore::open(&settings.into()).await.unwrap()
 }
 
-/// How many messages of the exchange a reader sees, if it is there.
+/// Returns how many messages of the exchange a reader sees, if it sees the exchange.
 async fn seen(store: &SqlStore, agent: &AgentId, exchange: i64, is_current: bool) -> Option<usize> {
     let range = MessageRange {
         after_seq: 0,
@@ -57,12 +57,12 @@ async fn seen(store: &SqlStore, agent: &AgentId, exchange: i64, is_current: bool
     expanded.map(|expanded| expanded.messages.len())
 }
 
-/// Whether a reader sees the exchange.
+/// True if a reader sees the exchange.
 async fn sees(store: &SqlStore, agent: &AgentId, exchange: i64) -> bool {
     seen(store, agent, exchange, false).await.is_some()
 }
 
-/// How many agents a sample counts: the standby's answer tells itself apart by it.
+/// Returns how many agents a sample counts, which tells the standby's answer from the primary's.
 async fn agents(store: &SqlStore) -> i64 {
     store.sample(T0, HOUR_MS).await.unwrap().agents
 }
@@ -73,7 +73,7 @@ async fn join(store: &SqlStore, name: &str) -> AgentId {
     agent
 }
 
-/// Looks until it is so.
+/// Waits until the condition holds.
 async fn until(connection: &mut PgConnection, condition: &str) {
     let end = Instant::now() + PATIENCE;
     while !holds(connection, condition).await {
@@ -89,19 +89,19 @@ async fn holds(connection: &mut PgConnection, condition: &str) -> bool {
     .await
 }
 
-/// Looks until the standby has replayed all that was written.
+/// Waits until the standby has replayed everything written.
 async fn until_replayed(servers: &Servers) {
     let position: String = sqlx::query_scalar("SELECT pg_current_wal_insert_lsn()::text")
         .fetch_one(&mut servers.connect(Primary).await)
         .await
         .unwrap();
-    // What isn't committed durably is sent when the server pleases; a switch of files pleases it.
+    // The server sends commits that aren't durable in its own time; switching the file makes it send them.
     execute(&mut servers.connect(Primary).await, "SELECT pg_switch_wal()").await;
     let replayed = format!("pg_last_wal_replay_lsn() >= '{position}'::pg_lsn");
     until(&mut servers.connect(Standby).await, &replayed).await;
 }
 
-/// Holds the standby's replay where it is.
+/// Pauses the standby's replay.
 async fn pause(servers: &Servers) {
     tell_standby(servers, "SELECT pg_wal_replay_pause()").await;
     let mut standby = servers.connect(Standby).await;
@@ -109,7 +109,7 @@ async fn pause(servers: &Servers) {
 }
 
 #[tokio::test]
-async fn a_standby_answers_what_may_be_a_moment_old_and_nothing_else() {
+async fn a_standby_only_answers_reads_that_may_be_stale() {
     let servers = Servers::start().await;
     let store = store(&servers, PATIENT_MS).await;
     let a = join(&store, "a").await;
@@ -120,12 +120,12 @@ async fn a_standby_answers_what_may_be_a_moment_old_and_nothing_else() {
     pause(&servers).await;
     let b = join(&store, "b").await;
     assert_eq!(agents(&store).await, 1, "the standby's answer");
-    // An agent sees what it said.
+    // An agent sees its own messages.
     assert!(store.agent(&b).await.unwrap().is_some());
     assert!(store.summary(&b).await.unwrap().is_some());
-    // What the standby doesn't know may have come since.
+    // If the standby doesn't know an exchange, it may be new.
     assert!(sees(&store, &b, 1).await);
-    // A model isn't told less than was said.
+    // A model must see everything that was said.
     let late = said("assistant", "one more thing", 1, T0);
     store.append(append(&a, vec![late])).await.unwrap();
     let (old, new) = (seen(&store, &a, 2, false).await, seen(&store, &a, 2, true).await);
@@ -135,7 +135,7 @@ async fn a_standby_answers_what_may_be_a_moment_old_and_nothing_else() {
         limit: 10,
     };
     assert_eq!(store.versions(&b, query).await.unwrap().len(), 0);
-    // Who wants no more than a moment doesn't ask one that stands.
+    // A store that allows no lag doesn't use a paused standby.
     assert_eq!(agents(&self::store(&servers, 0).await).await, 2);
 
     execute(
@@ -149,15 +149,15 @@ async fn a_standby_answers_what_may_be_a_moment_old_and_nothing_else() {
     assert!(holds(&mut servers.connect(Standby).await, none_written).await);
 }
 
-/// Two ways in which a read ends halfway: its connection is cut, and replay goes first.
+/// A read may end half-way in two ways: its connection is cut, or replay goes first.
 #[tokio::test]
-async fn what_a_standby_breaks_off_the_server_answers() {
+async fn the_primary_answers_reads_that_a_standby_breaks_off() {
     let servers = Servers::start().await;
     for (name, is_cut) in [("a", true), ("b", false)] {
         let store = Arc::new(store(&servers, PATIENT_MS).await);
         let a = join(&store, name).await;
         until_replayed(&servers).await;
-        // The standby has the lock, too, so that the read stands still halfway.
+        // The standby has the lock, too, so that the read stops half-way.
         let (mut first, mut second) = (servers.connect(Primary).await, servers.connect(Primary).await);
         execute(
             &mut first,
@@ -195,7 +195,7 @@ async fn what_a_standby_breaks_off_the_server_answers() {
 }
 
 #[tokio::test]
-async fn a_standby_that_is_away_or_on_its_own_is_stood_in_for() {
+async fn the_primary_replaces_a_standby_that_is_down_or_promoted() {
     let servers = Servers::start().await;
     let before = impatient(&servers).await;
     let a = join(&before, "a").await;
@@ -211,7 +211,7 @@ async fn a_standby_that_is_away_or_on_its_own_is_stood_in_for() {
     until_replayed(&servers).await;
     let after = impatient(&servers).await;
     assert_eq!(agents(&after).await, 2);
-    // On its own it knows nothing of what comes, and would take what is written.
+    // A promoted standby doesn't get later writes, and would accept writes itself.
     servers.promote();
     join(&after, "c").await;
     assert_eq!(agents(&after).await, 3, "a connection from before");
@@ -224,9 +224,9 @@ async fn a_standby_that_is_away_or_on_its_own_is_stood_in_for() {
     assert!(holds(&mut alone, "count(*) = 2 FROM agents").await);
 }
 
-/// A standby may have the server keep what its readers see (`hot_standby_feedback`).
+/// A standby may make the server keep what the standby's readers see (`hot_standby_feedback`).
 #[tokio::test]
-async fn nothing_is_called_scrubbed_that_a_standby_may_still_see() {
+async fn scrubbing_is_not_confirmed_while_a_standby_may_see_the_rows() {
     let servers = Servers::start().await;
     let store = SqlStore::open(&postgres_settings(servers.url(Primary)).into())
         .await
@@ -234,7 +234,7 @@ async fn nothing_is_called_scrubbed_that_a_standby_may_still_see() {
     let mut primary = servers.connect(Primary).await;
     set_feedback(&servers, "on").await;
     until(&mut primary, "count(xmin) = 1 FROM pg_replication_slots").await;
-    // What was cleaned up before the server knew, and is yet to be replayed, would break the read off.
+    // Cleanups from before the server knew of the reader, and not replayed yet, would cancel the read.
     until_replayed(&servers).await;
     let read = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class";
     let scrubbed = insist(async || {
@@ -251,13 +251,13 @@ async fn nothing_is_called_scrubbed_that_a_standby_may_still_see() {
     until_scrubbed(&store, read).await;
 }
 
-/// Two statements: a setting of the server isn't set in a transaction.
+/// Two statements: a server setting can't be changed in a transaction.
 async fn set_feedback(servers: &Servers, to: &str) {
     tell_standby(servers, &format!("ALTER SYSTEM SET hot_standby_feedback = {to}")).await;
     tell_standby(servers, "SELECT pg_reload_conf()").await;
 }
 
-/// Runs a statement there, however often replay goes first.
+/// Runs a statement on the standby, however often replay goes first.
 async fn tell_standby(servers: &Servers, sql: &str) {
     insist(async || {
         let mut standby = servers.connect(Standby).await;

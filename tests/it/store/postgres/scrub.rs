@@ -1,4 +1,4 @@
-//! What of the deleted rows is left, where the daemon's role isn't the server's first.
+//! What is left of deleted rows if the daemon's role isn't a superuser.
 
 use recapd_store::{SqlStore, Store as _};
 use sqlx::{ConnectOptions as _, postgres::PgConnectOptions};
@@ -11,14 +11,14 @@ use crate::support::{
     postgres::{self, Database, execute},
 };
 
-/// Deletes an agent. Says whether nothing of it is left.
+/// Deletes an agent. Returns true if nothing of it is left.
 pub(super) async fn is_scrubbed(store: &SqlStore) -> bool {
     let a = agent("a");
     store.append(append(&a, turns(1..=2))).await.unwrap();
     store.delete_agent(&a, T0).await.unwrap().is_scrubbed
 }
 
-/// Deletes agents until nothing of one is left: what the server does for itself holds rows for a moment, too.
+/// Deletes agents until nothing of one is left: the server's own work holds rows for a moment, too.
 pub(super) async fn until_scrubbed(store: &SqlStore, after: &str) {
     let end = Instant::now() + PATIENCE;
     while !is_scrubbed(store).await {
@@ -26,7 +26,7 @@ pub(super) async fn until_scrubbed(store: &SqlStore, after: &str) {
     }
 }
 
-/// A database whose owner is a role like any other, and a second role.
+/// A database owned by an ordinary role, and a second role.
 struct Roles {
     database: Database,
     owner: String,
@@ -64,9 +64,9 @@ impl Roles {
     }
 }
 
-/// The server hides from a role what other roles' sessions do.
+/// The server hides other roles' activity from a role.
 #[tokio::test]
-async fn nothing_is_called_scrubbed_that_another_role_may_still_see() {
+async fn scrubbing_is_not_confirmed_while_another_role_may_see_the_rows() {
     let roles = Roles::make().await;
     let url = roles.options(&roles.owner).to_url_lossy().into();
     let store = SqlStore::open(&postgres_settings(url).into()).await.unwrap();
@@ -74,7 +74,7 @@ async fn nothing_is_called_scrubbed_that_another_role_may_still_see() {
     let mut superuser = roles.database.connect().await;
     let mut other = roles.options(&roles.other).connect().await.unwrap();
     let snapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class";
-    // Between two statements it has no snapshot, and VACUUM keeps what it may come to see.
+    // Between two statements it has no snapshot, but VACUUM keeps what it may still see.
     let write = "BEGIN; SELECT pg_current_xact_id()";
     for reader in [&mut other, &mut superuser] {
         for sql in [snapshot, write] {

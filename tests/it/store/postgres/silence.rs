@@ -1,4 +1,4 @@
-//! Connections that are dead without anybody being told, as where a router forgot them.
+//! Dead connections that nobody reports, as behind a router that forgot them.
 
 use std::{future::pending, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::support::{
     postgres::{Database, execute},
 };
 
-/// A way to the server that forgets its connections when it is asked to, and takes others afterwards.
+/// A proxy to the server that forgets its connections on request, and accepts new ones afterwards.
 struct Way {
     url: String,
     forgets: Arc<Notify>,
@@ -44,7 +44,7 @@ impl Way {
         Self { url, forgets }
     }
 
-    /// Nothing comes through any more on what is open.
+    /// From now on nothing passes on open connections.
     fn forget(&self) {
         self.forgets.notify_waiters();
     }
@@ -59,7 +59,7 @@ async fn pass_on(mut near: TcpStream, mut far: TcpStream, forgotten: Arc<Notify>
 }
 
 #[tokio::test]
-async fn a_bell_that_nobody_can_ring_any_more_says_so() {
+async fn a_listener_reports_its_dead_connection() {
     let database = Database::create().await;
     let way = Way::to(&database).await;
     let far = SqlStore::open(&postgres_settings(way.url.clone()).into())
@@ -86,10 +86,10 @@ async fn a_bell_that_nobody_can_ring_any_more_says_so() {
     }
 }
 
-/// TCP would wait for a quarter of an hour, and each connection would keep its place in the pool, also one of an operation
-/// that was given up.
+/// TCP would wait for a quarter of an hour, and each connection would keep its place in the pool, even that of an operation that was
+/// given up.
 #[tokio::test]
-async fn an_answer_that_never_comes_is_not_waited_for() {
+async fn an_answer_that_never_comes_times_out() {
     let database = Database::create().await;
     let way = Way::to(&database).await;
     let settings = PostgresSettings {

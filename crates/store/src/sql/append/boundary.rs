@@ -1,4 +1,4 @@
-//! Moving the boundary: forward when the window is over budget, back when a raised budget has room.
+//! Moves the boundary: forward when the window is over budget, back when a raised budget has room.
 
 use crate::sql::{Connection, Row, query, sql};
 
@@ -11,8 +11,8 @@ use recapd_core::domain::{
     window::Budget,
 };
 
-/// Moves the boundary if the window is over one of its ceilings. `unwritten` are exchanges whose rows don't exist yet,
-/// or aren't up to date.
+/// Moves the boundary if the window exceeds one of its ceilings. `unwritten` holds the exchanges whose rows don't exist yet or are out of
+/// date.
 pub(super) async fn evict(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -35,7 +35,7 @@ pub(super) async fn evict(
     Ok(cut.and_then(|cut| ledger.evict_to(cut, at)))
 }
 
-/// The exchanges of the window, which is small, since it has a ceiling in messages.
+/// Returns the exchanges of the window. They are few, because the window has a ceiling in messages.
 async fn window(
     tx: &mut Connection,
     agent: &AgentId,
@@ -64,7 +64,7 @@ async fn window(
     Ok(held)
 }
 
-/// The cut that a row's first two columns are.
+/// Reads a cut from a row's first two columns.
 fn cut(row: &Row) -> Result<CutPoint, sqlx::Error> {
     Ok(CutPoint {
         exchange: row.try_get(0)?,
@@ -72,8 +72,8 @@ fn cut(row: &Row) -> Result<CutPoint, sqlx::Error> {
     })
 }
 
-/// The first exchange with enough tokens before it, or the floor: one index look-up among the stored ones, whose totals
-/// are all below those of this append.
+/// Finds the first exchange with enough tokens before it, or the floor. It takes one index look-up among the stored exchanges, whose
+/// totals are all below those of this append.
 pub(crate) async fn find_cut(
     tx: &mut Connection,
     agent: &AgentId,
@@ -99,8 +99,8 @@ pub(crate) async fn find_cut(
     }
 }
 
-/// The cut before the exchange of that number; `None` if that is a new one, which then is the newest. What others
-/// continue was written before the fork or the rewind.
+/// Returns the cut before an exchange; `None` if that is new, and therefore the newest. Exchanges that others continue were written
+/// before the fork or the rewind.
 async fn stored_cut(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResult<Option<CutPoint>> {
     let sql = sql!(
         "-- sql/append.stored_cut\nSELECT exchange, tokens_before FROM exchange_log \
@@ -114,7 +114,7 @@ async fn stored_cut(tx: &mut Connection, agent: &AgentId, exchange: i64) -> Stor
     Ok(found.map(|row| cut(&row)).transpose()?)
 }
 
-/// Takes pending exchanges back into the window, as many as `budget` has room for; none that a clear sent away.
+/// Moves the boundary back over as many pending exchanges as `budget` has room for, but not over those that a clear removed.
 pub(super) async fn take_back(
     tx: &mut Connection,
     agent: &AgentId,
@@ -124,7 +124,7 @@ pub(super) async fn take_back(
     let Some(room) = ledger.room(budget) else {
         return Ok(None);
     };
-    // With a ceiling in messages only the newest exchanges that are within it; the newest of all always is.
+    // A ceiling in messages admits only the newest exchanges within it, but always the very newest one.
     let sql = sql!(
         "-- sql/boundary.take_back\nSELECT e.exchange, e.tokens_before FROM exchange_log e WHERE e.agent_id = $1 \
                AND e.tokens_before >= $2 AND e.exchange > $3 AND e.set_aside_at IS NULL AND e.role = 'exchange' \

@@ -1,4 +1,4 @@
-//! The rows of an append.
+//! Writes the rows of an append: messages, exchanges, sessions, evictions and the ledger.
 
 use crate::sql::{Connection, Value, insert, query, sql};
 
@@ -22,10 +22,9 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// The most rows that one statement inserts: with sixteen values each, well below SQLite's limit of 32,766.
+/// The most rows that one statement inserts. With sixteen values each, they stay well below SQLite's limit of 32,766 values.
 const ROWS_MAX: usize = 64;
 
-/// Writes messages, exchanges and sessions.
 pub(super) async fn rows(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -41,7 +40,7 @@ pub(super) async fn rows(
     open_sessions(tx, &request.agent, &written.sessions).await
 }
 
-/// Writes the ledger, and the evictions.
+/// Writes the evictions and the ledger.
 pub(super) async fn state(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -52,7 +51,7 @@ pub(super) async fn state(
     update_agent(tx, request, (ledger, chain), written).await
 }
 
-/// Makes a new agent with an empty summary. Returns false if another caller made it meanwhile.
+/// Creates an agent with an empty summary. Returns false if another caller has created it meanwhile.
 pub(crate) async fn create(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<bool> {
     let row = sql!(
         "-- sql/append.create\nINSERT INTO agents (agent_id, created_at, updated_at) VALUES ($1, $2, $2) \
@@ -73,8 +72,7 @@ pub(crate) async fn create(tx: &mut Connection, agent: &AgentId, now: Timestamp)
     Ok(true)
 }
 
-/// `rows` in runs of 64, 32 and so on: few statements to run, however many rows there are, and just seven different
-/// ones to prepare.
+/// Splits `rows` into runs of 64, 32 and so on: few statements to run, however many rows, and only seven different ones to prepare.
 pub(crate) fn runs<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
         let exponent = rows.len().min(ROWS_MAX).checked_ilog2()?;
@@ -167,7 +165,7 @@ async fn note_important(
     Ok(())
 }
 
-/// Writes exchanges, new or grown.
+/// Writes new or grown exchanges.
 pub(crate) async fn upsert_exchanges(
     tx: &mut Connection,
     agent: &AgentId,
@@ -213,7 +211,7 @@ pub(crate) async fn upsert_exchanges(
     Ok(())
 }
 
-/// Writes sessions that began, and the ends of those before them.
+/// Writes new sessions, and the ends of those before them.
 pub(crate) async fn open_sessions(
     tx: &mut Connection,
     agent: &AgentId,
@@ -228,7 +226,7 @@ pub(crate) async fn open_sessions(
     Ok(())
 }
 
-/// Writes the evictions, with the summary's version at that time; the agent's row counts them.
+/// Writes the evictions with the summary's present version. The agent's row counts them.
 pub(crate) async fn write_evictions(
     tx: &mut Connection,
     agent: &AgentId,

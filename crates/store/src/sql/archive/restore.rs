@@ -1,5 +1,5 @@
-//! Restoring a history: the rows of the messages as they were, and the exchanges and the boundary that follow. Clears,
-//! marks and rewinds take effect at their place, as in an append.
+//! Restores a history: the messages' rows as they were, and the exchanges and the boundary that follow from them. Clears, marks, rewinds,
+//! pins and unpins take effect where they stand, as in an append.
 
 use crate::sql::{Connection, Value, insert, query, sql};
 
@@ -28,10 +28,8 @@ use recapd_core::domain::{
     work::Reason,
 };
 
-/// The rows that a part of a restore will write.
 #[derive(Default)]
 struct RestoreRows {
-    /// Exchanges that are complete.
     exchanges: Vec<Exchange>,
     /// The preamble of a session that was cleared.
     preamble: Option<Exchange>,
@@ -39,7 +37,6 @@ struct RestoreRows {
     eviction: Option<Eviction>,
 }
 
-/// See [`super::super::super::archive::Archive::restore`].
 pub(super) async fn restore(
     tx: &mut Connection,
     request: Restore,
@@ -97,7 +94,7 @@ async fn restore_all(tx: &mut Connection, request: &Restore) -> Result<RestoreOu
     })
 }
 
-/// How the agent compares with the head that was given, if one was.
+/// Compares the agent with the given head, if there is one.
 async fn standing(
     tx: &mut Connection,
     request: &Restore,
@@ -123,7 +120,6 @@ async fn create(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> Result<
     Err(StoreError::AgentExists(agent.clone()).into())
 }
 
-/// Makes an agent that doesn't exist yet.
 async fn begin(tx: &mut Connection, request: &Restore) -> Result<(), ArchiveError> {
     let agent = &request.agent;
     let Some(origin) = &request.origin else {
@@ -151,7 +147,7 @@ async fn begin(tx: &mut Connection, request: &Restore) -> Result<(), ArchiveErro
     Ok(())
 }
 
-/// Fails if an existing agent didn't begin as the journal says.
+/// Fails if an existing agent has another starting state than the journal.
 async fn compare_forks(
     tx: &mut Connection,
     agent: &AgentId,
@@ -164,7 +160,6 @@ async fn compare_forks(
     Err(JournalError::OtherFork.into())
 }
 
-/// Compares the stored messages with the journal's.
 async fn compare(
     tx: &mut Connection,
     agent: &AgentId,
@@ -187,7 +182,7 @@ async fn compare(
     Ok(Ok(()))
 }
 
-/// Writes messages of which only the last one may be a step, and takes that.
+/// Writes messages, of which only the last may be a step, and takes that step.
 async fn restore_part(
     tx: &mut Connection,
     request: &Restore,
@@ -214,7 +209,7 @@ async fn restore_part(
             if ledger.summarized_through < covered_through {
                 return Err(JournalError::Summarised { seq: record.seq }.into());
             }
-            // The document that is held during a rebuild is about exchanges that are set aside now.
+            // The document that is held during a rebuild is about exchanges that are now set aside.
             hold::release(tx, &request.agent, 0, true).await?;
             lineage::void_lease(tx, &request.agent, request.now).await?;
         }
@@ -249,7 +244,7 @@ fn close_session(placed: &mut RestoreRows, ledger: &mut Ledger, at: Timestamp) {
     placed.sessions.push(opened);
 }
 
-/// Fails if the boundary isn't after what is summarised already, or is beyond the last exchange.
+/// Returns an error if the boundary isn't after the summarised exchanges, or is beyond the last exchange.
 fn misfit(head: &Head, ledger: &Ledger) -> Option<JournalError> {
     let first_exchange = head.first_exchange;
     let fits =
@@ -278,8 +273,8 @@ async fn write_rows(
     write::open_sessions(tx, agent, &placed.sessions).await
 }
 
-/// Writes the ledger without a ceiling, since no append kept one over these messages: only a head that follows them
-/// says which.
+/// Writes the ledger without a budget, because no append applied one to these messages. Only the head that follows them states the
+/// boundary.
 async fn write_state(
     tx: &mut Connection,
     request: &Restore,
@@ -373,7 +368,7 @@ fn row<'r>(
     ])
 }
 
-/// Applies what the messages don't tell: sessions that were ended, the boundary and the evictions.
+/// Applies what the messages alone don't give: ended sessions, the boundary and the evictions.
 async fn seal(
     tx: &mut Connection,
     head: &Head,
@@ -444,7 +439,6 @@ pub(crate) async fn write_sessions(
     Ok(())
 }
 
-/// How many evictions a fork's parent had.
 fn inherited(head: &Head) -> i64 {
     head.fork.as_ref().map_or(0, |fork| fork.last_eviction)
 }
@@ -514,8 +508,8 @@ pub(crate) async fn write_marks(
     Ok(())
 }
 
-/// The boundary of the head, with its running total: that of the first live exchange from there on. If there is none,
-/// the window is empty, and everything is before it.
+/// Returns the head's boundary with its running total, that of the first live exchange from there on. If there is none, the window is
+/// empty and everything comes before it.
 async fn boundary(tx: &mut Connection, head: &Head, ledger: &Ledger) -> StoreResult<CutPoint> {
     let sql = sql!(
         "-- sql/archive.boundary\nSELECT min(tokens_before) FROM exchange_log WHERE agent_id = $1 \

@@ -1,4 +1,4 @@
-//! A batch's life: gathered, looked after, closed.
+//! The life of a batch: gathered, polled, closed.
 
 mod close;
 mod gather;
@@ -20,7 +20,7 @@ pub(super) use close::close;
 pub(super) use gather::gather;
 pub(super) use outdated::clear_outdated;
 
-/// Brings every batch's next look to [`LOOK_MS`] from now at the latest: a later one was set by a clock that ran ahead.
+/// Limits every batch's next look to [`LOOK_MS`] from now: a clock that ran ahead has set any later one.
 pub(crate) async fn look_in_time(tx: &mut Connection, now: Timestamp) -> StoreResult<u64> {
     let sql = sql!(
         "-- sql/round.look_in_time\nUPDATE provider_batches SET next_at = $1 WHERE state <> 'closed' AND next_at > $1"
@@ -28,7 +28,6 @@ pub(crate) async fn look_in_time(tx: &mut Connection, now: Timestamp) -> StoreRe
     Ok(query(sql).bind(now.plus_ms(LOOK_MS)).execute(tx).await?)
 }
 
-/// Whether any batch is due to be looked at.
 pub(super) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/round.is_any_due\nSELECT 1 FROM provider_batches WHERE state <> 'closed' AND next_at <= $1 LIMIT 1"
@@ -37,7 +36,6 @@ pub(super) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> S
     Ok(found.is_some())
 }
 
-/// See [`BatchStore::due_batches`].
 pub(super) async fn due(
     tx: &mut Connection,
     now: Timestamp,
@@ -77,7 +75,6 @@ fn open(row: &Row) -> StoreResult<OpenBatch> {
     })
 }
 
-/// See [`BatchStore::batch_lines`].
 pub(super) async fn lines(connection: &mut Connection, batch: i64) -> StoreResult<Vec<BatchLine>> {
     let sql = sql!(
         "-- sql/round.lines\nSELECT journal_key, exchanges, body FROM batch_requests \
@@ -94,7 +91,7 @@ pub(super) async fn lines(connection: &mut Connection, batch: i64) -> StoreResul
     found.iter().map(line).collect()
 }
 
-/// See [`BatchStore::move_batch`]. What the provider has needn't be kept.
+/// See [`BatchStore::move_batch`]. Once the provider has the bodies, they are removed.
 pub(super) async fn move_on(tx: &mut Connection, batch: i64, step: BatchMove) -> StoreResult<bool> {
     let is_submitted = step.submitted_as.is_some();
     if is_submitted {
@@ -124,7 +121,7 @@ pub(super) async fn move_on(tx: &mut Connection, batch: i64, step: BatchMove) ->
     Ok(true)
 }
 
-/// Locks the agents of a batch's questions, under whose locks these are written, in the order of the agents.
+/// Locks the agents of a batch's questions, in order of their ids: questions are written under these locks.
 async fn lock_asking(tx: &mut Connection, batch: i64) -> StoreResult<()> {
     let sql = sql!(
         "-- postgres/round.lock_asking\nSELECT agent_id FROM agents WHERE agent_id IN \
@@ -136,7 +133,6 @@ async fn lock_asking(tx: &mut Connection, batch: i64) -> StoreResult<()> {
     Ok(())
 }
 
-/// See [`BatchStore::known_batches`].
 pub(super) async fn known(
     connection: &mut Connection,
     provider: &str,

@@ -1,4 +1,4 @@
-//! The items of an update: numbered, written with the exchanges they cover, checked against these, retired.
+//! The items of an update: numbered, written with the exchanges that they cover, checked against these, retired.
 
 use crate::{
     Patch, StoreResult, seal,
@@ -6,7 +6,7 @@ use crate::{
 };
 use recapd_core::domain::{agent::AgentId, number::i64_or_max, summary::item::Item};
 
-/// Takes the next item numbers. Returns the first.
+/// Reserves item numbers, and returns the first.
 pub(crate) async fn reserve_items(tx: &mut Connection, agent: &AgentId, patch: &Patch) -> StoreResult<i64> {
     let count = i64_or_max(patch.added.len());
     let sql = sql!(
@@ -91,10 +91,10 @@ async fn write_ranges(tx: &mut Connection, agent: &AgentId, ranges: &[[i64; 3]])
     Ok(())
 }
 
-/// Checks that each exchange of the batch is in exactly one new item, and that beyond the batch new items cover what
-/// the removed ones covered, and nothing else. Anything else is a bug, and nothing is written.
+/// Checks that each exchange of the update is in exactly one new item, and that beyond these, new items cover exactly what the removed
+/// ones covered. Anything else is a bug, and nothing is written.
 ///
-/// Ranges are compared, and only where they differ exchanges are looked at: a removed item may be about all of a long past.
+/// It compares ranges, and looks at exchanges only where they differ: a removed item may be about all of a long past.
 pub(super) async fn guard_coverage(
     tx: &mut Connection,
     agent: &AgentId,

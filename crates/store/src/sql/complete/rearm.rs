@@ -9,10 +9,10 @@ use recapd_core::domain::{
     work::{Lease, Priority, WOKEN_RETRY_MS_MIN},
 };
 
-/// Parks the row after its last attempt. A row that was woken meanwhile is tried once more after the longest wait:
-/// there may be no further wake, and exchanges that left the window during the attempt would stay pending until one.
+/// Parks the row after its last attempt. A row that was woken in the meantime gets one more attempt after the longest wait: no further
+/// wake may come, and exchanges that left the window during the attempt would stay pending until one does.
 ///
-/// The crashes are forgotten: digests stand for what they were due to, and what comes next is asked about.
+/// The count of crashes is reset: digests replace the exchanges that caused them, and the next questions are about others.
 pub(super) async fn park(
     tx: &mut Connection,
     lease: &Lease,
@@ -44,8 +44,8 @@ pub(super) async fn park(
     Ok(row.try_get(0)?)
 }
 
-/// Deletes the row if nothing more is to be done, else arms it again: after the longest wait if less than a batch is
-/// pending and it wasn't urged meanwhile, else at once.
+/// Deletes the row if nothing is left to do. Otherwise arms it again: at once, or after the longest wait if less than a batch is pending
+/// and nothing urgent woke it in the meantime.
 pub(super) async fn finish(
     tx: &mut Connection,
     lease: &Lease,
@@ -69,7 +69,7 @@ pub(super) async fn finish(
     Ok(true)
 }
 
-/// Whether the row was woken during the update for something urgent: a session ended, or an operator asked.
+/// True if something urgent woke the row during the update: a session ended, or an operator asked.
 async fn is_urged(tx: &mut Connection, lease: &Lease) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/complete.is_urged\nSELECT wake_seq <> $3 AND priority >= $4 FROM summary_update_queue \

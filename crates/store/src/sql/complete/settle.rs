@@ -10,10 +10,10 @@ use crate::{
 };
 use recapd_core::domain::work::Lease;
 
-/// As [`settle`], if nothing was pending, in one statement. Returns `None` if that isn't so.
+/// Does the work of [`settle`] in one statement, if nothing was pending; otherwise returns `None`.
 ///
-/// It needs no lock: moving the boundary forward moves the wake counter in the same transaction, and taking something
-/// back takes the lease.
+/// It needs no lock: moving the boundary forward also moves the wake counter in the same transaction, and taking coverage back voids the
+/// lease.
 pub(crate) async fn settle_at_once(
     connection: &mut Connection,
     lease: &Lease,

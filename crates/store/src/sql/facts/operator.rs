@@ -1,4 +1,4 @@
-//! What an operator does to facts.
+//! Operators' changes to facts.
 
 use crate::sql::{Connection, query, sql};
 
@@ -23,7 +23,6 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// See [`super::super::super::Store::change_fact`].
 pub(crate) async fn change(tx: &mut Connection, request: FactRequest) -> StoreResult<FactEdited> {
     let FactRequest {
         agent,
@@ -97,7 +96,7 @@ fn added(new: &NewFact, held: &[Fact], now: Timestamp) -> Result<FactUpdate, Fac
     })
 }
 
-/// What the change makes of the fact: one that says something else is another one, in the operator's words.
+/// Edits a fact. A new text makes it another fact, in the operator's words.
 fn edited(found: &Fact, edit: &FactEdit, held: &[Fact]) -> Result<FactUpdate, FactFault> {
     let added = edit.text.as_ref().map(|text| Fact {
         fact: 0,

@@ -1,4 +1,4 @@
-//! What a rewind, a rollback, a rebuild and a forgetting change of the facts.
+//! Changes to the facts by a rewind, a rollback, a rebuild or a forgetting.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use recapd_core::domain::{
     },
 };
 
-/// Withdraws the facts from exchanges after `through`; what such exchanges closed holds again.
+/// Withdraws the facts from exchanges after `through`, and reopens those that such exchanges closed.
 pub(crate) async fn beyond(tx: &mut Connection, agent: &AgentId, through: i64) -> StoreResult<FactUpdate> {
     let held = holding(tx, agent).await?;
     let sql = sql!(
@@ -35,8 +35,7 @@ pub(crate) async fn beyond(tx: &mut Connection, agent: &AgentId, through: i64) -
     })
 }
 
-/// Makes the facts those that held as of `version`, but for those from exchanges after `through` or set aside since, and
-/// those that were forgotten.
+/// Restores the facts that held as of `version`, except those from exchanges after `through` or set aside since, and forgotten ones.
 pub(crate) async fn as_of(
     tx: &mut Connection,
     agent: &AgentId,
@@ -84,7 +83,7 @@ pub(crate) async fn about(
     })
 }
 
-/// Removes the texts of all facts from those exchanges, which no longer hold.
+/// Removes the texts of all closed facts from those exchanges.
 pub(crate) async fn blank(
     tx: &mut Connection,
     agent: &AgentId,
@@ -103,7 +102,7 @@ pub(crate) async fn blank(
     Ok(())
 }
 
-/// Those of the facts that none of the ones which are `left` says.
+/// Returns the `facts` whose kind and text no fact in `left` has.
 fn brought_back(mut facts: Vec<Fact>, left: &[Fact]) -> Vec<Fact> {
     facts.retain(|fact| {
         !left

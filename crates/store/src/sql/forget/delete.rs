@@ -1,4 +1,4 @@
-//! Deleting an agent with everything about it, some rows at a time.
+//! Deletes an agent with everything about it, some rows at a time.
 
 use crate::sql::{Connection, query, query_made, sql, statement::SqlDialect};
 
@@ -10,16 +10,14 @@ use recapd_core::domain::{agent::AgentId, number::i64_or_max, time::Timestamp};
 
 /// The most forks that are named when they prevent the deletion.
 const FORKS_NAMED: i64 = 10;
-/// Rows that are deleted in one transaction.
+/// The most rows that one transaction deletes.
 const ROWS_MAX: i64 = 250;
-/// Long rows: each may have 40 kB, and is overwritten.
+/// The same for long rows: each may have 40 kB, and is overwritten.
 const LONG_ROWS_MAX: i64 = 32;
-/// The tables that have such rows.
 const LONG: [&str; 2] = ["summary_versions", "model_answers"];
-/// What makes others see the agent or work for it: gone from the first step on.
+/// The tables through which others see the agent or work for it: emptied in the first step.
 const SEEN: [&str; 3] = ["summary_update_queue", "summaries", "forgettings"];
 
-/// See [`super::super::super::Store::begin_delete`].
 pub(crate) async fn begin(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     if is_begun(tx, agent).await? {
         return Ok(());
@@ -45,7 +43,7 @@ pub(crate) async fn begin(tx: &mut Connection, agent: &AgentId, now: Timestamp) 
     Ok(())
 }
 
-/// An agent of which every message was refused never came to be, and what it said is kept all the same.
+/// If every message of an agent was refused, the agent never existed, but the inbox keeps its messages.
 async fn known_to_inbox(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
     let sql = sql!("-- sql/forget.known_to_inbox\nSELECT 1 FROM message_inbox WHERE agent_id = $1 LIMIT 1");
     let found = query(sql).bind(agent.as_str()).fetch_optional(tx).await?;
@@ -64,7 +62,6 @@ async fn is_begun(tx: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
         .is_some())
 }
 
-/// See [`super::super::super::Store::deletions_due`].
 pub(crate) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<Vec<AgentId>> {
     let sql = sql!(
         "-- sql/forget.deletions_due\nSELECT agent_id FROM agents WHERE deleted_at IS NOT NULL ORDER BY agent_id LIMIT $1"
@@ -73,8 +70,8 @@ pub(crate) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<
     found.iter().map(|found| row::agent_id(found, 0)).collect()
 }
 
-/// See [`super::super::super::Store::delete_some`]. Rows are deleted from every table that names agents, so that none can be
-/// overlooked that is added later; the agent's own is the last.
+/// See [`super::super::super::Store::delete_some`]. Rows are deleted from every table that names agents, so that tables added later can't
+/// be overlooked. The agent's own row is the last.
 pub(crate) async fn delete_some(tx: &mut Connection, agent: &AgentId) -> StoreResult<DeleteStep> {
     let gone = DeleteStep {
         messages: 0,
@@ -114,7 +111,8 @@ pub(crate) async fn delete_some(tx: &mut Connection, agent: &AgentId) -> StoreRe
     Ok(step)
 }
 
-/// The tables that name agents, but for the agents' own and the audit's, which tells who deleted them. What refers to rows of another one comes before it.
+/// Returns the tables that name agents, except the agents' own and the audit's, which records who deleted them. Tables that refer to
+/// another one come before it.
 async fn tables(tx: &mut Connection) -> StoreResult<Vec<String>> {
     let sql = sql!(
         sqlite: "-- sql/forget.tables\nSELECT m.name FROM sqlite_schema m WHERE m.type = 'table' AND m.name NOT IN ('agents', 'audit_events') \
@@ -128,7 +126,7 @@ async fn tables(tx: &mut Connection) -> StoreResult<Vec<String>> {
     Ok(query(sql).fetch_column(tx).await?)
 }
 
-/// Deletes up to `limit` rows of the agent from a table, the newest ones first where they have an order. Returns how many.
+/// Deletes up to `limit` rows of the agent from a table, newest first where they have an order. Returns how many.
 async fn rows(tx: &mut Connection, table: &str, agent: &AgentId, limit: i64) -> StoreResult<i64> {
     // The names are the schema's own.
     let key = match tx.dialect() {
@@ -148,7 +146,6 @@ async fn rows(tx: &mut Connection, table: &str, agent: &AgentId, limit: i64) -> 
     Ok(i64_or_max(query.execute(tx).await?))
 }
 
-/// The columns of a table's primary key.
 async fn key(tx: &mut Connection, table: &str) -> StoreResult<String> {
     let sql = sql!("-- sqlite/forget.key\nSELECT name FROM pragma_table_info($1) WHERE pk > 0 ORDER BY pk");
     let columns: Vec<String> = query(sql).bind(table).fetch_column(tx).await?;

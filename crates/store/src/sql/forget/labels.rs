@@ -1,8 +1,8 @@
-//! Labels of marks are what somebody said, too: those of forgotten exchanges give way to others that say nothing.
+//! Labels of marks are content, too: those of forgotten exchanges are replaced by meaningless ones.
 //!
-//! A label leads back to its mark, in a replay, too. So it is replaced wherever it stands: by marks and rewinds of every agent
-//! that shares the exchange, and in what a fork wrote down. A label that a mark elsewhere has as well isn't only said there,
-//! and stays if the exchange merely goes back to it.
+//! A label leads back to its mark, also in a replay. So it is replaced wherever it occurs: in marks and rewinds of every agent that
+//! shares the exchange, and in forks' records. A label that a mark elsewhere has, too, stays if the forgotten exchange merely goes back
+//! to it.
 
 use std::collections::BTreeSet;
 
@@ -19,17 +19,15 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// What a replaced label begins with; the number of a message follows.
+/// The prefix of replaced labels, before the number of a message.
 const REPLACED: &str = "forgotten-";
 
-/// A label, and what it is replaced by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LabelReplacement {
     label: String,
     by: String,
 }
 
-/// A mark or a rewind that has a label.
 struct LabelRow {
     seq: i64,
     exchange: i64,
@@ -37,7 +35,7 @@ struct LabelRow {
     label: String,
 }
 
-/// The labels that only messages which are to be forgotten say, or marks among these.
+/// Returns the labels that only messages to be forgotten use, or that marks among them set.
 pub(super) async fn find(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<Vec<LabelReplacement>> {
     if !has_steps(tx, wanted).await? {
         return Ok(Vec::new());
@@ -65,7 +63,7 @@ pub(super) async fn find(tx: &mut Connection, wanted: &ForgettingRow) -> StoreRe
     Ok(found)
 }
 
-/// Whether there are marks or rewinds among these messages. Most exchanges have none.
+/// True if there are marks or rewinds among these messages. Most exchanges have none.
 async fn has_steps(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<bool> {
     let sql = sql!(
         "-- sql/forget.has_steps\nSELECT 1 FROM message_log WHERE agent_id = $1 AND seq BETWEEN $2 AND $3 \
@@ -79,7 +77,6 @@ async fn has_steps(tx: &mut Connection, wanted: &ForgettingRow) -> StoreResult<b
     Ok(query.fetch_optional(tx).await?.is_some())
 }
 
-/// The marks and rewinds of an agent that have labels.
 async fn labelled(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<LabelRow>> {
     let sql = sql!(
         "-- sql/forget.labelled\nSELECT seq, exchange, kind, payload FROM message_log WHERE agent_id = $1 \
@@ -109,7 +106,6 @@ async fn labelled(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<Label
     Ok(labelled)
 }
 
-/// Replaces labels in one agent.
 pub(super) async fn replace(
     tx: &mut Connection,
     agent: &AgentId,

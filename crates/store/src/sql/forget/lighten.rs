@@ -1,5 +1,5 @@
-//! What can be removed before exchanges are forgotten, some at a time: texts of earlier versions, answers, keys of requests.
-//! Of these there may be more than one transaction should remove.
+//! Removes what can go before exchanges are forgotten, some at a time: texts of earlier versions, answers, keys of requests. There may be
+//! more of these than one transaction should remove.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,19 @@ use crate::sql::{Connection, query, sql, statement::Statement};
 use super::{super::super::StoreResult, TouchedAgent};
 use recapd_core::domain::{agent::AgentId, number::i64_or_max, time::Timestamp};
 
-/// Versions of one agent whose texts are removed in one transaction: each may have 40 kB, and is overwritten.
+/// The most versions of one agent whose texts one transaction removes: each may have 40 kB, and is overwritten.
 const VERSIONS_MAX: i64 = 64;
-/// Short rows of one agent that are deleted in one transaction.
+/// The most short rows of one agent that one transaction deletes.
 const ROWS_MAX: i64 = 1_000;
 
-/// What was removed.
 pub(super) struct LightenOutcome {
-    /// Versions whose text is gone.
+    /// Versions that lost their text.
     pub(super) versions: i64,
-    /// Whether so little is left that it goes with the exchanges.
+    /// True if so little is left that it can go together with the exchanges.
     pub(super) is_light: bool,
 }
 
-/// Removes some of what goes with these exchanges in any case.
+/// Removes part of what goes with these exchanges in any case.
 pub(super) async fn lighten(
     tx: &mut Connection,
     touched: &BTreeMap<AgentId, TouchedAgent>,
@@ -42,7 +41,7 @@ pub(super) async fn lighten(
     Ok(lightened)
 }
 
-/// The texts of earlier versions from the first one on that covered `exchange`.
+/// Removes the texts of earlier versions, from the first that covered `exchange` on.
 async fn versions(tx: &mut Connection, agent: &AgentId, exchange: i64, now: Timestamp) -> StoreResult<i64> {
     let sql = sql!(
         "-- sql/forget.some_versions\nUPDATE summary_versions SET content = '', token_count = 0, digest = '', purged_at = $3 \
@@ -60,7 +59,7 @@ async fn versions(tx: &mut Connection, agent: &AgentId, exchange: i64, now: Time
     Ok(i64_or_max(done))
 }
 
-/// Answers and keys. Returns whether few are left.
+/// Removes answers and keys. Returns true if few are left.
 async fn rows(tx: &mut Connection, agent: &AgentId) -> StoreResult<bool> {
     let answers: &'static Statement = sql!(
         "-- sql/forget.some_answers\nDELETE FROM model_answers WHERE agent_id = $1 AND journal_key IN \

@@ -1,4 +1,4 @@
-//! What is to be forgotten: found, noted, and struck off when it is.
+//! Finds what to forget, records it, and strikes it off when it is done.
 
 use std::collections::BTreeSet;
 
@@ -25,14 +25,14 @@ pub(crate) struct ForgettingRow {
     pub(super) exchange: i64,
     pub(super) first_seq: i64,
     pub(super) last_seq: i64,
-    /// Whose messages they are.
+    /// The agent that owns the messages.
     pub(super) source: AgentId,
-    /// Whether a summary may tell of it.
+    /// True if a summary may be about it.
     pub(super) is_told: bool,
 }
 
 impl ForgettingRow {
-    /// All of an exchange, or one message of it.
+    /// Takes a whole exchange, or one message of it.
     fn of(placed: PlacedExchange, seq: Option<i64>) -> Self {
         Self {
             exchange: placed.exchange.exchange,
@@ -56,7 +56,7 @@ impl ForgettingRow {
     }
 }
 
-/// What a request comes to, and what has to be noted for it.
+/// Works out a request's result, and what to record for it.
 pub(crate) async fn plan(
     tx: &mut Connection,
     request: &Forget,
@@ -67,14 +67,14 @@ pub(crate) async fn plan(
     for one in named {
         let found = find(tx, &one).await?;
         let first_seq = match &request.what {
-            // What was forgotten before it was broken off may have been shared by more agents.
+            // Parts that were forgotten before an interruption may have been shared by more agents.
             Forgettable::Begun => 0,
             _ => found.first().map_or(one.first_seq, |first| first.seq),
         };
         // Even if nothing is left to forget: a journal may not have been rewritten the last time.
         agents.extend(sharers(tx, &one.source, first_seq).await?);
         if found.is_empty() {
-            // It may have been forgotten by a recapd that left the labels of its marks.
+            // A recapd that left labels of marks alone may have forgotten it.
             if !labels::find(tx, &one).await?.is_empty() {
                 wanted.push(one);
             }
@@ -119,7 +119,6 @@ async fn named(tx: &mut Connection, request: &Forget) -> StoreResult<Vec<Forgett
     }
 }
 
-/// Notes what is to be forgotten.
 pub(crate) async fn note(
     tx: &mut Connection,
     agent: &AgentId,
@@ -138,7 +137,6 @@ pub(crate) async fn note(
     Ok(())
 }
 
-/// What is to be forgotten next, the newest exchange first.
 pub(super) async fn next(
     tx: &mut Connection,
     agent: &AgentId,
@@ -162,7 +160,6 @@ pub(super) async fn next(
     wanted.collect()
 }
 
-/// Strikes off what is forgotten.
 pub(super) async fn strike_off(
     tx: &mut Connection,
     agent: &AgentId,
@@ -184,14 +181,12 @@ pub(super) async fn strike_off(
     Ok(())
 }
 
-/// See [`super::super::super::Store::forgettings_left`].
 pub(crate) async fn left(connection: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
     let sql = sql!("-- sql/forget.left\nSELECT count(*) FROM forgettings WHERE agent_id = $1");
     let query = query(sql).bind(agent.as_str());
     Ok(query.fetch_one(connection).await?.try_get(0)?)
 }
 
-/// See [`super::super::super::Store::forgettings_due`].
 pub(crate) async fn due(connection: &mut Connection, limit: i64) -> StoreResult<Vec<AgentId>> {
     let sql = sql!(
         "-- sql/forget.due\nSELECT f.agent_id FROM forgettings f JOIN agents a ON a.agent_id = f.agent_id \

@@ -1,4 +1,4 @@
-//! Removing from one agent everything that was derived from forgotten messages.
+//! Removes from one agent everything derived from forgotten messages.
 
 use crate::sql::{Connection, query, sql};
 
@@ -30,18 +30,17 @@ use recapd_core::domain::{
     work::Reason,
 };
 
-/// Items about exchanges, by their numbers, which ascend.
+/// Items about the forgotten exchanges, by number, ascending.
 #[derive(Default)]
 struct About {
-    /// Inherited ones, which a rollback may bring back.
+    /// Inherited items, which a rollback may bring back.
     inherited: Vec<i64>,
-    /// The agent's own that are in force.
+    /// The agent's own items in force.
     own: Vec<i64>,
-    /// Those that were.
+    /// The agent's own items that are no longer in force.
     removed: Vec<i64>,
 }
 
-/// What is to be removed from one agent.
 pub(super) struct Purge<'a> {
     pub(super) request: &'a Forget,
     pub(super) agent: &'a AgentId,
@@ -50,7 +49,7 @@ pub(super) struct Purge<'a> {
 }
 
 impl Purge<'_> {
-    /// Recomputes the tokens and headlines of the exchanges from what is left of them, and the running totals after them.
+    /// Recalculates the exchanges' tokens and headlines from what is left, and the running totals after them.
     pub(super) async fn sum_up(&self, tx: &mut Connection) -> StoreResult<()> {
         self.forget_counts(tx).await?;
         for &number in &self.touched.exchanges {
@@ -62,10 +61,10 @@ impl Purge<'_> {
         Ok(())
     }
 
-    /// Runs after all agents are summed up. Returns how many items lost their text, and how many earlier versions.
+    /// Removes the rest, after all agents are summed up. Returns how many items, and how many earlier versions, lost their text.
     pub(super) async fn run(&self, tx: &mut Connection) -> StoreResult<(i64, i64)> {
         lineage::void_lease(tx, self.agent, self.request.now).await?;
-        // The document that readers get while a rebuild catches up may tell of it, too.
+        // The document that readers get while a rebuild catches up may mention it, too.
         hold::release(tx, self.agent, 0, true).await?;
         let about = self.about(tx).await?;
         let items = self.rewrite_document(tx, &about).await?;
@@ -98,7 +97,7 @@ impl Purge<'_> {
         Ok(())
     }
 
-    /// Recomputes an exchange's tokens and headline from what is left.
+    /// Recalculates an exchange's tokens and headline from what is left.
     async fn sum_up_one(&self, tx: &mut Connection, number: i64) -> StoreResult<()> {
         let Some(found) = exchange::find(tx, self.agent, number).await? else {
             return Ok(());
@@ -151,10 +150,9 @@ impl Purge<'_> {
         })
     }
 
-    /// Writes the document without the items about these exchanges. Such an item is replaced by digests of its other
-    /// exchanges, which are summarised again; an inherited one is given the digests as its texts, since its exchanges
-    /// have no rows here. A document without such items gets a new version, too, if readers see digests of pending
-    /// exchanges after it.
+    /// Writes the document without the items about these exchanges. Digests of an item's other exchanges replace it, and are summarised
+    /// again. An inherited item gets the digests as its texts, since its exchanges have no rows here. A document without such items also
+    /// gets a new version if readers see digests of pending exchanges after it.
     async fn rewrite_document(&self, tx: &mut Connection, about: &About) -> StoreResult<i64> {
         let row = agent::known(tx, self.agent).await?;
         let About { inherited, own, .. } = about;
@@ -198,7 +196,7 @@ impl Purge<'_> {
         Ok(count)
     }
 
-    /// The items about these exchanges. Read by the range in which these lie, and compared here: a database would go through
+    /// Finds the items about these exchanges. It reads them by the range of the exchanges and compares here: a database would go through
     /// the exchanges for each item.
     async fn about(&self, tx: &mut Connection) -> StoreResult<About> {
         let told = &self.touched.told;
@@ -294,7 +292,7 @@ impl Purge<'_> {
         Ok(())
     }
 
-    /// Removes the texts of versions before the document's, from the first one on that covered one of these exchanges.
+    /// Removes the texts of versions before the current one, from the first that covered one of these exchanges on.
     async fn purge_versions(&self, tx: &mut Connection) -> StoreResult<i64> {
         let sql = sql!(
             "-- sql/forget.versions\nUPDATE summary_versions SET content = '', token_count = 0, digest = '', purged_at = $3 \
@@ -310,16 +308,16 @@ impl Purge<'_> {
         Ok(i64_or_max(done))
     }
 
-    /// Deletes the journalled answers, which may hold anything that was read; for a while no answer is journalled to a
-    /// question asked before.
+    /// Deletes the journalled answers, which may hold anything that the model read. For a while, answers to earlier questions aren't
+    /// journalled.
     async fn forget_answers(&self, tx: &mut Connection) -> StoreResult<()> {
         let answers = sql!("-- sql/forget.answers\nDELETE FROM model_answers WHERE agent_id = $1");
         let note = sql!(
             "-- sql/forget.note\nUPDATE agents SET forgotten_at = $2, updated_at = $2 WHERE agent_id = $1"
         );
-        // Their digests would confirm a guess at what was said. Messages' ids still detect a repeat.
+        // Their digests would confirm a guess at the content. Messages' ids still detect a repetition.
         let keys = sql!("-- sql/forget.keys\nDELETE FROM idempotency_keys WHERE agent_id = $1");
-        // What was refused is kept for who looks why, and may be the same text.
+        // Refused rows are kept for inspection and may hold the same text.
         let refused = sql!(
             "-- sql/forget.refused\nDELETE FROM message_inbox WHERE agent_id = $1 AND refused_at IS NOT NULL"
         );
@@ -334,7 +332,7 @@ impl Purge<'_> {
         Ok(())
     }
 
-    /// Removes from a fork's record what it holds about these exchanges.
+    /// Removes these exchanges' content from a fork's record.
     async fn rewrite_fork(&self, tx: &mut Connection) -> StoreResult<()> {
         let Some(mut kept) = record::found(tx, self.agent).await? else {
             return Ok(());
@@ -354,7 +352,7 @@ impl Purge<'_> {
     }
 }
 
-/// Digests of exchanges: each forgotten one has its own, which is final, since nothing is left to condense it from.
+/// Returns digests of exchanges. Each forgotten exchange has its own, which is final: nothing is left to condense it from.
 fn digests(orphans: &[Exchange]) -> Vec<Item> {
     let (gone, left): (Vec<Exchange>, Vec<Exchange>) = orphans
         .iter()
@@ -367,7 +365,7 @@ fn digests(orphans: &[Exchange]) -> Vec<Item> {
     gone.chain(digest_items(&left)).collect()
 }
 
-/// The texts, briefs and gists of several items, each joined into one.
+/// Joins the texts, the briefs and the gists of several items into one each.
 fn one_of(items: &[Item]) -> [String; 3] {
     let joined = |of: &dyn Fn(&Item) -> &str, chars_max| {
         let texts: Vec<&str> = items.iter().map(of).collect();

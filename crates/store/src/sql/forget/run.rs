@@ -1,4 +1,4 @@
-//! The transactions of forgetting, each for the store that runs it.
+//! The transactions of forgetting, for the store that runs them.
 
 use super::{
     super::{
@@ -12,7 +12,7 @@ use super::{
 };
 use recapd_core::domain::{agent::AgentId, time::Timestamp};
 
-/// See [`super::super::super::Store::begin_forget`]. It is read beside the writer, what is named.
+/// See [`super::super::super::Store::begin_forget`]. What the request names is read before the write begins.
 pub(crate) async fn begin_forget(store: &SqlStore, request: &Forget) -> StoreResult<Forgotten> {
     let (forgotten, wanted) = plan::plan(&mut store.snapshot().await?, request).await?;
     if wanted.is_empty() {
@@ -27,7 +27,6 @@ pub(crate) async fn begin_forget(store: &SqlStore, request: &Forget) -> StoreRes
     Ok(forgotten)
 }
 
-/// See [`super::super::super::Store::forget_some`].
 pub(crate) async fn forget_some(store: &SqlStore, request: Forget) -> StoreResult<ForgetStep> {
     store
         .write_extent(
@@ -38,7 +37,6 @@ pub(crate) async fn forget_some(store: &SqlStore, request: Forget) -> StoreResul
         .await
 }
 
-/// See [`super::super::super::Store::settle_totals`].
 pub(crate) async fn settle_totals(
     store: &SqlStore,
     agent: &AgentId,
@@ -56,7 +54,6 @@ pub(crate) async fn settle_totals(
         .await
 }
 
-/// See [`super::super::super::Store::begin_delete`].
 pub(crate) async fn begin_delete(store: &SqlStore, agent: AgentId, now: Timestamp) -> StoreResult<()> {
     store
         .write(Lock::Agent(agent.clone()), move |tx| {
@@ -65,7 +62,6 @@ pub(crate) async fn begin_delete(store: &SqlStore, agent: AgentId, now: Timestam
         .await
 }
 
-/// See [`super::super::super::Store::delete_some`].
 pub(crate) async fn delete_some(store: &SqlStore, agent: AgentId) -> StoreResult<DeleteStep> {
     store
         .write_extent(Lock::Agent(agent.clone()), WriteSize::Unbounded, move |tx| {

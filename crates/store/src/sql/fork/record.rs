@@ -1,4 +1,4 @@
-//! The record of what a forked agent began with: made at the fork, read for a journal, restored from one.
+//! The record of a fork's starting state: made at the fork, read for a journal, restored from one.
 
 use crate::sql::{Connection, query, sql};
 
@@ -15,7 +15,7 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// Makes the record of what `agent` has, right after the fork.
+/// Records the state of `agent`, right after the fork.
 pub(super) async fn keep(tx: &mut Connection, agent: &AgentId) -> StoreResult<()> {
     let record = read(tx, agent).await?;
     write(tx, agent, &record).await
@@ -30,7 +30,6 @@ async fn write(tx: &mut Connection, agent: &AgentId, record: &ForkRecord) -> Sto
     Ok(())
 }
 
-/// Replaces the record.
 pub(crate) async fn replace(tx: &mut Connection, agent: &AgentId, record: &ForkRecord) -> StoreResult<()> {
     let sql = sql!("-- sql/fork.replace\nUPDATE forks SET record = $2, digest = $3 WHERE agent_id = $1");
     let json = serde_json::json!(record).to_string();
@@ -44,7 +43,6 @@ pub(crate) async fn replace(tx: &mut Connection, agent: &AgentId, record: &ForkR
     Ok(())
 }
 
-/// The record of `agent`, if there is one.
 pub(crate) async fn found(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<Box<ForkRecord>>> {
     match kept(tx, agent).await {
         Ok(record) => Ok(record),
@@ -53,7 +51,7 @@ pub(crate) async fn found(tx: &mut Connection, agent: &AgentId) -> StoreResult<O
     }
 }
 
-/// The record of `agent`; `None` if it isn't a fork.
+/// Returns the record of `agent`; `None` if it isn't a fork.
 ///
 /// # Errors
 /// [`ArchiveError::Forked`] for a fork without a record.
@@ -217,7 +215,7 @@ async fn items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<ItemReco
     items.collect()
 }
 
-/// Makes `agent` as it was right after the fork.
+/// Restores `agent` to its state right after the fork.
 ///
 /// # Errors
 /// [`JournalError::NoParent`] when the messages that it shares don't exist.
@@ -278,8 +276,7 @@ async fn are_there(
     Ok(row.try_get::<i64>(0)? == last_seq - first_seq + 1)
 }
 
-/// Writes the agent's row without a ceiling: importing messages evicts none; the journal's end or the next append sets
-/// one.
+/// Writes the agent's row without a budget, so that importing messages evicts none. The journal's end or the next append sets the budget.
 async fn write_agent(
     tx: &mut Connection,
     agent: &AgentId,
@@ -377,7 +374,7 @@ async fn write_pin(tx: &mut Connection, agent: &AgentId, pin: &PinRecord) -> Sto
     Ok(())
 }
 
-/// Writes a message's tokens only if the message has others today.
+/// Writes a message's tokens only if they differ from its present ones.
 async fn write_count(tx: &mut Connection, agent: &AgentId, count: &CountRecord) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/fork.write_count\nINSERT INTO recounts (agent_id, seq, tokens, count_method) \

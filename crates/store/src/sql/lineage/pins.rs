@@ -1,7 +1,7 @@
-//! Pins: which messages stay in view when their exchanges have left the window.
+//! Pins: the messages that stay in view after their exchanges have left the window.
 //!
-//! A row per message, made from the messages alone, so that a replay ends with the same rows: by what a message says of
-//! itself (`important`), by pins and by unpins. Only a live append is held to the cap.
+//! There is one row per message, made from the messages alone, so that a replay ends with the same rows: from a message's own mark
+//! (`important`), from pins and from unpins. Only a live append must respect the limit.
 
 use crate::sql::{Connection, query, sql};
 
@@ -11,7 +11,6 @@ use super::super::{
 };
 use recapd_core::domain::{agent::AgentId, context::COPIES_MAX, message::Kind, number::i64_or_max};
 
-/// A message that can be pinned.
 struct PinTarget {
     source_agent_id: String,
     exchange: i64,
@@ -19,7 +18,7 @@ struct PinTarget {
     tokens: i64,
 }
 
-/// Notes that a message is important to its session, as it says itself.
+/// Records that a message is marked as important to its session.
 pub(crate) async fn note_important(
     tx: &mut Connection,
     agent: &AgentId,
@@ -39,7 +38,7 @@ pub(crate) async fn note_important(
     Ok(())
 }
 
-/// Pins a message, unless the request is a live one and the copies would not fit. Pinning twice changes nothing.
+/// Pins a message, unless the request is live and the copies would not fit. Pinning twice changes nothing.
 pub(crate) async fn pin_within(
     tx: &mut Connection,
     request: &AppendRequest,
@@ -64,7 +63,6 @@ pub(crate) async fn pin_within(
     write(tx, agent, seq, &found).await
 }
 
-/// Pins a message.
 pub(crate) async fn pin(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<StepOutcome> {
     match find(tx, agent, seq).await? {
         Some(found) => write(tx, agent, seq, &found).await,
@@ -72,7 +70,7 @@ pub(crate) async fn pin(tx: &mut Connection, agent: &AgentId, seq: i64) -> Store
     }
 }
 
-/// Unpins a message. One that is important by itself stays so.
+/// Unpins a message. If it is marked as important, that stays.
 pub(crate) async fn unpin(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<StepOutcome> {
     let plain = sql!(
         "-- sql/pins.forget\nDELETE FROM pins WHERE agent_id = $1 AND seq = $2 AND pinned = {true} AND important = {false}"
@@ -99,7 +97,8 @@ pub(super) async fn withdraw(tx: &mut Connection, agent: &AgentId, kept: i64) ->
     Ok(())
 }
 
-/// The child's pins: all pinned messages, and the important ones of the running session and of exchanges it has.
+/// Copies the parent's pins to the child: all pinned messages, and the important ones of the running session and of the child's
+/// exchanges.
 pub(crate) async fn copy(
     tx: &mut Connection,
     parent: &AgentId,
@@ -121,7 +120,6 @@ pub(crate) async fn copy(
     Ok(())
 }
 
-/// See [`super::super::super::Store::pins`].
 pub(crate) async fn load(tx: &mut Connection, agent: &AgentId, limit: i64) -> StoreResult<Pins> {
     let sql = sql!(
         "-- sql/pins.load\nWITH chosen AS (SELECT seq, source_agent_id, exchange, pinned FROM (\
@@ -150,7 +148,7 @@ pub(crate) async fn load(tx: &mut Connection, agent: &AgentId, limit: i64) -> St
     let mut pins = found.iter().map(pin).collect::<StoreResult<Vec<Pin>>>()?;
     let mut oldest_unread = None;
     if i64::try_from(pins.len()).is_ok_and(|count| count > limit) {
-        // The first to be left out: the oldest important one, or if there is none the oldest pinned one.
+        // The first to be left out: the oldest important one or, if there is none, the oldest pinned one.
         let first = pins.iter().position(|pin| !pin.pinned).unwrap_or(0);
         let unread = pins.remove(first);
         oldest_unread = oldest(tx, agent, unread.pinned).await?;
@@ -158,7 +156,7 @@ pub(crate) async fn load(tx: &mut Connection, agent: &AgentId, limit: i64) -> St
     Ok(Pins { pins, oldest_unread })
 }
 
-/// The exchange of the oldest pinned message, or of the oldest that is only important to the running session.
+/// Returns the exchange of the oldest pinned message, or of the oldest that is only important to the running session.
 async fn oldest(tx: &mut Connection, agent: &AgentId, pinned: bool) -> StoreResult<Option<i64>> {
     let sql = sql!(
         "-- sql/pins.oldest\nSELECT min(exchange) FROM pins WHERE agent_id = $1 AND pinned = $2 \
@@ -169,7 +167,7 @@ async fn oldest(tx: &mut Connection, agent: &AgentId, pinned: bool) -> StoreResu
     Ok(query.fetch_one(tx).await?.try_get(0)?)
 }
 
-/// The message of that number in the agent's live history. A fork's may be an ancestor's.
+/// Finds a message in the agent's live history; a fork's may belong to an ancestor.
 async fn find(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<Option<PinTarget>> {
     let sql = sql!(
         "-- sql/pins.find\nWITH RECURSIVE line (agent_id) AS (SELECT agent_id FROM agents WHERE agent_id = $1 UNION SELECT a.parent_agent_id \
@@ -195,7 +193,7 @@ async fn find(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<Opt
     Ok(Kind::from_name(&kind).is_conversation().then_some(found))
 }
 
-/// How many other messages are pinned, and their tokens.
+/// Counts the other pinned messages, and their tokens.
 async fn others(tx: &mut Connection, agent: &AgentId, seq: i64) -> StoreResult<(i64, i64)> {
     let sql = sql!(
         "-- sql/pins.others\nSELECT count(*), coalesce(CAST(sum(coalesce(r.tokens, m.tokens)) AS bigint), 0) FROM pins p JOIN message_log m \

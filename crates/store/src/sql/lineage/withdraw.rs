@@ -1,7 +1,7 @@
-//! Withdrawing items, as a rewind does to the summary, and as forgetting does.
+//! Withdraws items from the summary, for a rewind and for forgetting.
 //!
-//! An item about anything beyond the watermark is withdrawn as a whole; the live exchanges before the watermark that it
-//! covered get digest items, so that coverage has no gap. All of it is one version, with a fencing token of its own.
+//! An item about any exchange beyond the watermark is withdrawn as a whole. The live exchanges before the watermark that it covered get
+//! digest items, so that coverage has no gap. All of this is one version, with its own fencing token.
 
 use crate::sql::{Connection, query, sql};
 
@@ -53,7 +53,7 @@ pub(super) async fn withdraw(
     Ok(version)
 }
 
-/// The items that cover an exchange after `through`.
+/// Returns the items that cover an exchange after `through`.
 async fn reaching_beyond(tx: &mut Connection, agent: &AgentId, through: i64) -> StoreResult<Vec<i64>> {
     let sql = sql!(
         "-- sql/withdraw.reaching_beyond\nSELECT i.item FROM summary_items i \
@@ -67,7 +67,7 @@ async fn reaching_beyond(tx: &mut Connection, agent: &AgentId, through: i64) -> 
         .await?)
 }
 
-/// The live exchanges up to `through` that `items` cover.
+/// Returns the live exchanges up to `through` that `items` cover.
 pub(crate) async fn covered_before(
     tx: &mut Connection,
     agent: &AgentId,

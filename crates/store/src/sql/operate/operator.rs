@@ -1,4 +1,4 @@
-//! What operators do to the queue.
+//! Operators' actions on the queue.
 
 use super::{super::queue, Connection, EnqueueOutcome, HAND, OperatorOutcome, StoreResult, query, sql};
 use crate::StoreError;
@@ -8,12 +8,10 @@ use recapd_core::domain::{
     work::{Priority, Reason},
 };
 
-/// The error in a row that an operator cancelled.
-const CANCELLED: &str = "cancelled: by hand";
-/// How far away the end of an operator's pause is set, since it has none.
+const CANCELLED: &str = "cancelled: by an operator";
+/// The distance to the end of an operator's pause, which has no real end.
 const NEVER_MS: i64 = 36_500 * DAY_MS;
 
-/// See [`super::OperatorStore::refresh`].
 pub(super) async fn refresh(
     tx: &mut Connection,
     agent: &AgentId,
@@ -22,7 +20,7 @@ pub(super) async fn refresh(
     let wake = queue::Wake::at_once(Reason::Manual, now);
     let enqueued = queue::enqueue(tx, agent, wake).await?;
     let now = tx.now(now).await?;
-    // `enqueue` leaves the backoff of an existing row as it is: it ends here.
+    // `enqueue` keeps the backoff of an existing row; this ends it.
     let sql = sql!(
         "-- sql/operate.hasten\nUPDATE summary_update_queue SET visible_at = {min}(visible_at, $2), \
                due_at = {min}(due_at, $2), deferred_at = NULL, paused_until = NULL, paused_for = NULL \
@@ -41,7 +39,6 @@ pub(super) async fn refresh(
     })
 }
 
-/// See [`super::OperatorStore::retry`].
 pub(super) async fn retry(
     tx: &mut Connection,
     agent: &AgentId,
@@ -67,7 +64,6 @@ pub(super) async fn retry(
     })
 }
 
-/// See [`super::OperatorStore::cancel`].
 pub(super) async fn cancel(
     tx: &mut Connection,
     agent: &AgentId,
@@ -92,8 +88,8 @@ pub(super) async fn cancel(
     Ok(row.map_or(OperatorOutcome::NoRow, OperatorOutcome::Done))
 }
 
-/// See [`super::OperatorStore::pause_agent`]. The pause is noted in the row: it isn't claimed before the pause ends,
-/// and no wake makes it visible meanwhile.
+/// See [`super::OperatorStore::pause_agent`]. The row holds the pause: it isn't claimed before the pause ends, and no wake makes it
+/// visible before that.
 pub(super) async fn pause_agent(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let now = tx.now(now).await?;
     let until = now.plus_ms(NEVER_MS);
@@ -119,7 +115,6 @@ pub(super) async fn pause_agent(tx: &mut Connection, agent: &AgentId, now: Times
     Ok(())
 }
 
-/// See [`super::OperatorStore::resume_agent`].
 pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<bool> {
     let sql = sql!("-- sql/operate.is_known\nSELECT 1 FROM agents WHERE agent_id = $1");
     let found = query(sql).bind(agent.as_str()).fetch_optional(&mut *tx).await?;
@@ -134,7 +129,7 @@ pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Time
     };
     let slack_ms = Priority::slack_ms(paused.try_get(0)?);
     let now = tx.now(now).await?;
-    // The end of a pause gives no priority: the row gets the place of one that is made now.
+    // The end of a pause gives no priority: the row gets the place of a new one.
     let sql = sql!(
         "-- sql/operate.resume_agent\nUPDATE summary_update_queue SET visible_at = $2, due_at = $3 + behind_ms {ms}, \
                paused_until = NULL, paused_for = NULL WHERE agent_id = $1"
@@ -148,7 +143,6 @@ pub(super) async fn resume_agent(tx: &mut Connection, agent: &AgentId, now: Time
     Ok(true)
 }
 
-/// See [`super::OperatorStore::pause_queue`].
 pub(super) async fn pause_queue(tx: &mut Connection, now: Timestamp) -> StoreResult<Timestamp> {
     let now = tx.now(now).await?;
     let sql = sql!(
@@ -158,13 +152,11 @@ pub(super) async fn pause_queue(tx: &mut Connection, now: Timestamp) -> StoreRes
     Ok(query(sql).bind(now).fetch_one(tx).await?.try_get(0)?)
 }
 
-/// See [`super::OperatorStore::resume_queue`].
 pub(super) async fn resume_queue(tx: &mut Connection) -> StoreResult<bool> {
     let sql = sql!("-- sql/operate.resume_queue\nDELETE FROM queue_pauses WHERE name = 'all'");
     Ok(query(sql).execute(tx).await? == 1)
 }
 
-/// See [`super::OperatorStore::queue_paused_since`].
 pub(super) async fn paused_since(connection: &mut Connection) -> StoreResult<Option<Timestamp>> {
     let sql = sql!("-- sql/operate.paused_since\nSELECT paused_at FROM queue_pauses WHERE name = 'all'");
     let found = query(sql).fetch_optional(connection).await?;

@@ -1,4 +1,4 @@
-//! The runs table.
+//! Reads the runs table: runs, and figures for a span or for each hour.
 
 use super::{Connection, Row, Run, RunFigures, RunHour, RunQuery, StoreResult, agent, query, row, sql};
 use crate::operate::RunOutcome;
@@ -8,7 +8,7 @@ use recapd_core::domain::{
     time::{HOUR_MS, Timestamp},
 };
 
-/// SQL for how a run ended. What is superseded and has an error was postponed for it.
+/// SQL for how a run ended. A superseded run with an error was postponed.
 macro_rules! outcome {
     () => {
         "CASE WHEN outcome = 'superseded' AND error_class IS NOT NULL THEN 'postponed' ELSE outcome END"
@@ -30,7 +30,7 @@ macro_rules! run_select {
     };
 }
 
-/// See [`super::OperatorStore::runs`]. Runs of one agent are found by their own index.
+/// See [`super::OperatorStore::runs`]. The runs of one agent have their own index.
 pub(super) async fn list(connection: &mut Connection, wanted: RunQuery) -> StoreResult<Vec<Run>> {
     let of_all = run_select!(
         "-- sql/operate.runs",
@@ -56,7 +56,6 @@ pub(super) async fn list(connection: &mut Connection, wanted: RunQuery) -> Store
     asked.fetch_all(connection).await?.iter().map(read).collect()
 }
 
-/// See [`super::OperatorStore::run`].
 pub(super) async fn load(connection: &mut Connection, run: i64) -> StoreResult<Option<Run>> {
     let sql = run_select!("-- sql/operate.run", "WHERE run = $1");
     let found = query(sql).bind(run).fetch_optional(connection).await?;
@@ -134,7 +133,7 @@ macro_rules! p95_select {
     };
 }
 
-/// The 95th percentile of the durations of the `completed` updates.
+/// Returns the 95th percentile of the durations of the `completed` updates.
 async fn p95(connection: &mut Connection, since: Timestamp, completed: i64) -> StoreResult<i64> {
     let sql = sql!(
         sqlite: p95_select!("finished_at - started_at"),
@@ -149,7 +148,6 @@ async fn p95(connection: &mut Connection, since: Timestamp, completed: i64) -> S
     Ok(found.map(|row| row.try_get(0)).transpose()?.unwrap_or(0))
 }
 
-/// See [`super::OperatorStore::run_figures`].
 pub(super) async fn figures(connection: &mut Connection, since: Timestamp) -> StoreResult<RunFigures> {
     let sql = sql!(
         sqlite: figures_select!("finished_at - started_at"),
@@ -217,7 +215,6 @@ macro_rules! percentiles_select {
     };
 }
 
-/// See [`super::OperatorStore::run_hours`].
 pub(super) async fn hours(connection: &mut Connection, since: Timestamp) -> StoreResult<Vec<RunHour>> {
     let sql = sql!(
         sqlite: hours_select!("finished_at / 3600000", "finished_at - started_at"),

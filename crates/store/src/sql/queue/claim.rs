@@ -6,11 +6,10 @@ use crate::{
 };
 use recapd_core::domain::{agent::AgentId, time::Timestamp, work::Lease};
 
-/// How many rows are looked at to find when the next one falls due.
+/// How many rows are read to find when the next one is due.
 const ROWS_LOOKED_AT: i64 = 1_000;
 
-/// Whether a claim would find anything. Nothing is found while all updates are paused.
-/// On PostgreSQL the claim itself is the look.
+/// True if a claim would find a row. None is found while all updates are paused. On PostgreSQL the claim itself is the check.
 pub(crate) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> StoreResult<bool> {
     let now = connection.now(now).await?;
     let sql = sql!(
@@ -20,8 +19,8 @@ pub(crate) async fn is_any_due(connection: &mut Connection, now: Timestamp) -> S
     Ok(query(sql).bind(now).fetch_optional(connection).await?.is_some())
 }
 
-/// In how many milliseconds one of the first [`ROWS_LOOKED_AT`] rows falls due, if any can. It is zero if one is due,
-/// or would be if updates weren't paused, and if there are more rows, of which one may be due at any time.
+/// Returns in how many milliseconds one of the first [`ROWS_LOOKED_AT`] rows is due, if any can be. Zero if one is due, or would be
+/// without the pause of all updates, or if there are more rows, any of which may be due.
 pub(crate) async fn next_due_ms(connection: &mut Connection, now: Timestamp) -> StoreResult<Option<i64>> {
     let sql = sql!(
         "-- sql/queue.next_due_ms\nSELECT count(*), min(visible_at) FROM (SELECT visible_at FROM summary_update_queue \
@@ -41,9 +40,9 @@ pub(crate) async fn next_due_ms(connection: &mut Connection, now: Timestamp) -> 
     Ok(Some(due_at.since_ms(now).max(0)))
 }
 
-/// Leases rows that are due, those that were due first before others. Each row gets a fencing token of its own.
+/// Leases rows that are due, those due earliest first. Each row gets its own fencing token.
 ///
-/// With one writer, row by row.
+/// Row by row, for a single writer.
 pub(crate) async fn claim(tx: &mut Connection, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
     let next_due = sql!(
         "-- sqlite/queue.next_due\nSELECT agent_id, visible_at, lease_token IS NOT NULL FROM summary_update_queue \
@@ -65,11 +64,11 @@ pub(crate) async fn claim(tx: &mut Connection, claim: ClaimRequest) -> StoreResu
     Ok(leases)
 }
 
-/// As [`claim`], with many writers: all in one statement, past the rows that others are taking, with the tokens from
+/// Does the same as [`claim`] for many writers: in one statement that skips rows which others are taking, with the tokens from
 /// `first_token` on.
 ///
-/// It doesn't wait for the disk: a crash of the server only undoes a lease, and the row can be claimed again. So the
-/// tokens are from a block that is on the disk ([`reserve_tokens`]), or one could be given out twice.
+/// It doesn't wait for the disk: a crash of the server only undoes a lease, and the row can be claimed again. So the tokens must come
+/// from a block that is on disk ([`reserve_tokens`]); otherwise one could be given out twice.
 pub(crate) async fn claim_at_once(
     connection: &mut Connection,
     claim: &ClaimRequest,
@@ -105,7 +104,7 @@ pub(crate) async fn claim_at_once(
     Ok(leases)
 }
 
-/// As [`claim`], for one agent's row only.
+/// Does the same as [`claim`] for one agent's row.
 pub(crate) async fn claim_one(
     tx: &mut Connection,
     agent: &AgentId,
@@ -128,15 +127,14 @@ pub(crate) async fn claim_one(
     take(tx, agent.as_str(), due, &claim, now).await.map(Some)
 }
 
-/// What is read of a row before it is claimed, since the claim overwrites it.
+/// The parts of a row that are read before a claim overwrites them.
 #[derive(Clone, Copy)]
 struct Due {
     since: Timestamp,
-    /// Whether a vanished holder's lease is still in it.
+    /// True if a vanished holder's lease is still in it.
     is_held: bool,
 }
 
-/// Takes a row that is due.
 async fn take(
     tx: &mut Connection,
     agent: &str,
@@ -164,11 +162,11 @@ async fn take(
     read_lease(&leased)
 }
 
-/// How many tokens one step of PostgreSQL's sequence stands for.
+/// How many tokens one step of PostgreSQL's sequence reserves.
 pub(crate) const TOKENS_RESERVED: i64 = 1_000;
 
-/// Reserves a block of tokens that no one else has or ever had, and returns its first. A transaction with an id of its
-/// own commits only when the sequence's log is on the disk.
+/// Reserves a block of tokens that nobody else has or ever had, and returns its first. The transaction takes an id so that it commits
+/// only when the sequence's log is on disk.
 pub(crate) async fn reserve_tokens(connection: &mut Connection) -> StoreResult<i64> {
     let sql = sql!(
         "-- postgres/queue.reserve_tokens\nSELECT nextval('lease_token'), CAST(pg_current_xact_id() AS text)"
@@ -192,7 +190,6 @@ fn read_lease(row: &Row) -> StoreResult<Lease> {
     })
 }
 
-/// The next fencing token.
 pub(crate) async fn next_token(tx: &mut Connection) -> StoreResult<i64> {
     let sql = sql!(
         sqlite: "-- sql/queue.next_token\nUPDATE counters SET value = value + 1 WHERE name = 'lease_token' RETURNING value",

@@ -1,4 +1,4 @@
-//! Leases that are held: renewed, given back after a failure or without an attempt, left behind by an earlier run.
+//! Held leases: renewed, given back after a failure or without an attempt, left over from an earlier run.
 
 use super::run::{RunOutcome, record_run};
 use crate::{
@@ -16,7 +16,7 @@ fn in_order(leases: &mut [Lease]) {
     leases.sort_by(|one, other| one.agent.cmp(&other.agent));
 }
 
-/// Renews the leases that are still held, and returns which they are.
+/// Renews the leases that are still held, and returns their tokens.
 pub(crate) async fn renew(
     tx: &mut Connection,
     mut leases: Vec<Lease>,
@@ -31,7 +31,7 @@ pub(crate) async fn renew(
     }
 }
 
-/// With one writer, row by row.
+/// Renews row by row, for a single writer.
 async fn renew_each(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp) -> StoreResult<Vec<i64>> {
     let sql = sql!(
         "-- sqlite/queue.renew\nUPDATE summary_update_queue SET visible_at = $3 \
@@ -50,9 +50,8 @@ async fn renew_each(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp
     Ok(held)
 }
 
-/// With many writers: skips rows that another transaction is writing, so that one long transaction doesn't cost all
-/// leases. Such a row counts by its last committed state, and is renewed at a later beat; until then no claim takes it
-/// either.
+/// Renews for many writers: skips rows that another transaction is writing, so that one long transaction doesn't cost all leases. Such a
+/// row counts by its last committed state and is renewed at a later beat; until then no claim takes it either.
 async fn renew_free(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp) -> StoreResult<Vec<i64>> {
     let sql = sql!(
         "-- postgres/queue.renew\nWITH asked AS MATERIALIZED (SELECT value ->> 0 AS agent_id, \
@@ -75,8 +74,8 @@ async fn renew_free(tx: &mut Connection, leases: &[Lease], visible_at: Timestamp
         .await?)
 }
 
-/// Gives a lease back after a failure. Retries lose their urgency: a failing agent must not hold up the others. A row that
-/// was woken during the attempt isn't parked but tried once more after the wait, since nobody may wake it again.
+/// Gives a lease back after a failure. Retries lose their urgency: a failing agent must not hold up the others. A row that was woken
+/// during the attempt isn't parked but tried once more after the wait, because nobody may wake it again.
 pub(crate) async fn fail(tx: &mut Connection, lease: Lease, failure: Failure) -> StoreResult<bool> {
     let now = tx.now(failure.run.finished_at).await?;
     let visible_at = now.plus_ms(failure.backoff_ms);
@@ -114,12 +113,11 @@ pub(crate) async fn fail(tx: &mut Connection, lease: Lease, failure: Failure) ->
     Ok(is_parked)
 }
 
-/// An error as the row keeps it.
 pub(crate) fn error_text(error: &AttemptError) -> String {
     cut(&format!("{}: {}", error.class, error.message), ERROR_CHARS_MAX)
 }
 
-/// Gives leases back; it doesn't count as an attempt.
+/// Gives leases back without counting an attempt.
 pub(crate) async fn release(tx: &mut Connection, mut leases: Vec<Lease>, now: Timestamp) -> StoreResult<u64> {
     in_order(&mut leases);
     let now = tx.now(now).await?;
@@ -136,8 +134,8 @@ pub(crate) async fn release(tx: &mut Connection, mut leases: Vec<Lease>, now: Ti
     Ok(released)
 }
 
-/// See [`crate::Store::disclaim`]. The count is set back only if it is higher than it was when the lease was given out:
-/// then it was raised for this lease.
+/// See [`crate::Store::disclaim`]. Lowers the count of crashes only if it is higher than when the lease was given out: then it was raised
+/// for this lease.
 pub(crate) async fn disclaim(tx: &mut Connection, mut leases: Vec<Lease>) -> StoreResult<u64> {
     in_order(&mut leases);
     let given_back = sql!(

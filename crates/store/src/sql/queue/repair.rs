@@ -1,4 +1,4 @@
-//! Repairs of the queue: after a clock was set back, for missing rows, for rows that were parked long ago.
+//! Repairs of the queue: after a clock was set back, for missing rows, and for rows parked long ago.
 
 use crate::{
     StoreResult,
@@ -13,12 +13,11 @@ use recapd_core::domain::{
     work::{CRASHED_PROBE_MS, Priority, Reason},
 };
 
-/// The most missing rows that are made in one transaction.
+/// The most missing rows that one transaction creates.
 const RECONCILED_MAX: i64 = 1_000;
 
-/// See [`crate::Store::set_back`].
 pub(crate) async fn set_back(tx: &mut Connection, ahead_ms: Option<i64>, now: Timestamp) -> StoreResult<u64> {
-    // Batches are looked at by the daemons' own clocks, even where leases aren't judged by them.
+    // The daemons' own clocks govern batches, even where they don't govern leases.
     batch::look_in_time(tx, now).await?;
     let Some(now) = tx.judging(now) else {
         return Ok(0);
@@ -46,7 +45,7 @@ pub(crate) async fn set_back(tx: &mut Connection, ahead_ms: Option<i64>, now: Ti
     Ok(nearer)
 }
 
-/// The latest time stored for anything that was done.
+/// Returns the latest stored time of any past action.
 async fn newest(tx: &mut Connection) -> StoreResult<Option<Timestamp>> {
     let sql = sql!(
         "-- sql/queue.newest\nSELECT max(at) FROM (SELECT max(queued_at) AS at FROM summary_update_queue \
@@ -56,7 +55,7 @@ async fn newest(tx: &mut Connection) -> StoreResult<Option<Timestamp>> {
     Ok(query(sql).fetch_one(tx).await?.try_get(0)?)
 }
 
-/// See [`crate::Store::reconcile`]. It goes in steps, so that nobody waits for long.
+/// See [`crate::Store::reconcile`]. It works in steps, so that nobody waits for long.
 pub(crate) async fn reconcile(
     store: &SqlStore,
     pending_before: Timestamp,
@@ -76,8 +75,8 @@ pub(crate) async fn reconcile(
     }
 }
 
-/// Makes missing rows, at most `limit`, for the agents that have been pending longest. None should ever be missing:
-/// each one made is counted and alerted on.
+/// Creates missing rows, at most `limit`, for the agents that have been pending longest. None should ever be missing: each one created is
+/// counted and alerted on.
 async fn reconcile_some(
     tx: &mut Connection,
     pending_before: Timestamp,
@@ -102,8 +101,8 @@ async fn reconcile_some(
     newcomers.enqueue(tx, sql).await
 }
 
-/// Gives rows that were parked long ago one more attempt; they are parked again if it fails. Where the holders of a row
-/// vanished, it may have been for another row's sake: that one comes back soon, once.
+/// Gives rows parked long ago one more attempt, after which a failure parks them again. If a row's holders vanished, another row may have
+/// been to blame: such a row gets its attempt soon, but only once.
 pub(crate) async fn probe_parked(
     tx: &mut Connection,
     parked_before: Timestamp,

@@ -1,4 +1,4 @@
-//! What is kept of an attempt: a row of the runs table, and its cost.
+//! The record of an attempt: a row of the runs table, and its cost.
 
 use crate::{
     AttemptError, ERROR_CHARS_MAX, RunRecord, StoreResult,
@@ -6,7 +6,7 @@ use crate::{
 };
 use recapd_core::domain::{text::cut, work::Lease};
 
-/// What the runs table keeps of an attempt, beside the attempt itself.
+/// The result of an attempt for the runs table, in addition to its [`RunRecord`].
 #[derive(Default)]
 pub(crate) struct RunOutcome<'a> {
     pub(crate) path: Option<&'static str>,
@@ -32,7 +32,6 @@ pub(crate) async fn record_run(
     batch::account_unused(tx, &lease.agent, run.finished_at).await
 }
 
-/// Writes the row of a run.
 pub(crate) async fn insert_run(
     tx: &mut Connection,
     lease: &Lease,

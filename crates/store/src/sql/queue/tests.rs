@@ -6,9 +6,9 @@ use crate::{
     sqlite::{MissingFolder, SqliteSettings, Synchronous},
 };
 
-/// A claim looks whether anything is due before it takes its turn to write.
+/// A claim checks whether anything is due before it waits for its turn to write.
 #[tokio::test]
-async fn a_pause_between_the_look_and_the_claim_is_heeded() {
+async fn a_pause_between_the_check_and_the_claim_is_respected() {
     let folder = tempfile::tempdir().unwrap();
     let settings = SqliteSettings {
         url: format!("sqlite:{}", folder.path().join("recapd.db").display()),

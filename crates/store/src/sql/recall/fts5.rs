@@ -1,4 +1,4 @@
-//! The index on SQLite: FTS5 without content, one for all agents, in order of the messages' ids.
+//! The index on SQLite: contentless FTS5, one index for all agents, in order of the messages' ids.
 //!
 //! A watermark (`counters.recall_indexed`) says how far it reaches.
 
@@ -17,21 +17,20 @@ use recapd_core::domain::{
     text::hexadecimal,
 };
 
-/// The most hits of the index that are read before those after a fork are left out.
+/// The most hits of the index that are read, before those after a fork are left out.
 const RANKED_MAX: i64 = 3_000;
-/// The pages of the index that are merged in one transaction: some ten milliseconds of the writer's time.
+/// The pages of the index that one transaction merges: some ten milliseconds of the writer's time.
 const MERGE_PAGES: i64 = 16;
-/// FTS5's own choice.
+/// FTS5's default.
 const AUTOMERGE_PARTS: i64 = 4;
 
-/// `counters.recall_unmerged`: the index's pages have no words of deleted rows …
+/// `counters.recall_unmerged`: the index's pages hold no words of deleted rows …
 const MERGED: i64 = 0;
-/// … the merge that removes them has begun …
+/// … a merge that removes them has begun …
 const MERGING: i64 = 1;
-/// … or is yet to begin.
+/// … or has yet to begin.
 const TO_BE_MERGED: i64 = 2;
 
-/// Messages to be indexed.
 #[derive(Clone, Debug)]
 struct IndexBatch {
     after: i64,
@@ -47,9 +46,8 @@ struct IndexRow {
     said: String,
 }
 
-/// See [`crate::Store::index_messages`].
 pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i64> {
-    // Read and split into words here, so that the writer only writes.
+    // Reading and splitting into words happens here, so that the writer only writes.
     let mut reader = store.reader().await?;
     let Some(batch) = next_batch(&mut reader, messages_max).await? else {
         // An earlier process may have been killed before it did this.
@@ -63,12 +61,12 @@ pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i6
         .await
 }
 
-/// The word that stands for an agent in the index: an id may hold characters that no word has.
+/// Returns the word for an agent in the index: ids may have characters that no word has.
 fn who(agent: &str) -> String {
     format!("a{}", hexadecimal(agent.as_bytes()))
 }
 
-/// The next messages to be indexed; none if all are.
+/// Returns the next messages to index; `None` if all are indexed.
 async fn next_batch(connection: &mut Connection, messages_max: i64) -> StoreResult<Option<IndexBatch>> {
     let after = indexed_through(connection).await?;
     let sql = sql!(
@@ -101,7 +99,7 @@ async fn next_batch(connection: &mut Connection, messages_max: i64) -> StoreResu
     Ok((batch.messages > 0).then_some(batch))
 }
 
-/// Writes a batch, unless another one was written first. Messages forgotten meanwhile are left out. Returns how many
+/// Writes a batch, unless another one was written first. Leaves out messages that were forgotten in the meantime. Returns how many
 /// messages.
 async fn write_batch(tx: &mut Connection, batch: IndexBatch) -> StoreResult<i64> {
     let sql = sql!(
@@ -133,13 +131,12 @@ async fn indexed_through(connection: &mut Connection) -> StoreResult<i64> {
     Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
 }
 
-/// The index's query.
 fn expression(wanted: &Query, line: &AncestorLine, wish: Wish) -> String {
     let terms: Vec<String> = wanted
         .terms()
         .iter()
         .map(|term| {
-            // The words hold nothing but letters and digits, so that none of them can end the quotation.
+            // Words consist of letters and digits only, so they can't end the quotation.
             let open = if term.is_open() { " *" } else { "" };
             format!("\"{}\"{open}", term.words().join(" "))
         })
@@ -152,7 +149,6 @@ fn expression(wanted: &Query, line: &AncestorLine, wish: Wish) -> String {
     format!("who : ({}) AND said : ({said})", names.join(" OR "))
 }
 
-/// The best hits of the index, with their exchanges.
 pub(super) async fn ranked(
     tx: &mut Connection,
     line: &AncestorLine,
@@ -191,7 +187,7 @@ pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, seqs: &[i64]) -
     Ok(())
 }
 
-/// As [`forget`], the newest messages of an agent.
+/// Does the same as [`forget`] for the newest messages of an agent.
 pub(super) async fn forget_newest(tx: &mut Connection, agent: &AgentId, limit: i64) -> StoreResult<()> {
     let sql = sql!(
         "-- sqlite/recall.forget_newest\nDELETE FROM recall_index WHERE rowid IN \
@@ -202,8 +198,8 @@ pub(super) async fn forget_newest(tx: &mut Connection, agent: &AgentId, limit: i
     Ok(())
 }
 
-/// Notes that words of deleted rows are in the index's pages, which only a merge of all its parts removes. Until then FTS5
-/// merges nothing by itself: it would merge as much for each deleted row as for a page that is written.
+/// Records that the index's pages hold words of deleted rows, which only a merge of all its segments removes. Until then FTS5's automatic
+/// merge is off: it would do as much work for each deleted row as for a written page.
 async fn note_unmerged(tx: &mut Connection) -> StoreResult<()> {
     if unmerged(tx).await? == TO_BE_MERGED {
         return Ok(());
@@ -212,7 +208,7 @@ async fn note_unmerged(tx: &mut Connection) -> StoreResult<()> {
     set_unmerged(tx, TO_BE_MERGED).await
 }
 
-/// How many parts of one level FTS5 has before it merges them beside writing; none: never.
+/// Sets how many segments of one level FTS5 collects before it merges them while writing; 0: it never does.
 async fn set_automerge(tx: &mut Connection, parts: i64) -> StoreResult<()> {
     let sql = sql!(
         "-- sqlite/recall.automerge\nINSERT INTO recall_index (recall_index, rank) VALUES ('automerge', $1)"
@@ -228,7 +224,7 @@ async fn set_unmerged(tx: &mut Connection, state: i64) -> StoreResult<()> {
     Ok(())
 }
 
-/// Begins a merge of all parts of the index, done in steps: only that removes the words of deleted rows.
+/// Begins a stepwise merge of all segments of the index: only that removes the words of deleted rows.
 async fn begin_merge(tx: &mut Connection) -> StoreResult<()> {
     let sql = sql!(
         "-- sqlite/recall.begin_merge\nINSERT INTO recall_index (recall_index, rank) VALUES ('merge', -1)"
@@ -237,13 +233,13 @@ async fn begin_merge(tx: &mut Connection) -> StoreResult<()> {
     set_unmerged(tx, MERGING).await
 }
 
-/// Whether words of deleted rows are still in the index's pages, and how far their removal is.
+/// Returns the state of the removal of deleted rows' words.
 async fn unmerged(connection: &mut Connection) -> StoreResult<i64> {
     let sql = sql!("-- sqlite/recall.unmerged\nSELECT value FROM counters WHERE name = 'recall_unmerged'");
     Ok(query(sql).fetch_one(connection).await?.try_get(0)?)
 }
 
-/// Merges some pages of the index. False when there is nothing left to do.
+/// Merges some pages of the index. Returns false once nothing is left to do.
 pub(crate) async fn merge_some(tx: &mut Connection) -> StoreResult<bool> {
     match unmerged(tx).await? {
         MERGED => return Ok(false),
@@ -268,7 +264,7 @@ pub(crate) async fn merge_some(tx: &mut Connection) -> StoreResult<bool> {
     Ok(false)
 }
 
-/// Lowers the watermark if it is beyond the last message, since ids of deleted messages are used again.
+/// Lowers the watermark if it is beyond the last message, because ids of deleted messages are reused.
 pub(super) async fn hold_watermark(tx: &mut Connection) -> StoreResult<()> {
     let sql = sql!(
         "-- sqlite/recall.hold\nUPDATE counters SET value = min(value, \

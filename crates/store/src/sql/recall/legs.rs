@@ -1,5 +1,5 @@
-//! The legs of one exchange. They are neighbours in number: only preambles of cleared sessions and what a rewind set aside lie
-//! between them. So they are read from the first one on, until a live exchange comes that doesn't continue it.
+//! The legs of one exchange. Their numbers are neighbours: only preambles of cleared sessions and set-aside exchanges lie between them.
+//! So they are read from the first one on, until a live exchange comes that doesn't continue it.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
@@ -15,12 +15,11 @@ use super::{
 };
 use recapd_core::domain::{agent::AgentId, exchange::Exchange, number::i64_or_max};
 
-/// Rows that are read at first: most exchanges are one leg.
+/// Rows of the first page: most exchanges are one leg.
 const FEW: i64 = 4;
-/// Rows that are read at once from then on.
+/// Rows of later pages.
 const MANY: i64 = 500;
 
-/// See [`super::super::super::Store::legs`].
 pub(crate) async fn legs(tx: &mut Connection, agent: &AgentId, exchange: i64) -> StoreResult<Vec<Exchange>> {
     let Some((line, placed)) = look_up(tx, agent, exchange).await? else {
         return Ok(Vec::new());
@@ -36,7 +35,7 @@ pub(crate) async fn legs(tx: &mut Connection, agent: &AgentId, exchange: i64) ->
     Ok(found.into_values().flatten().collect())
 }
 
-/// Adds the rows that `member` has of the exchange, `None` for those that are set aside: these hide the ancestors' rows.
+/// Adds the rows that `member` has of the exchange, with `None` for set-aside ones, which hide the ancestors' rows.
 async fn read(
     tx: &mut Connection,
     member: &Member,

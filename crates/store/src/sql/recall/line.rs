@@ -10,19 +10,18 @@ use super::super::{
 };
 use recapd_core::domain::{agent::AgentId, exchange::Exchange, ledger::Ledger, time::Timestamp};
 
-/// The most generations of ancestors that are read.
 const GENERATIONS_MAX: usize = 1_000;
 
 /// An agent of the line, and how much of its past is shared.
 pub(super) struct Member {
     pub(super) agent: AgentId,
-    /// The last message that is shared.
+    /// The last shared message.
     pub(super) through_seq: i64,
     /// Exchanges set aside after this time were live at the fork.
     pub(super) until: Timestamp,
 }
 
-/// The agent, then the one it was forked from, and so on. Numbers of messages are unique within it: a child's own begin
+/// The agent, then the one it was forked from, and so on. Numbers of messages are unique within the line: a child's own numbers begin
 /// after its parent's.
 pub(crate) struct AncestorLine {
     ledger: Ledger,
@@ -30,7 +29,6 @@ pub(crate) struct AncestorLine {
 }
 
 impl AncestorLine {
-    /// The line of `agent`; `None` for an unknown one.
     pub(crate) async fn of(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<Self>> {
         let Some(found) = agent::load(tx, agent).await? else {
             return Ok(None);
@@ -53,12 +51,11 @@ impl AncestorLine {
         self.members.iter().map(|member| &member.agent)
     }
 
-    /// The agents, with how much of their past is shared.
     pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
         self.members.iter()
     }
 
-    /// `[[agent, last message], …]`
+    /// Returns `[[agent, last shared message], …]`.
     pub(super) fn json(&self) -> String {
         let members = self.members.iter();
         let pairs: Vec<_> = members
@@ -67,7 +64,7 @@ impl AncestorLine {
         json!(pairs).to_string()
     }
 
-    /// The exchange of that number, live or set aside, with those of its messages that are shared.
+    /// Finds an exchange, live or set aside, among those that are shared.
     pub(crate) async fn find(
         &self,
         tx: &mut Connection,
@@ -109,7 +106,6 @@ impl AncestorLine {
         }
     }
 
-    /// The exchange of the message of that number.
     pub(crate) async fn exchange_of(&self, tx: &mut Connection, seq: i64) -> StoreResult<Option<i64>> {
         let sql = sql!(
             "-- sql/recall.exchange_of\nSELECT exchange FROM message_log WHERE agent_id = $1 AND seq = $2"
@@ -124,7 +120,7 @@ impl AncestorLine {
     }
 }
 
-/// The parent of the last of `members`; `None` if it has none, or was forked before the first message.
+/// Returns the parent of the last of `members`; `None` if it has none, or was forked before the first message.
 async fn parent(tx: &mut Connection, members: &[Member]) -> StoreResult<Option<Member>> {
     let Some(child) = members.last().filter(|_| members.len() < GENERATIONS_MAX) else {
         return Ok(None);

@@ -1,8 +1,8 @@
-//! The index on PostgreSQL: a `tsvector` for each message, and a mark for each agent.
+//! The index on PostgreSQL: a `tsvector` per message, and a mark per agent.
 //!
-//! An append notes its agent as pending in its own transaction; the indexer takes some of these agents, with locks that
-//! other daemons skip, and moves their marks together with writing the words. The texts of vectors and queries are made
-//! here and not by a text search configuration, so that words are the same as on SQLite whatever the server's settings.
+//! An append marks its agent as pending in its own transaction. The indexer takes some of these agents, with locks that other daemons
+//! skip, and moves their marks together with writing the words. The texts of vectors and queries are made here, without a text search
+//! configuration, so that words are the same as on SQLite whatever the server's settings.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -27,18 +27,16 @@ const AGENTS_MAX: i64 = 32;
 /// The most matching messages that are ranked, the newest ones.
 const RANKED_MAX: i64 = 3_000;
 
-/// PostgreSQL keeps no place of a word behind this one, …
+/// PostgreSQL keeps no position of a word after this one, …
 const POSITION_MAX: usize = 16_383;
-/// … nor more than so many of one word: phrases are found among those.
+/// … and no more than this many positions of one word: phrases are found among those.
 const POSITIONS_MAX: usize = 255;
-/// The longest word, in bytes.
 const WORD_BYTES_MAX: usize = 2_046;
-/// What a vector may take, in bytes, with some room to PostgreSQL's limit of a megabyte: further words are left out.
+/// The most bytes of a vector, somewhat below PostgreSQL's limit of a megabyte: further words are left out.
 const VECTOR_BYTES_MAX: usize = 1_000_000;
-/// What a word takes besides its bytes.
+/// The size of a word in addition to its bytes.
 const WORD_OVERHEAD_BYTES: usize = 8;
 
-/// A message on its way into the index.
 #[derive(Debug, Serialize)]
 struct IndexEntry {
     agent_id: String,
@@ -46,7 +44,6 @@ struct IndexEntry {
     words: Option<String>,
 }
 
-/// See [`crate::Store::index_messages`].
 pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i64> {
     store
         .write(Lock::Nothing, move |tx| Box::pin(index_some(tx, messages_max)))
@@ -55,7 +52,7 @@ pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i6
 
 /// Indexes some messages without waiting: an agent that another transaction writes or indexes stays pending.
 async fn index_some(tx: &mut Connection, messages_max: i64) -> StoreResult<i64> {
-    // What a crash of the server undoes is done again.
+    // If a crash of the server undoes this, it is done again.
     let sql = sql!("-- postgres/recall.hurry\nSET LOCAL synchronous_commit = off");
     query(sql).execute(&mut *tx).await?;
     let sql = sql!(
@@ -67,7 +64,7 @@ async fn index_some(tx: &mut Connection, messages_max: i64) -> StoreResult<i64> 
         return Ok(0);
     }
     let messages = unindexed_messages(tx, &claimed, messages_max).await?;
-    // The words were made without the agents' locks, so that no append waits for that.
+    // The words are made without the agents' locks, so that no append waits for that.
     let sql = sql!(
         "-- postgres/recall.lock\nSELECT agent_id FROM agents WHERE agent_id IN \
                (SELECT value FROM jsonb_array_elements_text($1::jsonb)) FOR NO KEY UPDATE SKIP LOCKED"
@@ -85,7 +82,7 @@ async fn index_some(tx: &mut Connection, messages_max: i64) -> StoreResult<i64> 
     Ok(i64_or_max(messages.len()))
 }
 
-/// The messages after the marks of these agents, agent by agent.
+/// Returns the messages after the marks of these agents, agent by agent.
 async fn unindexed_messages(
     tx: &mut Connection,
     agents: &[String],
@@ -118,7 +115,7 @@ async fn unindexed_messages(
     Ok(messages)
 }
 
-/// Writes words, and moves the marks. Messages forgotten since they were read are left out.
+/// Writes words, and moves the marks. Leaves out messages that were forgotten since they were read.
 async fn write(tx: &mut Connection, messages: &[IndexEntry]) -> StoreResult<()> {
     let sql = sql!(
         "-- postgres/recall.index\nINSERT INTO message_words (agent_id, seq, words) \
@@ -144,7 +141,7 @@ async fn write(tx: &mut Connection, messages: &[IndexEntry]) -> StoreResult<()> 
     Ok(())
 }
 
-/// Ends the pending state of agents that have caught up; the others get their next turn after those that wait.
+/// Ends the pending state of agents that have caught up; the others go behind those that wait.
 async fn release(tx: &mut Connection, agents: &[String], indexed: &[IndexEntry]) -> StoreResult<()> {
     let done = sql!(
         "-- postgres/recall.done\nDELETE FROM recall_pending p \
@@ -163,12 +160,12 @@ async fn release(tx: &mut Connection, agents: &[String], indexed: &[IndexEntry])
     Ok(())
 }
 
-/// The word that stands for an agent: no word of a text begins like it.
+/// Returns the word for an agent: no word of a text begins like it.
 fn who(agent: &str) -> String {
     format!("'@{agent}'")
 }
 
-/// The text of a message's vector: the agent, and the words with their places.
+/// Returns the text of a message's vector: the agent, and the words with their positions.
 fn vector(agent: &str, said: &str) -> String {
     let mut places: HashMap<&str, Vec<String>> = HashMap::new();
     let mut bytes = 0;
@@ -185,7 +182,7 @@ fn vector(agent: &str, said: &str) -> String {
     }
     let mut text = who(agent);
     for (word, places) in places {
-        // The words hold nothing but letters and digits, so that none of them can end the quotation.
+        // Words consist of letters and digits only, so they can't end the quotation.
         text.push_str(" '");
         text.push_str(word);
         text.push('\'');
@@ -207,7 +204,7 @@ fn term(term: &Term) -> String {
     format!("({}{open})", words.join(" <-> "))
 }
 
-/// The index's query, and the one that hits are ranked by.
+/// Returns the query for the index, which also ranks the hits.
 fn expression(wanted: &Query, wish: Wish) -> String {
     let terms: Vec<String> = wanted.terms().iter().map(term).collect();
     terms.join(match wish {
@@ -216,7 +213,6 @@ fn expression(wanted: &Query, wish: Wish) -> String {
     })
 }
 
-/// The best hits of the index, with their exchanges.
 pub(super) async fn ranked(
     tx: &mut Connection,
     line: &AncestorLine,
@@ -248,7 +244,6 @@ pub(super) async fn ranked(
     hits(&found)
 }
 
-/// Removes messages from the index.
 pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, seqs: &[i64]) -> StoreResult<()> {
     let sql = sql!(
         "-- postgres/recall.forget\nDELETE FROM message_words WHERE agent_id = $1 \

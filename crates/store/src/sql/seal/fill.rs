@@ -1,5 +1,5 @@
-//! Digests of rows that have none: they were written before there were digests, by a statement that copies, or lost theirs as
-//! something was forgotten.
+//! Fills in missing digests. Such rows were written before digests existed, or by a statement that copies, or lost theirs when something
+//! was forgotten.
 
 use super::super::{
     super::{
@@ -14,15 +14,12 @@ use recapd_core::domain::{agent::AgentId, ledger::Eviction, number::i64_or_max};
 /// A kind of rows with digests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DigestRows {
-    /// What left the window.
     Evictions,
-    /// Items of summaries.
     Items,
-    /// Facts of summaries.
     Facts,
-    /// Versions of summaries, after their items and facts.
+    /// After the items and facts that they are made of.
     Versions,
-    /// What forks began with, and all exchanges of these.
+    /// Forks' records, and all exchanges of forks.
     Forks,
 }
 
@@ -95,7 +92,6 @@ async fn write(
     Ok(count)
 }
 
-/// The rows that `sql` finds.
 async fn found(
     tx: &mut Connection,
     agent: &AgentId,
@@ -109,7 +105,6 @@ async fn found(
         .await?)
 }
 
-/// Makes digests of the agent's items. Returns how many.
 pub(crate) async fn items(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> StoreResult<i64> {
     let without = sql!(
         "-- sql/seal.items\nSELECT i.item, i.importance, i.origin, i.provisional, i.started_at, \
@@ -129,7 +124,6 @@ pub(crate) async fn items(tx: &mut Connection, agent: &AgentId, rows_max: i64) -
     write(tx, agent, sql, digests).await
 }
 
-/// Makes digests of the agent's facts. Returns how many.
 pub(crate) async fn facts(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> StoreResult<i64> {
     let without = sql!(
         "-- sql/seal.facts\nSELECT f.fact, f.kind, f.text, f.voice, f.speaker, f.since, f.exchange, f.pinned \
@@ -167,8 +161,7 @@ async fn evictions(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> Store
     write(tx, agent, sql, digests).await
 }
 
-/// Makes digests of the agent's versions. What the newest one is composed of stands there; of an earlier one it isn't known any
-/// more. Returns how many.
+/// Makes digests of the agent's versions. Only for the newest is it known which items and facts it was composed of. Returns how many.
 pub(crate) async fn versions(tx: &mut Connection, agent: &AgentId, rows_max: i64) -> StoreResult<i64> {
     let without = sql!(
         "-- sql/seal.versions\nSELECT v.version, v.kind, v.covers_after, v.covers_through, v.exchanges, v.path, v.content, \
@@ -214,7 +207,7 @@ pub(crate) async fn versions(tx: &mut Connection, agent: &AgentId, rows_max: i64
     Ok(i64_or_max(found.len()))
 }
 
-/// The digests of the items and facts of which the document is composed now, in one. Those that have none get one first.
+/// Returns the combined digest of the items and facts in the document, after making any that are missing.
 pub(crate) async fn made_of(tx: &mut Connection, agent: &AgentId) -> StoreResult<String> {
     if let Some([items, facts]) = shown(tx, agent).await? {
         return Ok(seal::made_of(&items, &facts));
@@ -225,7 +218,7 @@ pub(crate) async fn made_of(tx: &mut Connection, agent: &AgentId) -> StoreResult
     Ok(seal::made_of(&items, &facts))
 }
 
-/// The digests of the items and of the facts in the document; `None` if one has none.
+/// Returns the digests of the items and of the facts in the document; `None` if any is missing.
 async fn shown(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<[Vec<String>; 2]>> {
     let sql = sql!(
         "-- sql/seal.made_of\nSELECT CAST(0 AS bigint) AS place, item, digest FROM summary_items \
@@ -247,7 +240,6 @@ async fn shown(tx: &mut Connection, agent: &AgentId) -> StoreResult<Option<[Vec<
     Ok(Some([items, facts]))
 }
 
-/// Makes the digest of what a fork began with, and those of its exchanges.
 async fn fork(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
     let record = sql!("-- sql/seal.record\nSELECT record FROM forks WHERE agent_id = $1");
     let found = query(record)

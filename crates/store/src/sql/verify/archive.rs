@@ -1,4 +1,4 @@
-//! The archive against its seals: each message against its own, all of them against the agent's chain.
+//! Checks the archive against its seals: each message against its own, and all against the agent's chain.
 
 use futures::TryStreamExt as _;
 
@@ -17,7 +17,7 @@ use super::{
 };
 use recapd_core::domain::{agent::AgentId, message::is_tombstone};
 
-/// Checks the agent's messages, of which its chain reaches up to `known`, and those that it shares.
+/// Checks the agent's messages, whose chain ends at `known`, and those that it shares.
 pub(super) async fn check(
     tx: &mut Connection,
     agent: &AgentId,
@@ -70,7 +70,7 @@ pub(super) async fn check(
     shared(tx, agent, findings).await
 }
 
-/// Why a message isn't what was stored.
+/// Returns how a message differs from what was stored.
 fn wrong(agent: &AgentId, stored: &StoredRow) -> Option<&'static str> {
     let Some(seal) = &stored.seal else {
         return Some("has lost its seal");

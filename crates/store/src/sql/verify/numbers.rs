@@ -1,4 +1,4 @@
-//! What is numbered without a gap, and what each thing refers to.
+//! Checks that numbers have no gaps, and that references lead somewhere.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,6 @@ use super::super::{
 };
 use recapd_core::domain::{agent::AgentId, number::i64_or_max};
 
-/// Checks that nothing numbered is missing.
 pub(super) async fn check(
     tx: &mut Connection,
     agent: &AgentId,
@@ -28,8 +27,8 @@ pub(super) async fn check(
     Ok(())
 }
 
-/// Items, facts and evictions are numbered from behind those of a fork's parent, and none is ever deleted. The first ones may
-/// be gone if somebody had the summary rebuilt because they were.
+/// Checks numbers of items, facts and evictions. They continue from a fork's parent, and none is ever deleted. The first may be missing
+/// if the summary was rebuilt because they were missing.
 async fn numbered(tx: &mut Connection, agent: &AgentId, findings: &mut VerifyFindings) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/verify.last_numbers\nSELECT last_item, last_fact, last_eviction, parent_agent_id IS NOT NULL FROM agents WHERE agent_id = $1"
@@ -38,7 +37,7 @@ async fn numbered(tx: &mut Connection, agent: &AgentId, findings: &mut VerifyFin
     let is_fork: bool = row.try_get(3)?;
     let kept = fork::record::found(tx, agent).await?;
     if is_fork && kept.is_none() {
-        // A fork from before they were kept has none, and nothing tells how many it inherited.
+        // A fork from before records has none, and nothing shows how many it inherited.
         return Ok(());
     }
     let (mut items, mut facts, mut evictions) = (items(), facts(), evictions());
@@ -58,19 +57,17 @@ async fn numbered(tx: &mut Connection, agent: &AgentId, findings: &mut VerifyFin
     Ok(())
 }
 
-/// What an agent numbers.
 struct NumberSeries {
     invariant: Invariant,
     name: &'static str,
-    /// All numbers, and those that copies have where they came from.
+    /// Selects all numbers, and for copies their numbers at the source.
     sql: &'static Statement,
     /// The last number of a fork's parent.
     base: i64,
-    /// The last number.
     last: i64,
-    /// Those that came from a fork's parent.
+    /// Numbers inherited from a fork's parent.
     inherited: Vec<i64>,
-    /// The first of the agent's own is always there.
+    /// True if the agent's own first number must exist.
     is_whole: bool,
 }
 
@@ -155,8 +152,8 @@ fn evictions() -> NumberSeries {
     }
 }
 
-/// Statements that find what refers to nothing, or is referred to by nothing: each with the invariant, and what it says of a
-/// number.
+/// Returns statements that find rows with broken references. Each comes with the invariant, and with the text of a finding, in which `#`
+/// is the number.
 fn strays() -> [(Invariant, &'static str, &'static Statement); 6] {
     [
         (

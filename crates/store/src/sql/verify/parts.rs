@@ -1,4 +1,4 @@
-//! Rows against their digests, and the document against the items and facts that it was composed of.
+//! Checks rows against their digests, and the document against the items and facts that it was composed of.
 
 use futures::TryStreamExt as _;
 
@@ -13,24 +13,23 @@ use super::super::{
 };
 use recapd_core::domain::{agent::AgentId, ledger::Eviction};
 
-/// A kind of rows, and how one of them is checked.
+/// A kind of rows, and how to check one of them.
 struct VerifiedRows {
     invariant: Invariant,
     name: &'static str,
     unseen: &'static str,
     sql: &'static Statement,
-    /// The number of a row, its digest as it would be today, and the column that holds the stored one.
+    /// Returns a row's number, its recalculated digest, and the column with the stored one.
     read: fn(&Row) -> StoreResult<(i64, String, usize)>,
 }
 
-/// The digests of the items and facts that the document shows, as the rows are today.
+/// Recalculated digests of the items and facts that the document shows.
 #[derive(Default)]
 struct DocumentDigests {
     items: Vec<String>,
     facts: Vec<String>,
 }
 
-/// Checks all rows of the agent that have digests.
 pub(super) async fn check(
     tx: &mut Connection,
     agent: &AgentId,
@@ -198,7 +197,7 @@ fn versions() -> VerifiedRows {
                 created_at: found.try_get(8)?,
                 made_of: &made_of,
             };
-            // A version whose text was removed has no digest, but an empty one; one that says anything then is wrong.
+            // A version whose text was removed has an empty digest. If it has a text all the same, that is wrong.
             let is_purged: bool = found.try_get(10)?;
             let digest = if is_purged && content.is_empty() {
                 String::new()
@@ -210,7 +209,7 @@ fn versions() -> VerifiedRows {
     }
 }
 
-/// The document is that of the version that readers get, and the newest version was made of what stands there.
+/// Checks that the document is that of the readers' version, and that the newest version was made of the present items and facts.
 async fn document(
     tx: &mut Connection,
     agent: &AgentId,

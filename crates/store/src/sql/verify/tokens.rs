@@ -1,4 +1,4 @@
-//! Tokens of messages, counted again by the tokenizer that their rows name.
+//! Counts the tokens of messages again, with the tokenizers that their rows name.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use recapd_core::{
     formats, tokenizer,
 };
 
-/// Counts messages again, or notes how many it doesn't count.
+/// Counts messages again, or counts how many it skips.
 pub(super) struct Recount {
-    /// `None`: none is counted.
+    /// `None` if it skips all.
     counters: Option<[Arc<dyn TokenCounter>; 2]>,
     unseen: i64,
 }
@@ -35,8 +35,8 @@ impl Recount {
         }
     }
 
-    /// Counts a message again, if an exact tokenizer counted it. What estimates, and what images and documents cost, depends on
-    /// what was known of a model then.
+    /// Counts a message again, if an exact tokenizer counted it. Estimates, and the costs of images and documents, depend on what was
+    /// known of a model at the time.
     pub(super) fn take(&mut self, stored: &StoredRow, findings: &mut VerifyFindings) {
         if stored.is_forgotten || is_tombstone(&stored.payload) {
             return;
@@ -62,7 +62,7 @@ impl Recount {
         }
     }
 
-    /// What wasn't counted.
+    /// Reports the skipped messages.
     pub(super) fn leave(&self, findings: &mut VerifyFindings) {
         let what = if self.counters.is_some() {
             "messages' tokens that no exact tokenizer counted"
@@ -77,7 +77,7 @@ impl Recount {
     }
 }
 
-/// Whether what a part costs isn't told by its text.
+/// True if a part's cost doesn't follow from its text.
 fn is_estimated(part: &Part) -> bool {
     matches!(
         part,

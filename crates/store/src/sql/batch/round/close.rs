@@ -1,4 +1,4 @@
-//! Closing a batch: the outcome of each question, what its answer cost, which rows are woken.
+//! Closes a batch: each question's outcome, its answer's cost, the rows to wake.
 
 use super::lock_asking;
 use crate::{
@@ -12,7 +12,6 @@ use crate::{
 };
 use recapd_core::domain::{agent::AgentId, batch::QuestionOutcome, time::Timestamp, work::Lease};
 
-/// See [`BatchStore::close_batch`].
 pub(crate) async fn close(tx: &mut Connection, batch: i64, end: BatchEnd) -> StoreResult<BatchClosed> {
     lock_asking(tx, batch).await?;
     let mut closed = BatchClosed::default();
@@ -64,11 +63,11 @@ async fn journal(
         input_tokens: reply.input_tokens,
         output_tokens: reply.output_tokens,
     };
-    // Passing `now` as the time of the question: whether anything was forgotten since then is known from its version.
+    // `now` stands in for the time of the question: its version tells whether anything was forgotten since then.
     summary::journal_of(tx, (agent.clone(), reply.key.clone()), answer, now, now).await
 }
 
-/// Accounts for an answer that no update uses: it was paid for all the same.
+/// Accounts for an answer that no update uses: it has been paid for all the same.
 async fn record_unused(
     tx: &mut Connection,
     question: &Out,
@@ -82,7 +81,7 @@ async fn record_unused(
     queue::record_run(tx, &nobody, "superseded", &run, RunOutcome::default()).await
 }
 
-/// The run of an answer that no update used. While a question is out its row has no lease.
+/// Returns the run of an answer that no update used. While a question is out, its row has no lease.
 fn unused(question: &Out, reply: &BatchReply, now: Timestamp) -> (Lease, RunRecord) {
     let run = RunRecord {
         started_at: now,
@@ -109,7 +108,7 @@ fn unused(question: &Out, reply: &BatchReply, now: Timestamp) -> (Lease, RunReco
     (nobody, run)
 }
 
-/// A question that is out, and whether its answer is still of use.
+/// A question that is out, and whether its answer is still useful.
 struct Out {
     agent: AgentId,
     key: String,
@@ -142,7 +141,7 @@ async fn out(tx: &mut Connection, batch: i64) -> StoreResult<Vec<Out>> {
     found.iter().map(question).collect()
 }
 
-/// Stores the outcome of a question, and what was billed for it in place of what was expected.
+/// Stores a question's outcome, and replaces its expected cost by the billed one.
 async fn settle(
     tx: &mut Connection,
     question: &Out,
@@ -168,8 +167,8 @@ async fn settle(
     Ok(())
 }
 
-/// Makes the row due if it waits for an answer or for the next day, unless another question about the summary's present
-/// state is still waiting or out.
+/// Makes the row due if it waits for an answer or for the next day, unless another question about the summary's present state is still
+/// waiting or out.
 async fn wake(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/round.wake\nUPDATE summary_update_queue SET visible_at = $2, due_at = $2 + behind_ms {ms}, deferred_at = NULL, \
@@ -185,7 +184,7 @@ async fn wake(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResu
     Ok(())
 }
 
-/// Accounts for answers that came in time but were used by no update, because the summary has moved on.
+/// Accounts for answers that came in time but that no update used, because the summary has moved on.
 pub(crate) async fn account_unused(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/round.unaccounted\nSELECT r.journal_key, r.provider, r.model, r.cost_microusd, \

@@ -1,4 +1,4 @@
-//! A new batch: the questions that go with it, and its row.
+//! Makes a batch: its questions, and its row.
 
 use super::outdated::is_current;
 use crate::{
@@ -12,8 +12,8 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// See [`BatchStore::gather`]. Questions are written under their agents' locks, without waiting for one: the question
-/// of an agent that another transaction holds goes with a later batch. If no batch is due, no agent is locked.
+/// See [`BatchStore::gather`]. Questions are written under their agents' locks, without waiting for them: the question of an agent that
+/// another transaction has locked goes into a later batch. If no batch is due, no agent is locked.
 pub(crate) async fn gather(tx: &mut Connection, gather: Gather) -> StoreResult<Option<OpenBatch>> {
     if count_open(tx).await? >= gather.open_max {
         return Ok(None);
@@ -81,7 +81,7 @@ async fn count_open(tx: &mut Connection) -> StoreResult<i64> {
     Ok(query(sql).fetch_one(tx).await?.try_get(0)?)
 }
 
-/// The oldest questions within the limits, if they are many enough or the oldest has waited long enough.
+/// Returns the oldest questions within the limits, if they are enough or the oldest has waited long enough.
 async fn next_questions(tx: &mut Connection, gather: &Gather) -> StoreResult<Vec<String>> {
     let sql = sql!(
         "-- sql/round.next_questions\nSELECT r.journal_key, CAST(octet_length(r.body) AS bigint), r.queued_at \
