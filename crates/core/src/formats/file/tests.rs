@@ -1,4 +1,4 @@
-//! Files as a whole: the fixtures, bad files, big lines, and chunks of any size.
+//! Whole files: the fixtures, bad files, big lines, and chunks of any size.
 
 mod chunks;
 mod fixtures;
@@ -20,7 +20,6 @@ fn from_text(text: impl Into<Vec<u8>>) -> Result<FileReader, ReadError> {
     FileReader::from_reader(io::Cursor::new(text.into()), "log.jsonl", None)
 }
 
-/// Everything in a file, one line each.
 fn listing(reader: FileReader) -> String {
     let lines: Vec<String> = reader
         .map(|item| match item {
@@ -198,7 +197,7 @@ fn plain_chat_is_openai_until_a_line_says_otherwise() {
         formats(format!("{plain}\n{result}\n{plain}")),
         [Format::Anthropic; 3]
     );
-    // Beyond the lines that are looked at, each line still speaks for itself.
+    // Past the lines used for detection, each line is still read by its own format.
     let late = formats(format!(
         "{}{result}\n{plain}",
         format!("{plain}\n").repeat(DETECT_LINES_MAX)

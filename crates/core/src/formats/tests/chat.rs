@@ -281,7 +281,7 @@ fn a_tool_round_of_anthropic_keeps_its_order_and_its_pictures_apart() {
     "#);
 }
 
-/// As PHP writes JSON, and those who escape whatever HTML could stumble over.
+/// PHP escapes slashes in JSON, and so do writers that guard against HTML.
 #[test]
 fn an_image_is_measured_however_its_data_is_escaped() {
     use crate::domain::attachment::{Extent, ImageSize};

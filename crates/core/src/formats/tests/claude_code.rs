@@ -243,7 +243,7 @@ fn a_prompt_without_a_word_is_told_from_one_that_says_something() {
         let message = parse(Format::ClaudeCode, &line).unwrap();
         assert_eq!(is_wordless_prompt(&message), is_wordless, "{line}");
     }
-    // Who sends one of another format means it.
+    // An empty message in another format is deliberate.
     let said = parse(Format::Anthropic, r#"{"role":"user","content":""}"#).unwrap();
     assert!(!is_wordless_prompt(&said));
 }

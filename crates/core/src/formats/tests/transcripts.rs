@@ -1,4 +1,4 @@
-//! Codex and Pidgin, line by line where the fixtures don't say it all.
+//! Codex and Pidgin lines that the fixtures don't cover.
 
 use super::*;
 

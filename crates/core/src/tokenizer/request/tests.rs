@@ -16,7 +16,6 @@ fn gpt(request: &Value) -> RequestCount {
     counted("openai", "gpt-5", request)
 }
 
-/// `request` without `field`.
 fn without(request: &Value, field: &str) -> Value {
     let mut request = request.clone();
     request.as_object_mut().unwrap().remove(field);
@@ -91,8 +90,8 @@ fn gemini() -> Value {
     })
 }
 
-/// By hand, in o200k: each text alone, 3 and the role for a message, 1 and the name for a named one, 3 for the call
-/// and 3 for the answer.
+/// Computed from o200k: each text alone, 3 and the role for a message, 1 and the name for a named one, 3 for the call and 3
+/// for the answer.
 #[cfg(feature = "tokenizer")]
 #[test]
 fn a_chat_is_counted_in_parts() {
@@ -277,7 +276,7 @@ fn a_claude_behind_openais_shape_is_counted_as_claude_in_that_shape() {
     assert_ne!(count.method, declared.method);
 }
 
-/// The base64 of something huge that is no image is not text, and is not decoded to its end.
+/// Huge base64 data that is no image isn't counted as text, and isn't decoded to its end.
 #[test]
 fn hostile_images_cost_an_image() {
     for data in [

@@ -1,4 +1,4 @@
-//! Whatever the bytes are and however they arrive, the same messages come out.
+//! Random bytes in chunks of any size yield the same messages.
 
 use proptest::{collection::vec, prelude::*};
 

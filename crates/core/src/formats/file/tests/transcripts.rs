@@ -1,4 +1,4 @@
-//! The fixtures of Codex, Pidgin and aider as a whole.
+//! The Codex, Pidgin and aider fixtures as a whole.
 
 use super::*;
 

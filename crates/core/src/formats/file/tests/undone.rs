@@ -1,4 +1,4 @@
-//! Lines that a conversation went back behind.
+//! Lines that a conversation took back.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn undone(format: Format, lines: &[Value]) -> Vec<u64> {
     found
 }
 
-/// A line of Claude Code that follows from the line `parent`.
+/// A Claude Code line that follows the line `parent`.
 fn says(role: &str, uuid: &str, parent: impl Into<Value>, content: impl Into<Value>) -> Value {
     let (parent, content): (Value, Value) = (parent.into(), content.into());
     let message = json!({ "role": role, "content": content });
@@ -64,7 +64,7 @@ fn a_prompt_without_a_word_is_left_out_of_a_conversation_and_leads_on_to_what_fo
     let read: Vec<u64> = conversation.by_ref().map(|item| item.unwrap().line).collect();
     assert_eq!(read, [1, 2, 6]);
     assert_eq!((conversation.undone(), conversation.wordless()), (3, 1));
-    // Who only reads the file gets every line.
+    // A plain reader of the file gets every line.
     let all = reader(Format::ClaudeCode, &lines);
     assert_eq!(all.map(Result::unwrap).count(), lines.len());
 }
@@ -113,7 +113,7 @@ fn other_branches_are_said() {
         vec![with(prompt("n"), "origin", origin), prompt("p")],
         vec![with(prompt("s"), "isSidechain", true.into()), prompt("p")],
         vec![says("user", "anew", Value::Null, "Hi again")],
-        // Both go on.
+        // Both branches continue.
         vec![prompt("p"), prompt("q"), says("assistant", "b", "p", "Done.")],
     ] {
         let lines = [begun(), rest].concat();
