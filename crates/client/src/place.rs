@@ -1,22 +1,22 @@
-//! Where a daemon is.
+//! A daemon's address.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
 use reqwest::Url;
 
-/// How the address of a socket begins.
+/// The prefix of a socket's address.
 const SOCKET: &str = "unix:";
 
-/// Where a daemon listens.
+/// The address of a daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DaemonEndpoint {
-    /// An address, such as `http://127.0.0.1:7411`; paths are put behind it.
+    /// A URL such as `http://127.0.0.1:7411`; paths are appended to it.
     Address(Url),
     /// A Unix socket, such as `unix:/run/recapd/recapd.sock`.
     Socket(PathBuf),
 }
 
-/// No place of a daemon.
+/// An error in a daemon's address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{given}` is no address of a daemon: {reason}; give one such as http://127.0.0.1:7411 or \

@@ -12,7 +12,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// A life under test: signals are sent by hand, and how long the end took is measured.
+/// A lifecycle under test: the test sends the signals, and measures how long the end takes.
 struct Life {
     lifecycle: Lifecycle,
     sender: UnboundedSender<StopSignal>,
@@ -29,10 +29,10 @@ impl Life {
         }
     }
 
-    /// Sends a signal so long after now.
+    /// Sends a signal after `wait`.
     fn signal_after(&self, wait: Duration) {
         let sender = self.sender.clone();
-        // Beside the lifecycle, which would wait for it.
+        // Spawned outside the lifecycle, which would wait for it.
         TaskTracker::new().spawn(async move {
             sleep(wait).await;
             sender.unbounded_send(StopSignal::Terminate).unwrap();
@@ -66,7 +66,8 @@ async fn a_signal_lets_running_work_finish() {
     assert_eq!(life.run().await, (clean(Manner::Drained), seconds(30)));
 }
 
-/// When the one who serves lets go, and how all ended, where a worker takes so long after the signal.
+/// Shuts down while a worker takes `for_seconds` after the signal. Returns when serving ended, the outcome, and the total
+/// time.
 async fn served_while_it_works(for_seconds: u64) -> (Duration, Shutdown, Duration) {
     let life = Life::new();
     let (soft, hard) = (life.lifecycle.soft().clone(), life.lifecycle.hard().clone());
@@ -221,7 +222,7 @@ async fn it_can_be_stopped_without_a_signal() {
 #[tokio::test]
 async fn real_signals_arrive() {
     let mut signals = pin!(signals().unwrap());
-    // Without another program's help: while one is started, it has the locks that other tests hold.
+    // Without a child process: while it starts, it would hold the locks of other tests.
     for (signal, expected) in [
         (Signal::TERM, StopSignal::Terminate),
         (Signal::INT, StopSignal::Interrupt),
