@@ -1,35 +1,34 @@
-//! `[fallback]`: who is asked in the model's place.
+//! `[fallback]`: the model that is called when the first one fails.
 
 use serde::{Deserialize, Serialize};
 
 use super::sections::{ModelConfig, ModelMode};
 
-/// `[fallback]`: who is asked in the model's place. What isn't said here is as in `[model]`.
+/// `[fallback]`: the model that is called when the first one fails. Other settings are as in `[model]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FallbackConfig {
-    /// Who is asked.
     pub mode: FallbackMode,
-    /// Where the provider answers; empty for its own address.
+    /// The provider's URL; empty for its official one.
     pub base_url: String,
-    /// Whether another host may be asked over `http://`.
+    /// True if another host may be called over `http://`.
     pub allow_http: bool,
-    /// The model's name at the provider; empty for the one proposed for the mode.
+    /// The provider's name of the model; empty for the mode's default.
     pub model: String,
     /// A file with the key; empty for none.
     pub api_key_file: String,
-    /// What calls go through; empty for nothing.
+    /// The proxy of calls; empty for none.
     pub proxy: String,
-    /// The most calls at the same time.
+    /// The most concurrent calls.
     pub concurrency: usize,
-    /// The most requests a minute; 0 for no limit.
+    /// The most requests per minute; 0 for no limit.
     pub requests_per_minute: i64,
-    /// The most tokens a minute; 0 for no limit.
+    /// The most tokens per minute; 0 for no limit.
     pub tokens_per_minute: i64,
 }
 
 impl FallbackConfig {
-    /// The second model, as `[model]` would say it; `None` if none is asked.
+    /// The second model's settings, in the form of `[model]`; `None` if there is none.
     pub fn model(&self, first: &ModelConfig) -> Option<ModelConfig> {
         let mode = self.mode.model_mode()?;
         Some(ModelConfig {
@@ -47,17 +46,17 @@ impl FallbackConfig {
     }
 }
 
-/// Who is asked in the model's place.
+/// The fallback's provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FallbackMode {
-    /// Nobody.
+    /// No fallback.
     None,
     /// The built-in summariser.
     Offline,
     /// Anthropic's Messages, then the built-in summariser.
     Anthropic,
-    /// OpenAI, or what speaks its chat completions, then the built-in summariser.
+    /// OpenAI, or servers with its chat completions API, then the built-in summariser.
     #[serde(rename = "openai")]
     OpenAi,
     /// OpenAI's Responses, then the built-in summariser.
@@ -70,7 +69,7 @@ pub enum FallbackMode {
 }
 
 impl FallbackMode {
-    /// The mode of the second model; `None` if none is asked.
+    /// The mode of the second model; `None` if there is none.
     fn model_mode(self) -> Option<ModelMode> {
         match self {
             Self::None | Self::Offline => None,

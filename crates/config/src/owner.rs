@@ -2,13 +2,13 @@
 
 use super::Config;
 
-/// The name where a daemon is alone on its database: the same over restarts, wherever it listens.
+/// The name of a single daemon on its database: the same after a restart, wherever it listens.
 const ALONE: &str = "recapd";
-/// Where Linux tells the machine's name; a hardened service may see only the second.
+/// Files with the machine's name on Linux; a hardened service may see only the second.
 const HOST_NAMES: [&str; 2] = ["/proc/sys/kernel/hostname", "/etc/hostname"];
 
 impl Config {
-    /// The name under which this daemon holds leases: the same over restarts, and no other daemon's on its database.
+    /// The name under which this daemon holds leases: the same after a restart, and unique on its database.
     pub fn owner(&self) -> String {
         if !self.database.is_postgres() {
             return ALONE.to_owned();

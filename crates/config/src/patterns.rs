@@ -1,10 +1,10 @@
-//! Patterns of secrets, compiled when the configuration is read: from then on nothing can be wrong with them.
+//! Patterns of secrets, compiled when the configuration is read, so that later uses can't fail.
 
 use serde::{Deserialize, Serialize};
 
 use recapd_core::domain::redaction::{PatternError, Redactor};
 
-/// What `summary.redact_patterns` holds.
+/// The value of `summary.redact_patterns`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct RedactPatterns {
@@ -13,7 +13,7 @@ pub struct RedactPatterns {
 }
 
 impl RedactPatterns {
-    /// The shipped rules, and these patterns.
+    /// Redacts by the shipped rules and these patterns.
     pub fn redactor(&self) -> &Redactor {
         &self.redactor
     }

@@ -1,4 +1,4 @@
-//! `[spend]`, and the prices of models: the shipped table, and a file of the same form over it.
+//! `[spend]`, and the prices of models: the shipped table, and a file that overrides it.
 
 use std::{collections::BTreeMap, io, path::Path};
 
@@ -11,12 +11,12 @@ use recapd_core::domain::{
 };
 
 const SHIPPED: &str = include_str!("../prices.toml");
-/// The largest file of prices that is read, in bytes.
+/// The largest price file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1_048_576;
-/// No price is higher: a million dollars per million tokens.
+/// The highest price: a million dollars per million tokens.
 const PRICE_MAX: i64 = 1_000_000_000_000;
 
-/// `[spend]`: what models may cost in a day, which is one of UTC.
+/// `[spend]`: limits of cost per UTC day.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpendConfig {
@@ -53,44 +53,36 @@ impl SpendConfig {
     }
 }
 
-/// Why a file of prices can't be used.
+/// The price file can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PricesError {
-    /// It can't be read.
     #[error("`{path}` can't be read: {source}")]
     Unreadable {
-        /// The file.
         path: String,
-        /// Why the file can't be read.
         source: io::Error,
     },
-    /// It isn't what `prices.toml` is.
+    /// It isn't a table like `prices.toml`.
     #[error("`{path}` is no table of prices like prices.toml: {message}")]
     Invalid {
-        /// The file.
         path: String,
-        /// What is wrong.
         message: String,
     },
 }
 
-/// A table of prices.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PriceTable {
-    /// When the prices were looked up.
     as_of: String,
-    /// Where the prices were looked up.
     source: String,
     #[serde(default)]
     models: BTreeMap<String, Price>,
 }
 
 impl SpendConfig {
-    /// The shipped prices, and those of `prices_file` over them.
+    /// The shipped prices, overridden by those of `prices_file`.
     ///
     /// # Errors
-    /// When the file can't be read, or isn't one of prices.
+    /// If the file can't be read, or holds no prices.
     pub fn prices(&self) -> Result<Prices, PricesError> {
         let shipped = shipped_prices();
         if self.prices_file.is_empty() {
@@ -107,7 +99,7 @@ impl SpendConfig {
     }
 }
 
-/// The prices that recapd comes with.
+/// The prices compiled into recapd.
 pub fn shipped_prices() -> Prices {
     read(SHIPPED).expect("a test reads the embedded prices.toml")
 }
@@ -142,7 +134,7 @@ mod tests {
 
     const MILLION: i64 = 1_000_000;
 
-    /// The published prices of some models in dollars, so that the unit of the table is tested as well.
+    /// The published prices of some models in dollars, to test the table's unit as well.
     #[test]
     fn the_shipped_table_is_in_micro_dollars_per_million_tokens() {
         let prices = shipped_prices();
@@ -238,7 +230,7 @@ mod tests {
         assert!(matches!(spend.prices(), Err(PricesError::Unreadable { .. })));
     }
 
-    /// A file that goes away, or is broken, is no reason to reckon by other prices from then on.
+    /// If the file disappears or breaks later, the prices must not change.
     #[test]
     fn what_was_read_with_the_configuration_counts() {
         let folder = tempfile::tempdir().unwrap();

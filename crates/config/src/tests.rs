@@ -1,4 +1,4 @@
-//! The reference is the default, every comment is true, sources have their order, and errors help.
+//! Tests of the defaults, the comments, the order of sources, and the errors.
 
 use std::{fs, path::Path};
 
@@ -12,7 +12,7 @@ mod presets;
 mod secrets;
 
 type Pairs<'a> = &'a [(&'a str, &'a str)];
-/// File, environment, flags; the budget and the origin that come out.
+/// File, environment, flags; the expected budget and its source.
 type Precedence<'a> = (Option<&'a str>, Pairs<'a>, &'a [&'a str], i64, &'a str);
 
 fn load(toml: Option<&str>, environment: Pairs<'_>, sets: &[&str]) -> Result<LoadedConfig, String> {
@@ -310,7 +310,7 @@ fn every_value_in_the_comments_is_accepted_and_no_other() {
         };
         choices += 1;
         for value in &values {
-            // Some modes want a model to be named.
+            // Some modes require a model.
             let sets = [
                 format!("{key}={value}"),
                 "model.model=any".to_owned(),
@@ -366,7 +366,7 @@ fn the_schema_knows_every_key_with_its_default_and_its_limits() {
     );
 }
 
-/// What an empty base URL and an empty model stand for is said in the comments, and a key that is set wins.
+/// The comments give the default of an empty base URL and an empty model, and explicit values win.
 #[test]
 fn every_mode_has_its_address_and_its_model() {
     let documented: std::collections::BTreeMap<String, String> = documented().into_iter().collect();

@@ -5,7 +5,7 @@ use std::fs;
 use super::{Pairs, load};
 use crate::{Config, ConfigError, ConfigProblem, Loader, LogFormat};
 
-/// What stands in a file, and what is said about it.
+/// The content of a file, and its error.
 const FILE_ERRORS: &[(&str, &str)] = &[
     (
         "[window]\nbudget_token = 1",
@@ -237,7 +237,7 @@ fn another_host_is_asked_over_http_with_a_word_of_consent_alone() {
     }
 }
 
-/// Whoever helps is shown problems, and a secret may stand where it doesn't belong.
+/// Problems may be shown to others, and a secret may be in the wrong place.
 #[test]
 fn problems_are_told_without_values_too() {
     for (key, value) in [
@@ -371,7 +371,7 @@ fn keys_that_must_fit_each_other_do() {
     }
 }
 
-/// A limit in dollars that can't be kept is refused, rather than kept in part.
+/// A limit in dollars is refused if some prices are unknown.
 #[test]
 fn limits_of_spending_must_be_possible_to_keep() {
     let unpriced = "--set: spend.usd_per_day can't be kept, since the price of `qwen3` isn't known: put it into a file \
@@ -475,7 +475,7 @@ fn a_configuration_built_by_hand_is_checked_like_a_loaded_one() {
     );
 }
 
-/// Who reads the log is to read there why a daemon didn't start, too.
+/// The log must also say why a daemon didn't start.
 #[test]
 fn the_form_of_the_log_is_known_of_a_configuration_that_is_wrong() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Where the database is.
+//! The database's location.
 
 use std::path::Path;
 

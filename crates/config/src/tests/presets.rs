@@ -1,8 +1,8 @@
-//! What a preset sets, and what is said beside it.
+//! Presets, and explicit values next to them.
 
 use super::*;
 
-/// What differs from the defaults under a preset, and where each value comes from.
+/// The values that a preset changes, and the source of each.
 fn under(preset: &str, sets: &[&str]) -> String {
     let preset = format!("window.preset={preset}");
     let sets: Vec<&str> = std::iter::once(preset.as_str())

@@ -1,4 +1,4 @@
-//! The provider's key is found in its order, and nothing prints it.
+//! The order in which the provider's key is searched; nothing prints it.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -6,7 +6,7 @@ use secrecy::ExposeSecret as _;
 
 use crate::{Config, Environment, FallbackMode, Loader, ModelConfig, ModelMode, api_key, fallback_api_key};
 
-/// A provider that may want no key, since it stands elsewhere.
+/// A provider that may work without a key, since it isn't at its official URL.
 fn model() -> ModelConfig {
     let mut model = Config::default().model;
     model.mode = ModelMode::OpenAi;
@@ -14,7 +14,7 @@ fn model() -> ModelConfig {
     model
 }
 
-/// Writes a file that is its owner's alone.
+/// Writes a file that only its owner can read.
 fn write(file: &Path, text: &str) {
     fs::write(file, text).unwrap();
     fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
@@ -173,7 +173,7 @@ fn a_bad_key_is_refused_without_showing_it() {
     );
 }
 
-/// What systemd hands over is nobody else's, with whatever mode it is copied.
+/// A systemd credential is private, whatever its mode.
 #[test]
 fn a_key_that_others_can_read_is_refused() {
     let directory = tempfile::tempdir().unwrap();
