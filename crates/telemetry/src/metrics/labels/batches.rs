@@ -1,43 +1,41 @@
 //! Batches at a provider, and the questions in them.
 
 labels! {
-    /// What became of a batch.
+    /// The outcome of a batch.
     BatchOutcome {
-        /// The provider has it.
+        /// The provider accepted it.
         Submitted = "submitted",
-        /// It was refused, or never came back.
+        /// It was refused, or never returned.
         Lost = "lost",
     }
 }
 
 labels! {
-    /// What became of a question for a batch.
+    /// The outcome of a question for a batch.
     QuestionOutcome {
-        /// It waits.
+        /// It waits for a batch.
         Deferred = "deferred",
-        /// Its answer is used.
         Answered = "answered",
-        /// It has none, and is asked directly.
+        /// It has no answer, and is asked directly.
         Failed = "failed",
-        /// Its answer came too late.
         Late = "late",
-        /// It was asked directly before it was sent.
+        /// It was asked directly before its batch was sent.
         Withdrawn = "withdrawn",
     }
 }
 
 labels! {
-    /// How far an open batch is.
+    /// The stage of an open batch.
     BatchStage {
-        /// Written down; the provider may not know it.
+        /// Recorded; the provider may not know it.
         Intent = "intent",
-        /// The provider works on it.
+        /// The provider is working on it.
         Submitted = "submitted",
     }
 }
 
 labels! {
-    /// Where a question without an answer is.
+    /// The stage of an unanswered question.
     QuestionStage {
         /// In no batch yet.
         Waiting = "waiting",
