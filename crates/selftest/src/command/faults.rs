@@ -1,4 +1,4 @@
-//! Real daemons under faults.
+//! The command line of tests on real daemons with faults.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -30,28 +30,28 @@ are left out, and the report says so. Power cuts happen in half of the runs on S
   recapd selftest faults --seed 7 --run 12                             the one run that found something
   recapd selftest faults --only kill --lease-ms 1000                   recovery is sooner than by default")]
 pub(super) struct FaultsTest {
-    /// How many faults
+    /// The number of faults
     #[arg(long, default_value = "10_000", value_parser = count)]
     faults: u64,
-    /// Begin nothing new after so many minutes
+    /// Start no new run after this many minutes
     #[arg(long)]
     minutes: Option<u64>,
-    /// What is under the daemons
+    /// The daemons' database
     #[arg(long, value_enum, default_value_t = Under::Sqlite)]
     database: Under,
     /// Only faults of these kinds
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kind)]
     only: Vec<Kind>,
-    /// How long a claim holds without a sign of life, in milliseconds: from 1000
+    /// The lease of a claim, in milliseconds, from 1000
     #[arg(long, default_value_t = 15_000, value_parser = clap::value_parser!(i64).range(1_000..=60_000))]
     lease_ms: i64,
-    /// Only the run of this number
+    /// Only the run with this number
     #[arg(long, value_name = "NUMBER", conflicts_with = "resume")]
     run: Option<usize>,
-    /// The recapd that is tried [default: the one beside this program]
+    /// The recapd program to test [default: the one in this program's folder]
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Where runs have their folders [default: the system's folder for temporary files]
+    /// The parent folder of the runs' folders [default: the system's folder for temporary files]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
     #[command(flatten)]
@@ -82,7 +82,7 @@ fn kind(text: &str) -> Result<Kind, String> {
 }
 
 impl FaultsTest {
-    /// Whether all went well.
+    /// Returns true if the test passed.
     pub(super) fn run(&self, shared: &GlobalOptions) -> Result<bool, CommandFailure> {
         let faults = self.faults()?;
         let settings = faults.settings();
@@ -126,7 +126,7 @@ impl FaultsTest {
     }
 }
 
-/// How long something took, and how long it may take.
+/// One line about spans of time and their limit.
 fn times(what: &str, spans: &Spans, max_ms: u64, whom: &str) -> String {
     let quantile = |permille| spans.quantile_ms(permille).unwrap_or_default();
     format!(
@@ -161,7 +161,7 @@ fn text(found: &FaultFindings, faults: &Faults, settings: &[String]) -> String {
     lines.join("\n")
 }
 
-/// What was done, and what is stored of it.
+/// The faults and requests, and what is stored of them.
 fn happened(found: &FaultFindings) -> [String; 5] {
     let counts = |counts: &mut dyn Iterator<Item = (&str, u64)>| {
         let counts: Vec<String> = counts.map(|(name, count)| format!("{name} {count}")).collect();
@@ -202,7 +202,7 @@ fn breaches(found: &FaultFindings) -> [String; 7] {
     ]
 }
 
-/// How long it took to read, to append, and to go on after a kill.
+/// The times of reads, appends and recoveries.
 fn spans(found: &FaultFindings) -> [String; 7] {
     let recovery = |what: &str, spans_ms: &[u64]| {
         let said = median_and_max(spans_ms).map_or_else(

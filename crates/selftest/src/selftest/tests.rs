@@ -1,4 +1,4 @@
-//! That the self-test can fail: without any one of the builder's repairs it does. And that it can be stopped.
+//! The self-test can fail: without any one of the builder's repairs, it does. And it can be stopped.
 
 use std::sync::{
     Arc,
@@ -23,7 +23,7 @@ use recapd_core::{
     formats,
 };
 
-/// A message in few letters: `u hello`, `a hello`, `c id`, `r id text`, `t thought`.
+/// A message in short form: `u hello`, `a hello`, `c id`, `r id text`, `t thought`.
 fn message(line: &str) -> Message {
     let (kind, rest) = line.split_once(' ').unwrap();
     let (first, second) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -45,7 +45,7 @@ fn conversation(name: &str, script: &str) -> Conversation {
     Conversation::new(name.to_owned(), messages, &Characters)
 }
 
-/// For each repair a conversation that needs it, and what the judge says without it.
+/// For each repair, a conversation that needs it, and the judge's finding without it.
 const IRREGULAR: [(Pass, &str, &str); 7] = [
     (
         Pass::MissingResults,
@@ -163,7 +163,7 @@ fn a_window_that_loses_what_it_holds_is_found() {
     }
 }
 
-/// An extent of which each conversation is several pieces of work.
+/// A size for which each conversation is several pieces of work.
 const PIECES: TrialSize = TrialSize {
     budgets: 60_000,
     looks: 0,
@@ -204,7 +204,7 @@ fn the_work_can_be_stopped_and_gone_on_with() {
     };
     assert_eq!(run(&plan, resumed, 2, &windows).unwrap(), whole);
     assert_eq!(done.into_inner(), 5 * 30);
-    // All of it is done: nothing is tried again, and the figures are the same.
+    // The work is complete: nothing is repeated, and the figures are the same.
     let again = TrialProgress::resume(&plan, &file).unwrap();
     assert_eq!(run(&plan, again, 1, &|_| panic!("tried again")).unwrap(), whole);
 }

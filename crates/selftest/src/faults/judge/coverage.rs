@@ -1,4 +1,4 @@
-//! Watermarks, totals and coverage, reckoned anew from rows.
+//! Watermarks, totals and coverage, computed anew from rows.
 
 use super::{
     super::findings::Promise,
@@ -6,7 +6,7 @@ use super::{
     stored::{AgentRecord, Exchange, Reach},
 };
 
-/// What is wrong with one agent.
+/// The breaches of one agent.
 pub(super) fn check(agent: &str, stored: &AgentRecord) -> Vec<Breach> {
     let mut breaches = [numbers(agent, stored), watermarks(agent, stored)].concat();
     for exchange in stored.exchanges.iter().filter(|exchange| !exchange.is_preamble) {
@@ -21,7 +21,7 @@ pub(super) fn check(agent: &str, stored: &AgentRecord) -> Vec<Breach> {
     breaches
 }
 
-/// Messages and versions are numbered without a gap, and each message lies in the exchange that it names.
+/// Messages and versions are numbered without gaps, and each message is in the exchange that it names.
 fn numbers(agent: &str, stored: &AgentRecord) -> Vec<Breach> {
     let mut breaches = Vec::new();
     let expected = (stored.fork_seq + 1..).zip(&stored.messages);
@@ -93,8 +93,8 @@ fn watermarks(agent: &str, stored: &AgentRecord) -> Vec<Breach> {
     breaches
 }
 
-/// A live exchange behind the watermark is covered once and was evicted; none before it is covered, and none that is set
-/// aside.
+/// A live exchange up to the watermark is covered once and was evicted. No exchange after it is covered, and none that is
+/// set aside.
 fn exchange_state(agent: &str, stored: &AgentRecord, exchange: &Exchange) -> Vec<Breach> {
     let number = exchange.number;
     let times = |reaches: &[Reach]| {
@@ -106,7 +106,7 @@ fn exchange_state(agent: &str, stored: &AgentRecord, exchange: &Exchange) -> Vec
     let (covered, evicted) = (times(&stored.covered), times(&stored.evicted));
     let is_behind = !exchange.is_set_aside && number <= stored.summarized_through;
     let mut breaches = Vec::new();
-    // What is between the live ones may lie within an item's range.
+    // Set-aside exchanges between live ones may be within an item's range.
     if !exchange.is_set_aside && covered != usize::from(is_behind) {
         let promise = if covered == 0 {
             Promise::Kept
@@ -126,7 +126,7 @@ fn exchange_state(agent: &str, stored: &AgentRecord, exchange: &Exchange) -> Vec
     breaches
 }
 
-/// What stands before an exchange is the sum of the live ones before it.
+/// The running total of each exchange is the sum of the live ones before it.
 fn totals(agent: &str, stored: &AgentRecord) -> Vec<Breach> {
     let live: Vec<&Exchange> = live(stored).collect();
     let wrong = live.windows(2).find_map(|pair| match pair {
@@ -162,7 +162,7 @@ mod tests {
 
     type Damage = fn(&mut AgentRecord);
 
-    /// Three exchanges of two messages: one is covered, one is pending, one is in the window.
+    /// Three exchanges of two messages: one covered, one pending, one in the window.
     fn sound() -> AgentRecord {
         let exchange = |number: i64| Exchange {
             number,
