@@ -13,19 +13,16 @@ use recapd_core::domain::{
 };
 
 const HUMAN_TAG_BYTES_MAX: usize = 128;
-/// The longest name of a daemon in leases, in bytes.
 const OWNER_BYTES_MAX: usize = 128;
 /// The most host names, and the longest one in bytes.
 const HOSTS_MAX: usize = 100;
 const HOST_BYTES_MAX: usize = 261;
 /// Keys with a share as value: above 0, at most 1.
 pub(super) const SHARES: [&str; 3] = ["window.low_water", "summary.append_below", "summary.merge_below"];
-/// Pairs of keys whose first value must be less than the second.
 const LESS: [(&str, &str); 2] = [
     ("summary.session_hours", "summary.yesterday_hours"),
     ("summary.yesterday_hours", "summary.week_hours"),
 ];
-/// Pairs of keys whose first value must not exceed the second.
 const NOT_MORE: [(&str, &str); 6] = [
     ("summary.append_below", "summary.merge_below"),
     ("context.system_reserve_tokens", "context.max_tokens"),
@@ -39,7 +36,6 @@ const NOT_MORE: [(&str, &str); 6] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     pub keys: Vec<&'static str>,
-    /// What is wrong and what would be right, with the keys and their values.
     pub text: String,
 }
 

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 /// The default file name of the database.
 pub const DEFAULT_FILE: &str = "recapd.db";
 
-/// `[database]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatabaseConfig {
@@ -22,13 +21,10 @@ pub struct DatabaseConfig {
     /// PostgreSQL: the longest lag of that replica.
     pub read_lag_ms_max: u64,
     pub migrate: Migrate,
-    /// PostgreSQL: the most connections.
     pub connections: u32,
-    /// PostgreSQL: the longest time of a statement.
     pub statement_timeout_ms: u64,
     /// SQLite: the most write requests that share one commit.
     pub group_commit_max: usize,
-    /// SQLite: the number of connections that read.
     pub readers: u32,
     /// The longest wait for a write lock (SQLite), or for a connection and locks (PostgreSQL).
     pub busy_timeout_ms: u64,

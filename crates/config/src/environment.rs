@@ -6,7 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The prefix of configuration variables.
 pub(super) const PREFIX: &str = "RECAPD__";
 /// An older name of the budget's variable; 0 still disables eviction.
 const BUDGET_ALIAS: &str = "IKIGAI_SLIDING_CONTEXT_TOKENS";

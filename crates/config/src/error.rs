@@ -8,10 +8,7 @@ use recapd_core::domain::preset::Preset;
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("the configuration file {} can't be read: {source}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Unreadable { path: PathBuf, source: io::Error },
     /// It has errors: all that were found, one per line.
     #[error("{}", lines(.0))]
     Invalid(Vec<ConfigProblem>),
@@ -20,11 +17,9 @@ pub enum ConfigError {
 /// The markers before a value that a problem's text quotes.
 const VALUES_BEHIND: [&str; 3] = ["`", "\"", ", not "];
 
-/// An error in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigProblem {
     pub origin: ConfigSource,
-    /// What is wrong, with the key and the cure.
     pub text: String,
 }
 
@@ -59,7 +54,6 @@ pub enum ConfigSource {
     Preset(Preset),
     File {
         path: PathBuf,
-        /// The line, from 1.
         line: usize,
     },
     /// An environment variable, by its name.

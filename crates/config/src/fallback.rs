@@ -4,26 +4,19 @@ use serde::{Deserialize, Serialize};
 
 use super::sections::{ModelConfig, ModelMode};
 
-/// `[fallback]`: the model that is called when the first one fails. Other settings are as in `[model]`.
+/// `[fallback]`: the model that is called when the first one fails. The keys mean the same as in `[model]`, whose other
+/// settings hold here, too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FallbackConfig {
     pub mode: FallbackMode,
-    /// The provider's URL; empty for its official one.
     pub base_url: String,
-    /// True if another host may be called over `http://`.
     pub allow_http: bool,
-    /// The provider's name of the model; empty for the mode's default.
     pub model: String,
-    /// A file with the key; empty for none.
     pub api_key_file: String,
-    /// The proxy of calls; empty for none.
     pub proxy: String,
-    /// The most concurrent calls.
     pub concurrency: usize,
-    /// The most requests per minute; 0 for no limit.
     pub requests_per_minute: i64,
-    /// The most tokens per minute; 0 for no limit.
     pub tokens_per_minute: i64,
 }
 
@@ -46,25 +39,17 @@ impl FallbackConfig {
     }
 }
 
-/// The fallback's provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FallbackMode {
-    /// No fallback.
     None,
-    /// The built-in summariser.
     Offline,
-    /// Anthropic's Messages, then the built-in summariser.
     Anthropic,
-    /// OpenAI, or servers with its chat completions API, then the built-in summariser.
     #[serde(rename = "openai")]
     OpenAi,
-    /// OpenAI's Responses, then the built-in summariser.
     #[serde(rename = "openai-responses")]
     OpenAiResponses,
-    /// Google's Gemini, then the built-in summariser.
     Gemini,
-    /// Ollama, then the built-in summariser.
     Ollama,
 }
 

@@ -12,17 +12,14 @@ use super::{
     keys::{Keys, RawValue},
 };
 
-/// The largest configuration file read, in bytes.
 const FILE_BYTES_MAX: u64 = 1_048_576;
 
-/// A key that a source sets.
 pub(super) struct Setting {
     pub(super) origin: ConfigSource,
     pub(super) key: String,
     pub(super) given: RawValue,
 }
 
-/// Reads a text file of at most `bytes_max` bytes.
 pub(super) fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<String> {
     let mut text = String::new();
     let read = File::open(path)?.take(bytes_max + 1).read_to_string(&mut text)?;

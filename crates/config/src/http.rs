@@ -8,44 +8,31 @@ use super::{
     socket::{LocalSocket, RuntimeFolders, Sockets},
 };
 
-/// `[http]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpConfig {
     pub listen: Listen,
-    /// The socket in addition to the address.
     pub socket: LocalSocket,
-    /// Its paths, from the environment.
     #[serde(skip)]
     pub sockets: Sockets,
-    /// The mode of the socket's file.
     #[serde(deserialize_with = "mode")]
     pub socket_mode: SocketMode,
     /// A file with tokens in addition to those in the database; empty for none.
     pub tokens_file: String,
     pub body_bytes_max: usize,
-    /// The most bytes of messages in all concurrent answers together.
     pub answers_bytes_max: usize,
-    /// The longest time of a request.
     pub request_timeout_ms: u64,
-    /// The longest time for the head of a request.
     pub head_timeout_ms: u64,
-    /// The longest time that a connection may be idle.
     pub idle_timeout_ms: u64,
     /// The longest time in which a client may read nothing of an answer.
     pub stall_timeout_ms: u64,
-    /// The most concurrent connections.
     pub connections_max: usize,
-    /// The most concurrent connections of one address.
     pub connections_per_peer_max: usize,
-    /// The most concurrent clients subscribed to events.
     pub subscribers_max: usize,
     /// Requests per second of one token, or of an address without one; 0 for no limit.
     pub requests_per_second: u32,
-    /// The most of these requests at once.
     pub requests_burst: u32,
     pub batch_messages_max: usize,
-    /// The most bytes of summaries kept in memory for readers.
     pub snapshot_bytes_max: usize,
     /// Proxies that may name the client's address.
     pub trusted_proxies: Vec<String>,
@@ -72,7 +59,6 @@ impl HttpConfig {
         self.sockets = self.socket.beside(&self.listen, folders);
     }
 
-    /// The proxies that may name the client's address.
     pub fn proxies(&self) -> Vec<Network> {
         let texts = self.trusted_proxies.iter();
         texts.filter_map(|text| text.parse().ok()).collect()

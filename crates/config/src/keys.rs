@@ -107,7 +107,6 @@ pub(super) enum RawValue {
     Compound(&'static str),
 }
 
-/// All keys, as `section.key`.
 pub(super) struct Keys(Table);
 
 impl Keys {
@@ -115,7 +114,6 @@ impl Keys {
         Self(toml::from_str(DEFAULT_TOML).expect("a test reads the embedded config.toml"))
     }
 
-    /// The defaults, as a table of sections.
     pub(super) fn defaults(&self) -> &Table {
         &self.0
     }
@@ -183,7 +181,6 @@ impl Keys {
         }
     }
 
-    /// The error for an unknown section.
     pub(super) fn unknown_section(&self, section: &str) -> String {
         match most_alike(self.0.keys().cloned(), |name| strsim::jaro_winkler(name, section)) {
             Some(name) => format!("unknown section [{section}]: did you mean [{name}]?"),
@@ -206,7 +203,6 @@ impl Keys {
     }
 }
 
-/// Returns `value` if it is a list of texts.
 fn texts(value: &Value) -> Option<Value> {
     let is_text = |value: &Value| matches!(value, Value::String(_));
     value

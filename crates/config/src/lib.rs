@@ -72,7 +72,6 @@ pub struct Config {
     pub window: WindowConfig,
     /// When a session ends by itself.
     pub session: SessionConfig,
-    /// The size of whole requests.
     pub context: ContextConfig,
     /// How shared conversations are rendered for each speaker.
     pub perspective: PerspectiveConfig,
@@ -83,19 +82,13 @@ pub struct Config {
     /// When updates are due, how long claims hold, how failures are retried.
     pub queue: QueueConfig,
     pub worker: WorkerConfig,
-    /// The model that writes summaries.
     pub model: ModelConfig,
-    /// The model that is called when that one fails.
     pub fallback: FallbackConfig,
-    /// Daily limits of cost.
     pub spend: SpendConfig,
-    /// Batches at providers.
     pub batch: BatchConfig,
-    /// Cron jobs.
     pub schedule: ScheduleConfig,
     pub journal: JournalConfig,
     pub http: HttpConfig,
-    /// Hooks of coding agents.
     pub hook: HookConfig,
     pub log: LogConfig,
     pub trace: TraceConfig,

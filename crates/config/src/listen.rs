@@ -14,7 +14,6 @@ const SOCKET_PREFIX: &str = "unix:";
 /// The longest path of a socket, in bytes (`sockaddr_un`, without the terminator).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
     Address(SocketAddr),
@@ -22,7 +21,6 @@ pub enum Listen {
     Socket(PathBuf),
 }
 
-/// The text is no address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not an address and a port, such as `127.0.0.1:7411` or `[::1]:7411`, nor `unix:` and the path of a socket, from \

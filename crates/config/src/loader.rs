@@ -20,7 +20,6 @@ use super::{
 };
 use recapd_core::domain::price::Prices;
 
-/// The file that is read by default, if it exists.
 pub const SYSTEM_FILE: &str = "/etc/recapd/config.toml";
 
 const LOG_FORMAT: &str = "log.format";
@@ -36,7 +35,6 @@ pub struct Loader {
     sets: Vec<String>,
 }
 
-/// A configuration with the source of each value.
 #[derive(Clone, Debug)]
 pub struct LoadedConfig {
     pub config: Config,
@@ -46,7 +44,6 @@ pub struct LoadedConfig {
     pub origins: BTreeMap<String, ConfigSource>,
 }
 
-/// A key of a loaded configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigEntry {
     /// `section.key`.
@@ -194,7 +191,6 @@ impl Loader {
 }
 
 impl LoadedConfig {
-    /// The source of a key's value.
     pub fn origin(&self, key: &str) -> &ConfigSource {
         self.origins.get(key).unwrap_or(&ConfigSource::Default)
     }

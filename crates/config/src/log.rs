@@ -43,7 +43,6 @@ impl LogLevel {
 pub enum LogFormat {
     /// Depends on where logs go.
     Auto,
-    /// For people.
     Text,
     /// One object per line.
     Json,

@@ -10,12 +10,10 @@ const SOCKET: &str = "unix";
 /// Clients, by address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// A network, or a single address.
     Addresses(IpNet),
     Socket,
 }
 
-/// The text is no network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected an address such as `127.0.0.1`, a network such as `10.0.0.0/8`, or `unix` for the socket")]
 pub struct InvalidNetwork;

@@ -13,7 +13,6 @@ pub struct RedactPatterns {
 }
 
 impl RedactPatterns {
-    /// Redacts by the shipped rules and these patterns.
     pub fn redactor(&self) -> &Redactor {
         &self.redactor
     }

@@ -26,7 +26,6 @@ others wait for a restart, and the log names them.
 /// Where packages install the schema, for editors.
 const SCHEMA_FILE: &str = "/usr/share/recapd/config.schema.json";
 
-/// The words before the list of values that a key accepts.
 const CHOICES: &str = "One of ";
 
 /// A key of `config.toml` and the comment before it, as one line.

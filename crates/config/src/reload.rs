@@ -28,14 +28,11 @@ pub(super) fn is_reloaded(key: &str) -> bool {
     RELOADED.iter().any(|part| key.starts_with(part))
 }
 
-/// The outcome of a reload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReloadOutcome {
-    /// The configuration in force from now on.
     pub config: Config,
     /// The prices in force from now on: the file may have changed under the same name.
     pub prices: Prices,
-    /// Keys whose values changed.
     pub changed: Vec<String>,
     /// Keys whose new values need a restart.
     pub waiting: Vec<String>,

@@ -18,27 +18,20 @@ use super::{
 
 /// The name of a systemd credential with any provider's key (`LoadCredential=llm-api-key:…`).
 const CREDENTIAL: &str = "llm-api-key";
-/// The largest key file read, in bytes.
 const KEY_BYTES_MAX: u64 = 16_384;
 
 /// The key is missing or unusable. No text quotes any part of a key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     #[error("the key file {} can't be read: {source}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        source: io::Error,
-    },
-    /// The provider requires a key.
+    Unreadable { path: PathBuf, source: io::Error },
     #[error(
         "{section}.mode is `{mode}`, which needs a key: put it into the variable {variable}, or into a file that \
          {section}.api_key_file names"
     )]
     Missing {
-        /// The section of the configuration.
         section: &'static str,
         mode: &'static str,
-        /// The variable that may hold the key.
         variable: &'static str,
     },
     /// The file or the variable is empty, or holds no key.

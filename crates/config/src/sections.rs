@@ -18,7 +18,6 @@ use recapd_core::domain::{
 };
 use recapd_platform::crontab::Crontab;
 
-/// `[window]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WindowConfig {
@@ -33,9 +32,7 @@ pub struct WindowConfig {
     /// The most messages of a window; 0 for no limit.
     pub max_messages: i64,
     pub on_overflow: OnOverflow,
-    /// The provider whose tokenizer counts messages.
     pub provider: String,
-    /// The model whose tokenizer counts messages.
     pub model: String,
 }
 
@@ -48,7 +45,6 @@ impl WindowConfig {
     }
 }
 
-/// `[session]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionConfig {
@@ -56,11 +52,9 @@ pub struct SessionConfig {
     pub idle_gap_minutes: i64,
 }
 
-/// `[context]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContextConfig {
-    /// The most tokens of a whole request.
     pub max_tokens: i64,
     /// Tokens of these that are reserved for the answer.
     pub output_reserve_tokens: i64,
@@ -70,7 +64,6 @@ pub struct ContextConfig {
     pub pins_max_tokens: i64,
     /// True if the first message of the session stays in view.
     pub anchor: bool,
-    /// How consecutive turns of one side are handled.
     pub alternation: Alternation,
 }
 
@@ -89,7 +82,6 @@ impl ContextConfig {
     }
 }
 
-/// `[perspective]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PerspectiveConfig {
@@ -111,14 +103,12 @@ impl PerspectiveConfig {
     }
 }
 
-/// `[convergence]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConvergenceConfig {
     pub profile: ProfileName,
     /// The weight of each similarity for [`ProfileName::Custom`].
     pub weights: String,
-    /// The number of last messages that are compared.
     pub window_messages: usize,
     /// The score from which a warning is given; 0 for never.
     pub warn_at: f64,
@@ -152,23 +142,17 @@ impl ConvergenceConfig {
     }
 }
 
-/// How two speakers are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProfileName {
     /// All similarities about equally.
     Balanced,
-    /// Mainly form.
     Structural,
-    /// Mainly words.
     Semantic,
-    /// Words and form.
     Strict,
-    /// By the configured weights.
     Custom,
 }
 
-/// `[summary]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SummaryConfig {
@@ -181,11 +165,8 @@ pub struct SummaryConfig {
     /// True if a model, where one is configured, compacts documents that grew too big.
     pub compact_by_model: bool,
     pub ageing: Ageing,
-    /// The oldest age in the first section.
     pub session_hours: i64,
-    /// The oldest age in the second section.
     pub yesterday_hours: i64,
-    /// The oldest age in the third section.
     pub week_hours: i64,
     /// True if older items leave the document.
     pub drop_older: bool,
@@ -219,7 +200,6 @@ pub enum Ageing {
     Off,
 }
 
-/// `[queue]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueConfig {
@@ -245,7 +225,6 @@ pub struct QueueConfig {
     pub backoff_max_ms: i64,
     /// The least time between revivals of a parked row.
     pub revive_after_ms: i64,
-    /// The interval between searches for missing rows.
     pub reconcile_ms: u64,
     /// The delay of an agent's update per update of the same project that already waits.
     pub project_spacing_ms: i64,
@@ -275,21 +254,16 @@ impl QueueConfig {
     }
 }
 
-/// `[worker]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkerConfig {
-    /// The most concurrent updates.
     pub concurrency: usize,
-    /// The most input tokens of a model call.
     pub input_tokens_max: i64,
-    /// The most exchanges of a model call.
     pub batch_exchanges_max: i64,
     /// The most characters of a tool's arguments or result that the model sees.
     pub tool_chars_max: usize,
     /// The most characters of a text message that the model sees.
     pub said_chars_max: usize,
-    /// The longest time that updates may take to finish at shutdown.
     pub drain_ms: u64,
 }
 
@@ -299,13 +273,10 @@ impl WorkerConfig {
     }
 }
 
-/// `[model]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
-    /// The provider.
     pub mode: ModelMode,
-    /// The provider's URL; empty for its official one.
     pub base_url: String,
     /// True if another host may be called over `http://`.
     pub allow_http: bool,
@@ -315,11 +286,8 @@ pub struct ModelConfig {
     pub api_key_file: String,
     /// The proxy of calls; empty for none.
     pub proxy: String,
-    /// The longest time of a call.
     pub timeout_ms: u64,
-    /// The longest time to connect.
     pub connect_timeout_ms: u64,
-    /// The most tokens of an answer.
     pub output_tokens_max: i64,
     /// The request field that carries `output_tokens_max`.
     pub output_limit_field: OutputLimitField,
@@ -330,7 +298,6 @@ pub struct ModelConfig {
     pub anthropic_version: AnthropicVersion,
     /// The context with which Ollama loads the model; 0 for what updates may need.
     pub num_ctx: i64,
-    /// The most concurrent calls.
     pub concurrency: usize,
     /// The most requests per minute; 0 for no limit.
     pub requests_per_minute: i64,
@@ -345,7 +312,6 @@ pub struct ModelConfig {
 }
 
 impl ModelConfig {
-    /// The provider's URL.
     pub fn address(&self) -> &str {
         if self.base_url.is_empty() {
             self.mode.own_address()
@@ -368,23 +334,18 @@ impl ModelConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelMode {
-    /// The built-in extractive summariser.
     Offline,
-    /// Anthropic's Messages.
     Anthropic,
     /// OpenAI, or servers with its chat completions API.
     #[serde(rename = "openai")]
     OpenAi,
-    /// OpenAI's Responses.
     #[serde(rename = "openai-responses")]
     OpenAiResponses,
-    /// Google's Gemini.
     Gemini,
     Ollama,
 }
 
 impl ModelMode {
-    /// The name in the configuration.
     pub fn word(self) -> &'static str {
         match self {
             Self::Offline => "offline",
@@ -396,7 +357,6 @@ impl ModelMode {
         }
     }
 
-    /// Returns true if the provider offers batches.
     pub fn has_batches(self) -> bool {
         !matches!(self, Self::Offline | Self::Ollama)
     }
@@ -436,11 +396,9 @@ impl ModelMode {
     }
 }
 
-/// How much a reasoning model should think.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
-    /// The provider's default.
     Default,
     Low,
     Medium,
@@ -468,24 +426,18 @@ pub enum OutputLimitField {
     MaxTokens,
 }
 
-/// `[schedule]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleConfig {
-    /// When items move to their next section.
     pub ageing: Crontab,
-    /// When old records are deleted.
     pub prune: Crontab,
-    /// How long runs are kept.
     pub runs_keep_days: i64,
     pub versions_keep: i64,
-    /// How long a model's answer is kept.
     pub journal_keep_hours: i64,
     /// The interval at which sampled metrics are read from the database.
     pub sample_ms: u64,
 }
 
-/// `[journal]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JournalConfig {
@@ -493,11 +445,9 @@ pub struct JournalConfig {
     pub dir: String,
 }
 
-/// `[hook]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HookConfig {
-    /// The longest brief for a session.
     pub max_chars: usize,
     /// True if a session is notified of a newer version.
     pub announce: bool,

@@ -25,7 +25,6 @@ pub enum LocalSocket {
     At(PathBuf),
 }
 
-/// The text is no socket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is neither `{AUTO}` nor `{OFF}`, nor a socket such as `unix:/run/recapd/recapd.sock`")]
 pub struct InvalidSocket(String);
@@ -33,13 +32,11 @@ pub struct InvalidSocket(String);
 /// The folders for sockets without a configured path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeFolders {
-    /// The folder of this process.
     own: Option<PathBuf>,
     /// The folders that clients search.
     near: Vec<PathBuf>,
 }
 
-/// The paths of the socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sockets {
     /// Where a daemon creates it.

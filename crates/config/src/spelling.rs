@@ -10,7 +10,6 @@ use super::{ModelMode, error::ConfigSource, file::Setting, keys::RawValue, loade
 const MODE: &str = "model.mode";
 const BATCH: &str = "model.batch";
 
-/// Translates the alternative spelling.
 pub(super) fn meant(setting: Setting) -> Setting {
     let is_batch = match &setting.given {
         RawValue::Text(text) | RawValue::Toml(Value::String(text)) => text == "batch",

@@ -11,28 +11,20 @@ use recapd_core::domain::{
 };
 
 const SHIPPED: &str = include_str!("../prices.toml");
-/// The largest price file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1_048_576;
 /// The highest price: a million dollars per million tokens.
 const PRICE_MAX: i64 = 1_000_000_000_000;
 
-/// `[spend]`: limits of cost per UTC day.
+/// `[spend]`: limits of cost per UTC day; 0 is no limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpendConfig {
-    /// The most calls of all agents; 0 for no limit.
     pub calls_per_day: i64,
-    /// The most tokens of all agents; 0 for no limit.
     pub tokens_per_day: i64,
-    /// The most dollars of all agents; 0 for no limit.
     pub usd_per_day: f64,
-    /// The most calls of one agent; 0 for no limit.
     pub agent_calls_per_day: i64,
-    /// The most tokens of one agent; 0 for no limit.
     pub agent_tokens_per_day: i64,
-    /// The most dollars of one agent; 0 for no limit.
     pub agent_usd_per_day: f64,
-    /// A file with more prices; empty for none.
     pub prices_file: String,
 }
 
@@ -57,16 +49,9 @@ impl SpendConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum PricesError {
     #[error("`{path}` can't be read: {source}")]
-    Unreadable {
-        path: String,
-        source: io::Error,
-    },
-    /// It isn't a table like `prices.toml`.
+    Unreadable { path: String, source: io::Error },
     #[error("`{path}` is no table of prices like prices.toml: {message}")]
-    Invalid {
-        path: String,
-        message: String,
-    },
+    Invalid { path: String, message: String },
 }
 
 #[derive(Debug, Deserialize)]

@@ -34,7 +34,6 @@ fn load(toml: Option<&str>, environment: Pairs<'_>, sets: &[&str]) -> Result<Loa
         .map_err(|error| error.to_string().replace(&here, ""))
 }
 
-/// The keys of `config.toml` with the comment before each, as one line.
 fn documented() -> Vec<(String, String)> {
     let documented = reference::documented().into_iter();
     documented.map(|found| (found.key(), found.comment)).collect()

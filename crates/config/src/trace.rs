@@ -20,13 +20,10 @@ const PROTOCOLS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
     "OTEL_EXPORTER_OTLP_PROTOCOL",
 ];
-/// The service's default name.
 const SERVICE: &str = "recapd";
-/// The largest file of headers that is read, in bytes.
 const HEADERS_BYTES_MAX: u64 = 16_384;
 const ATTRIBUTES_BYTES_MAX: usize = 4_096;
 
-/// `[trace]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceConfig {
@@ -34,9 +31,7 @@ pub struct TraceConfig {
     pub otlp_url: String,
     /// A file with headers for it; empty for none.
     pub otlp_headers_file: String,
-    /// The longest time of a call to it.
     pub timeout_ms: u64,
-    /// How long a span waits for others.
     pub gather_ms: u64,
     /// The share of traces that is sent, of those that begin here.
     pub sample: f64,
@@ -49,10 +44,7 @@ pub struct TraceConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum HeadersError {
     #[error("the file of headers {path} can't be read: {reason}; see trace.otlp_headers_file")]
-    Unreadable {
-        path: String,
-        reason: String,
-    },
+    Unreadable { path: String, reason: String },
     #[error("{from} holds no headers: expected `name=value` pairs with commas or line ends between them")]
     Malformed {
         /// The file or the variable.

@@ -133,7 +133,6 @@ mod tests {
 
     use super::*;
 
-    /// The highest niceness that a thread can have.
     const NICENESS_MAX: i32 = 19;
 
     /// The niceness of the current thread; see `proc_pid_stat(5)`.

@@ -14,7 +14,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use recapd_core::domain::time::{SECOND_MS, Timestamp};
 
-/// The longest expression read, in bytes.
 pub const EXPRESSION_BYTES_MAX: usize = 256;
 
 const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
@@ -22,22 +21,18 @@ const MONTHS: [&str; 12] = [
     "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
 ];
 
-/// An error in an expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CrontabError {
     /// Not five fields, and no known `@` name.
     #[error("expected five fields (minute hour day-of-month month weekday), such as `0 3 * * *`, or @daily")]
     Shape,
-    /// A field can't be read.
     #[error("{field} `{text}` is wrong: {expected}")]
     Field {
         field: &'static str,
-        /// The text of the field.
         text: String,
         /// The values that the field accepts.
         expected: String,
     },
-    /// Day of month and weekday are both given.
     #[error("day of month and weekday can't both be given: leave one of them as `*`")]
     BothDays,
     /// Never falls due, as on 30 February.
@@ -45,7 +40,6 @@ pub enum CrontabError {
     Never,
 }
 
-/// A schedule.
 #[derive(Clone, PartialEq)]
 pub struct Crontab {
     text: String,

@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The most levels of folders that are searched.
 const FOLDER_DEPTH_MAX: usize = 16;
 
 #[derive(Debug, thiserror::Error)]
@@ -14,11 +13,7 @@ pub enum ListError {
     #[error("{} does not exist", .0.display())]
     Missing(PathBuf),
     #[error("{}: {source}", path.display())]
-    Unreadable {
-        /// The folder's path.
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Unreadable { path: PathBuf, source: std::io::Error },
 }
 
 /// Lists the files among `paths` and below the folders among them, in order.

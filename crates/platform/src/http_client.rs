@@ -35,7 +35,6 @@ impl Default for HttpSettings {
     }
 }
 
-/// An answer, read completely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpReply {
     pub status: StatusCode,
@@ -56,7 +55,6 @@ pub enum HttpClientError {
     /// The settings or the request are invalid: a retry won't help.
     #[error("{0}")]
     Unsendable(String),
-    /// The call timed out.
     #[error("{0}")]
     Late(String),
     /// Another user's program listens there; nothing was sent to it.

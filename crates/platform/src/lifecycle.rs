@@ -47,12 +47,9 @@ use crate::background::Background;
 /// How long tasks may take to end after the hard cancellation, before they are dropped.
 pub const HARD_GRACE: Duration = Duration::from_secs(3);
 
-/// A signal that stops the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopSignal {
-    /// SIGTERM
     Terminate,
-    /// SIGINT
     Interrupt,
 }
 
@@ -65,7 +62,6 @@ impl fmt::Display for StopSignal {
     }
 }
 
-/// The outcome of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shutdown {
     pub manner: Manner,

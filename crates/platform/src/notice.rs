@@ -141,7 +141,6 @@ impl Notices {
         }
     }
 
-    /// Notes that anything may have changed.
     pub fn all_changed(&self) {
         drop(self.changed.send(Change::All));
         drop(self.moved.send(Change::All));

@@ -37,9 +37,7 @@ pub const READERS_MAX: usize = 64;
 /// SQLite's other threads: the writer; the log's thread and its connection's; the inbox's listener; and a connection that
 /// ends while its replacement starts.
 const SQLITE: usize = 5;
-/// The main thread.
 const MAIN: usize = 1;
-/// All threads that a daemon can have.
 pub const ALL_MAX: usize =
     MAIN + SERVING_MAX + BLOCKED_MAX + BACKGROUND + BACKGROUND_BLOCKED_MAX + READERS_MAX + SQLITE;
 
@@ -107,7 +105,6 @@ mod tests {
 
     use super::*;
 
-    /// The longest wait for a thread.
     const PATIENCE: Duration = Duration::from_secs(20);
 
     #[test]

@@ -22,13 +22,10 @@ use crate::selftest::{
     work::Work,
 };
 
-/// The exit code of an invalid command line.
 const USAGE: u8 = 2;
 
-/// A test can't be run.
 #[derive(Debug, thiserror::Error)]
 enum CommandFailure {
-    /// The command line is invalid.
     #[error(transparent)]
     Usage(anyhow::Error),
     #[error(transparent)]
@@ -171,7 +168,6 @@ pub fn main() -> ExitCode {
 }
 
 impl Selftest {
-    /// Returns true if the test passed.
     fn run(&self) -> Result<bool, CommandFailure> {
         let shared = &self.shared;
         match &self.test {
@@ -210,7 +206,6 @@ fn count(text: &str) -> Result<u64, ParseIntError> {
     text.replace('_', "").parse()
 }
 
-/// Prints findings, for people or for programs.
 fn report<F: Serialize>(
     found: &F,
     shared: &GlobalOptions,

@@ -42,9 +42,7 @@ pub const FAULTS_OF_RUN: u64 = 20;
 
 /// A number of faults, in runs that follow from the seed.
 pub struct Faults {
-    /// The tested program.
     pub program: PathBuf,
-    /// The number of faults.
     pub faults: u64,
     pub seed: u64,
     pub database: Database,
@@ -55,7 +53,6 @@ pub struct Faults {
     pub folder: PathBuf,
     /// No run starts after this time.
     pub until: Option<Instant>,
-    /// The template of the runs' servers.
     pub template: Template,
 }
 

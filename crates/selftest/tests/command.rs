@@ -19,7 +19,6 @@ fn selftest() -> Command {
     command
 }
 
-/// A file of the repository.
 fn file(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }

@@ -18,7 +18,6 @@ use tracing_subscriber::{Layer, layer::Context};
 
 use super::priority;
 
-/// The path at which systemd's journal listens.
 pub(super) const SOCKET: &str = "/run/systemd/journal/socket";
 /// The longest value that is sent, in bytes; the rest is cut off. A datagram holds about 200 KB.
 const VALUE_BYTES_MAX: usize = 32_768;

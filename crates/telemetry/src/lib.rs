@@ -42,15 +42,12 @@ pub const ALERT_TARGET: &str = "recapd::alert";
 /// The target of audit events, which some store separately.
 pub const AUDIT_TARGET: &str = "recapd::audit";
 
-/// Logging can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// `RUST_LOG` is invalid.
     #[error("RUST_LOG is wrong: {0}; expected directives such as `info` or `recapd=debug,hyper=warn`")]
     Filter(#[from] ParseError),
     #[error("logging is set up already: {0}")]
     Twice(#[from] TryInitError),
-    /// There is no journal to write to.
     #[error(
         "log.format is `journald`, but there is no journal at /run/systemd/journal/socket: {0}; use `auto` where systemd isn't"
     )]
@@ -303,7 +300,6 @@ mod tests {
 
     use super::*;
 
-    /// The log with these settings, without the time.
     fn logged(format: LogFormat, level: LogLevel, surroundings: &Surroundings, emit: fn()) -> String {
         #[derive(Clone, Default)]
         struct Buffer(Arc<Mutex<Vec<u8>>>);

@@ -51,16 +51,11 @@ pub struct Groups {
     pub updates: Updates,
     pub documents: Documents,
     pub batches: Batches,
-    /// The queue, and the gauges sampled from the database.
     pub queue: Queue,
-    /// Incoming messages and evicted exchanges.
     pub window: WindowMetrics,
-    /// Messages that agents insert by SQL.
     pub inbox: Inbox,
-    /// Conversations of several speakers.
     pub talk: Talk,
     pub provider: Provider,
-    /// The daemon itself, database errors, and the HTTP interface.
     pub service: Service,
     registry: Registry,
 }

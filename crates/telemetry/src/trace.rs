@@ -26,7 +26,6 @@ pub use parent::TraceParent;
 
 use recapd_platform::http_client::{Endpoint, HttpClientError, HttpSettings};
 
-/// The target of spans that belong to traces.
 pub const TARGET: &str = "recapd::trace";
 /// The field with a span's name, if the name isn't static.
 pub const NAME: &str = "otel.name";
@@ -34,7 +33,6 @@ pub const NAME: &str = "otel.name";
 pub const KIND: &str = "otel.kind";
 /// The field with the client's `traceparent`.
 pub const PARENT: &str = "otel.parent";
-/// The attribute that marks a span as failed.
 pub const ERROR: &str = "error.type";
 
 /// The path for posting spans, appended to the collector's URL.
@@ -42,7 +40,6 @@ const PATH: &str = "/v1/traces";
 /// The most spans that wait to be sent; further ones are lost. OpenTelemetry's default.
 const WAITING_MAX: usize = 2_048;
 
-/// The collector, and the selection of traces.
 #[derive(Clone, Debug)]
 pub struct TraceSettings {
     /// The collector's URL, such as `http://127.0.0.1:4318`.
@@ -54,11 +51,9 @@ pub struct TraceSettings {
     pub service: String,
     /// Further attributes of this process, by OpenTelemetry's names.
     pub resource: Vec<(String, String)>,
-    /// The longest time of a call to the collector.
     pub timeout_ms: u64,
     /// How long a span waits for others to be sent with.
     pub gather_ms: u64,
-    /// The seed of the ids.
     pub seed: u64,
 }
 

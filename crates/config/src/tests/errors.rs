@@ -5,7 +5,6 @@ use std::fs;
 use super::{Pairs, load};
 use crate::{Config, ConfigError, ConfigProblem, Loader, LogFormat};
 
-/// The content of a file, and its error.
 const FILE_ERRORS: &[(&str, &str)] = &[
     (
         "[window]\nbudget_token = 1",

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::domain::message::{Format, Kind, Message, Part};
 
-/// The roles of both providers, including those of older APIs.
 pub(super) const ROLES: [&str; 6] = ["user", "assistant", "system", "developer", "tool", "function"];
 /// Names used for `content` by mistake, or by unsupported formats.
 const CONTENT_MISNAMED: [&str; 5] = ["contents", "message", "text", "value", "body"];

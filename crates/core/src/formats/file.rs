@@ -110,12 +110,10 @@ pub struct SkippedEntry {
 pub struct FileReader {
     /// The name of conversations that have none of their own.
     stem: String,
-    /// The requested format.
     forced: Option<Format>,
     /// The format of messages that could be of several.
     format: Format,
     refuses_unknown_roles: bool,
-    /// The pieces not read yet.
     rest: Box<dyn Iterator<Item = PendingPiece> + Send>,
     /// The start of a Pidgin conversation, held back until the system prompts after it are read.
     held: Option<PendingPiece>,

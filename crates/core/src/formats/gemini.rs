@@ -18,7 +18,6 @@ use crate::domain::{
 pub(super) const ROLES: [&str; 5] = ["user", "model", "system", "function", "tool"];
 /// The name of the tool that runs code on Gemini's side.
 const CODE_EXECUTION: &str = "code_execution";
-/// The outcome of code that ran successfully.
 const OUTCOME_OK: &str = "OUTCOME_OK";
 /// The media type of data that doesn't give its own.
 const DATA: &str = "application/octet-stream";

@@ -34,7 +34,6 @@ impl<'a> Fields<'a> {
         string(self.raw(name)?).filter(|text| !text.is_empty())
     }
 
-    /// A string or number field, as text.
     pub(super) fn label(&self, name: &str) -> Option<String> {
         let raw = self.raw(name)?;
         let number = || raw.get().starts_with(|c: char| c == '-' || c.is_ascii_digit());

@@ -198,7 +198,6 @@ fn arguments_object(arguments: &str, notes: &mut Notes) -> Map<String, Value> {
     }
 }
 
-/// The instructions among `turns`.
 fn instructions<'t, 'a>(turns: &'t [Turn<'a>]) -> impl Iterator<Item = &'t Turn<'a>> {
     turns.iter().filter(|turn| turn.role == Role::System)
 }

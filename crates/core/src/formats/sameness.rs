@@ -10,7 +10,6 @@ use serde_json::value::RawValue;
 
 /// The depth to which values are compared; deeper ones are equal if spelled alike. Each level is parsed once more.
 const DEPTH_MAX: usize = 32;
-/// JSON's white space.
 const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
 /// Returns true if two JSON texts have the same value. Numbers are the same only if they are written the same: 1.0 isn't 1,

@@ -46,7 +46,6 @@ impl TokenCounter for EstimateCounter {
     }
 }
 
-/// The state of the current run.
 #[derive(Default)]
 struct Walk {
     last: Option<char>,

@@ -12,7 +12,6 @@ use crate::domain::{attachment::Extent, tokens::TokenCounter};
 
 /// Counting a shorter text is as fast as looking it up, in bytes.
 const TEXT_BYTES_MIN: usize = 4 << 10;
-/// The most counts in the cache.
 const COUNTS_MAX: usize = 1_024;
 
 static MEMO: LazyLock<Memo> = LazyLock::new(Memo::new);
@@ -94,7 +93,6 @@ mod tests {
     use super::*;
     use crate::domain::number::i64_or_max;
 
-    /// Counts its calls.
     #[derive(Default)]
     struct CountingCounter(AtomicUsize);
 

@@ -73,7 +73,6 @@ pub(super) fn quoted(name: &str) -> String {
     name.chars().take(QUOTED_CHARS_MAX).collect()
 }
 
-/// Several ids for a violation's message.
 pub(super) fn listed(ids: &[&str]) -> String {
     ids.iter().map(|id| quoted(id)).collect::<Vec<_>>().join(", ")
 }

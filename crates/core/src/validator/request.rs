@@ -12,7 +12,6 @@ pub(super) type Object = Map<String, Value>;
 pub(super) struct CheckedRequest<'a> {
     given: &'a Value,
     key: &'static str,
-    /// The model that it is sent to.
     pub(super) model: Model,
 }
 

@@ -22,7 +22,6 @@ const SEND_MAX: Duration = Duration::from_millis(200);
 pub struct ServiceManager {
     /// `NOTIFY_SOCKET`: a path, or an abstract name after `@`.
     pub socket: Option<String>,
-    /// `WATCHDOG_USEC`
     pub watchdog_usec: Option<String>,
     /// `WATCHDOG_PID`: the process that the watchdog applies to; every process if unset.
     pub watchdog_pid: Option<String>,
@@ -83,12 +82,10 @@ impl Notify {
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={usec}"));
     }
 
-    /// Reports that the service ends.
     pub fn stopping(&self) {
         self.send("STOPPING=1");
     }
 
-    /// Reports that the service makes progress.
     pub fn alive(&self) {
         self.send("WATCHDOG=1");
     }

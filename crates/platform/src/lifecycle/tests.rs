@@ -29,7 +29,6 @@ impl Life {
         }
     }
 
-    /// Sends a signal after `wait`.
     fn signal_after(&self, wait: Duration) {
         let sender = self.sender.clone();
         // Spawned outside the lifecycle, which would wait for it.

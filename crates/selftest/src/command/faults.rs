@@ -82,7 +82,6 @@ fn kind(text: &str) -> Result<Kind, String> {
 }
 
 impl FaultsTest {
-    /// Returns true if the test passed.
     pub(super) fn run(&self, shared: &GlobalOptions) -> Result<bool, CommandFailure> {
         let faults = self.faults()?;
         let settings = faults.settings();

@@ -4,7 +4,6 @@ use std::io::{ErrorKind, IsTerminal as _, Write as _};
 
 use serde::Serialize;
 
-/// Returns true if someone can see the progress.
 pub(super) fn is_watched() -> bool {
     std::io::stderr().is_terminal()
 }

@@ -17,22 +17,18 @@ use super::roster::Whereabouts;
 /// The log event of a daemon that created missing queue rows.
 const REPAIRED: &str = "queue.repaired";
 
-/// The parameters of a daemon's start.
 #[derive(Clone)]
 pub(super) struct DaemonLaunch {
     pub(super) program: PathBuf,
     pub(super) number: usize,
     /// An address of its own, so that no other daemon takes its port while it is down.
     pub(super) host: Ipv4Addr,
-    /// As `KEY=VALUE`.
     pub(super) settings: Vec<String>,
-    /// Additional environment variables.
     pub(super) environment: Vec<(&'static str, String)>,
     /// The folder of its log, clock and process id.
     pub(super) folder: PathBuf,
 }
 
-/// The state of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Up,
@@ -51,7 +47,6 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// A daemon that isn't started yet.
     pub(super) fn new(launch: DaemonLaunch) -> Self {
         Self {
             launch,

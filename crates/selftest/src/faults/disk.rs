@@ -37,7 +37,6 @@ impl Disk {
         }
     }
 
-    /// Fills it completely.
     pub(super) fn fill(&self) {
         if let Ok(mut ballast) = File::create(self.ballast()) {
             while ballast.write_all(&CHUNK).is_ok() {}

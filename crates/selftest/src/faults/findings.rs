@@ -13,7 +13,6 @@ const TOLD_MAX: usize = 40;
 /// The faults, and their effects on daemons and data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultFindings {
-    /// Completed runs.
     pub runs: u64,
     pub faults: BTreeMap<Kind, u64>,
     /// Kinds that can't be tested on this machine, and the reason.
@@ -22,19 +21,15 @@ pub struct FaultFindings {
     pub calls: BTreeMap<String, u64>,
     /// Other requests, by step and outcome.
     pub steps: BTreeMap<String, u64>,
-    /// Stored turns.
     pub turns: u64,
     /// Of the begun turns, those whose outcome the client doesn't know.
     pub ambiguous: u64,
     /// Messages that were forgotten as requested.
     pub forgotten: u64,
-    /// Messages in the database.
     pub messages: u64,
-    /// Exchanges in the database.
     pub exchanges: u64,
     /// Of these, exchanges covered by summaries.
     pub covered: u64,
-    /// Versions of summaries.
     pub versions: u64,
     /// Rows parked at the end, with digests in their summaries.
     pub parked: u64,
@@ -46,7 +41,6 @@ pub struct FaultFindings {
     pub twice: u64,
     /// Rows and exchanges still pending minutes after the last fault, and starts that found rows missing.
     pub stuck: u64,
-    /// Documents over their ceiling.
     pub over_ceiling: u64,
     /// Other broken invariants, refused requests, and daemons that can't be started.
     pub broken: u64,
@@ -54,7 +48,6 @@ pub struct FaultFindings {
     pub unavailable: u64,
     /// Reads of summaries that the daemon had in memory.
     pub known_reads: Spans,
-    /// Reads of other summaries.
     pub other_reads: Spans,
     /// Appends to agents that no fault affected directly.
     pub appends: Spans,
@@ -68,7 +61,6 @@ pub struct FaultFindings {
     pub restarted_ms: Vec<u64>,
     /// Agents without another call within two leases and a few seconds, because of a parked row or a slow machine.
     pub not_resumed: u64,
-    /// Descriptions of the first breaches.
     pub told: Vec<String>,
 }
 

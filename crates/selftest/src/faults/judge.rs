@@ -58,7 +58,6 @@ pub(super) fn judge_rows(place: &Place, histories: &BTreeMap<String, History>, f
     }
 }
 
-/// Returns true if a fork of that name may exist.
 fn is_maybe_forked(agent: &str, histories: &BTreeMap<String, History>) -> bool {
     let mut steps = histories.values().flat_map(|history| &history.steps);
     steps.any(|asked| asked.fate != RequestFate::Refused && asked.step == Step::Fork(agent.to_owned()))
@@ -92,7 +91,6 @@ fn forgettings(
     forgettings
 }
 
-/// Checks that neither rows nor indexes contain forgotten text.
 fn judge_forgotten(place: &Place, forgotten: &[String]) -> Vec<Breach> {
     let content = match place.content() {
         Ok(content) => content,

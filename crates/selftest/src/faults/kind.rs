@@ -59,7 +59,6 @@ impl Kind {
         Self::CopyKill,
     ];
 
-    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kill => "kill",
@@ -81,7 +80,6 @@ impl Kind {
         }
     }
 
-    /// The relative frequency.
     pub(super) fn weight(self) -> u32 {
         match self {
             Self::Kill | Self::Cut | Self::PowerCut => 5,
@@ -116,7 +114,6 @@ impl Kind {
     }
 }
 
-/// The daemons' database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Database {
@@ -127,7 +124,6 @@ pub enum Database {
 }
 
 impl Database {
-    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
@@ -135,7 +131,6 @@ impl Database {
         }
     }
 
-    /// The number of daemons that share it.
     pub fn daemons(self) -> usize {
         match self {
             Self::Sqlite => 1,

@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 /// The number of turns in which an agent works on one request.
 const TURNS_OF_REQUEST: u64 = 12;
 
-/// The prefix of every marker.
 pub(super) const MARKER: &str = "m-agent-";
 
 /// The way in which a writer's messages are sent, and duplicates recognised.
@@ -144,11 +143,9 @@ impl Span {
 /// A request other than a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Sets a mark.
     Mark,
     /// Goes back to a mark after this exchange.
     Rewind(i64),
-    /// Clears the session.
     Clear,
     /// Creates this child.
     Fork(String),
@@ -159,7 +156,6 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// The name in reports.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Mark => "mark",
@@ -186,7 +182,6 @@ pub(super) struct History {
     pub(super) steps: Vec<Request>,
 }
 
-/// All requests.
 #[derive(Default)]
 pub(super) struct Ledger {
     histories: Mutex<BTreeMap<String, History>>,
@@ -200,7 +195,6 @@ impl Ledger {
         self.ticks.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// The number of acknowledged turns.
     pub(super) fn acknowledged(&self) -> u64 {
         self.acknowledged.load(Ordering::SeqCst)
     }
@@ -220,7 +214,6 @@ impl Ledger {
         histories.entry(agent.to_owned()).or_default().steps.push(asked);
     }
 
-    /// All histories, by agent.
     pub(super) fn all(&self) -> BTreeMap<String, History> {
         self.histories().clone()
     }

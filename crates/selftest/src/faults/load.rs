@@ -27,7 +27,6 @@ use recapd_llm::{
 const PUSH_MS_MAX: u64 = 4_000;
 /// The longest that it waits for any other answer.
 const ANSWER_MS_MAX: u64 = 30_000;
-/// The wait before a retry.
 const AGAIN_MS: u64 = 25;
 /// The longest pause between turns.
 const PAUSE_MS_MAX: u64 = 250;
@@ -35,7 +34,6 @@ const PAUSE_MS_MAX: u64 = 250;
 const SQL_PAUSE_MS_MAX: u64 = 1_000;
 /// The fewest turns of a writer, enough to overflow its window.
 const TURNS_MIN: u64 = 8;
-/// The most turns of a writer.
 const TURNS_MAX: u64 = 800;
 /// One in so many writers gives up after an unanswered attempt.
 const GIVES_UP: u8 = 6;
@@ -57,7 +55,6 @@ pub(super) enum Answer {
     Done(Value),
     /// It was refused as invalid, with this status and text.
     Refused(u16, String),
-    /// The outcome is unknown.
     Nothing,
     /// No daemon was there, so it isn't done.
     Absent,

@@ -14,7 +14,6 @@ const BUSY: Duration = Duration::from_secs(5);
 /// The interval at which batches are made due.
 const HURRY: Duration = Duration::from_millis(700);
 
-/// The reason why a read or a write failed.
 pub(super) type Refusal = String;
 
 impl Place {

@@ -67,7 +67,6 @@ impl CallFate {
     }
 }
 
-/// The model. Clones share everything.
 #[derive(Clone)]
 pub(super) struct Model {
     state: Arc<Mutex<Inner>>,
@@ -100,7 +99,6 @@ struct Orphan {
 /// The observations of the model.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ModelLog {
-    /// Calls by outcome.
     pub(super) calls: BTreeMap<String, u64>,
     /// From a kill during a call to the agent's next call, by another daemon.
     pub(super) taken_over_ms: Vec<u64>,
@@ -176,7 +174,6 @@ impl Model {
         }
     }
 
-    /// The agents of the daemon's current calls.
     pub(super) fn asked_by(&self, daemon: usize) -> Vec<u64> {
         let state = self.state();
         let calls = state.open.values();
@@ -317,7 +314,6 @@ fn asked(body: &Value, place: usize) -> String {
     content.as_str().unwrap_or_default().to_owned()
 }
 
-/// An answer in Anthropic's format.
 fn message(text: &str) -> Value {
     json!({
         "id": "msg", "type": "message", "role": "assistant", "model": "selftest",

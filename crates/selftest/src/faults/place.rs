@@ -104,7 +104,6 @@ impl Place {
         self.folder.join("recapd.db")
     }
 
-    /// The settings for reading the database.
     pub(super) fn settings(&self) -> DatabaseSettings {
         let url = self.url();
         if self.server.is_none() {

@@ -28,7 +28,6 @@ const FILES: [(u8, &str); 3] = [(b'd', ""), (b'w', "-wal"), (b'j', "-journal")];
 /// Contents by the recorder's letter. Missing files have no entry.
 type Images = BTreeMap<u8, Vec<u8>>;
 
-/// The power supply of a database.
 pub(super) struct Power {
     library: PathBuf,
     log: PathBuf,

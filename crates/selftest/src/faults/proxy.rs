@@ -18,7 +18,6 @@ use tokio::{
     task::JoinSet,
 };
 
-/// The size of a forwarded chunk.
 const CHUNK_BYTES: usize = 16 * 1024;
 /// The end of a commit's completion in PostgreSQL's protocol.
 const COMMIT: &[u8] = b"COMMIT\0";
@@ -61,11 +60,9 @@ enum Direction {
     Answer,
 }
 
-/// The fate of the next commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum CommitFate {
-    /// It arrives and is answered.
     Answered = 0,
     /// It arrives, and the connection closes without an answer.
     Unanswered = 1,
@@ -76,7 +73,6 @@ pub(super) enum CommitFate {
 /// The proxy of one daemon. Clones share it.
 #[derive(Clone)]
 pub(super) struct Proxy {
-    /// The address that replaces the server's.
     pub(super) address: SocketAddr,
     flow: watch::Sender<ProxyFlow>,
     next_commit: Arc<AtomicU8>,
@@ -109,7 +105,6 @@ impl Proxy {
         self.flow.send_replace(flow);
     }
 
-    /// Sets the fate of the next commit.
     pub(super) fn doom_commit(&self, fate: CommitFate) {
         self.next_commit.store(fate as u8, Ordering::SeqCst);
     }

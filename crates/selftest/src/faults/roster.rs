@@ -12,7 +12,6 @@ pub(super) struct Roster {
     daemons: Vec<DaemonEntry>,
 }
 
-/// The address and process id of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Whereabouts {
     pub(super) address: SocketAddr,
@@ -24,9 +23,7 @@ struct DaemonEntry {
     whereabouts: Mutex<Option<Whereabouts>>,
     /// True if it is stopped, or was asked to end.
     is_halted: AtomicBool,
-    /// Counts its changes.
     changes: AtomicU64,
-    /// Counts its starts.
     lives: AtomicU64,
     /// The number of current problems with its database …
     troubles: AtomicU64,

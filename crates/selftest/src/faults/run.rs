@@ -37,11 +37,9 @@ use super::{
     witness::{Sightings, Witness},
 };
 
-/// The number of conversations.
 const AGENTS: u64 = 5;
 /// The interval at which daemons are checked.
 const TICK_MS: u64 = 10;
-/// The longest downtime of a killed daemon.
 const AWAY_MS_MAX: u64 = 300;
 /// The longest time to end beyond the drain; a slower daemon hangs.
 const END_MS_MAX: u64 = 20_000;
@@ -50,7 +48,6 @@ const SETTLE_MS: u64 = 2_000;
 /// The longest time until the first turn.
 const BEGIN_MS_MAX: u64 = 60_000;
 
-/// Does run number `piece`.
 pub(super) fn run(faults: &Faults, piece: usize) -> FaultFindings {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -222,7 +219,6 @@ impl Run {
         self.count_steps();
     }
 
-    /// Starts the tasks that send requests to the daemons.
     fn clients(&mut self, witness: &Arc<Witness>) -> JoinSet<()> {
         let mut clients = JoinSet::new();
         for agent in (0..AGENTS).map(load::name_of) {
@@ -338,7 +334,6 @@ impl Proxies {
         Ok(Self { server, model })
     }
 
-    /// The daemon's database URL.
     fn url(&self, place: &Place) -> String {
         let through = |line: &Proxy| server::url_at(line.address);
         self.server.as_ref().map_or_else(|| place.url(), through)

@@ -30,7 +30,6 @@ max_wal_size = 16MB
 ";
 
 const DATABASE: &str = "recapd";
-/// The database that a copy writes.
 const TARGET: &str = "recapd_copy";
 
 /// The database's URL through a proxy at `address`.
@@ -38,7 +37,6 @@ pub(super) fn url_at(address: SocketAddr) -> String {
     format!("postgres://{USER}@{address}/{DATABASE}?sslmode=disable")
 }
 
-/// A server: its programs, its owner, its folder.
 pub(super) struct Server {
     programs: Option<PathBuf>,
     owner: Option<(u32, u32)>,
@@ -83,7 +81,6 @@ impl Server {
         Ok(server)
     }
 
-    /// Creates a cluster with an empty database.
     fn make(folder: &Path) -> Result<(), String> {
         let server = Self::of(folder)?;
         let options = [

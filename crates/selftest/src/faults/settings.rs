@@ -8,7 +8,6 @@ pub(super) const CEILING_TOKENS: i64 = 600;
 /// How long a daemon may take to finish its work when it is asked to end: `worker.drain_ms`.
 pub(super) const DRAIN_MS: u64 = 30_000;
 
-/// The settings of all runs.
 pub(super) fn common(lease_ms: i64) -> Vec<String> {
     let settings: [(&str, String); 16] = [
         ("queue.lease_ms", lease_ms.to_string()),
@@ -35,7 +34,6 @@ pub(super) fn common(lease_ms: i64) -> Vec<String> {
         .collect()
 }
 
-/// The settings of one run and one daemon.
 pub(super) struct Own<'a> {
     pub(super) url: &'a str,
     pub(super) model: SocketAddr,

@@ -11,15 +11,12 @@ use super::{
     load::{Answer, Load},
 };
 
-/// The longest pause between two steps of an agent.
 const PAUSE_MS_MAX: u64 = 2_000;
 const TURNS_OF_FORK: u64 = 6;
-/// The most forks of an agent.
 const FORKS_MAX: usize = 3;
 /// The least distance of a forgotten exchange from the newest one, so that it gets no more messages.
 const FORGET_BEHIND: i64 = 4;
 
-/// Sends an agent's steps.
 pub(super) struct Stepper {
     load: Arc<Load>,
     agent: String,
@@ -49,7 +46,6 @@ impl Stepper {
         }
     }
 
-    /// Sends steps until the end.
     pub(super) async fn run(mut self) {
         let mut number = 0;
         while !self.load.is_over() {

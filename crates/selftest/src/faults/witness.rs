@@ -34,9 +34,7 @@ pub const KNOWN_MS_MAX: u64 = 300;
 pub const UNKNOWN_MS_MAX: u64 = 2_000;
 /// The longest time of the 99th percentile of appends to agents that other daemons' faults don't affect.
 pub const APPEND_P99_MS_MAX: u64 = 100;
-/// The timeout of a client.
 const PATIENCE_MS: u64 = 20_000;
-/// The pause between two requests.
 const PAUSE_MS: u64 = 25;
 /// How long it takes to notice that a daemon is gone.
 const NOTICE_MS: u64 = 200;
@@ -45,12 +43,9 @@ const BEAT_MS: u64 = 10;
 /// The delay of such a check that shows that the program was kept from running.
 const LATE_MS: u64 = 40;
 
-/// The witnesses' observations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sightings {
-    /// Reads of known summaries.
     pub(super) known: Spans,
-    /// Reads of other summaries.
     pub(super) unknown: Spans,
     /// Appends while the database was well, whatever happened to other daemons.
     pub(super) appends: Spans,
@@ -60,7 +55,6 @@ pub(super) struct Sightings {
     pub(super) breaches: Vec<String>,
 }
 
-/// The witnesses of a run.
 pub(super) struct Witness {
     client: reqwest::Client,
     load: Arc<Load>,

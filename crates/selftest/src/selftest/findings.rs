@@ -7,14 +7,11 @@ use super::work::WorkFindings;
 /// The most breaches that are described; further ones are only counted.
 const TOLD_MAX: usize = 20;
 
-/// The results of window trials.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialFindings {
     /// Completely tested conversations.
     pub conversations: u64,
-    /// Filled windows.
     pub windows: u64,
-    /// Exchanges that left a window.
     pub evicted: u64,
     /// Requests that were built and judged.
     pub requests: u64,
@@ -28,11 +25,9 @@ pub struct TrialFindings {
     pub newest_lost: u64,
     /// Windows and requests over budget because of the newest exchange alone, which is reported and allowed.
     pub too_big_alone: u64,
-    /// Descriptions of the first breaches.
     pub told: Vec<BreachReport>,
 }
 
-/// The description of a breach.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BreachReport {
     /// The number of the piece of work in which it was found.
@@ -43,7 +38,6 @@ pub struct BreachReport {
     pub breach: String,
 }
 
-/// The promises that can be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WindowPromise {
     /// Providers accept every request.

@@ -57,7 +57,6 @@ pub(super) fn judge(
     breaches
 }
 
-/// The provider's error, if there is one.
 fn refusal(format: RequestFormat, body: Value) -> Option<String> {
     let (target, request) = request(format, body);
     let violations = validate(target, &request, None);
@@ -134,7 +133,6 @@ fn side(message: &Value) -> Option<Side> {
     }
 }
 
-/// The exchanges that are left out, and the others.
 fn parted<'i, 'a>(
     input: &'i ContextInput<'a>,
     context: &Context<'_>,

@@ -13,7 +13,6 @@ const TEXTS_MAX: usize = 1 << 18;
 /// Counting a shorter text is as fast as looking it up, in bytes.
 const TEXT_BYTES_MIN: usize = 32;
 
-/// Caches the counts of `counter` by length and hash.
 pub(super) struct KnownCounts {
     counter: Arc<dyn TokenCounter>,
     hashing: RandomState,

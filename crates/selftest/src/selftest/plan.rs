@@ -14,11 +14,8 @@ use recapd_core::domain::{
     window::Budget,
 };
 
-/// The smallest size of a leg.
 const LEG_TOKENS_MIN: f64 = 500.0;
-/// The largest size of a leg.
 const LEG_TOKENS_MAX: f64 = 20_000.0;
-/// The smallest budget, in tokens.
 const BUDGET_TOKENS_MIN: f64 = 20.0;
 /// The largest budget, as a multiple of the whole conversation.
 const BUDGET_SHARE_MAX: f64 = 1.25;
@@ -28,7 +25,6 @@ const PIECE_MESSAGES: usize = 100_000;
 pub struct Conversation {
     pub name: String,
     pub messages: Vec<Message>,
-    /// The tokens of each message.
     pub tokens: Vec<i64>,
     /// The places where a request may be made: after the model has answered, before the user speaks.
     pub moments: Vec<usize>,
@@ -59,17 +55,14 @@ impl Conversation {
     }
 }
 
-/// The size of the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrialSize {
-    /// Random budgets per conversation.
     pub budgets: u32,
     /// Random moments per budget at which requests are built, in addition to the last one.
     pub looks: usize,
     pub seed: u64,
 }
 
-/// Conversations and what to test with each.
 pub struct Plan {
     /// In order of their names.
     pub conversations: Vec<Conversation>,
@@ -83,13 +76,10 @@ pub struct Plan {
 /// Some windows of one conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanPiece {
-    /// The index of the conversation.
     pub conversation: usize,
-    /// The indices of the windows.
     pub windows: Range<u32>,
 }
 
-/// A window to fill.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
     pub budget: Budget,
@@ -115,7 +105,6 @@ impl Plan {
         }
     }
 
-    /// The number of windows to fill.
     pub fn windows(&self) -> u64 {
         self.conversations.len() as u64 * u64::from(self.extent.budgets)
     }
@@ -131,7 +120,6 @@ impl Plan {
         format!("{:x}", hash.finalize())
     }
 
-    /// The trial of window number `window`.
     pub fn trial(&self, conversation: &Conversation, window: u32) -> Trial {
         let mut random = fastrand::Rng::with_seed(self.seed(&conversation.name, window));
         let mut looks: Vec<usize> = (0..self.extent.looks)

@@ -11,38 +11,27 @@ use super::work::{Work, WorkFindings};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialProgress<F> {
-    /// The fingerprint of the work: see [`Work::fingerprint`].
     plan: String,
     /// The indices of completed pieces, in any order.
     done: Vec<usize>,
     findings: F,
-    /// The file, if progress is saved.
     #[serde(skip)]
     file: Option<PathBuf>,
 }
 
-/// Work can't be resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgressError {
     #[error("`{}`: {error}", path.display())]
-    Io {
-        path: PathBuf,
-        error: io::Error,
-    },
+    Io { path: PathBuf, error: io::Error },
     /// The file holds something else.
     #[error("`{}` holds no progress of a self-test: {error}; name another file", path.display())]
-    Unreadable {
-        path: PathBuf,
-        error: serde_json::Error,
-    },
+    Unreadable { path: PathBuf, error: serde_json::Error },
     /// It belongs to other conversations, or to other settings that determine the tests.
     #[error(
         "`{}` belongs to other conversations or settings; give the same ones again, or remove it to start anew",
         path.display()
     )]
-    OtherPlan {
-        path: PathBuf,
-    },
+    OtherPlan { path: PathBuf },
 }
 
 impl<F: WorkFindings> TrialProgress<F> {
@@ -82,7 +71,6 @@ impl<F: WorkFindings> TrialProgress<F> {
         self.done.contains(&piece)
     }
 
-    /// The findings so far.
     pub fn findings(&self) -> &F {
         &self.findings
     }

@@ -41,12 +41,10 @@ use recapd_core::domain::{number::usize_or_max, time::Timestamp};
 use recapd_platform::{crontab::Crontab, notice::Notices};
 use recapd_telemetry::metrics::Metrics;
 
-/// Runs per piece of work.
 const RUNS_OF_PIECE: u64 = 200;
 
 /// A number of simulated runs with consecutive seeds.
 pub struct Simulation {
-    /// The number of runs.
     pub runs: u64,
     /// The seed of the first run; each further run has the next number.
     pub seed: u64,

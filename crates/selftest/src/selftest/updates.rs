@@ -22,7 +22,6 @@ const UPDATES_OF_LIFE: u64 = 250;
 pub struct Updates {
     pub updates: u64,
     pub seed: u64,
-    /// Counts the documents' tokens.
     pub counter: Arc<dyn TokenCounter>,
 }
 

@@ -30,7 +30,6 @@ use recapd_core::{
 const DIGESTS_MAX: usize = 8;
 /// The summary takes at most one part in so many of a request.
 const SUMMARY_SHARE: i64 = 4;
-/// Every way of handling consecutive turns of one side.
 const MODES: [Alternation; 3] = [Alternation::Merge, Alternation::Ack, Alternation::Keep];
 
 /// A window that is being filled, and the exchanges that left it.

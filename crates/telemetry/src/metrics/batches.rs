@@ -90,17 +90,14 @@ impl Batches {
         self.wait_limit.get().saturating_mul(SECOND_MS)
     }
 
-    /// Counts a question that was deferred to a batch.
     pub fn deferred(&self) {
         self.question(QuestionOutcome::Deferred, 1);
     }
 
-    /// Counts questions that were withdrawn before they were sent.
     pub fn withdrawn(&self, count: i64) {
         self.question(QuestionOutcome::Withdrawn, count);
     }
 
-    /// Counts a batch that a provider accepted.
     pub fn submitted(&self) {
         self.batch(BatchOutcome::Submitted);
     }

@@ -12,7 +12,6 @@ const OPEN: [&str; 7] = [
 /// The placeholder for a model or a route in this list.
 const ANY: &str = "any";
 
-/// A metric, as a scrape describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MetricDescription {
     /// Its name in rules: with `_total` for a counter; a histogram's samples add `_bucket`, `_sum`, `_count`.
@@ -33,7 +32,6 @@ pub struct Label {
     pub values: Vec<String>,
 }
 
-/// All metrics, in the order of a scrape.
 pub fn catalogue() -> Vec<MetricDescription> {
     read(&example())
 }

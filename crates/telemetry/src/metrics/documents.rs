@@ -116,19 +116,16 @@ impl Documents {
         }
     }
 
-    /// Counts a stored summary and its size.
     pub fn stored(&self, tokens: i64) {
         self.tokens.observe(float(tokens));
     }
 
-    /// Counts changes of `items` items.
     pub fn items(&self, action: ItemAction, items: i64) {
         self.items
             .get_or_create(&ItemLabels { action })
             .inc_by(increase(items));
     }
 
-    /// Counts changes of facts that were refused.
     pub fn facts_refused(&self, refusals: &[FactRefusal]) {
         for refusal in refusals {
             let reason = refusal.name();
@@ -150,7 +147,6 @@ impl Documents {
         }
     }
 
-    /// Counts a secret that `rule` redacted.
     pub fn redacted(&self, rule: &'static str) {
         self.redactions.get_or_create(&RuleLabels { rule }).inc();
     }

@@ -17,12 +17,9 @@ pub struct Inbox {
     refused: Family<RefusalLabels, Counter>,
 }
 
-/// The inbox at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InboxSample {
-    /// Waiting rows.
     pub waiting: i64,
-    /// When the oldest waiting row was inserted.
     pub oldest_at: Option<Timestamp>,
     /// Refused rows that are kept.
     pub refused: i64,

@@ -173,7 +173,6 @@ impl Provider {
         }
     }
 
-    /// Counts an answered call.
     pub fn answered(&self, provider: &str, model: &str, tokens: ProviderTokens, took: Duration) {
         let model = self.model(provider, model);
         self.called(&model, RequestOutcome::Success, took);
@@ -211,14 +210,12 @@ impl Provider {
         self.cost.get_or_create(&self.model(provider, model)).inc_by(usd);
     }
 
-    /// Sets the daily limits of all calls together.
     pub fn limit(&self, limits: SpendLimits) {
         self.cost_limit
             .set(float(limits.cost_microusd) / float(MICROUSD_PER_USD));
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
-    /// The daily limits of all calls together.
     pub fn limits(&self) -> SpendLimits {
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }

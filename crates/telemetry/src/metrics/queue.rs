@@ -73,13 +73,10 @@ struct AgentLabels {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueSample {
     pub depth: Vec<(QueueState, i64)>,
-    /// When the longest waiting row became ready.
     pub oldest_ready_at: Option<Timestamp>,
     /// When the oldest exchange without a summary was evicted.
     pub oldest_unsummarized_at: Option<Timestamp>,
-    /// The number of summaries.
     pub documents: i64,
-    /// The tokens of all summaries.
     pub documents_tokens: i64,
     pub agents: Vec<(AgentState, i64)>,
 }
@@ -158,12 +155,10 @@ impl Queue {
         }
     }
 
-    /// Counts expired leases that were taken over.
     pub fn leases_expired(&self, leases: i64) {
         self.leases_expired.inc_by(increase(leases));
     }
 
-    /// Counts a lease's renewal.
     pub fn renewed(&self, result: RenewalResult) {
         self.renewals.get_or_create(&RenewalLabels { result }).inc();
     }

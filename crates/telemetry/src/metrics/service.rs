@@ -166,7 +166,6 @@ impl Service {
         self.db_errors.get_or_create(&DbErrorLabels { class }).inc();
     }
 
-    /// Sets the gauges of database connections.
     pub fn connections(&self, idle: i64, in_use: i64, max: i64) {
         for (state, count) in [(ConnectionState::Idle, idle), (ConnectionState::InUse, in_use)] {
             self.connections
@@ -181,7 +180,6 @@ impl Service {
         self.pool_timeouts.inner().fetch_max(total, Ordering::Relaxed);
     }
 
-    /// Counts a logged event.
     pub fn logged(&self, level: LogLevel) {
         self.log_events.get_or_create(&LogLabels { level }).inc();
     }
@@ -205,19 +203,16 @@ impl Service {
         SubscriberGuard(self.sse_clients.clone())
     }
 
-    /// Counts audit events that weren't written to the database.
     pub fn audit_dropped(&self, count: usize) {
         self.audit_dropped
             .inc_by(u64::try_from(count).unwrap_or(u64::MAX));
     }
 
-    /// Counts spans that were sent or lost.
     pub fn spans(&self, outcome: SpanOutcome, count: usize) {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         self.spans.get_or_create(&SpanLabels { outcome }).inc_by(count);
     }
 
-    /// Sets the number of the last applied migration.
     pub fn db_schema_version(&self, version: i64) {
         self.db_schema_version.set(version);
     }

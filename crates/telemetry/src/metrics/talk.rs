@@ -38,7 +38,6 @@ impl Talk {
         }
     }
 
-    /// Counts the score of a completed turn.
     pub fn scored(&self, reading: &ConvergenceScore) {
         self.scores.observe(reading.score.score);
         let state = match reading.score.state {

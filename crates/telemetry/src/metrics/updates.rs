@@ -156,7 +156,6 @@ impl Updates {
         self.failures.get_or_create(&FailureLabels { reason }).inc();
     }
 
-    /// Counts queue rows that were parked.
     pub fn retries_exhausted(&self, rows: i64) {
         self.exhausted.inc_by(increase(rows));
     }
@@ -171,17 +170,14 @@ impl Updates {
         self.fenced.get_or_create(&FencedLabels { fence }).inc();
     }
 
-    /// Sets the limit of concurrent updates.
     pub fn workers(&self, concurrency: usize) {
         self.workers.set(i64_or_max(concurrency));
     }
 
-    /// Returns true if claiming is paused.
     pub fn is_paused(&self) -> bool {
         self.paused.get() != 0
     }
 
-    /// Sets whether claiming is paused.
     pub fn paused(&self, is_paused: bool) {
         self.paused.set(i64::from(is_paused));
     }

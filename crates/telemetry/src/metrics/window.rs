@@ -84,7 +84,6 @@ impl WindowMetrics {
         }
     }
 
-    /// Counts a stored message of `tokens` tokens.
     pub fn ingested(&self, role: Role, tokens: i64) {
         let labels = RoleLabels { role };
         self.messages.get_or_create(&labels).inc();
@@ -93,7 +92,6 @@ impl WindowMetrics {
             .inc_by(increase(tokens));
     }
 
-    /// Counts `exchanges` exchanges of `tokens` tokens that left a window.
     pub fn evicted(&self, exchanges: i64, tokens: i64) {
         self.evicted.inc_by(increase(exchanges));
         self.evicted_tokens.inc_by(increase(tokens));
@@ -111,7 +109,6 @@ impl WindowMetrics {
         self.journalled.inc_by(messages as u64);
     }
 
-    /// Counts messages that couldn't be written to the journal.
     pub fn journal_failed(&self, messages: usize) {
         self.journal_failures.inc_by(messages as u64);
     }

@@ -24,7 +24,6 @@ use recapd_platform::http_client::{Endpoint, HttpClientError};
 
 /// The most spans per call. OpenTelemetry's default.
 const BATCH_MAX: usize = 512;
-/// The most attempts to send a batch.
 const ATTEMPTS_MAX: u32 = 4;
 /// The wait before the first retry; each further one is twice as long.
 const WAIT_FIRST: Duration = Duration::from_secs(1);

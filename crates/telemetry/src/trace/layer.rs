@@ -40,7 +40,6 @@ pub(super) struct FinishedSpan {
 /// The role of a span, by its other end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SpanKind {
-    /// No other end.
     #[default]
     Internal,
     /// The other end is the client.

@@ -8,7 +8,6 @@ use super::{
     layer::{FinishedSpan, SpanKind, Value},
 };
 
-/// `STATUS_CODE_ERROR`
 const STATUS_ERROR: u8 = 2;
 
 pub(super) fn resource(settings: &TraceSettings) -> Json {

@@ -27,7 +27,6 @@ const LINE_BREAK: &str = "  ";
 /// The biggest block that becomes one message, in bytes; longer ones are split.
 const BLOCK_BYTES_MAX: usize = LINE_BYTES_MAX;
 
-/// The author of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineVoice {
     Start,
@@ -107,7 +106,6 @@ struct LineBlock {
     text: String,
 }
 
-/// The messages of a history.
 pub(super) struct Blocks {
     lines: Lines,
     stem: String,

@@ -22,7 +22,6 @@ pub(super) struct Names {
     pub(super) tool: String,
 }
 
-/// The names of one turn's calls or results, in order.
 pub(super) struct TurnCalls<'n>(slice::Iter<'n, Names>);
 
 impl<'n> TurnCalls<'n> {

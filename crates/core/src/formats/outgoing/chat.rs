@@ -92,7 +92,6 @@ fn shared_name<'s>(said: &'s [(&Piece<'_>, Option<Map<String, Value>>)]) -> Opti
     names.all(|name| name == first).then_some(first).flatten()
 }
 
-/// The speaker of a piece.
 fn name<'s>(piece: &'s Piece<'_>, own: Option<&'s Map<String, Value>>) -> Option<&'s str> {
     let named = own.and_then(|own| own.get("name")?.as_str());
     named.filter(|name| !name.is_empty()).or(piece.speaker)

@@ -47,7 +47,6 @@ impl Spelling {
         Self { takes, chars_max }
     }
 
-    /// `name` in the target's spelling.
     pub(super) fn of(self, name: &str) -> String {
         if name.chars().count() > self.chars_max {
             self.hashed(name)

@@ -36,7 +36,6 @@ pub(super) struct RoleMessage<'a> {
     pub(super) blocks: Vec<Block<'a>>,
 }
 
-/// The readable messages.
 #[derive(Debug)]
 pub(super) struct Conversation<'a> {
     pub(super) messages: Vec<RoleMessage<'a>>,
@@ -90,7 +89,6 @@ impl<'a> Block<'a> {
 }
 
 impl RoleTurn<'_> {
-    /// The index of the turn's last message.
     pub(super) fn last_message(&self) -> usize {
         self.blocks.last().map_or(0, |block| block.message)
     }

@@ -36,7 +36,6 @@ const DESCRIBING_FIELDS: [&str; 9] = [
 ];
 
 pub(super) struct ContentTurn<'a> {
-    /// The index in the contents.
     pub(super) index: usize,
     role: Option<&'a str>,
     /// The parts that are objects, with their indices.

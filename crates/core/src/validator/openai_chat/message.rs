@@ -18,7 +18,6 @@ use crate::validator::{
 const ROLES: [&str; 6] = ["system", "assistant", "user", "function", "tool", "developer"];
 /// The most characters of a call's id: many refusals are reported, and in 2026 one longer id that was accepted.
 const ID_CHARS_MAX: usize = 40;
-/// The most characters of a function's name.
 const NAME_CHARS_MAX: usize = 64;
 
 pub(super) fn check(index: usize, message: &Object, findings: &mut Findings) {

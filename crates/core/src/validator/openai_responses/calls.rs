@@ -19,7 +19,6 @@ const CALLS: [(&str, &str); 5] = [
 struct Calls {
     /// Items that no output has answered yet, oldest first.
     open: Vec<usize>,
-    /// The number of answered calls.
     answered: usize,
 }
 

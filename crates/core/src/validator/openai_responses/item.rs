@@ -15,7 +15,6 @@ const ROLES: [&str; 4] = ["assistant", "system", "developer", "user"];
 const OUTPUT_PARTS: [&str; 2] = ["output_text", "refusal"];
 /// Parts that only others write.
 const INPUT_PARTS: [&str; 3] = ["input_text", "input_image", "input_file"];
-/// The most characters of a call's id.
 const ID_CHARS_MAX: usize = 64;
 
 pub(super) fn check(item: &InputItem<'_>, findings: &mut Findings) {

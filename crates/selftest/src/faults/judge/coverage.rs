@@ -6,7 +6,6 @@ use super::{
     stored::{AgentRecord, Exchange, Reach},
 };
 
-/// The breaches of one agent.
 pub(super) fn check(agent: &str, stored: &AgentRecord) -> Vec<Breach> {
     let mut breaches = [numbers(agent, stored), watermarks(agent, stored)].concat();
     for exchange in stored.exchanges.iter().filter(|exchange| !exchange.is_preamble) {

@@ -17,7 +17,6 @@ const STEPS: [&str; 5] = ["clear", "mark", "rewind", "pin", "unpin"];
 /// Exchanges that were to be forgotten, by the owning agent's request or that of an agent that shares them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Forgettings {
-    /// Acknowledged.
     pub(super) done: BTreeSet<i64>,
     /// Of unknown outcome.
     pub(super) ambiguous: BTreeSet<i64>,
@@ -28,9 +27,7 @@ pub(super) struct Forgettings {
 pub(super) struct Verdict {
     pub(super) breaches: Vec<Breach>,
     pub(super) forgotten: Vec<String>,
-    /// Stored turns.
     pub(super) turns: u64,
-    /// Forgotten messages.
     pub(super) tombstones: u64,
 }
 

@@ -30,7 +30,6 @@ pub(super) struct Exchange {
     pub(super) is_set_aside: bool,
 }
 
-/// The first and the last exchange of a range.
 pub(super) type Reach = (i64, i64);
 
 #[derive(Clone, Debug, Default)]
@@ -54,7 +53,6 @@ pub(super) struct AgentRecord {
     pub(super) left_in_inbox: u64,
 }
 
-/// Reads every agent, by name.
 pub(super) fn read(place: &Place) -> Result<BTreeMap<String, AgentRecord>, Refusal> {
     let mut all: BTreeMap<String, AgentRecord> = BTreeMap::new();
     for row in place.rows(

@@ -18,7 +18,6 @@ use super::{Model, good, message, nonsense};
 use recapd_core::domain::time::Timestamp;
 use recapd_platform::clock::{Clock as _, SystemClock};
 
-/// The longest time of a batch.
 const SPAN_MS_MAX: u64 = 4_000;
 /// One in so many creations returns an error, whether or not the batch was created.
 const FAILS: u8 = 8;
@@ -30,7 +29,6 @@ pub(super) struct Batch {
     lines: Vec<BatchQuestion>,
 }
 
-/// A question with its key.
 struct BatchQuestion {
     key: String,
     params: Value,

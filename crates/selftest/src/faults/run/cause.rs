@@ -10,7 +10,6 @@ use crate::faults::{
     kind::Kind,
 };
 
-/// The longest pause between two faults.
 const GAP_MS_MAX: u64 = 300;
 /// How long a daemon is stopped, if not beyond its lease.
 const STALL_MS_MAX: u64 = 3_000;

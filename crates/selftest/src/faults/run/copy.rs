@@ -16,7 +16,6 @@ use crate::faults::daemon::State;
 const KILL_MS_MAX: u64 = 2_000;
 /// The error of a copy whose target has data.
 const NOT_EMPTY: &str = "the target isn't empty";
-/// The longest time of a copy.
 const COPY_MS_MAX: u64 = 120_000;
 
 impl Run {
@@ -66,7 +65,6 @@ impl Run {
         moved.await.map_err(|error| error.to_string())?
     }
 
-    /// Copies, unless it takes too long.
     async fn copy_once(&self, target: &str, ms_max: u64) -> Result<(), String> {
         let mut copy = Command::new(&self.program);
         copy.env_clear()

@@ -18,12 +18,10 @@ use recapd_store::{
     operate::{OperatorStore as _, QueueState},
 };
 
-/// The most agents that are read.
 const AGENTS_READ: i64 = 100;
 /// How long the queue may make no progress, beyond two leases, before it counts as stuck: longer than two unanswered model
 /// calls (60 s each) and two statements (35 s each), as daemons have it by default.
 const DRY_MS_MAX: u64 = 200_000;
-/// The longest time to drain.
 const DRY_MS_IN_ALL: u64 = 600_000;
 
 impl Run {

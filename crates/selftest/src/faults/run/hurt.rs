@@ -10,7 +10,6 @@ use crate::faults::{
     proxy::{CommitFate, Proxy, ProxyFlow},
 };
 
-/// How long a connection is cut, in milliseconds.
 const PARTED_MS: Range<u64> = 500..10_000;
 /// How long the server is silent: at most longer than any timeout of a statement.
 const SILENT_MS: Range<u64> = 2_000..45_000;
@@ -20,7 +19,6 @@ const LOCKED_MS: Range<u64> = 4_000..9_000;
 const BUSY_TURNS_MAX: u64 = 40;
 /// The longest wait for these turns.
 const BUSY_MS_MAX: u64 = 4_000;
-/// How long to wait for a commit.
 const COMMIT_WAIT_MS: u64 = 500;
 
 impl Run {

@@ -86,7 +86,6 @@ impl Run {
         });
     }
 
-    /// Opens all cut connections.
     pub(super) fn open_ways(&mut self) {
         let now = Instant::now();
         for (until, _) in &mut self.parted {

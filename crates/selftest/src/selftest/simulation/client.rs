@@ -17,19 +17,13 @@ use recapd_core::{
 use recapd_engine::ingest::Ingestor;
 use recapd_store::{StoreError, StoreResult};
 
-/// The most attempts of a request.
 const TRIES: usize = 3;
-/// The wait between attempts.
 const TRY_AGAIN_MS: i64 = 500;
-/// The most rounds in a turn.
 const ROUNDS_MAX: usize = 12;
-/// The longest message, in words.
 const WORDS_MAX: usize = 24;
 
-/// All clients of a run.
 #[derive(Default)]
 pub(super) struct Client {
-    /// The number of the last message sent.
     last: u64,
 }
 

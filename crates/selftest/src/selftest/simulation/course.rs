@@ -18,12 +18,9 @@ use recapd_core::domain::{
 };
 use recapd_store::AppendRules;
 
-/// The most agents of a run.
 const AGENTS_MAX: usize = 3;
-/// The most daemons of a run.
 const DAEMONS_MAX: usize = 3;
 
-/// The fixed parameters of a run.
 pub(super) struct Course {
     pub(super) agents: usize,
     pub(super) daemons: usize,

@@ -38,7 +38,6 @@ pub(super) struct Surroundings {
     pub(super) crontab: Crontab,
 }
 
-/// A running daemon and its actors.
 pub(super) struct SimulatedDaemon {
     number: usize,
     pub(super) clock: Arc<SkewedClock>,
@@ -51,7 +50,6 @@ pub(super) struct SimulatedDaemon {
     pub(super) actors: Vec<Actor>,
 }
 
-/// A task of a daemon.
 pub(super) struct Actor {
     life: SimulatedTask,
     /// When it wants to continue; `None` if another event must come first.

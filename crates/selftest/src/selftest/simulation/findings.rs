@@ -12,14 +12,11 @@ const TOLD_MAX: usize = 3;
 /// The last lines of a run that are kept.
 const TRACE_LINES_MAX: usize = 120;
 
-/// Counts of events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Steps between two points at which other actors could run.
     pub steps: u64,
-    /// Clients' requests.
     pub requests: u64,
-    /// Granted leases.
     pub claims: u64,
     pub model_calls: u64,
     /// Versions that updates wrote.
@@ -35,7 +32,6 @@ pub struct Counts {
     pub stalled: u64,
     /// Calls of the store that failed, before or after they took effect.
     pub cut: u64,
-    /// Clocks that were set wrong.
     pub clocks_turned: u64,
     /// Queue rows deleted by the simulated operator.
     pub rows_lost: u64,
@@ -43,16 +39,13 @@ pub struct Counts {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedRun {
-    /// The seed of this run.
     pub seed: u64,
-    /// Its steps until it failed.
     pub steps: u64,
     pub breaches: Vec<PromiseBreach>,
     /// Its last lines: time, daemon, operation, and the agents that it changed.
     pub trace: Vec<String>,
 }
 
-/// The results of the simulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SimulationFindings {
     pub runs: u64,
@@ -69,7 +62,6 @@ impl SimulationFindings {
         self.broken.is_empty()
     }
 
-    /// The number of runs in which `promise` was broken.
     pub fn broken(&self, promise: Promise) -> u64 {
         self.broken.get(&promise).copied().unwrap_or_default()
     }

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use recapd_store::Fence;
 
-/// A guard of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Guard {
@@ -25,7 +24,6 @@ pub enum Guard {
 }
 
 impl Guard {
-    /// All guards, in the order in which they are checked.
     pub const ALL: [Self; 6] = [
         Self::Lease,
         Self::Version,
@@ -35,7 +33,6 @@ impl Guard {
         Self::Rearm,
     ];
 
-    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lease => "lease",

@@ -15,7 +15,6 @@ use super::{
 use recapd_core::domain::{agent::AgentId, summary::item::Item, tokens::TokenCounter, work::Lease};
 use recapd_store::{Completion, Material, Patch};
 
-/// The promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Promise {
@@ -58,7 +57,6 @@ impl Promise {
         Self::Drained,
     ];
 
-    /// The text of a breach.
     pub fn title(self) -> &'static str {
         match self {
             Self::Guarded => "a guard let a stale update pass",
@@ -79,7 +77,6 @@ impl Promise {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromiseBreach {
     pub promise: Promise,
-    /// The finding.
     pub found: String,
 }
 
@@ -89,7 +86,6 @@ impl fmt::Display for PromiseBreach {
     }
 }
 
-/// Watches the tables of one run.
 pub(super) struct Judge {
     max_tokens: i64,
     counter: Arc<dyn TokenCounter>,
@@ -99,7 +95,6 @@ pub(super) struct Judge {
     read: BTreeMap<i64, Vec<i64>>,
     /// Agents whose row was deleted on purpose, and not created again yet.
     orphans: BTreeSet<AgentId>,
-    /// The first breach of each promise.
     pub(super) breaches: Vec<PromiseBreach>,
 }
 
@@ -199,7 +194,6 @@ impl Judge {
         }
     }
 
-    /// Checks an update that was written over `before`.
     pub(super) fn judge_update(&mut self, lease: &Lease, patch: &Patch, before: &AgentTables) {
         let token = before.row.as_ref().and_then(|row| row.token);
         if token != Some(lease.token) {

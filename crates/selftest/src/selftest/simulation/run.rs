@@ -26,9 +26,7 @@ use recapd_core::domain::{
     time::{HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp},
 };
 
-/// The start time of runs.
 const BORN_AT: Timestamp = Timestamp(1_795_000_000_000);
-/// The most steps with faults.
 const TROUBLED_STEPS_MAX: u64 = 500;
 /// The steps within which healthy workers write a version while there is work: after a long silence, a model is asked about
 /// few exchanges at a time.
@@ -62,7 +60,6 @@ struct SimulationRun<'s> {
     agents: Vec<AgentId>,
 }
 
-/// Does the run of that seed.
 pub(super) fn run(
     seed: u64,
     without: &BTreeSet<Guard>,
@@ -303,7 +300,6 @@ impl SimulationRun<'_> {
         drop(lost);
     }
 
-    /// Sends a client's request to a daemon.
     fn ask(&mut self, number: usize, agent: usize) {
         let Some(daemon) = &mut self.places[number].daemon else {
             return;

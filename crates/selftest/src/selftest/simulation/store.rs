@@ -29,7 +29,6 @@ use recapd_store::{
     SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
 };
 
-/// The tables, as a daemon accesses them.
 pub(super) struct SimulatedStore {
     pub(super) world: Arc<World>,
     pub(super) daemon: usize,
@@ -213,7 +212,6 @@ seam! {
 }
 
 impl super::findings::Counts {
-    /// Counts the outcome of a completion.
     fn hear(&mut self, completed: &StoreResult<Completion>) {
         match completed {
             Ok(_) => self.updates += 1,

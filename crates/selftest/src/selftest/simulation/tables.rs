@@ -51,7 +51,6 @@ pub(super) struct KeptVersion {
     pub(super) is_rewind: bool,
 }
 
-/// The data of one agent.
 #[derive(Clone)]
 pub(super) struct AgentTables {
     pub(super) settings: AgentSettings,
@@ -79,14 +78,12 @@ pub(super) struct AgentTables {
     pub(super) row: Option<Row>,
 }
 
-/// All tables.
 pub(super) struct Tables {
     pub(super) agents: BTreeMap<AgentId, AgentTables>,
     /// The database's time if its clock counts; `None` if the daemons' clocks do.
     pub(super) clock: Option<Timestamp>,
     /// The agents that the current operation changed, in their former state.
     pub(super) changed: Vec<(AgentId, Option<AgentTables>)>,
-    /// The fences' verdicts on the current completion.
     pub(super) verdicts: Option<Verdicts>,
     without: BTreeSet<Guard>,
     last_token: i64,
@@ -125,7 +122,6 @@ impl Tables {
         found.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))
     }
 
-    /// Replaces the agent's data by `kept`.
     fn commit(&mut self, agent: &AgentId, kept: AgentTables) -> StoreResult<()> {
         kept.check()?;
         let before = self.agents.insert(agent.clone(), kept);

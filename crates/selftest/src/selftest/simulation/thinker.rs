@@ -109,7 +109,6 @@ fn items(request: &ModelRequest) -> String {
         .to_string()
 }
 
-/// Merges neighbours.
 fn operations(question: &str) -> String {
     let label = |line: &str| line.split_once(". ")?.0.parse::<i64>().ok();
     let labels: Vec<i64> = question.lines().filter_map(label).collect();

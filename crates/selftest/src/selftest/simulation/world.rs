@@ -25,14 +25,12 @@ const TRACE_LINES_MAX: usize = 20_000;
 /// A task that runs until it is done or dropped.
 pub(super) type SimulatedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The state outside the actors.
 pub(super) struct Inner {
     pub(super) random: Rng,
     pub(super) now: Timestamp,
     pub(super) tables: Tables,
     pub(super) judge: Judge,
     pub(super) counts: Counts,
-    /// True if faults happen.
     pub(super) is_troubled: bool,
     /// True if the database's clock counts, not the daemons'.
     pub(super) has_own_clock: bool,
@@ -210,7 +208,6 @@ impl World {
     }
 }
 
-/// A daemon's clock, which may be set wrong.
 pub(super) struct SkewedClock {
     pub(super) world: Arc<World>,
     pub(super) skew_ms: AtomicI64,

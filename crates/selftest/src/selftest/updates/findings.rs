@@ -7,17 +7,14 @@ use crate::selftest::work::WorkFindings;
 /// The most breaches that are described; further ones are only counted.
 const TOLD_MAX: usize = 20;
 
-/// The results of update trials.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdateFindings {
     pub updates: u64,
-    /// Exchanges that left the window.
     pub exchanges: u64,
     /// Refused answers for items, replaced by digests.
     pub answers_refused: u64,
     #[serde(default)]
     pub facts: u64,
-    /// Refused changes of facts.
     #[serde(default)]
     pub facts_refused: u64,
     /// Answers for operations that were applied.
@@ -26,17 +23,13 @@ pub struct UpdateFindings {
     pub compactions_refused: u64,
     /// Operations refused within other answers.
     pub operations_refused: u64,
-    /// Items merged with others.
     pub merged: u64,
-    /// Items that were shortened.
     pub condensed: u64,
     /// Items that left a document for its size, or because a model proposed it.
     pub dropped: u64,
     /// Documents that couldn't hold all decisions and constraints.
     pub truncated: u64,
-    /// The largest document, in tokens.
     pub tokens_max: i64,
-    /// Documents over their ceiling.
     pub over_ceiling: u64,
     /// Exchanges not covered exactly once after an update.
     pub uncovered: u64,
@@ -44,7 +37,6 @@ pub struct UpdateFindings {
     pub decisions_lost: u64,
     /// Documents with an invalid line.
     pub malformed: u64,
-    /// Descriptions of the first breaches.
     pub told: Vec<String>,
 }
 

@@ -28,14 +28,11 @@ use recapd_core::domain::{
     zone::Zone,
 };
 
-/// The start time of lives.
 const BORN_AT: Timestamp = Timestamp(1_767_600_000_000);
 /// One life in so many has a document of full size; small ones fill up sooner, and are as good a test.
 const FULL_SIZE_ONE_IN: u32 = 12;
-/// The most tokens of a question.
 const QUESTION_TOKENS_MAX: i64 = 24_000;
 
-/// The state of an agent's life.
 struct AgentLife<'c> {
     random: Rng,
     model: Adversary,
@@ -47,12 +44,10 @@ struct AgentLife<'c> {
     last_item: i64,
     items: Vec<Item>,
     last_fact: i64,
-    /// The open facts.
     facts: Vec<Fact>,
     found: UpdateFindings,
 }
 
-/// Runs `updates` updates.
 pub(super) fn live(seed: u64, updates: u64, counter: &dyn TokenCounter) -> UpdateFindings {
     let mut random = Rng::with_seed(seed);
     let mut life = AgentLife {
@@ -318,7 +313,6 @@ impl AgentLife<'_> {
         }
     }
 
-    /// Keeps the items for the next update.
     fn keep(&mut self, composed: &Composition, only_ages: bool) {
         let leaving = if only_ages {
             &composed.aged

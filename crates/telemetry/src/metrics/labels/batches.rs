@@ -1,9 +1,7 @@
 //! Batches at a provider, and the questions in them.
 
 labels! {
-    /// The outcome of a batch.
     BatchOutcome {
-        /// The provider accepted it.
         Submitted = "submitted",
         /// It was refused, or never returned.
         Lost = "lost",
@@ -11,9 +9,7 @@ labels! {
 }
 
 labels! {
-    /// The outcome of a question for a batch.
     QuestionOutcome {
-        /// It waits for a batch.
         Deferred = "deferred",
         Answered = "answered",
         /// It has no answer, and is asked directly.
@@ -25,7 +21,6 @@ labels! {
 }
 
 labels! {
-    /// The stage of an open batch.
     BatchStage {
         /// Recorded; the provider may not know it.
         Intent = "intent",
@@ -35,11 +30,8 @@ labels! {
 }
 
 labels! {
-    /// The stage of an unanswered question.
     QuestionStage {
-        /// In no batch yet.
         Waiting = "waiting",
-        /// In an open batch.
         Out = "out",
     }
 }

@@ -7,15 +7,12 @@ labels! {
         Merged = "merged",
         /// Shown in a shorter text.
         Condensed = "condensed",
-        /// Moved to an older section.
         Moved = "moved",
-        /// Removed from the summary.
         Dropped = "dropped",
     }
 }
 
 labels! {
-    /// The interface by which a summary was read.
     ReadVia {
         Http = "http",
         Mcp = "mcp",
@@ -25,12 +22,9 @@ labels! {
 }
 
 labels! {
-    /// The result of a read.
     ReadResult {
-        /// The summary.
         Hit = "hit",
         NotModified = "not_modified",
-        /// There is no summary yet.
         Empty = "empty",
         /// The last copy; the database is down.
         Stale = "stale",
@@ -40,7 +34,6 @@ labels! {
 }
 
 labels! {
-    /// The outcome of a cron job.
     RunOutcome {
         Completed = "completed",
         Failed = "failed",

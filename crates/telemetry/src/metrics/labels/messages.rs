@@ -3,12 +3,10 @@
 use recapd_core::domain::message::Kind;
 
 labels! {
-    /// The role of a message.
     Role {
         System = "system",
         User = "user",
         Assistant = "assistant",
-        /// A tool call of the model.
         ToolCall = "tool_call",
         ToolResult = "tool_result",
         Metadata = "metadata",
@@ -63,7 +61,6 @@ labels! {
         Overflow = "overflow",
         /// It pins more than the limit.
         Pins = "pins",
-        /// The database refuses it.
         Database = "database",
         /// Reading or counting it panicked.
         Defect = "defect",
@@ -73,7 +70,6 @@ labels! {
 labels! {
     /// A threshold that the similarity of two speakers has crossed.
     Convergence {
-        /// A warning is due.
         Warn = "warn",
         /// The conversation should end.
         Stop = "stop",

@@ -12,19 +12,14 @@ labels! {
 labels! {
     /// The class of a failed call to a model.
     ProviderErrorClass {
-        /// Too many calls.
         RateLimited = "rate_limited",
-        /// The provider is overloaded.
         Overloaded = "overloaded",
         Timeout = "timeout",
         /// The key or the account was refused.
         Auth = "auth",
         InvalidRequest = "invalid_request",
-        /// The input is too long.
         ContextLength = "context_length",
-        /// An error of the provider.
         Server = "server",
-        /// The provider couldn't be reached.
         Network = "network",
         /// The model declined.
         Refusal = "refusal",
@@ -50,7 +45,6 @@ labels! {
         CacheRead = "cache_read",
         /// Input written to the provider's cache.
         CacheWrite = "cache_write",
-        /// Written by the model.
         Output = "output",
     }
 }

@@ -13,7 +13,6 @@ labels! {
 }
 
 labels! {
-    /// The state of a pooled connection.
     ConnectionState {
         Idle = "idle",
         InUse = "in_use",
@@ -21,15 +20,12 @@ labels! {
 }
 
 labels! {
-    /// The class of a database error.
     DbErrorClass {
         /// Locked by someone else for too long.
         Busy = "busy",
         /// A constraint was violated: a defect.
         Constraint = "constraint",
-        /// Stored data is invalid.
         Corrupt = "corrupt",
-        /// The disk is full.
         Full = "full",
         /// Input or output failed, or the connection.
         Io = "io",
@@ -49,9 +45,7 @@ labels! {
 }
 
 labels! {
-    /// The outcome of a trace's span.
     SpanOutcome {
-        /// The collector accepted it.
         Sent = "sent",
         /// The collector refused it, or the queue was full.
         Lost = "lost",

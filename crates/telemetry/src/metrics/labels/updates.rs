@@ -29,7 +29,6 @@ impl EncodeLabelValue for Trigger {
 }
 
 labels! {
-    /// The outcome of an update.
     UpdateOutcome {
         Completed = "completed",
         /// It will be retried, or is parked.
@@ -58,15 +57,10 @@ labels! {
         ProviderRateLimited = "provider_rate_limited",
         ProviderOverloaded = "provider_overloaded",
         ProviderTimeout = "provider_timeout",
-        /// The provider refuses the key or the account.
         ProviderAuth = "provider_auth",
-        /// The provider refuses the request.
         ProviderInvalidRequest = "provider_invalid_request",
-        /// The input was too long for the model.
         ProviderContextLength = "provider_context_length",
-        /// An error of the provider.
         ProviderServer = "provider_server",
-        /// The provider couldn't be reached.
         ProviderNetwork = "provider_network",
         /// The model declined.
         ProviderRefusal = "provider_refusal",
@@ -76,7 +70,6 @@ labels! {
         /// The holders of the row's lease disappeared repeatedly.
         Crashed = "crashed",
         LeaseLost = "lease_lost",
-        /// The daemon was stopped.
         Shutdown = "shutdown",
         /// Anything else: a defect of recapd.
         Internal = "internal",
@@ -100,9 +93,7 @@ labels! {
 labels! {
     /// The guard that kept an update from being applied twice.
     Fence {
-        /// Another claim holds the lease.
         Lease = "lease",
-        /// The summary has a newer version.
         Version = "version",
         /// A watermark moved.
         Watermark = "watermark",

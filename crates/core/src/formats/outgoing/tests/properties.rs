@@ -49,7 +49,6 @@ fn result(id: Option<&str>, text: &str) -> Value {
     json!({"type": "tool_result", "tool_use_id": id, "content": text})
 }
 
-/// One message in some client's format.
 fn payload() -> impl Strategy<Value = (Format, Value)> {
     let anthropic = |value: Value| (Format::Anthropic, value);
     let openai = |value: Value| (Format::OpenAiChat, value);

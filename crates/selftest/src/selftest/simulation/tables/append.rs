@@ -18,7 +18,6 @@ use recapd_store::{
     StoreResult, StoredAt, StoredMessage,
 };
 
-/// The results of an append so far.
 #[derive(Default)]
 struct AppendState {
     stored: Vec<StoredAt>,
@@ -65,7 +64,6 @@ impl AgentTables {
         self.ledger.take_back(cut)
     }
 
-    /// Stores a message, and the exchange that it belongs to.
     fn store(&mut self, place: usize, prepared: &PreparedMessage, rules: &AppendRules) -> StoredAt {
         let PreparedMessage { message, entry } = prepared;
         let appended = self.ledger.append(entry, rules.segmentation());

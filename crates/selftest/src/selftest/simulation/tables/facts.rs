@@ -6,7 +6,6 @@ use recapd_core::domain::summary::{
     state::{FactClosure, FactUpdate},
 };
 
-/// A fact and its state.
 #[derive(Clone)]
 pub(crate) struct KeptFact {
     pub(crate) fact: Fact,

@@ -63,7 +63,6 @@ impl Row {
         }
     }
 
-    /// Ends the lease.
     pub(super) fn let_go(&mut self) {
         self.token = None;
         self.owner.clear();
@@ -328,7 +327,6 @@ impl Tables {
         self.change_rows(|_, row| is_old(row), |row| revive(row, attempts, now))
     }
 
-    /// Changes the rows that `is_meant`. Returns their number.
     fn change_rows(
         &mut self,
         is_meant: impl Fn(&AgentTables, &Row) -> bool,
@@ -357,7 +355,6 @@ impl Tables {
         self.make_rows(Reason::Ageing, now, is_provisional)
     }
 
-    /// Creates missing rows of agents that `is_meant`.
     fn make_rows(
         &mut self,
         reason: Reason,

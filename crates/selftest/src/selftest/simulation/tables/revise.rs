@@ -13,7 +13,6 @@ use recapd_core::domain::{
     tokens::TokenCounter,
 };
 
-/// The changes of a version.
 pub(super) struct Revision {
     pub(super) token: i64,
     pub(super) covers: (i64, i64),
