@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_daemon_is_told_from_others() {
+    fn a_daemon_is_distinguished_from_other_programs() {
         for (status, body, who) in [
             (200, r#"{"name":"recapd","version":"0.1.0"}"#, Answerer::Daemon),
             (200, r#"{"name":"another","version":"0.1.0"}"#, Answerer::Other),

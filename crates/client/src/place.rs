@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_and_sockets_are_told_apart() {
+    fn addresses_and_sockets_are_distinguished() {
         for (given, shown) in [
             ("http://127.0.0.1:7411", "http://127.0.0.1:7411"),
             ("https://recapd.example/behind/", "https://recapd.example/behind"),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_is_told_with_a_cure() {
+    fn an_invalid_address_is_an_error_with_a_cure() {
         for given in [
             "127.0.0.1:7411",
             "localhost:7411",

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn own_programs_roots_and_those_of_who_is_named_are_believed() {
+    fn the_current_user_root_and_a_named_user_are_trusted() {
         let place = address("http://127.0.0.1:7411");
         let own = own_user().unwrap();
         for trust in [Trust::Usual, Trust::User(OTHER), Trust::Anybody] {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_this_machine_alone_are_looked_up() {
+    fn only_loopback_addresses_are_looked_up() {
         for near in [
             "http://127.0.0.1:7411",
             "http://localhost:7411",
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_listens_is_looked_up_at_sockets_and_addresses() {
+    async fn the_listening_user_is_found_for_sockets_and_addresses() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("recapd.sock");
         let _listener = tokio::net::UnixListener::bind(&path).unwrap();

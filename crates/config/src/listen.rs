@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_says_what_would_be_one() {
+    fn an_invalid_listen_address_is_an_error_with_examples() {
         let long = format!("unix:/{}", "x".repeat(107));
         for text in [
             "",

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_daemon_among_others_has_a_name_of_its_own() {
+    fn a_daemon_on_a_shared_database_has_a_unique_name() {
         let mut config = Config::default();
         assert_eq!(config.owner(), "recapd");
         config.queue.owner = "left".to_owned();

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_are_read_compiled_and_written_as_they_were() {
+    fn patterns_survive_a_round_trip() {
         let patterns: RedactPatterns = serde_json::from_str(r#"["K[0-9]+"]"#).unwrap();
         assert_eq!(patterns.redactor().redact("K12"), "[redacted: own pattern]");
         assert_eq!(serde_json::to_string(&patterns).unwrap(), r#"["K[0-9]+"]"#);

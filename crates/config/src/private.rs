@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_its_owner_reads_a_secret_and_the_group_that_root_gives_it_to() {
+    fn only_roots_secrets_may_be_readable_by_their_group() {
         for (mode, of_user, of_root) in [
             (0o600, false, false),
             (0o400, false, false),

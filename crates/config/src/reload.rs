@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused() {
+    fn a_reload_with_contradicting_values_is_refused() {
         let running = Config::default();
         let mut fresh = running.clone();
         fresh.queue.batch_exchanges = 1;

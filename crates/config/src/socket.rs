@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn it_can_lie_elsewhere_or_nowhere() {
+    fn the_socket_can_be_elsewhere_or_off() {
         let runtime = [("XDG_RUNTIME_DIR", "/run/user/1000")];
         let named = "/srv/r.sock".to_owned();
         let expected = (Some(named.clone()), vec![named]);

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_adds_and_overrides_and_says_what_is_wrong_with_it() {
+    fn a_price_file_adds_overrides_and_reports_errors() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("prices.toml");
         let mut spend = Config::default().spend;
@@ -217,7 +217,7 @@ mod tests {
 
     /// If the file disappears or breaks later, the prices must not change.
     #[test]
-    fn what_was_read_with_the_configuration_counts() {
+    fn prices_are_read_once_with_the_configuration() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("prices.toml");
         let priced = |usd: i64| {

@@ -68,7 +68,7 @@ fn batches_have_two_spellings() {
 }
 
 #[test]
-fn readers_have_the_threads_that_are_counted_for_them() {
+fn the_limit_of_readers_matches_the_thread_budget() {
     for (readers, is_taken) in [(READERS_MAX, true), (READERS_MAX + 1, false)] {
         let set = format!("database.readers={readers}");
         assert_eq!(load(None, &[], &[&set]).is_ok(), is_taken, "{set}");
@@ -243,7 +243,7 @@ fn the_reference_is_the_default() {
 }
 
 #[test]
-fn defaults_that_stand_elsewhere_too_agree() {
+fn duplicated_defaults_agree() {
     let config = Config::default();
     assert_eq!(
         config.queue.retry_policy(),
@@ -399,7 +399,7 @@ fn every_mode_has_its_address_and_its_model() {
 }
 
 #[test]
-fn a_models_name_tells_its_provider_where_none_is_chosen() {
+fn without_a_mode_the_models_name_selects_the_provider() {
     use ModelMode::{Anthropic, Gemini, Offline, Ollama, OpenAi};
     for (mode, model, expected) in [
         (Offline, "claude-haiku-5-5", Anthropic),
@@ -479,7 +479,7 @@ fn every_setting_of_an_agent_has_a_key_and_a_value_in_the_configuration() {
 }
 
 #[test]
-fn the_old_name_of_the_budget_still_disables() {
+fn the_old_budget_variable_still_disables_eviction() {
     let loaded = load(None, &[("IKIGAI_SLIDING_CONTEXT_TOKENS", "0")], &[]).unwrap();
     assert!(!loaded.config.window.budget().is_exceeded_by(i64::MAX));
 }
@@ -505,7 +505,7 @@ fn values_are_read_by_the_type_of_the_key() {
 }
 
 #[test]
-fn a_named_file_must_be_there_and_the_system_file_may() {
+fn a_given_file_must_exist_and_the_system_file_may() {
     let missing = Path::new("/nonexistent/recapd.toml");
     let error = Loader::new().file(Some(missing)).load().unwrap_err().to_string();
     assert!(

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_goes_before_a_file_before_a_variable() {
+    fn a_credential_wins_over_a_file_and_a_file_over_a_variable() {
         let folder = tempfile::tempdir().unwrap();
         let mut trace = Config::default().trace;
         let directory = folder.path().display().to_string();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn opentelemetrys_variables_hold_where_nothing_is_configured() {
+    fn opentelemetrys_variables_fill_in_for_the_configuration() {
         let trace = Config::default().trace;
         let with = |variables: &[(&str, &str)]| variables.iter().copied().collect::<Environment>();
         assert_eq!(trace.in_force(&with(&[])), Ok(None));

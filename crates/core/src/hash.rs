@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_told_apart_by_their_lengths() {
+    fn parts_are_separated_by_their_lengths() {
         assert_eq!(short_hash(&[b"ab", b"c"]), short_hash(&[b"ab", b"c"]));
         assert_ne!(short_hash(&[b"ab", b"c"]), short_hash(&[b"a", b"bc"]));
         // Pinned: spools, hooks' journals and ids of imports store such hashes.

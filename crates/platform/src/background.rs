@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_stands_back_leaves_the_others_as_they_are() {
+    async fn a_patient_thread_lowers_only_its_own_priority() {
         let own = niceness();
         for (priority, stands_back) in [(ThreadPriority::Eager, 0), (ThreadPriority::Patient, NICENESS)] {
             let (tell, told) = oneshot::channel();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_runs_in_the_background_ends_with_it() {
+    async fn background_tasks_end_with_their_runtime() {
         let background = Background::start(1).unwrap();
         let (held, dropped) = oneshot::channel::<()>();
         background.handle().spawn(async move {

@@ -289,7 +289,7 @@ mod tests {
     ";
 
     #[test]
-    fn the_next_and_the_last_time_are_crontabs() {
+    fn the_next_and_the_last_time_match_crontab() {
         for line in TIMES.trim().lines() {
             let cells: Vec<&str> = line.split('|').map(str::trim).collect();
             let [expression, moment, last, next] = cells.as_slice() else {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_crontab_does_not_know_is_refused_with_a_cure() {
+    fn an_invalid_expression_is_refused_with_a_cure() {
         let shape = CrontabError::Shape.to_string();
         let both = CrontabError::BothDays.to_string();
         let cases = [

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_links_lead_to_is_read_once_by_its_own_name() {
+    fn linked_files_are_listed_once_under_their_own_name() {
         let folder = tempfile::tempdir().unwrap();
         let named = |name: &str| folder.path().join(name);
         std::fs::create_dir(named("inside")).unwrap();

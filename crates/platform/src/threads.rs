@@ -108,7 +108,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(20);
 
     #[test]
-    fn many_processors_are_no_reason_for_many_threads() {
+    fn the_number_of_threads_is_capped() {
         for (processors, threads) in [(1, 1), (2, 2), (8, 8), (9, 8), (256, 8)] {
             assert_eq!(serving(processors), threads, "{processors} processors");
         }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_hangs_leaves_threads_to_compute_on() {
+    fn a_hanging_disk_leaves_threads_for_computation() {
         let runtime = runtime().unwrap();
         let disk = Arc::new(Mutex::new(()));
         let hanging = disk.lock().unwrap();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_an_error_of_what_was_computed() {
+    fn a_panic_is_an_error_of_the_computation() {
         let sum = |parts: &[u32]| -> u32 {
             assert!(!parts.is_empty(), "there is nothing to add up");
             parts.iter().sum()

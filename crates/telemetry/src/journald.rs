@@ -110,7 +110,7 @@ mod tests {
     use super::{super::ALERT_TARGET, *};
 
     #[test]
-    fn each_field_is_one_of_the_journals() {
+    fn each_field_is_a_journal_field() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let journal = UnixDatagram::bind(&path).unwrap();

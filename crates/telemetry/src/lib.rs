@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn the_level_changes_while_it_runs_and_what_is_grave_is_counted() {
+    fn the_level_can_change_and_severe_events_are_counted() {
         let log = LogConfig {
             level: LogLevel::Error,
             format: LogFormat::Json,
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_have_the_form_of_the_log() {
+    fn the_last_words_have_the_format_of_the_log() {
         let told = |surroundings: Surroundings, format| {
             surroundings.last_words(format, "it is wrong:\n  line 1", Timestamp(0))
         };
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_made_only_where_somebody_traces_them() {
+    fn spans_are_created_only_for_a_tracer() {
         let log = LogConfig {
             level: LogLevel::Info,
             format: LogFormat::Json,
@@ -504,7 +504,7 @@ mod tests {
 
     /// Asks as the `log` crate does, which statements are logged.
     #[test]
-    fn no_event_is_lost_because_somebody_asked_about_another() {
+    fn no_event_is_lost_after_a_check_of_another() {
         let text = logged(LogFormat::Auto, LogLevel::Info, &journal(), || {
             for _ in 0..2 {
                 let callsite = tracing::callsite!(name: "asked", kind: tracing::metadata::Kind::EVENT, level: Level::DEBUG, fields: a);
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn the_journal_is_known_by_its_stream_and_not_by_the_variable_alone() {
+    fn the_journal_is_detected_by_its_stream_and_not_by_the_variable_alone() {
         let file = std::fs::metadata("/dev/stderr").unwrap();
         let here = format!("{}:{}", file.dev(), file.ino());
         for (stream, is_journal) in [(here.as_str(), true), ("8:1", false), ("nonsense", false)] {

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_may_be_the_collectors_or_the_whole_one() {
+    fn the_url_may_have_the_path_or_not() {
         for url in ["http://c:4318", "http://c:4318/", "http://c:4318/v1/traces"] {
             assert_eq!(address(url), "http://c:4318/v1/traces");
         }

@@ -198,7 +198,7 @@ fn errors_in_a_file_name_line_key_and_cure() {
 }
 
 #[test]
-fn another_host_is_asked_over_http_with_a_word_of_consent_alone() {
+fn plain_http_to_another_host_needs_explicit_consent() {
     let is_refused = |url: &str, more: &[&str]| {
         let url = format!("model.base_url={url}");
         let sets = [&["model.mode=openai", url.as_str()], more].concat();
@@ -238,7 +238,7 @@ fn another_host_is_asked_over_http_with_a_word_of_consent_alone() {
 
 /// Problems may be shown to others, and a secret may be in the wrong place.
 #[test]
-fn problems_are_told_without_values_too() {
+fn problems_can_be_shown_without_values() {
     for (key, value) in [
         ("convergence.weights", "content=geheim"),
         ("database.url", "postgres://geheim:geheim@host/db"),
@@ -273,7 +273,7 @@ fn problems_are_told_without_values_too() {
 }
 
 #[test]
-fn errors_in_the_environment_and_in_flags_speak_their_language() {
+fn errors_in_the_environment_and_in_flags_use_their_spelling() {
     let cases: [(Pairs<'_>, &[&str], &str); 8] = [
         (
             &[("RECAPD__WINDOW__BUDGET_TOKEN", "1")],
@@ -372,7 +372,7 @@ fn keys_that_must_fit_each_other_do() {
 
 /// A limit in dollars is refused if some prices are unknown.
 #[test]
-fn limits_of_spending_must_be_possible_to_keep() {
+fn limits_in_dollars_need_known_prices() {
     let unpriced = "--set: spend.usd_per_day can't be kept, since the price of `qwen3` isn't known: put it into a file \
                     that spend.prices_file names, or limit tokens or calls instead";
     for (sets, text) in [
@@ -427,7 +427,7 @@ fn limits_of_spending_must_be_possible_to_keep() {
 }
 
 #[test]
-fn a_profile_of_ones_own_has_five_weights() {
+fn a_custom_profile_has_five_weights() {
     let custom = |weights: &str| {
         let weights = format!("convergence.weights={weights}");
         let loaded = load(None, &[], &["convergence.profile=custom", &weights]);
@@ -456,7 +456,7 @@ fn a_profile_of_ones_own_has_five_weights() {
 }
 
 #[test]
-fn a_configuration_built_by_hand_is_checked_like_a_loaded_one() {
+fn a_configuration_built_in_code_is_checked_like_a_loaded_one() {
     let mut config = Config::default();
     config.queue.lease_ms = 0;
     config.window.low_water = 0.0;
@@ -476,7 +476,7 @@ fn a_configuration_built_by_hand_is_checked_like_a_loaded_one() {
 
 /// The log must also say why a daemon didn't start.
 #[test]
-fn the_form_of_the_log_is_known_of_a_configuration_that_is_wrong() {
+fn an_invalid_configuration_still_gives_the_log_format() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("recapd.toml");
     for (text, variable, expected) in [

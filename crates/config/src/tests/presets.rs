@@ -19,7 +19,7 @@ fn under(preset: &str, sets: &[&str]) -> String {
 }
 
 #[test]
-fn a_preset_holds_in_a_file_to_begin_with() {
+fn a_preset_works_in_a_commented_file() {
     let text = commented().replace("#preset = \"none\"", "preset = \"ikigai\"");
     let (written, set) = (
         load(Some(&text), &[], &[]),
@@ -29,7 +29,7 @@ fn a_preset_holds_in_a_file_to_begin_with() {
 }
 
 #[test]
-fn a_preset_stands_between_the_defaults_and_what_is_said() {
+fn a_preset_overrides_defaults_and_yields_to_explicit_values() {
     insta::assert_snapshot!(under("none", &[]), @r#"window.preset = "none" (--set)"#);
     insta::assert_snapshot!(under("ikigai", &["context.max_tokens=50000", "window.low_water=0.9"]), @r#"
     context.anchor = false (preset ikigai)

@@ -21,7 +21,7 @@ fn write(file: &Path, text: &str) {
 }
 
 #[test]
-fn every_provider_has_places_of_its_own_for_its_key() {
+fn every_provider_has_its_own_places_for_a_key() {
     let directory = tempfile::tempdir().unwrap();
     let credentials = directory.path().display().to_string();
     for (mode, credential, variables) in [
@@ -60,7 +60,7 @@ fn every_provider_has_places_of_its_own_for_its_key() {
 }
 
 #[test]
-fn a_provider_at_its_own_address_wants_a_key_and_offline_wants_none() {
+fn an_official_url_needs_a_key_and_offline_needs_none() {
     let mut model = Config::default().model;
     let environment: Environment = [("OPENAI_API_KEY", "not a key")].into_iter().collect();
     assert!(api_key(&model, &environment).unwrap().is_none());
@@ -76,7 +76,7 @@ fn a_provider_at_its_own_address_wants_a_key_and_offline_wants_none() {
 
 /// `llm-api-key` is the model's, and must not be sent to another provider.
 #[test]
-fn the_second_provider_has_a_key_of_its_own_or_that_of_the_same_provider() {
+fn the_second_provider_uses_its_own_key_or_the_same_providers() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("llm-api-key"), "sk-first").unwrap();
     let credentials = directory.path().display().to_string();

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_no_message_is_refused_with_a_cure() {
+    fn an_invalid_row_is_refused_with_a_cure() {
         let refused = |row: Row<'_>| read_row(row).unwrap_err().to_string();
         let formed = |format, content| Row {
             format: Some(format),

@@ -177,7 +177,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn spelling_makes_no_difference_and_values_do(one in trees(), other in trees(), seed: u64) {
+        fn payloads_are_the_same_by_value_and_not_by_spelling(one in trees(), other in trees(), seed: u64) {
             let mut chance = Chance(seed);
             let [first, second] = [(); 2].map(|()| spell(&one, &mut chance));
             prop_assert!(is_same(&first, &second), "{first} and {second}");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_compared_as_it_is_spelled() {
+    fn unreadable_strings_are_compared_by_spelling() {
         let deep = |blank: &str| format!("{}{blank}1{}", "[".repeat(100), "]".repeat(100));
         for (one, other, expected) in [
             (r#"["\ud83d"]"#, r#"[ "\ud83d" ]"#, true),

@@ -71,7 +71,7 @@ fn check(format: Format, cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn what_is_no_object_is_refused_in_every_format() {
+fn every_format_refuses_a_value_that_is_no_object() {
     for format in Format::ALL {
         for (json, reason) in [
             ("42", "message is a JSON number, not an object"),

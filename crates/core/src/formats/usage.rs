@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_are_found_where_formats_put_them() {
+    fn usage_is_found_in_every_formats_place() {
         let anthropic = json!({"input_tokens": 4, "cache_creation_input_tokens": 100, "cache_read_input_tokens": 1_000,
             "cache_creation": {"ephemeral_5m_input_tokens": 100}, "output_tokens": 7});
         let cases = [
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn thinking_is_told_apart_where_providers_do() {
+    fn thinking_tokens_are_separate_where_providers_report_them() {
         let cases = [
             (
                 json!({"input_tokens": 1, "output_tokens": 90, "output_tokens_details": {"thinking_tokens": 60}}),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn no_report_is_no_report() {
+    fn messages_without_usage_give_none() {
         let cases = [
             json!({"role": "assistant", "content": "Hi"}),
             json!({"role": "assistant", "content": "Hi", "usage": null}),

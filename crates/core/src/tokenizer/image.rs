@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_of_nothing_or_of_everything_is_no_crash() {
+    fn extreme_image_sizes_do_not_panic() {
         let vendors = [
             Vendor::Google,
             Vendor::OpenAi { is_cl100k: false },

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn another_way_of_counting_counts_for_itself() {
+    fn each_counter_has_its_own_cached_counts() {
         let text = "word ".repeat(TEXT_BYTES_MIN);
         let (calls, bytes) = (CountingCounter::default(), super::super::BytesCounter);
         for _ in 0..2 {

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_as_the_protocol_has_them() {
+    fn messages_follow_the_protocol() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let manager = UnixDatagram::bind(&path).unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watchdog_for_another_process_is_not_ours() {
+    fn a_watchdog_for_another_process_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let _manager = UnixDatagram::bind(&path).unwrap();

@@ -106,7 +106,7 @@ async fn without_tasks_the_end_is_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_signal_hurries() {
+async fn a_second_signal_cancels_running_work() {
     let life = Life::new();
     let hard = life.lifecycle.hard().clone();
     life.lifecycle.spawn("worker", async move {
@@ -119,7 +119,7 @@ async fn a_second_signal_hurries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_drain_time_hurries() {
+async fn the_end_of_the_drain_time_cancels_running_work() {
     let life = Life::new();
     let hard = life.lifecycle.hard().clone();
     life.lifecycle
@@ -129,7 +129,7 @@ async fn the_drain_time_hurries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_leave_is_dropped() {
+async fn a_task_that_does_not_end_is_dropped() {
     struct DropFlag(Arc<AtomicBool>);
     impl Drop for DropFlag {
         fn drop(&mut self) {
@@ -178,7 +178,7 @@ async fn a_vital_task_may_end_when_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_stops_nobody_else_but_is_remembered() {
+async fn a_panic_stops_no_other_task_and_is_a_failure() {
     let life = Life::new();
     life.lifecycle.spawn("worker", async { panic!("on purpose") });
     let soft = life.lifecycle.soft().clone();

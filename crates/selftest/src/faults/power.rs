@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_stays_whatever_becomes_of_the_rest() {
+    fn synced_data_survives_a_power_cut() {
         let log = b"Wd 0 3\nnewSd 0 0\nWd 3 2\nerTd 1 0\nWw 0 4\nlogs";
         for rest in Rest::ALL {
             let images = left(log, rest);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_broke_off_is_none() {
+    fn a_truncated_record_is_ignored() {
         assert_eq!(
             left(b"Wd 0 3\nnewSd 0 0\nWd 0 9\nbroke", Rest::Kept)[&b'd'],
             b"new"

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_held_back_comes_through_later() {
+    async fn held_data_passes_later() {
         let (line, _tasks) = line().await;
         let mut connection = TcpStream::connect(line.address).await.unwrap();
         assert_eq!(ask(&mut connection, b"one").await.unwrap(), b"one");

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happened_in_between_shows() {
+    fn a_change_in_between_is_visible() {
         let roster = Roster::of(1);
         assert_eq!(roster.sight(0), None, "it isn't started");
         let address = ([127, 0, 0, 1], 1).into();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_database_is_well_when_nothing_is_wrong_any_more() {
+    fn the_database_is_well_after_its_last_problem() {
         let roster = Roster::of(2);
         let before = roster.database(0).unwrap();
         roster.troubled(0);

@@ -63,7 +63,7 @@ mod tests {
     use recapd_core::formats;
 
     #[test]
-    fn what_is_planted_reads_as_it_was_made() {
+    fn planted_messages_are_read_back_unchanged() {
         let user = formats::parse(Format::Anthropic, r#"{"role":"user","content":"Hello."}"#).unwrap();
         let planted = plant_unsigned_thinking(vec![user.clone(), user.clone(), user]);
         assert_eq!(planted.len(), 6);

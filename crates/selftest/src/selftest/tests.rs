@@ -107,7 +107,7 @@ fn found(script: &str, passes: Passes) -> TrialFindings {
 }
 
 #[test]
-fn without_any_one_repair_the_judge_finds_what_it_is_for() {
+fn without_any_one_repair_the_judge_finds_a_breach() {
     for (pass, script, says) in IRREGULAR {
         let whole = found(script, Passes::ALL);
         assert!(whole.is_clean() && whole.requests > 100, "{pass:?}: {whole:#?}");
@@ -122,7 +122,7 @@ fn without_any_one_repair_the_judge_finds_what_it_is_for() {
 }
 
 #[test]
-fn thinking_that_nobody_signed_is_in_no_request() {
+fn unsigned_thinking_is_in_no_request() {
     let said = conversation(
         "it",
         "u First. | a Yes. | u Second. | c 1 | r 1 done | a Done. | u Third.",
@@ -142,7 +142,7 @@ fn every_repair_is_tried() {
 }
 
 #[test]
-fn a_window_that_loses_what_it_holds_is_found() {
+fn a_window_that_loses_exchanges_is_found() {
     let mut findings = TrialFindings::default();
     for (promise, count) in [
         (WindowPromise::Whole, (0, 1, 0, 0)),
@@ -171,7 +171,7 @@ const PIECES: TrialSize = TrialSize {
 };
 
 #[test]
-fn the_work_can_be_stopped_and_gone_on_with() {
+fn the_work_can_be_stopped_and_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("progress.json");
     let extent = TrialSize {
@@ -210,7 +210,7 @@ fn the_work_can_be_stopped_and_gone_on_with() {
 }
 
 #[test]
-fn breaches_are_the_same_ones_in_whatever_order_they_come() {
+fn described_breaches_do_not_depend_on_their_order() {
     let found = |piece: usize| {
         let mut findings = TrialFindings::default();
         for number in 0..9 {
@@ -233,7 +233,7 @@ fn breaches_are_the_same_ones_in_whatever_order_they_come() {
 }
 
 #[test]
-fn progress_of_another_plan_is_refused_and_stays() {
+fn progress_of_another_plan_is_refused_and_kept() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("progress.json");
     let mut progress = TrialProgress::resume(&plan(EXTENT), &file).unwrap();

@@ -55,7 +55,7 @@ struct ProviderLabels {
 pub struct Circuit {
     pub provider: String,
     pub model: String,
-    /// When the provider will be called again; `None` if the circuit is closed.
+    /// When the provider will be called again; null if the circuit is closed.
     pub open_until: Option<Timestamp>,
 }
 

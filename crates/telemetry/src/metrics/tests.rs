@@ -235,7 +235,7 @@ fn both_formats_say_the_same() {
 }
 
 #[test]
-fn the_process_speaks_for_itself() {
+fn process_metrics_are_present() {
     let (_, text) = metrics().encode(None);
     let value = |name: &str| -> f64 {
         let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
@@ -366,7 +366,7 @@ fn a_sample_replaces_the_one_before() {
 }
 
 #[test]
-fn what_batches_may_take_is_told_in_seconds() {
+fn the_wait_for_batches_is_in_seconds() {
     let text = changes(|metrics| {
         metrics.batches.may_wait(14_400_000);
         assert_eq!(metrics.batches.wait_limit_ms(), 14_400_000);
@@ -489,7 +489,7 @@ fn requests_and_database_errors_are_counted() {
 }
 
 #[test]
-fn reasons_and_error_classes_go_together() {
+fn reasons_and_error_classes_agree() {
     let classes = FailureReason::ALL
         .iter()
         .filter_map(|&reason| ProviderErrorClass::from_reason(reason));

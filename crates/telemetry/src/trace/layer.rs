@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_belongs_to_its_whole() {
+    fn a_child_span_belongs_to_its_parent() {
         let (spans, lost) = noted(1.0, 9, || {
             let whole = info_span!(
                 "whole",
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_decides_whether_a_trace_is_sent() {
+    fn the_caller_decides_whether_a_trace_is_sent() {
         let asked = |flags: &str, sample: f64| {
             let parent = format!("{CALLER}-{flags}");
             noted(sample, 9, || {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_place_is_lost_and_counted() {
+    fn spans_beyond_the_queue_are_lost_and_counted() {
         let (spans, lost) = noted(1.0, 1, || {
             for _ in 0..3 {
                 drop(info_span!("whole"));

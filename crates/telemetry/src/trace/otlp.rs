@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_is_worded_as_the_protocol_has_it() {
+    fn a_span_follows_the_protocol() {
         let settings = TraceSettings {
             url: String::new(),
             headers: Vec::new(),

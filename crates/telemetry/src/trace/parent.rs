@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trace_is_believed_if_it_is_one() {
+    fn a_valid_parent_is_accepted() {
         let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
         let read = |text: String| TraceParent::parse(&text).map(|parent| parent.is_sampled);
         for (given, expected) in [

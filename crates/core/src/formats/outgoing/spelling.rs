@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_stays_and_the_rest_is_written_alike_each_time() {
+    fn valid_names_stay_and_others_get_a_stable_spelling() {
         let tool = Spelling::tool(RequestFormat::OpenAiChat);
         let long = "a".repeat(65);
         for (name, spelled) in [

@@ -65,7 +65,7 @@ const NATIVE: [&str; 6] = [
 
 /// Only recapd reads `important`; it is removed even from lines that otherwise go back unchanged.
 #[test]
-fn no_provider_sees_what_is_important() {
+fn no_provider_sees_the_flag_important() {
     let lines = [
         r#"{"role":"user","content":"x","important":true}"#,
         r#"{"role":"assistant","content":"y","important":true}"#,
@@ -109,7 +109,7 @@ fn gemini() {
 }
 
 #[test]
-fn what_the_provider_wrote_goes_back_as_it_was() {
+fn a_providers_own_messages_go_back_unchanged() {
     let user = r#"{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}},{"type":"text","text":""},{"type":"text","text":"What is it?","cache_control":{"type":"ephemeral"}}]}"#;
     let model = r#"{"role":"assistant","id":"msg_1","model":"claude","content":[{"type":"thinking","thinking":"","signature":"xyz"},{"type":"server_tool_use","id":"s","name":"web_search","input":{}},{"type":"text","text":"A cat."}]}"#;
     let out = outgoing(RequestFormat::Anthropic, Format::Anthropic, &[user, model]);
@@ -153,7 +153,7 @@ fn thinking_without_a_signature_is_left_out() {
 
 /// Images, parts with signatures, and results in the tool's own shape.
 #[test]
-fn what_gemini_wrote_goes_back_as_it_was() {
+fn geminis_own_messages_go_back_unchanged() {
     let lines = [
         r#"{"role":"user","parts":[{"inlineData":{"mimeType":"image/png","data":"AAAA"}},{"text":""},{"text":"What is it?"}]}"#,
         r#"{"role":"model","parts":[{"text":"I look.","thought":true},{"functionCall":{"name":"look","args":{"n":1}},"thoughtSignature":"c2ln"}]}"#,
@@ -188,7 +188,7 @@ fn what_gemini_wrote_goes_back_as_it_was() {
 
 /// Images, phases, and results in blocks; without ids, since reasoning is dropped.
 #[test]
-fn what_the_responses_api_wrote_goes_back_as_it_was() {
+fn the_responses_apis_own_items_go_back_unchanged() {
     let user = r#"{"type":"message","role":"user","content":[{"type":"input_text","text":" "},{"type":"input_text","text":"What is it?"},{"type":"input_image","image_url":"data:image/png;base64,aGk="}]}"#;
     let lines = [
         user,
@@ -218,7 +218,7 @@ fn what_the_responses_api_wrote_goes_back_as_it_was() {
 }
 
 #[test]
-fn a_message_of_blocks_that_nobody_else_reads_is_never_lost() {
+fn a_message_of_foreign_blocks_is_never_lost() {
     let paused = [
         r#"{"role":"user","content":"Search."}"#,
         r#"{"role":"assistant","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{}}],"stop_reason":"pause_turn"}"#,
@@ -298,7 +298,7 @@ fn only_blocks_that_a_request_takes_go_back_to_openai() {
 }
 
 #[test]
-fn what_was_spoken_is_named_to_who_spoke_it() {
+fn an_answer_in_sound_is_sent_by_its_id_or_as_text() {
     let lines = [
         r#"{"role":"user","content":"Hi"}"#,
         r#"{"role":"assistant","content":null,"audio":{"id":"a","transcript":"Hello.","data":"AAAA"}}"#,
@@ -337,7 +337,7 @@ fn markers_of_the_prompt_cache_stay_behind() {
 }
 
 #[test]
-fn what_cannot_be_carried_over_is_named() {
+fn notes_name_what_cannot_be_carried_over() {
     let lines = [
         r#"{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}}]}"#,
         r#"{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"s"},{"type":"tool_use","id":"a","name":"f","input":{}}]}"#,
@@ -370,7 +370,7 @@ fn repeated_ids_are_told_apart() {
 
 /// In a format without a failure flag, an empty result would pass for success.
 #[test]
-fn a_failure_without_words_is_said() {
+fn a_failed_result_without_text_gets_one() {
     let lines = [
         r#"{"role":"user","content":"go"}"#,
         r#"{"role":"assistant","tool_calls":[{"id":"x","type":"function","function":{"name":"f","arguments":"{}"}}]}"#,
@@ -385,7 +385,7 @@ fn a_failure_without_words_is_said() {
 
 /// Consecutive user messages stay separate and keep their names.
 #[test]
-fn who_spoke_is_told_where_turns_become_one() {
+fn merged_turns_keep_their_speakers() {
     let lines = [
         r#"{"role":"user","name":"ida","content":"Postgres."}"#,
         r#"{"role":"user","name":"ida","content":"Please."}"#,
@@ -416,7 +416,7 @@ fn speakers_of_every_format_keep_their_names() {
 
 /// Invalid names are respelled, alike in a call and its result, and in each request.
 #[test]
-fn names_and_ids_are_those_that_the_target_takes() {
+fn names_and_ids_are_valid_at_the_target() {
     let id = "mcp_github_enterprise_server_list_pull_requests-1763816000123-9b1f2c3d4e5f6";
     let call = |id: &str, name: &str| {
         format!(

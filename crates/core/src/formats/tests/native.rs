@@ -109,7 +109,7 @@ fn nesting_has_no_limit() {
 
 /// Every format accepts the flag in addition to its own fields; a value that isn't a boolean is ignored.
 #[test]
-fn a_line_may_say_that_it_is_important() {
+fn a_line_may_have_the_flag_important() {
     for (format, payload, important) in [
         (
             Format::Native,

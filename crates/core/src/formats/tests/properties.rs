@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn a_message_with_what_its_format_demands_is_never_refused(
+    fn a_message_with_its_formats_required_fields_is_never_refused(
         (format, json) in prop::sample::select(Format::ALL.to_vec()).prop_flat_map(|f| (Just(f), message_of(f)))
     ) {
         let message = parse(format, &json);

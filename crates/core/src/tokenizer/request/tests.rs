@@ -131,7 +131,7 @@ fn the_same_conversation_costs_about_the_same_in_each_shape() {
 }
 
 #[test]
-fn what_is_left_out_of_a_request_is_left_out_of_its_count() {
+fn a_missing_part_is_missing_from_the_count() {
     let cases = [
         (anthropic(), "system"),
         (responses(), "instructions"),
@@ -158,7 +158,7 @@ fn what_is_left_out_of_a_request_is_left_out_of_its_count() {
 }
 
 #[test]
-fn tools_bring_anthropics_instructions_along() {
+fn tools_add_anthropics_instructions() {
     let cases = [
         ("claude-sonnet-4-5", None, 496),
         ("claude-sonnet-4-5-20250929", Some("any"), 588),
@@ -242,7 +242,7 @@ fn an_image_is_counted_by_its_pixels_in_each_shape() {
 }
 
 #[test]
-fn what_nobody_knows_is_counted_by_bytes() {
+fn an_unknown_request_is_counted_by_bytes() {
     let chat = chat().to_string();
     let deep = format!(r#"{{"messages":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
     let cases = [
@@ -266,7 +266,7 @@ fn what_nobody_knows_is_counted_by_bytes() {
 }
 
 #[test]
-fn a_claude_behind_openais_shape_is_counted_as_claude_in_that_shape() {
+fn claude_behind_openais_shape_is_counted_with_claudes_tokenizer() {
     let count = counted("anthropic", "claude-opus-4-6", &chat());
     let declared = counted("openai", "gpt-5", &chat());
     assert!(
@@ -278,7 +278,7 @@ fn a_claude_behind_openais_shape_is_counted_as_claude_in_that_shape() {
 
 /// Huge base64 data that is no image isn't counted as text, and isn't decoded to its end.
 #[test]
-fn hostile_images_cost_an_image() {
+fn hostile_image_data_costs_one_image() {
     for data in [
         "A".repeat(4_000_000),
         format!("/9j/{}", "/".repeat(1_000_000)),

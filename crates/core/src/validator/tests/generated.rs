@@ -200,7 +200,7 @@ fn gemini_answer(_: usize) -> Value {
 
 proptest! {
     #[test]
-    fn fine_conversations_are_fine(outline in any_outline()) {
+    fn valid_conversations_have_no_violations(outline in any_outline()) {
         for target in [Target::Anthropic, Target::OpenAiChat, Target::OpenAiResponses, Target::Gemini] {
             let request = Value::from(written(target, &outline));
             let violations = validate(target, &request, Some(model(target)));

@@ -82,7 +82,7 @@ fn assert_broken(target: Target, vector: &Vector) {
 }
 
 #[test]
-fn every_broken_request_is_told_with_the_providers_text() {
+fn every_broken_request_is_reported_with_the_providers_text() {
     for (target, file) in FILES {
         for vector in vectors(file) {
             assert_broken(target, &vector);
@@ -154,7 +154,7 @@ fn a_bare_array_and_a_whole_body_get_the_same_verdict() {
 }
 
 #[test]
-fn limits_of_size_are_told() {
+fn size_limits_are_checked() {
     let message = serde_json::json!({"role": "user", "content": "hi"});
     let messages = serde_json::json!({"messages": vec![message.clone(); 100_001]});
     let rules = |request: &Value| -> BTreeSet<&'static str> {

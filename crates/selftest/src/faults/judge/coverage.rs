@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sound_is_left_alone() {
+    fn sound_data_has_no_breaches() {
         assert_eq!(check("a", &sound()), []);
     }
 

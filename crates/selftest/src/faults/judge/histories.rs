@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_of_may_be_there_or_not() {
+    fn a_turn_of_unknown_outcome_may_be_stored_or_not() {
         for door in [Door::Ids, Door::Key, Door::Sql] {
             let history = history(door);
             for turns in [&[0, 1, 2][..], &[0, 2], &[0, 2, 1]] {
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_impossible_is_named() {
+    fn impossible_data_is_a_breach() {
         let impossible: [(&[usize], &str); 3] = [
             (&[0, 1], "missing"),
             (&[0, 2, 2], "stored 2 times"),
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forgotten_was_asked_for() {
+    fn only_requested_messages_may_be_forgotten() {
         for door in [Door::Ids, Door::Key] {
             let history = history(door);
             let mut buried = stored(&history, &[0, 2]);
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rewind_sets_aside_what_was_behind_its_mark_and_nothing_later() {
+    fn a_rewind_sets_aside_only_messages_after_its_mark() {
         let mut history = history(Door::Ids);
         history.turns.remove(1);
         let rewind = |fate: RequestFate| Request {

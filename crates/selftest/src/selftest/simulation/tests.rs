@@ -86,7 +86,7 @@ fn without_the_fencing_check_a_zombie_writes() {
 
 /// The lease's token backs up each of these guards, so the guard's own verdict is checked.
 #[test]
-fn a_check_that_lets_stale_updates_pass_is_found_though_others_refuse_them() {
+fn a_guard_that_passes_stale_updates_is_found_even_if_others_refuse_them() {
     for guard in [Guard::Version, Guard::Watermark, Guard::Exchanges, Guard::Void] {
         assert_broken(&[guard], &[Promise::Guarded]);
     }
@@ -94,7 +94,7 @@ fn a_check_that_lets_stale_updates_pass_is_found_though_others_refuse_them() {
 
 /// An item about set-aside exchanges requires that the lease isn't revoked and nothing else is checked.
 #[test]
-fn without_all_that_stops_it_what_was_set_aside_is_told() {
+fn without_the_guards_set_aside_exchanges_are_covered() {
     let without = [Guard::Void, Guard::Version, Guard::Watermark, Guard::Exchanges];
     assert_broken_from(300, &without, &[Promise::SetAsideUntold]);
 }
@@ -102,7 +102,7 @@ fn without_all_that_stops_it_what_was_set_aside_is_told() {
 /// Version, watermark and token: any one of them prevents the worst, so only without all three it happens, and restoring
 /// one prevents it again.
 #[test]
-fn without_token_version_and_watermark_exchanges_are_told_twice() {
+fn without_token_version_and_watermark_exchanges_are_covered_twice() {
     let worst = [Promise::InOrder, Promise::CoveredOnce];
     let all = [Guard::Lease, Guard::Version, Guard::Watermark];
     assert_broken(&all, &worst);

@@ -38,7 +38,7 @@ fn begun() -> Vec<Value> {
 }
 
 #[test]
-fn what_is_undone_is_left_out_and_counted() {
+fn undone_messages_are_left_out_and_counted() {
     let lines = [begun(), begun()].concat();
     let mut reader = reader(Format::ClaudeCode, &lines);
     reader.undone = HashSet::from([2, 3]);
@@ -47,7 +47,7 @@ fn what_is_undone_is_left_out_and_counted() {
 }
 
 #[test]
-fn a_prompt_without_a_word_is_left_out_of_a_conversation_and_leads_on_to_what_follows() {
+fn an_empty_prompt_is_left_out_and_its_descendants_are_kept() {
     let rest = vec![
         says("user", "first", "a", "Fix it"),
         says("user", "wordless", "first", " "),
@@ -96,7 +96,7 @@ fn an_edited_prompt_is_undone_with_all_that_followed() {
 }
 
 #[test]
-fn other_branches_are_said() {
+fn other_branches_are_kept() {
     let with = |mut line: Value, name: &str, value: Value| {
         line[name] = value;
         line

@@ -200,7 +200,7 @@ fn gemini(content: &Value) -> RequestEntry {
 }
 
 #[test]
-fn it_finds_what_is_wrong() {
+fn the_checker_finds_invalid_requests() {
     let user = serde_json::json!({"role": "user", "content": "go"});
     let call = serde_json::json!({"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {}}]});
     let result =

@@ -189,7 +189,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn each_speaker_sees_a_valid_request_and_nobody_elses_thoughts(events in events(), (options, mode, window) in ways()) {
+    fn each_speaker_sees_a_valid_request_without_others_thoughts(events in events(), (options, mode, window) in ways()) {
         let messages: Vec<Message> = events.iter().enumerate().map(|(place, event)| message(place, event)).collect();
         for speaker in ["a", "b"] {
             let telling = PerspectiveStyle { participants: vec!["a".to_owned(), "b".to_owned()], mode, ..PerspectiveStyle::default() };

@@ -14,7 +14,7 @@ const LIVES: &str = "
 ";
 
 #[tokio::test]
-async fn who_lost_his_row_is_not_helped_out() {
+async fn an_agent_without_a_row_is_not_revived() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("recapd.db").display());
     let settings = SqliteSettings {
