@@ -243,8 +243,8 @@ impl Config {
         open.map(|(_, keys)| {
             let [url, consent] = keys;
             let text = format!(
-                "{url} is `http://` at another host: whoever is between reads the key and what was said. Use \
-                 `https://`, or set {consent} = true"
+                "{url} is `http://` at another host: anyone on the network path can read the key and the messages. \
+                 Use `https://`, or set {consent} = true"
             );
             Violation::new(&keys, text)
         })

@@ -148,13 +148,13 @@ const FILE_ERRORS: &[(&str, &str)] = &[
     ),
     (
         "[model]\nmode = \"openai\"\nbase_url = \"http://gateway.example.com/v1\"",
-        "recapd.toml:3: model.base_url is `http://` at another host: whoever is between reads the key and what was said. \
-         Use `https://`, or set model.allow_http = true",
+        "recapd.toml:3: model.base_url is `http://` at another host: anyone on the network path can read the key and the \
+         messages. Use `https://`, or set model.allow_http = true",
     ),
     (
         "[model]\nallow_http = true\n[fallback]\nmode = \"openai\"\nbase_url = \"http://10.0.0.5:8080\"",
-        "recapd.toml:5: fallback.base_url is `http://` at another host: whoever is between reads the key and what was \
-         said. Use `https://`, or set fallback.allow_http = true",
+        "recapd.toml:5: fallback.base_url is `http://` at another host: anyone on the network path can read the key and the \
+         messages. Use `https://`, or set fallback.allow_http = true",
     ),
     (
         "[model]\napi_key = \"geheim\"",
