@@ -23,7 +23,7 @@ pub enum ClientError {
     #[error("the daemon refuses it: {0}")]
     Refused(Problem),
     /// Check the address: a program other than recapd answered, or another version.
-    #[error("the answer is none of a daemon: {0}")]
+    #[error("the answer isn't from a recapd daemon: {0}")]
     Unreadable(String),
     /// Change the address or the settings: no request can be sent with these.
     #[error("{0}")]

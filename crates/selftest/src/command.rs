@@ -77,7 +77,7 @@ enum Test {
 Budgets go from tiny to larger than the conversation. Requests are built for every provider in every mode of alternation.
 Messages with an agent_id are one conversation per agent. The exit code is 1 when anything is broken. Examples:
   recapd selftest window chats/ --budgets 20                   every conversation below a folder
-  recapd selftest window chat.jsonl --resume progress.json     stop it, start it again: it goes on
+  recapd selftest window chat.jsonl --resume progress.json     stop it, start it again: it resumes
   recapd selftest window chats/ --unsigned-thinking            the same with thinking that Anthropic refuses")]
 struct WindowTest {
     /// Conversation files, or folders of them
@@ -104,11 +104,11 @@ struct WindowTest {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A life of 250 updates begins with the seed and its number: documents of every ceiling, ageing by hours, by days and not at
-all. Documents over 10,000 tokens, exchanges that are uncovered or covered twice, decisions lost while anything lower remains
-and lines that are none are breaches; with one of them the exit code is 1. Examples:
+A life of 250 updates follows from the seed and its number: documents of every ceiling, ageing by hours, by days and not at
+all. Breaches are documents over 10,000 tokens, exchanges that are uncovered or covered twice, decisions lost while something
+less important remains, and invalid lines; with one of them the exit code is 1. Examples:
   recapd selftest updates --updates 10_000                     a minute
-  recapd selftest updates --resume progress.json               a million; stop it, start it again: it goes on")]
+  recapd selftest updates --resume progress.json               a million; stop it, start it again: it resumes")]
 struct UpdatesTest {
     /// The number of updates
     #[arg(long, default_value = "1_000_000", value_parser = count)]
@@ -119,10 +119,10 @@ struct UpdatesTest {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The daemons' own code runs over a store in memory, in virtual time; a seed is a history. In each run daemons are killed, stand
-still beyond their leases, lose connections before or after a commit and have wrong clocks, and the model fails; then all are
-healthy, and everything must be worked off. A failing run is told with its own seed and its last steps, the shortest first.
---without takes a guard of the protocol away, to see that this test notices: lease, version, watermark, exchanges, void
+The daemons' own code runs over a store in memory, in virtual time; a seed determines a history. In each run daemons are
+killed, stopped beyond their leases, lose connections before or after a commit and have wrong clocks, and the model fails;
+then all are healthy, and all work must be completed. Failing runs are shown with their seeds and last steps, the shortest
+first. --without disables a guard of the protocol, to show that this test notices: lease, version, watermark, exchanges, void
 (of the lease by a rewind) or rearm. The exit code is 1 when anything is broken. Examples:
   recapd selftest simulation --runs 10_000                     a sample
   recapd selftest simulation --runs 2_000 --without lease      breaks, and shows how

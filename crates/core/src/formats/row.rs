@@ -93,7 +93,7 @@ fn whole(content: &str, format: Option<Format>, speaker: Option<&str>) -> Result
     if !content.trim_start().starts_with('{') {
         return Err(FormatError::new(
             "there is no role, and the content is no message as JSON",
-            "give the role beside the text, or the message as one JSON object",
+            "give a role with the text, or the message as one JSON object",
         ));
     }
     let format = format.or_else(|| detect(content)).unwrap_or(Format::OpenAiChat);
@@ -101,7 +101,7 @@ fn whole(content: &str, format: Option<Format>, speaker: Option<&str>) -> Result
     // Only the payload is read again, and it stays as it is.
     if speaker.is_some_and(|name| message.speaker.as_deref() != Some(name)) {
         return Err(FormatError::new(
-            "a speaker stands beside a message as JSON that doesn't name it",
+            "a speaker is given with a message in JSON that doesn't name it",
             "name it in the message, as `speaker`",
         ));
     }
@@ -321,7 +321,7 @@ mod tests {
                     speaker: Some("Ada"),
                     ..row(None, r#"{"role":"user","content":"x"}"#)
                 },
-                "a speaker stands beside a message",
+                "a speaker is given with a message",
             ),
             (
                 formed("latin", "x"),

@@ -16,16 +16,16 @@ use crate::{
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Starts daemons on a database of their own (one on a file, three on a PostgreSQL server that is made for it),
-with a model server that fails in every way, and kills, stops, cuts off and starves them. Several clients write for each agent,
-over HTTP and by SQL, and mark, rewind, clear, fork, forget and roll back; others read summaries all the time. Then all is mended
-and the queue has to run dry. What is stored is read by SQL and held against what was acknowledged and what nobody knows of.
-Messages lost or stored twice, exchanges covered twice or never, rows that are stuck, documents over their ceiling, what was
-forgotten and can be found, and reads that took too long are breaches; with one of them the exit code is 1, and the run's
-folder stays. A full disk needs the right to mount a small file system, power cuts need a C compiler: without these the kinds
-are left out, and the report says so. Power cuts happen in half of the runs on SQLite. Examples:
+Starts daemons on a database of their own (one on a file, three on a temporary PostgreSQL server), with a model server that
+fails in every way, and kills, stops, disconnects and starves them. Several clients write for each agent, over HTTP and by
+SQL, and mark, rewind, clear, fork, forget and roll back; others read summaries all the time. Then everything is repaired, and
+the queue has to drain. The stored data is read by SQL and compared with the requests, of which some were acknowledged and
+some have an unknown outcome. Breaches are messages lost or stored twice, exchanges covered twice or never, stuck rows,
+documents over their ceiling, forgotten texts that can still be found, and reads that took too long; with one of them the exit
+code is 1, and the run's folder stays. A full disk needs the right to mount a small file system, power cuts need a C compiler:
+without these the kinds are left out, and the report says so. Power cuts happen in half of the runs on SQLite. Examples:
   recapd selftest faults --minutes 1                                   one daemon on SQLite
-  recapd selftest faults --database postgres --resume progress.json    stop it, start it again: it goes on
+  recapd selftest faults --database postgres --resume progress.json    stop it, start it again: it resumes
   recapd selftest faults --only power-cut --faults 200                 nothing but power cuts
   recapd selftest faults --seed 7 --run 12                             the one run that found something
   recapd selftest faults --only kill --lease-ms 1000                   recovery is sooner than by default")]
@@ -176,11 +176,11 @@ fn happened(found: &FaultFindings) -> [String; 5] {
         format!("  model calls: {}", named(&found.calls)),
         format!("  steps: {}", named(&found.steps)),
         format!(
-            "  {} turns stored, {} begun of which nobody was told, {} messages forgotten",
+            "  {} turns stored, {} begun with unknown outcome, {} messages forgotten",
             found.turns, found.ambiguous, found.forgotten
         ),
         format!(
-            "  {} messages and {} exchanges stored, {} covered, {} versions, {} rows parked, {} revived by hand",
+            "  {} messages and {} exchanges stored, {} covered, {} versions, {} rows parked, {} revived by the test",
             found.messages, found.exchanges, found.covered, found.versions, found.parked, found.revived
         ),
     ]

@@ -195,7 +195,7 @@ impl Run {
     async fn live(&mut self, faults: u64) {
         let witness = match Witness::new(Arc::clone(&self.load), AGENTS) {
             Ok(witness) => Arc::new(witness),
-            Err(error) => return self.broken(format!("nobody can look: {error}")),
+            Err(error) => return self.broken(format!("no witness can be created: {error}")),
         };
         let mut clients = self.clients(&witness);
         if self.until_served().await {

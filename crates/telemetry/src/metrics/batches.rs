@@ -47,12 +47,12 @@ impl Batches {
         Self {
             sent: to.counters(
                 "batches",
-                "Batches sent to a provider, and those that came to nothing",
+                "Batches submitted to a provider, and those lost",
                 BatchOutcome::ALL.iter().map(|&outcome| BatchLabels { outcome }),
             ),
             questions: to.counters(
                 "batch_questions",
-                "Questions put off for a batch, and what became of them",
+                "Questions deferred to a batch, by outcome",
                 QuestionOutcome::ALL
                     .iter()
                     .map(|&outcome| QuestionLabels { outcome }),

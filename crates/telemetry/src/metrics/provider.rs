@@ -140,7 +140,7 @@ impl Provider {
             limits: Mutex::default(),
             circuits_open: to.gauges(
                 "provider_circuit_open",
-                "Models of the provider that aren't asked for a while, because it fails",
+                "Models of the provider whose circuit breaker is open",
                 [],
             ),
             circuits: Mutex::default(),

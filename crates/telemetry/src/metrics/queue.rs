@@ -91,7 +91,7 @@ impl Queue {
             ),
             claims: to.counters(
                 "queue_claims",
-                "Looks at the queue for work, by what they brought",
+                "Polls of the queue, by result",
                 ClaimResult::ALL.iter().map(|&result| ClaimLabels { result }),
             ),
             looked_at: to.seconds(

@@ -101,7 +101,7 @@ const fn known(name: Option<&'static str>) -> &'static str {
 
 impl Service {
     pub(super) fn register(to: &mut Register<'_>) -> Self {
-        to.gauges("build_info", "What this is; always 1", [BUILD])
+        to.gauges("build_info", "The build of this program; always 1", [BUILD])
             .get_or_create(&BUILD)
             .set(1);
         Self {
@@ -124,11 +124,11 @@ impl Service {
             ),
             pool_timeouts: to.counter(
                 "db_pool_acquire_timeouts",
-                "Connections to the database that were waited for in vain: all were at work, or the server was away (sampled)",
+                "Waits for a database connection that timed out: all were in use, or the server was down (sampled)",
             ),
             log_events: to.counters(
                 "log_events",
-                "Events logged that somebody should read",
+                "Logged warnings, errors and alerts",
                 LogLevel::ALL.iter().map(|&level| LogLabels { level }),
             ),
             is_reloaded: to.gauge(
@@ -146,14 +146,14 @@ impl Service {
                 || Histogram::new(REQUEST_SECONDS),
                 [],
             ),
-            sse_clients: to.gauge("sse_clients", "Clients that are told of events as they happen"),
+            sse_clients: to.gauge("sse_clients", "Clients subscribed to events"),
             audit_dropped: to.counter(
                 "audit_dropped",
-                "Events of the audit that the database doesn't have: too many came at once, or it was away too long",
+                "Audit events that the database lacks: too many came at once, or it was down too long",
             ),
             spans: to.counters(
                 "trace_spans",
-                "Spans of traces, by what became of them",
+                "Spans of traces, by outcome",
                 SpanOutcome::ALL.iter().map(|&outcome| SpanLabels { outcome }),
             ),
         }

@@ -32,7 +32,7 @@ impl Talk {
             ),
             crossings: to.counters(
                 "convergence_crossings",
-                "Turns after which speakers sounded alike as they had not before: to warn, or to stop",
+                "Turns with which the similarity of two speakers crossed a threshold: to warn, or to stop",
                 Convergence::ALL.iter().map(|&state| CrossingLabels { state }),
             ),
         }

@@ -73,7 +73,7 @@ impl Updates {
         Self {
             queued: to.counters(
                 "updates_queued",
-                "Updates asked for, by why",
+                "Updates requested, by reason",
                 Trigger::all().map(|trigger| QueuedLabels { trigger }),
             ),
             coalesced: to.counter("updates_coalesced", "Updates merged into the agent's waiting one"),
@@ -113,12 +113,12 @@ impl Updates {
             ),
             fenced: to.counters(
                 "updates_fenced",
-                "Updates that a guard kept from being applied, since somebody else went first",
+                "Updates that a guard refused, because another one was first",
                 Fence::ALL.iter().map(|&fence| FencedLabels { fence }),
             ),
             workers: to.gauge("workers", "Updates that may run at the same time"),
             busy: to.gauge("workers_busy", "Updates that run"),
-            paused: to.gauge("paused", "1 while claiming is paused by hand"),
+            paused: to.gauge("paused", "1 while an operator has paused claiming"),
         }
     }
 

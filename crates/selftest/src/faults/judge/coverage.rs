@@ -86,7 +86,7 @@ fn watermarks(agent: &str, stored: &AgentRecord) -> Vec<Breach> {
     let between = stored.summarized_through + 1..stored.first_exchange;
     let has_pending = live(stored).any(|exchange| between.contains(&exchange.number));
     if has_pending && !stored.is_pending {
-        let breach = format!("{agent}: exchanges in {between:?} are pending, and nobody knows");
+        let breach = format!("{agent}: exchanges in {between:?} are pending, but pending_since is unset");
         breaches.push((Promise::Drained, breach));
     }
     breaches
@@ -209,7 +209,7 @@ mod tests {
             ("versions are [1, 3]", |stored| stored.versions.push(3)),
             ("versions are []", |stored| stored.versions.clear()),
             ("into the window", |stored| stored.first_exchange = 1),
-            ("nobody knows", |stored| stored.is_pending = false),
+            ("pending_since is unset", |stored| stored.is_pending = false),
             ("exchange 1 is covered 0 times", |stored| stored.covered.clear()),
             ("exchange 1 is covered 2 times", |stored| {
                 stored.covered.push((1, 1));

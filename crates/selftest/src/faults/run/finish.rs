@@ -82,7 +82,7 @@ impl Run {
                 return Ok(());
             }
             if Instant::now() >= until {
-                let breach = format!("rows are left, or nobody works on what is pending: {sample:?}");
+                let breach = format!("rows are left, or pending exchanges have none: {sample:?}");
                 let times = u64::try_from(left).unwrap_or(1).max(1);
                 self.found.break_promise(Promise::Drained, times, breach);
                 return Ok(());

@@ -281,7 +281,7 @@ impl SimulationRun<'_> {
         let agent = &self.agents[agent];
         let call = StoreCall {
             daemon: 0,
-            method: "a hand deletes the row",
+            method: "an operator deletes the row",
         };
         let lost = self.world.operate(call, |inner| {
             if inner
