@@ -349,7 +349,7 @@ async fn what_is_no_daemon_is_told_so() {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the answer is none of a daemon: 404 Not Found It works!"
+        "the answer isn't from a recapd daemon: 404 Not Found It works!"
     );
 }
 

@@ -302,7 +302,7 @@ class Trouble(unittest.TestCase):
     def test_what_is_no_daemon_is_told_so(self) -> None:
         with scripted(answer(404, "It works!", "text/html")) as (url, _), self.assertRaises(RecapdError) as raised:
             Recapd(url, timeout_s=PATIENCE_S, on_error="raise").summary("coder")
-        self.assertIn("none of a daemon", str(raised.exception))
+        self.assertIn("isn't from a recapd daemon", str(raised.exception))
 
     def test_what_is_no_daemon_and_says_yes_is_not_believed(self) -> None:
         calls: list[Callable[[Recapd], object]] = [

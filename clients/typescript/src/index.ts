@@ -19,7 +19,7 @@ export type Summary = Schemas["Summary"];
 /** What stands in place of a summary that can't be had. */
 export const PLACEHOLDER = "[Summary temporarily unavailable]";
 
-const STRANGER = "the answer is none of a daemon";
+const STRANGER = "the answer isn't from a recapd daemon";
 const VERSION = "0.1.0";
 const SERVER = "http://127.0.0.1:7411";
 const SOCKET = "unix:";

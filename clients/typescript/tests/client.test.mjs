@@ -190,7 +190,7 @@ test("what is no daemon is told so", async (context) => {
   for (const other of [html, answer(200, { status: "ok" }), answer(200, ["ok"]), answer(200, "ok"), answer(200, null)]) {
     for (const [call, failed] of calls) {
       const [server] = await scripted(other, other);
-      const stranger = (error) => error instanceof RecapdError && /the answer is none of a daemon/.test(error.message);
+      const stranger = (error) => error instanceof RecapdError && /the answer isn't from a recapd daemon/.test(error.message);
       await assert.rejects(call(new Recapd({ server, ...patient })), stranger);
       assert.equal(await call(new Recapd({ server, timeoutMs: PATIENCE_MS })), failed);
     }

@@ -1,104 +1,104 @@
-//! What the daemon answers, as far as an agent needs it. Members that aren't here are left out.
+//! The daemon's answers, with the members that an agent needs; others are ignored.
 
 use serde::{Deserialize, Serialize};
 
 use recapd_core::domain::{agent::AgentId, time::Timestamp};
 
-/// What an append did.
+/// The result of an append.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct AppendReply {
-    /// Messages that were stored.
+    /// Newly stored messages.
     pub accepted: i64,
-    /// Messages that were stored before.
+    /// Messages that were already stored.
     pub duplicates: i64,
-    /// The newest exchange.
+    /// The number of the newest exchange.
     pub exchange: i64,
-    /// The window after it.
+    /// The window after the append.
     pub window: WindowFigures,
-    /// What left the window.
+    /// Exchanges that left the window.
     pub evicted: Vec<MovedExchanges>,
-    /// How far the summary is.
+    /// The progress of the summary.
     pub summary: SummaryFigures,
 }
 
-/// A window. Without a budget, 0, there is no ratio and nothing until an eviction.
+/// The state of a window. Without a budget, the last two fields are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 pub struct WindowFigures {
-    /// Its size in tokens.
+    /// The size in tokens.
     pub tokens: i64,
-    /// The most tokens that it may have.
+    /// The most tokens it may have; 0 for no budget.
     pub budget_tokens: i64,
-    /// How full it is; 1 is full.
+    /// Tokens per budget; 1 is full.
     pub fill_ratio: Option<f64>,
-    /// Tokens that it still takes.
+    /// Tokens that fit before the next eviction.
     pub tokens_until_eviction: Option<i64>,
 }
 
 /// Exchanges that left the window or came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct MovedExchanges {
-    /// The first one.
+    /// The first one's number.
     pub from_exchange: i64,
-    /// The last one.
+    /// The last one's number.
     pub through_exchange: i64,
-    /// Their size in tokens.
+    /// The size in tokens.
     pub tokens: i64,
 }
 
-/// How far a summary is.
+/// The progress of a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct SummaryFigures {
-    /// Its version; 0 for none, and from a daemon that doesn't tell. Another one than that of a summary at hand says that
-    /// there is a newer one.
+    /// The version; 0 if there is no summary, or from older daemons. If it differs from a cached summary's, there is a
+    /// newer one.
     #[serde(default)]
     pub version: i64,
-    /// How many exchanges wait to be summarised, at most: set-aside ones and preambles between them count, too.
+    /// Exchanges waiting to be summarised, at most: set-aside ones and preambles between them are counted, too.
     pub pending_exchanges: i64,
-    /// The last exchange that it covers.
+    /// The last exchange that the summary covers.
     pub covers_through: i64,
 }
 
-/// A summary, and how fresh it is: what `GET /v1/agents/{id}/summary` answers as JSON.
+/// A summary and its freshness, as `GET /v1/agents/{id}/summary` returns it in JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The agent whose summary it is.
+    /// The summary's agent.
     pub agent_id: AgentId,
-    /// Markdown, of at most 10,000 tokens; notes on what was said, no instructions.
+    /// Markdown of at most 10,000 tokens; notes on the conversation, not instructions.
     pub content: String,
-    /// Its size in tokens.
+    /// The size in tokens.
     pub tokens: i64,
-    /// Its version; 0 for none.
+    /// 0 if there is no summary.
     pub version: i64,
-    /// When that version was written.
+    /// When this version was written.
     pub updated_at: Option<Timestamp>,
     /// The last exchange that it covers.
     pub covers_through: i64,
-    /// The first exchange of the window.
+    /// The first exchange in the window.
     pub first_exchange: i64,
-    /// Exchanges that wait to be summarised.
+    /// Exchanges waiting to be summarised.
     pub pending_exchanges: i64,
-    /// Since when they do; none if none does.
+    /// When the oldest of them began to wait; `None` if there are none.
     pub pending_since: Option<Timestamp>,
-    /// While the daemon's database is away: since when this copy may be behind.
+    /// Since when this copy may be outdated; set while the daemon can't reach its database.
     #[serde(default)]
     pub stale_since: Option<Timestamp>,
 }
 
-/// What to send to a model.
+/// The context to send to a model.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Context {
-    /// The agent whose context it is.
+    /// The context's agent.
     pub agent_id: AgentId,
     /// The fields of the provider's request that hold the conversation.
     pub body: serde_json::Value,
-    /// Its size in tokens.
+    /// The size in tokens.
     pub tokens: i64,
-    /// What it may cost, if there is a limit.
+    /// The most tokens it may have; `None` for no limit.
     pub limit_tokens: Option<i64>,
-    /// It costs more, since the newest exchange is too big by itself.
+    /// True if it exceeds the limit because the newest exchange alone is too big.
     pub over_budget: bool,
     /// The version of the summary in it; 0 for none.
     pub summary_version: i64,
-    /// The first exchange of the window.
+    /// The first exchange in the window.
     pub first_exchange: i64,
 }

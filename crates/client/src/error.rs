@@ -1,4 +1,4 @@
-//! Why there is no answer, by what the caller does next.
+//! Errors of calls, by what the caller should do next.
 
 use std::time::Duration;
 
@@ -7,39 +7,39 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use recapd_platform::http_client::{HttpClientError, HttpReply};
 
-/// The most characters of an answer that are told in an error.
+/// The most characters of an answer that an error quotes.
 const TOLD_CHARS_MAX: usize = 200;
 
-/// Why a call failed.
+/// An error of a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// Try again later: nobody answers, or not in time.
+    /// Try again later: there was no answer, or none in time.
     #[error("the daemon doesn't answer: {0}")]
     Unreachable(String),
     /// Try again later: the daemon can't do it now.
     #[error("the daemon can't do it now: {0}")]
     Unavailable(Problem),
-    /// Ask for something else: the daemon won't do that.
+    /// Change the request: the daemon refuses it.
     #[error("the daemon refuses it: {0}")]
     Refused(Problem),
-    /// Look who is there: what answers is no daemon, or one of another version.
-    #[error("the answer is none of a daemon: {0}")]
+    /// Check the address: a program other than recapd answered, or another version.
+    #[error("the answer isn't from a recapd daemon: {0}")]
     Unreadable(String),
-    /// Change the place: it can't be reached from here.
+    /// Change the address or the settings: no request can be sent with these.
     #[error("{0}")]
     Unusable(String),
 }
 
-/// What the daemon says is wrong (RFC 9457).
+/// A problem that the daemon reports (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Problem {
-    /// The status of the answer.
+    /// The HTTP status.
     pub status: u16,
     /// The kind of problem, for programs.
     pub code: String,
-    /// What went wrong this time.
+    /// A description of this occurrence.
     pub detail: String,
-    /// What to do about it.
+    /// Advice on how to solve it.
     #[serde(default)]
     pub hint: Option<String>,
 }
@@ -55,7 +55,7 @@ impl std::fmt::Display for Problem {
 }
 
 impl ClientError {
-    /// The daemon's name for what is wrong, such as `unknown_agent`.
+    /// The daemon's code of the problem, such as `unknown_agent`.
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Unavailable(problem) | Self::Refused(problem) => Some(&problem.code),
@@ -63,7 +63,7 @@ impl ClientError {
         }
     }
 
-    /// Whether it may go well the next time.
+    /// Returns true if a retry may succeed.
     pub(super) fn may_pass(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::Unavailable(_))
     }
@@ -89,7 +89,7 @@ impl From<HttpClientError> for ClientError {
     }
 }
 
-/// The answer as a `T`, or what is wrong.
+/// Parses the answer as a `T`, or as a problem.
 pub(super) fn read<T: DeserializeOwned>(reply: &HttpReply) -> Result<T, ClientError> {
     if reply.status.is_success() {
         return serde_json::from_slice(&reply.body)
@@ -108,7 +108,7 @@ pub(super) fn read<T: DeserializeOwned>(reply: &HttpReply) -> Result<T, ClientEr
     }
 }
 
-/// Whether the daemon may be able to do the same a little later.
+/// Returns true if the daemon may succeed a little later.
 fn is_busy(status: StatusCode) -> bool {
     status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
 }

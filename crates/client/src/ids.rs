@@ -1,14 +1,14 @@
-//! A message's own id, as the daemon reads it: what was stored under it isn't stored again.
+//! Ids of messages, as the daemon reads them: it doesn't store a second message with the same id.
 
 use serde_json::Value;
 
 use recapd_core::formats;
 use recapd_platform::randomness;
 
-/// The message, with a `client_id` if it has no id, and whether the daemon knows it when it comes again. It gets none beside
-/// one of its own: what is stored is the whole message, so that the same one would be another one when it is said again. What
-/// is no object is left for the daemon to refuse, each time. Where the system gives no random bytes the message stays without
-/// an id, and is sent once.
+/// Gives the message a `client_id` if it has no id, and returns whether the daemon will recognise a repetition. A message
+/// with an id of its own gets no second one: the whole message is stored, so a new random id would make it differ when it
+/// is sent again. A value that is no object is left for the daemon to refuse, each time. Without random bytes from the
+/// operating system, the message stays without an id and is sent once.
 pub(super) fn named(message: &Value) -> (Value, bool) {
     let mut message = message.clone();
     if !message.is_object() || has_id(&message) {

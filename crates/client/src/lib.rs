@@ -12,9 +12,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A call takes one second at most, retries included. What can be asked twice without harm is asked again if the
-//! connection breaks or the daemon is busy: that is every reading, and [`Client::append`], whose messages get ids of
-//! their own if they have none, unless one that they have is none to the daemon.
+//! A call takes one second at most, retries included. Calls that can be repeated safely are retried if the connection
+//! breaks or the daemon is busy: all reads, and [`Client::append`] as long as each message has an id that the daemon
+//! accepts. Messages without an id get one.
 
 #![warn(missing_docs)]
 
@@ -49,27 +49,27 @@ use recapd_core::{
 };
 use recapd_platform::http_client::{HttpReply, HttpSettings};
 
-/// Where a daemon listens if nothing else is said.
+/// The default address of a daemon.
 pub const PLACE: &str = "http://127.0.0.1:7411";
-/// The variable that says where the daemon is.
+/// The environment variable with the daemon's address.
 pub const PLACE_VARIABLE: &str = "RECAPD_SERVER";
-/// The variable that holds a token.
+/// The environment variable with the token.
 pub const TOKEN_VARIABLE: &str = "RECAPD_TOKEN";
-/// What to show in place of a summary that can't be had.
+/// The text that replaces a summary if the daemon can't deliver it.
 pub const PLACEHOLDER: &str = "[Summary temporarily unavailable]";
 
-/// How long a call takes at most, with all its retries.
+/// The longest time of a call, including retries.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// How often something is asked that can be asked twice.
+/// The most attempts of a repeatable call.
 const ATTEMPTS_MAX: u32 = 3;
-/// How long it is waited before something is asked again.
+/// The wait before a retry.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The longest answer that is read, in bytes: a context is built from up to 24 MiB of payloads, with summary and pinned
-/// messages besides, and written for another provider it may be longer than these.
+/// The longest answer that is read, in bytes: a context is built from up to 24 MiB of payloads, plus summary and pinned
+/// messages, and may grow when it is written for another provider.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 const JSON: &str = "application/json";
 
-/// A daemon, asked. Clones share its connections.
+/// A client of one daemon. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct Client {
     transport: Transport,
@@ -77,12 +77,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// The daemon at `place`.
+    /// Connects to the daemon at `place`.
     ///
     /// # Errors
-    /// [`ClientError::Unusable`] if no connection could ever be made to it.
+    /// [`ClientError::Unusable`] if no connection to `place` is possible.
     pub fn new(place: &DaemonEndpoint) -> Result<Self, ClientError> {
-        // A call's own time is less than that.
+        // A call's own timeout is shorter.
         let transport = Transport::new(place, &HttpSettings::default())?;
         Ok(Self {
             transport,
@@ -90,12 +90,12 @@ impl Client {
         })
     }
 
-    /// The daemon that `RECAPD_SERVER` names, with the token in `RECAPD_TOKEN`; without them the one on this machine,
-    /// without a token. A daemon of another user than one's own, root and `recapd` is believed if `RECAPD_SERVER_USER` names
-    /// that user. `lookup` tells the values of variables: `|name| std::env::var(name).ok()`.
+    /// Connects to the daemon at `RECAPD_SERVER` with the token in `RECAPD_TOKEN`; by default to [`PLACE`], without a
+    /// token. On this machine, only daemons of the current user, root and `recapd` are trusted, and of the user in
+    /// `RECAPD_SERVER_USER`. `lookup` returns the values of variables: `|name| std::env::var(name).ok()`.
     ///
     /// # Errors
-    /// [`ClientError::Unusable`] if a variable names no place, or nobody.
+    /// [`ClientError::Unusable`] if a variable holds no valid address, or an unknown user.
     pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ClientError> {
         let given = |name| lookup(name).filter(|value: &String| !value.trim().is_empty());
         let place = given(PLACE_VARIABLE).unwrap_or_else(|| PLACE.to_owned());
@@ -117,7 +117,7 @@ impl Client {
         }
     }
 
-    /// The same, asked with this token.
+    /// Returns the same client with this token.
     #[must_use]
     pub fn with_token(self, token: &str) -> Self {
         let trust = self.transport.credentials().trust;
@@ -125,19 +125,19 @@ impl Client {
         self.with_credentials(Credentials { token, trust })
     }
 
-    /// The same, with so much time for each call, retries included.
+    /// Returns the same client with this timeout of a call, retries included.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// Stores messages, in recapd's own format or a provider's, in order: all or none. One without an id gets a `client_id`,
-    /// so that it is stored once however often this is tried. A `client_id` that the daemon doesn't take, since it is longer
-    /// than 256 bytes or no text and no number, stays, and then this is tried once.
+    /// Stores messages in order, in recapd's own format or a provider's: all or none. A message without an id gets a
+    /// `client_id`, so that retries store it once. If a given `client_id` is invalid (longer than 256 bytes, or neither
+    /// text nor number), there is no retry.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] says which message isn't one. After [`ClientError::Unreachable`] it isn't known whether they
-    /// are stored.
+    /// [`ClientError::Refused`] names the invalid message. After [`ClientError::Unreachable`], the messages may or may not
+    /// be stored.
     pub async fn append(&self, agent: &AgentId, messages: &[Value]) -> Result<AppendReply, ClientError> {
         let (named, known): (Vec<Value>, Vec<bool>) = messages.iter().map(ids::named).unzip();
         let url = self
@@ -151,7 +151,7 @@ impl Client {
         }
     }
 
-    /// The agent's summary. Without one yet its content is empty and its version 0.
+    /// Returns the agent's summary. If there is none yet, its content is empty and its version 0.
     ///
     /// # Errors
     /// [`ClientError::Refused`] with `unknown_agent` before the agent's first message.
@@ -159,8 +159,8 @@ impl Client {
         self.get(&["v1", "agents", agent.as_str(), "summary"], &[]).await
     }
 
-    /// The agent's summary as text for a prompt, made inert once more: empty if there is none, and [`PLACEHOLDER`] if it can't
-    /// be had. Never fails, because an agent can work without it.
+    /// Returns the agent's summary as text for a prompt, neutralized once more: empty if there is none, and [`PLACEHOLDER`]
+    /// on errors. Never fails, because an agent can work without a summary.
     pub async fn summary_or_placeholder(&self, agent: &AgentId) -> String {
         match self.summary(agent).await {
             Ok(summary) => neutralize_document(&summary.content),
@@ -172,7 +172,7 @@ impl Client {
         }
     }
 
-    /// What to send to a model: the conversation as fields of that provider's request.
+    /// Returns the context to send to a model, as fields of the provider's request.
     ///
     /// # Errors
     /// [`ClientError::Refused`] with `unknown_agent` before the agent's first message.
@@ -182,10 +182,10 @@ impl Client {
             .await
     }
 
-    /// What stands at a path, given by its segments, as the OpenAPI document describes it.
+    /// Gets any path of the OpenAPI document, given by its segments.
     ///
     /// # Errors
-    /// [`ClientError::Unreadable`] if it is no `T`.
+    /// [`ClientError::Unreadable`] if the answer is no `T`.
     pub async fn get<T: DeserializeOwned>(
         &self,
         path: &[&str],
@@ -196,10 +196,10 @@ impl Client {
             .await
     }
 
-    /// Posts to a path, once: to end a session, to clear, mark, rewind, fork, forget.
+    /// Posts to any path, without retries: to end a session, to clear, mark, rewind, fork, forget.
     ///
     /// # Errors
-    /// After [`ClientError::Unreachable`] it isn't known whether it was done.
+    /// After [`ClientError::Unreachable`], it may or may not be done.
     pub async fn post<T: DeserializeOwned>(&self, path: &[&str], body: &Value) -> Result<T, ClientError> {
         let request = self
             .transport
@@ -207,13 +207,13 @@ impl Client {
         self.once(request.json(body)).await
     }
 
-    /// Asks what may not be asked twice.
+    /// Sends a request that must not be repeated.
     async fn once<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
         let deadline = Instant::now() + self.timeout;
         error::read(&self.attempt(request, deadline).await?)
     }
 
-    /// Asks what can be asked twice.
+    /// Sends a request that may be repeated.
     async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
         let deadline = Instant::now() + self.timeout;
         let mut attempts = 1;

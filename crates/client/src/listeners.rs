@@ -1,4 +1,4 @@
-//! Who listens at addresses of this machine, as Linux tells everybody (`proc_pid_net(5)`).
+//! Finds the users whose programs listen at addresses of this machine, from Linux's public lists (`proc_pid_net(5)`).
 
 use std::{
     fs::File,
@@ -6,26 +6,26 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-/// The lists of the system's connections, of either family.
+/// The operating system's lists of connections, for IPv4 and IPv6.
 const LISTS: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
-/// The state of a socket that listens.
+/// The state of a listening socket.
 const LISTENING: &str = "0A";
 
-/// A socket that listens.
 #[derive(Debug, PartialEq, Eq)]
 struct ListeningSocket {
     address: SocketAddr,
     user: u32,
 }
 
-/// The users whose programs may get a connection to one of `addresses`; `None` if the system has no such lists.
+/// The users whose programs may accept a connection to one of `addresses`; `None` if the operating system has no such
+/// lists.
 pub(super) fn listeners(addresses: &[SocketAddr]) -> Option<Vec<u32>> {
     let files: Vec<File> = LISTS.iter().filter_map(|list| File::open(list).ok()).collect();
     if files.is_empty() {
         return None;
     }
     let lines = files.into_iter().flat_map(|file| {
-        // Those that listen stand first, and then come all connections of the machine.
+        // Listening sockets come first, followed by all connections of the machine.
         let lines = BufReader::new(file).lines().map_while(Result::ok).skip(1);
         lines.map_while(|line| listener(&line))
     });
@@ -34,7 +34,7 @@ pub(super) fn listeners(addresses: &[SocketAddr]) -> Option<Vec<u32>> {
     Some(lines.filter(may_get).map(|listener| listener.user).collect())
 }
 
-/// Whether who listens at `at` may get connections to `address`. One that listens to all of IPv6 may get those of IPv4.
+/// Returns true if a listener at `at` may accept connections to `address`. One on all IPv6 addresses may accept IPv4, too.
 fn gets(at: SocketAddr, address: SocketAddr) -> bool {
     let (ip, wanted) = (at.ip().to_canonical(), address.ip().to_canonical());
     at.port() == address.port()
@@ -43,8 +43,8 @@ fn gets(at: SocketAddr, address: SocketAddr) -> bool {
             || (ip == IpAddr::V4(Ipv4Addr::UNSPECIFIED) && wanted.is_ipv4()))
 }
 
-/// A line such as `0: 0100007F:1CF3 00000000:0000 0A 00000000:00000000 00:00000000 00000000 1000 0 12345 …`; `None` if it is
-/// about a socket that doesn't listen.
+/// Parses a line such as `0: 0100007F:1CF3 00000000:0000 0A 00000000:00000000 00:00000000 00000000 1000 0 12345 …`; `None`
+/// if its socket doesn't listen.
 fn listener(line: &str) -> Option<ListeningSocket> {
     let mut fields = line.split_whitespace();
     let address = fields.nth(1)?;
@@ -55,7 +55,7 @@ fn listener(line: &str) -> Option<ListeningSocket> {
     (state == LISTENING).then_some(ListeningSocket { address, user })
 }
 
-/// An address in hexadecimal digits: words of the machine's own order of bytes, of which each is in the network's.
+/// Parses an address in hexadecimal digits: 32-bit words in the machine's byte order, of bytes in network order.
 fn ip_of(digits: &str) -> Option<IpAddr> {
     let words = (0..digits.len()).step_by(8).map(|at| digits.get(at..at + 8));
     let bytes: Vec<u8> = words

@@ -1,23 +1,23 @@
-//! Whether an answer comes from a daemon, for whoever found somebody at its address.
+//! Tells daemons from other programs by their answers.
 
 use reqwest::StatusCode;
 use serde_json::Value;
 
-/// What the type of each problem of a daemon begins with; its code follows.
+/// The prefix of the `type` of every problem; its code follows.
 pub const PROBLEM_TYPES: &str = "urn:recapd:problem:";
 
-/// Who answers at an address.
+/// The kind of program that answers at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answerer {
-    /// A daemon that lets us in.
+    /// A daemon that accepts the request.
     Daemon,
-    /// A daemon that says what is wrong: it doesn't let us in, or can't answer now.
+    /// A daemon that reports a problem: it refuses the client, or can't answer now.
     Refusing,
-    /// Somebody else, who may refuse with the same status.
+    /// Another program, which may use the same status.
     Other,
 }
 
-/// Who gave this answer to `/version`.
+/// Classifies an answer to `/version`.
 pub fn answerer(status: StatusCode, body: &[u8]) -> Answerer {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let kind = body["type"].as_str().unwrap_or_default();
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_daemon_is_told_from_others() {
+    fn a_daemon_is_distinguished_from_other_programs() {
         for (status, body, who) in [
             (200, r#"{"name":"recapd","version":"0.1.0"}"#, Answerer::Daemon),
             (200, r#"{"name":"another","version":"0.1.0"}"#, Answerer::Other),

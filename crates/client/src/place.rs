@@ -1,22 +1,22 @@
-//! Where a daemon is.
+//! A daemon's address.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
 use reqwest::Url;
 
-/// How the address of a socket begins.
+/// The prefix of a socket's address.
 const SOCKET: &str = "unix:";
 
-/// Where a daemon listens.
+/// The address of a daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DaemonEndpoint {
-    /// An address, such as `http://127.0.0.1:7411`; paths are put behind it.
+    /// A URL such as `http://127.0.0.1:7411`; paths are appended to it.
     Address(Url),
     /// A Unix socket, such as `unix:/run/recapd/recapd.sock`.
     Socket(PathBuf),
 }
 
-/// No place of a daemon.
+/// An error in a daemon's address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{given}` is no address of a daemon: {reason}; give one such as http://127.0.0.1:7411 or \
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_and_sockets_are_told_apart() {
+    fn addresses_and_sockets_are_distinguished() {
         for (given, shown) in [
             ("http://127.0.0.1:7411", "http://127.0.0.1:7411"),
             ("https://recapd.example/behind/", "https://recapd.example/behind"),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_is_told_with_a_cure() {
+    fn an_invalid_address_is_an_error_with_a_cure() {
         for given in [
             "127.0.0.1:7411",
             "localhost:7411",

@@ -1,4 +1,4 @@
-//! Requests to a daemon, whatever they ask for.
+//! Sending requests to a daemon.
 
 use reqwest::{Client, Method, RequestBuilder, Url};
 use secrecy::ExposeSecret as _;
@@ -6,7 +6,7 @@ use secrecy::ExposeSecret as _;
 use super::{place::DaemonEndpoint, trust::Credentials};
 use recapd_platform::http_client::{self, HttpClientError, HttpReply, HttpSettings};
 
-/// What requests to a socket name as their host.
+/// The host in requests to a socket.
 const SOCKET_HOST: &str = "http://localhost";
 
 /// Connections to a daemon, and the credentials for it.
@@ -19,10 +19,11 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// To the daemon there. Without `https:` no certificates are read, which takes longer than a call.
+    /// Prepares connections to the daemon at `place`. Reads certificates only for `https:`, since that takes longer than a
+    /// call.
     ///
     /// # Errors
-    /// [`HttpClientError::Unsendable`] if there can't be a connection.
+    /// [`HttpClientError::Unsendable`] if no connection is possible.
     pub fn new(place: &DaemonEndpoint, settings: &HttpSettings) -> Result<Self, HttpClientError> {
         let socket_base =
             || Url::parse(SOCKET_HOST).map_err(|error| HttpClientError::Unsendable(error.to_string()));
@@ -41,23 +42,23 @@ impl Transport {
         })
     }
 
-    /// The same, with these credentials.
+    /// Returns the same transport with these credentials.
     #[must_use]
     pub fn with_credentials(self, credentials: Credentials) -> Self {
         Self { credentials, ..self }
     }
 
-    /// What is shown to the daemon.
+    /// The credentials for the daemon.
     pub fn credentials(&self) -> &Credentials {
         &self.credentials
     }
 
-    /// Where it leads.
+    /// The daemon's address.
     pub fn place(&self) -> &DaemonEndpoint {
         &self.place
     }
 
-    /// The address of a path, given by its segments, with parameters; both are escaped.
+    /// The URL of a path, given by its segments, with parameters; escapes both.
     pub fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -69,20 +70,21 @@ impl Transport {
         url
     }
 
-    /// The address of a path that is escaped already, with its parameters.
+    /// The URL of a path with parameters that are already escaped.
     pub fn at(&self, path: &str) -> String {
         format!("{}{path}", self.base.as_str().trim_end_matches('/'))
     }
 
-    /// A request, to be sent by [`Self::send`].
+    /// Prepares a request for [`Self::send`].
     pub fn request(&self, method: Method, url: impl reqwest::IntoUrl) -> RequestBuilder {
         self.client.request(method, url)
     }
 
-    /// Sends a request with the token, if who listens there may have it, and reads an answer of at most `bytes_max` bytes.
+    /// Sends a request with the token, if the program that listens is trusted, and reads an answer of at most `bytes_max`
+    /// bytes.
     ///
     /// # Errors
-    /// [`HttpClientError::Untrusted`] before anything is sent, else those of [`http_client::send`].
+    /// [`HttpClientError::Untrusted`] before anything is sent; else as [`http_client::send`].
     pub async fn send(
         &self,
         request: RequestBuilder,

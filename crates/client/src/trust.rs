@@ -1,4 +1,4 @@
-//! Whose program may be talked to: on a machine with several users any of them can listen where a daemon is expected.
+//! Which users' programs are trusted as daemons: on a shared machine, any user can listen at a daemon's address.
 
 use std::{
     fs,
@@ -15,50 +15,50 @@ use tokio::net::UnixStream;
 use super::{listeners::listeners, place::DaemonEndpoint};
 use recapd_platform::http_client::HttpClientError;
 
-/// The variable that names one more user whose daemon is believed, by name or number, or [`ANYBODY`].
+/// The variable that names another user whose daemons are trusted, by name or number, or [`ANYBODY`].
 pub const USER_VARIABLE: &str = "RECAPD_SERVER_USER";
-/// What the variable holds to believe whoever listens.
+/// The value that trusts every user.
 const ANYBODY: &str = "any";
-/// The account that the package makes for the daemon.
+/// The user account of the packaged daemon.
 const SERVICE_USER: &str = "recapd";
 const ROOT: u32 = 0;
-/// The name of this machine that needs no lookup.
+/// The host name of this machine that needs no lookup.
 const LOCALHOST: &str = "localhost";
 const ACCOUNTS: &str = "/etc/passwd";
 /// The longest list of accounts that is read, in bytes.
 const ACCOUNTS_BYTES_MAX: u64 = 1 << 20;
 
-/// What a client shows to a daemon, and to whose.
+/// The token for a daemon, and the users who may receive it.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
-    /// The token that the daemon asks for.
+    /// The token; `None` if the daemon requires none.
     pub token: Option<SecretString>,
-    /// Whose daemon may have it.
+    /// The users whose daemons may receive the token.
     pub trust: Trust,
 }
 
-/// Users whose daemons are believed: one's own, root, `recapd`, and one that is named.
+/// The users whose daemons are trusted: the current one, root, `recapd`, and possibly another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// Nobody is named.
+    /// No other user.
     #[default]
     Usual,
     /// This user, too.
     User(u32),
-    /// Everybody.
+    /// Every user.
     Anybody,
 }
 
-/// The user that is named has no account here.
+/// The named user has no account on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no user `{0}` in {ACCOUNTS}; give a name, a number, or `{ANYBODY}` for whoever listens")]
 pub struct UnknownUser(String);
 
 impl Trust {
-    /// The usual users, and `named` by name or number.
+    /// Trusts the usual users, and `named` by name or number.
     ///
     /// # Errors
-    /// If nobody has that name.
+    /// If no account has that name.
     pub fn of(named: Option<&str>) -> Result<Self, UnknownUser> {
         let Some(named) = named.map(str::trim).filter(|named| !named.is_empty()) else {
             return Ok(Self::Usual);
@@ -80,7 +80,7 @@ impl Trust {
         }
     }
 
-    /// Checks all of `users`, who listen at `place`.
+    /// Checks that all of `users`, who listen at `place`, are trusted.
     fn check(self, place: &DaemonEndpoint, users: &[u32]) -> Result<(), HttpClientError> {
         match users.iter().find(|user| !self.includes(**user)) {
             None => Ok(()),
@@ -93,11 +93,11 @@ impl Trust {
 }
 
 impl Credentials {
-    /// Checks who listens at `place`, a socket or an address of this machine, before a token or what was said is sent there.
-    /// Who listens elsewhere is shown by its certificate.
+    /// Checks who listens at `place`, a socket or a local address, before a token or a message is sent. A daemon on another
+    /// machine is identified by its certificate.
     ///
     /// # Errors
-    /// [`HttpClientError::Untrusted`] if it is another user's program, [`HttpClientError::Unreachable`] if it is nobody's.
+    /// [`HttpClientError::Untrusted`] for a user who isn't trusted, [`HttpClientError::Unreachable`] if no program listens.
     pub(super) async fn check(&self, place: &DaemonEndpoint) -> Result<(), HttpClientError> {
         if self.trust == Trust::Anybody {
             return Ok(());
@@ -117,7 +117,7 @@ impl Credentials {
         addresses: &[SocketAddr],
     ) -> Result<(), HttpClientError> {
         match listeners(addresses) {
-            // The system doesn't say.
+            // The operating system doesn't tell.
             None => Ok(()),
             Some(users) if users.is_empty() => {
                 Err(HttpClientError::Unreachable(format!("nobody listens at {place}")))
@@ -134,7 +134,7 @@ async fn socket_user(path: &Path) -> Result<u32, HttpClientError> {
     Ok(stream.peer_cred().map_err(unreachable)?.uid())
 }
 
-/// The addresses of this machine alone that a URL names, if it does. No name is looked up.
+/// The loopback addresses that a URL names; `None` for any other host. Performs no name lookup.
 fn loopback(url: &Url) -> Option<Vec<SocketAddr>> {
     let ips: Vec<IpAddr> = match url.host_str()?.trim_matches(['[', ']']) {
         LOCALHOST => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
@@ -145,12 +145,10 @@ fn loopback(url: &Url) -> Option<Vec<SocketAddr>> {
     is_near.then(|| ips.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
 }
 
-/// The user who runs this process.
 fn own_user() -> Option<u32> {
     fs::metadata("/proc/self").ok().map(|process| process.uid())
 }
 
-/// The number of a local account.
 fn user_named(name: &str) -> Option<u32> {
     let mut accounts = String::new();
     let file = fs::File::open(ACCOUNTS).ok()?;
@@ -158,7 +156,7 @@ fn user_named(name: &str) -> Option<u32> {
     number_of(name, &accounts)
 }
 
-/// The number of an account in lines such as `recapd:x:998:998::/var/lib/recapd:/usr/sbin/nologin` (passwd(5)).
+/// Finds an account's number in lines such as `recapd:x:998:998::/var/lib/recapd:/usr/sbin/nologin` (passwd(5)).
 fn number_of(name: &str, accounts: &str) -> Option<u32> {
     accounts.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -179,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn own_programs_roots_and_those_of_who_is_named_are_believed() {
+    fn the_current_user_root_and_a_named_user_are_trusted() {
         let place = address("http://127.0.0.1:7411");
         let own = own_user().unwrap();
         for trust in [Trust::Usual, Trust::User(OTHER), Trust::Anybody] {
@@ -210,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_this_machine_alone_are_looked_up() {
+    fn only_loopback_addresses_are_looked_up() {
         for near in [
             "http://127.0.0.1:7411",
             "http://localhost:7411",
@@ -229,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_listens_is_looked_up_at_sockets_and_addresses() {
+    async fn the_listening_user_is_found_for_sockets_and_addresses() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("recapd.sock");
         let _listener = tokio::net::UnixListener::bind(&path).unwrap();

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 pub struct BatchConfig {
     /// How long a question waits for others.
     pub gather_ms: i64,
-    /// The most questions of one batch.
     pub requests_max: i64,
     pub bytes_max: i64,
     pub open_max: i64,

@@ -1,4 +1,4 @@
-//! What the types can't say: limits, and keys that must fit each other.
+//! Checks that the types can't express: limits, and keys that must agree.
 
 use std::net::IpAddr;
 
@@ -12,21 +12,17 @@ use recapd_core::domain::{
     price::Prices, settings::PARTICIPANTS_BYTES_MAX, spend::USD_PER_DAY_MAX, zone::Zone,
 };
 
-/// The longest tag, in bytes.
 const HUMAN_TAG_BYTES_MAX: usize = 128;
-/// The longest name of a daemon in leases, in bytes.
 const OWNER_BYTES_MAX: usize = 128;
-/// The most names of hosts, and the longest one in bytes.
+/// The most host names, and the longest one in bytes.
 const HOSTS_MAX: usize = 100;
 const HOST_BYTES_MAX: usize = 261;
-/// Keys that are shares: above 0, at most 1.
+/// Keys with a share as value: above 0, at most 1.
 pub(super) const SHARES: [&str; 3] = ["window.low_water", "summary.append_below", "summary.merge_below"];
-/// Keys of which the first must be less than the second.
 const LESS: [(&str, &str); 2] = [
     ("summary.session_hours", "summary.yesterday_hours"),
     ("summary.yesterday_hours", "summary.week_hours"),
 ];
-/// Keys of which the first must not be more than the second.
 const NOT_MORE: [(&str, &str); 6] = [
     ("summary.append_below", "summary.merge_below"),
     ("context.system_reserve_tokens", "context.max_tokens"),
@@ -36,11 +32,10 @@ const NOT_MORE: [(&str, &str); 6] = [
     ("model.connect_timeout_ms", "model.timeout_ms"),
 ];
 
-/// A value that is out of its limits, or two that don't fit each other.
+/// A value out of its limits, or two values that contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     pub keys: Vec<&'static str>,
-    /// What is wrong and what would be right, with the keys and their values.
     pub text: String,
 }
 
@@ -54,13 +49,13 @@ impl Violation {
 }
 
 impl Config {
-    /// What is wrong with the values, each and together; nothing if all is well.
+    /// Returns everything that is wrong with the values; empty if they are valid.
     pub fn validate(&self) -> Vec<Violation> {
         self.checked().err().unwrap_or_default()
     }
 
-    /// The prices of models, or all that is wrong with the values. A file of prices is read here and not again, so that what was
-    /// checked is what counts.
+    /// Returns the prices of models, or everything that is wrong with the values. The file of prices is read only here, so
+    /// that the checked prices are the ones in use.
     pub(super) fn checked(&self) -> Result<Prices, Vec<Violation>> {
         let prices = self.spend.prices();
         let values = Table::try_from(self).expect("strings, numbers and enums are all TOML");
@@ -94,7 +89,7 @@ impl Config {
         }
     }
 
-    /// Names that no client can ask under.
+    /// Host names that no client can use.
     fn hosts(&self) -> Option<Violation> {
         const KEY: &str = "http.allowed_hosts";
         let hosts = &self.http.allowed_hosts;
@@ -114,7 +109,7 @@ impl Config {
         Some(Violation::new(&[KEY], text))
     }
 
-    /// Proxies that aren't named by an address.
+    /// Proxies that aren't given as an address.
     fn proxies(&self) -> Option<Violation> {
         const KEY: &str = "http.trusted_proxies";
         let proxies = &self.http.trusted_proxies;
@@ -131,7 +126,7 @@ impl Config {
         })
     }
 
-    /// What is wrong with the settings for conversations of several speakers, and texts that are too long.
+    /// Checks the settings for conversations of several speakers, and the length of texts.
     fn talk(&self) -> Vec<Violation> {
         let (perspective, convergence) = (&self.perspective, &self.convergence);
         let mut found = Vec::new();
@@ -232,8 +227,8 @@ impl Config {
         found
     }
 
-    /// Providers that are asked over `http://` at another host, without a word that this is meant. A socket's other end is
-    /// this machine's.
+    /// Providers called over `http://` on another host without explicit consent. The other end of a socket is on this
+    /// machine.
     fn unencrypted(&self) -> Vec<Violation> {
         let (model, second) = (&self.model, self.fallback.model(&self.model));
         let first = Some(model).filter(|model| model.mode != ModelMode::Offline);
@@ -248,15 +243,15 @@ impl Config {
         open.map(|(_, keys)| {
             let [url, consent] = keys;
             let text = format!(
-                "{url} is `http://` at another host: whoever is between reads the key and what was said. Use \
-                 `https://`, or set {consent} = true"
+                "{url} is `http://` at another host: anyone on the network path can read the key and the messages. \
+                 Use `https://`, or set {consent} = true"
             );
             Violation::new(&keys, text)
         })
         .collect()
     }
 
-    /// Limits in dollars can only be kept where prices are known.
+    /// Limits in dollars require known prices.
     fn unkeepable_spending(&self, prices: &Result<Prices, PricesError>) -> Vec<Violation> {
         let spend = &self.spend;
         let mut found = Vec::new();
@@ -323,7 +318,7 @@ fn beyond_limits(values: &Table) -> Vec<Violation> {
     let shares = SHARES.into_iter().filter_map(|key| {
         let share = number(values, key)?;
         let text = format!("{key} must be above 0 and at most 1, not {share}");
-        // Written so that a NaN is wrong too.
+        // Written so that NaN is refused, too.
         (!(0.0 < share && share <= 1.0)).then(|| Violation::new(&[key], text))
     });
     integers.chain(shares).collect()
@@ -357,7 +352,7 @@ fn number(values: &Table, key: &str) -> Option<f64> {
         .or_else(|| value.as_integer().map(|whole| whole as f64))
 }
 
-/// What to do about a proxy, which may hold a password and isn't shown.
+/// The cure for an invalid proxy, which may hold a password and isn't shown.
 fn proxy_cure(proxy: &str) -> Option<&'static str> {
     const CURE: &str =
         "must be a proxy such as `http://127.0.0.1:3128`, or a socket such as `unix:/run/recapd-egress.sock`";
@@ -372,7 +367,7 @@ fn proxy_cure(proxy: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a provider's URL is `http://` and of another host than this one.
+/// Returns true if a provider's URL is `http://` and of another host.
 fn leaves_in_the_clear(url: &str) -> bool {
     let authority = url
         .strip_prefix("http://")
@@ -386,7 +381,7 @@ fn is_this_host(authority: &str) -> bool {
         None => authority.split_once(':').map_or(authority, |(host, _)| host),
     };
     let host = host.to_ascii_lowercase();
-    // `localhost` and what is below it is never asked about elsewhere (RFC 6761, 6.3).
+    // `localhost` and its subdomains are never resolved elsewhere (RFC 6761, 6.3).
     host == "localhost"
         || host.ends_with(".localhost")
         || host
@@ -394,7 +389,7 @@ fn is_this_host(authority: &str) -> bool {
             .is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
-/// What to do about a provider's URL, which may hold a password and isn't shown.
+/// The cure for an invalid provider URL, which may hold a password and isn't shown.
 fn base_url_cure(url: &str) -> Option<&'static str> {
     let rest = url
         .strip_prefix("https://")

@@ -1,51 +1,46 @@
-//! `[database]`: where everything is kept.
+//! `[database]`: where recapd stores its data.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// The name of the database that nobody named.
+/// The default file name of the database.
 pub const DEFAULT_FILE: &str = "recapd.db";
 
-/// `[database]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatabaseConfig {
-    /// `sqlite:` and a path, or `postgres://USER@HOST/DATABASE`. Empty in a file: [`DEFAULT_FILE`] in the user's state folder.
+    /// `sqlite:` and a path, or `postgres://USER@HOST/DATABASE`. Empty in a file: [`DEFAULT_FILE`] in the user's state
+    /// folder.
     pub url: String,
-    /// Nobody named a database: it is in the user's state folder, which is made if it is missing.
+    /// True if no database was configured: it is in the user's state folder, which is created if needed.
     #[serde(skip)]
     pub is_in_state_folder: bool,
-    /// PostgreSQL: a replica for reads that may be a moment old; empty: the same server.
+    /// PostgreSQL: a replica for reads that may be slightly outdated; empty for the same server.
     pub read_url: String,
-    /// PostgreSQL: how far behind that replica may be.
+    /// PostgreSQL: the longest lag of that replica.
     pub read_lag_ms_max: u64,
-    /// Who brings the tables up to date.
     pub migrate: Migrate,
-    /// PostgreSQL: the most connections.
     pub connections: u32,
-    /// PostgreSQL: how long a statement may run.
     pub statement_timeout_ms: u64,
     /// SQLite: the most write requests that share one commit.
     pub group_commit_max: usize,
-    /// SQLite: connections that read.
     pub readers: u32,
-    /// How long an operation waits for a write lock (SQLite), or for a connection and for what others hold (PostgreSQL).
+    /// The longest wait for a write lock (SQLite), or for a connection and locks (PostgreSQL).
     pub busy_timeout_ms: u64,
-    /// SQLite: when a commit reaches the disk.
     pub synchronous: Synchronous,
 }
 
 impl DatabaseConfig {
-    /// Whether it is PostgreSQL: a database that many daemons share.
+    /// True for PostgreSQL, a database that several daemons can share.
     pub fn is_postgres(&self) -> bool {
         is_postgres(&self.url)
     }
 
-    /// The same settings for another database: its address, or the path of a file.
+    /// Returns the same settings for another database, given by its URL or a file's path.
     ///
     /// # Errors
-    /// What is wrong with the address, which isn't named: it may hold a password.
+    /// What is wrong with the URL. The text doesn't show it: it may hold a password.
     pub fn at(&self, place: &str) -> Result<Self, &'static str> {
         let url = url_of(place);
         match cure(&url) {
@@ -59,8 +54,8 @@ impl DatabaseConfig {
         }
     }
 
-    /// Puts a database that nobody named into the user's state folder. One that lies in the working directory isn't taken: it
-    /// may be anybody's.
+    /// Puts a database that isn't configured into the user's state folder. A file in the working directory is ignored: it
+    /// may be anyone's.
     pub(super) fn settle(&mut self, state_folder: Option<&Path>) {
         if let Some(folder) = state_folder.filter(|_| self.url.is_empty()) {
             self.url = url_of(&folder.join(DEFAULT_FILE).to_string_lossy());
@@ -68,7 +63,7 @@ impl DatabaseConfig {
         }
     }
 
-    /// What is wrong with the addresses: the key, and the cure. Neither says the address, which may hold a password.
+    /// What is wrong with the URLs: the key and the cure. Neither shows the URL, which may hold a password.
     pub(super) fn unusable(&self) -> Vec<(&'static str, &'static str)> {
         let mut found = Vec::new();
         if !self.url.is_empty() {
@@ -90,23 +85,23 @@ impl DatabaseConfig {
     }
 }
 
-/// The address of a database that is named on a command line: an address, or the path of a file.
+/// The URL of a database given on a command line as a URL or a file's path.
 pub fn url_of(place: &str) -> String {
     if is_postgres(place) || place.starts_with("sqlite:") {
         place.to_owned()
     } else {
-        // What begins an escape or a query in an address is part of a file's name.
+        // The characters that begin an escape or a query in a URL are part of a file's name.
         format!("sqlite:{}", place.replace('%', "%25").replace('?', "%3F"))
     }
 }
 
-/// Who brings the tables up to date.
+/// Who migrates the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Migrate {
-    /// Whoever starts to work on the database.
+    /// Every command that starts to work on the database.
     Auto,
-    /// `recapd migrate up`.
+    /// Only `recapd migrate up`.
     Manual,
 }
 
@@ -118,7 +113,7 @@ pub enum Synchronous {
     Full,
     /// At a checkpoint: the last commits may be lost in a power cut.
     Normal,
-    /// When the system pleases.
+    /// Whenever the operating system writes it.
     Off,
 }
 
@@ -126,7 +121,7 @@ fn is_postgres(url: &str) -> bool {
     matches!(url.split_once("://"), Some(("postgres" | "postgresql", _)))
 }
 
-/// What to do about an address.
+/// The cure for an invalid URL.
 fn cure(url: &str) -> Option<&'static str> {
     if is_postgres(url) {
         return has_password(url).then_some(
@@ -135,7 +130,7 @@ fn cure(url: &str) -> Option<&'static str> {
         );
     }
     match url.split_once(':') {
-        // What could follow a `?` would hold for some connections only.
+        // Parameters after a `?` would apply to some connections only.
         Some(("sqlite", path)) if !path.is_empty() && !path.contains('?') => None,
         _ => Some(
             "must be `sqlite:` and a path without `?`, such as `sqlite:/var/lib/recapd/recapd.db`, or \

@@ -1,4 +1,4 @@
-//! The environment: read once, at one place, and handed on as data.
+//! The environment: read once, in one place, and passed on as data.
 
 use std::{
     collections::BTreeMap,
@@ -6,16 +6,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What configuration variables begin with.
 pub(super) const PREFIX: &str = "RECAPD__";
-/// The name by which the budget was known before; 0 disables, as ever.
+/// An older name of the budget's variable; 0 still disables eviction.
 const BUDGET_ALIAS: &str = "IKIGAI_SLIDING_CONTEXT_TOKENS";
 
-/// Environment variables, by name. Some of them are secrets, so values don't print.
+/// Environment variables by name. Some are secrets, so that values aren't printable.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<String, String>);
 
-/// The environment of this process. What isn't UTF-8 is read with replacement characters.
+/// The environment of this process. Invalid UTF-8 is read with replacement characters.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place where the environment is read"
@@ -32,7 +31,7 @@ pub fn from_process_environment() -> Environment {
 }
 
 impl Environment {
-    /// The value of `name`, unless it is unset or empty.
+    /// The value of `name`; `None` if it is unset or empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0
             .get(name)
@@ -40,8 +39,8 @@ impl Environment {
             .filter(|value| !value.is_empty())
     }
 
-    /// The folder for what recapd keeps of this user: `$XDG_STATE_HOME/recapd`, else `~/.local/state/recapd`, see
-    /// <https://specifications.freedesktop.org/basedir-spec/latest/>. None if no home is named; a relative path is none.
+    /// The folder for this user's data of recapd: `$XDG_STATE_HOME/recapd`, else `~/.local/state/recapd`, see
+    /// <https://specifications.freedesktop.org/basedir-spec/latest/>. `None` without a home; relative paths are ignored.
     pub fn state_folder(&self) -> Option<PathBuf> {
         let absolute = |name: &str| self.get(name).map(Path::new).filter(|path| path.is_absolute());
         let state = absolute("XDG_STATE_HOME").map(Path::to_owned);
@@ -49,7 +48,6 @@ impl Environment {
         Some(state?.join("recapd"))
     }
 
-    /// All variables, by name.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
@@ -72,8 +70,8 @@ impl fmt::Debug for Environment {
     }
 }
 
-/// The key that a variable sets, if it is one of recapd's: `RECAPD__WINDOW__BUDGET_TOKENS` sets
-/// `window.budget_tokens`. Whether there is such a key is asked later.
+/// The key that one of recapd's variables sets: `RECAPD__WINDOW__BUDGET_TOKENS` sets `window.budget_tokens`. The key may be
+/// unknown.
 pub(super) fn key_of(variable: &str) -> Option<String> {
     if variable == BUDGET_ALIAS {
         return Some("window.budget_tokens".to_owned());
@@ -82,12 +80,11 @@ pub(super) fn key_of(variable: &str) -> Option<String> {
     Some(key.to_lowercase().replace("__", "."))
 }
 
-/// The variable that sets a key.
 pub(super) fn variable_of(key: &str) -> String {
     format!("{PREFIX}{}", key.to_uppercase().replace('.', "__"))
 }
 
-/// Whether a variable is an older name, which yields to the present one.
+/// Returns true for an older name, which the current name overrides.
 pub(super) fn is_alias(variable: &str) -> bool {
     variable == BUDGET_ALIAS
 }

@@ -1,39 +1,30 @@
-//! What can be wrong with a configuration, and where a value came from.
+//! Errors in a configuration, and the source of a value.
 
 use std::{fmt, io, path::PathBuf};
 
 use recapd_core::domain::preset::Preset;
 
-/// Why there is no configuration. The daemon exits with 78 on either.
+/// The configuration can't be used. The daemon then exits with 78.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file can't be read.
     #[error("the configuration file {} can't be read: {source}", path.display())]
-    Unreadable {
-        /// Which file.
-        path: PathBuf,
-        /// Why the file can't be read.
-        source: io::Error,
-    },
-    /// Something in it is wrong: all that was found, one line each.
+    Unreadable { path: PathBuf, source: io::Error },
+    /// It has errors: all that were found, one per line.
     #[error("{}", lines(.0))]
     Invalid(Vec<ConfigProblem>),
 }
 
-/// What comes before the values that a problem's text quotes.
+/// The markers before a value that a problem's text quotes.
 const VALUES_BEHIND: [&str; 3] = ["`", "\"", ", not "];
 
-/// One thing that is wrong: where it was said, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigProblem {
-    /// Where it was said.
     pub origin: ConfigSource,
-    /// What is wrong, with the key and the cure.
     pub text: String,
 }
 
 impl ConfigProblem {
-    /// What is wrong, up to where a value may be quoted: a secret that somebody put where it doesn't belong.
+    /// The text up to the first value that it may quote, since someone may have put a secret in the wrong place.
     pub fn without_values(&self) -> String {
         let quotes = VALUES_BEHIND.iter().filter_map(|sign| self.text.find(sign));
         match quotes.min().and_then(|end| self.text.get(..end)) {
@@ -54,16 +45,15 @@ fn lines(problems: &[ConfigProblem]) -> String {
     lines.join("\n")
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigSource {
     /// `config.toml` as compiled in.
     Default,
-    /// What `window.preset` stands for.
+    /// A value that `window.preset` implies.
     Preset(Preset),
     File {
         path: PathBuf,
-        /// The line, from 1.
         line: usize,
     },
     /// An environment variable, by its name.

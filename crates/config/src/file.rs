@@ -1,4 +1,4 @@
-//! A configuration file as a list of settings, each with its line.
+//! Reads a configuration file as a list of settings, each with its line.
 
 use std::{fs::File, io, io::Read as _, path::Path};
 
@@ -12,17 +12,14 @@ use super::{
     keys::{Keys, RawValue},
 };
 
-/// The largest configuration file read, in bytes.
 const FILE_BYTES_MAX: u64 = 1_048_576;
 
-/// One key that a source sets.
 pub(super) struct Setting {
     pub(super) origin: ConfigSource,
     pub(super) key: String,
     pub(super) given: RawValue,
 }
 
-/// Reads a text file of at most `bytes_max` bytes.
 pub(super) fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<String> {
     let mut text = String::new();
     let read = File::open(path)?.take(bytes_max + 1).read_to_string(&mut text)?;
@@ -36,7 +33,7 @@ pub(super) fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<String> {
     }
 }
 
-/// The settings of a file, and the sections in it that don't exist.
+/// Returns the settings of a file, and errors for unknown sections.
 pub(super) fn read(path: &Path, keys: &Keys) -> Result<(Vec<Setting>, Vec<ConfigProblem>), ConfigError> {
     let text = read_bounded(path, FILE_BYTES_MAX).map_err(|source| ConfigError::Unreadable {
         path: path.to_owned(),
@@ -46,7 +43,7 @@ pub(super) fn read(path: &Path, keys: &Keys) -> Result<(Vec<Setting>, Vec<Config
         path: path.to_owned(),
         line: line_of(&text, offset),
     };
-    // The parser's own text would quote the line, and there might be a secret in it.
+    // The parser's own message would quote the line, which may hold a secret.
     let table = DeTable::parse(&text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
         ConfigError::Invalid(vec![ConfigProblem {

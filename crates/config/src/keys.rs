@@ -1,4 +1,4 @@
-//! The known keys: their defaults, which also say their types, and their limits.
+//! The known keys: their defaults, which also define their types, and their limits.
 
 use toml::{Table, Value};
 
@@ -8,9 +8,9 @@ use recapd_core::domain::{
     text,
 };
 
-/// How alike a name must be to be proposed, from 0 to 1.
+/// The least similarity of a name that is suggested, from 0 to 1.
 const LIKENESS_MIN: f64 = 0.8;
-/// The most characters of a wrong value that an error shows.
+/// The most characters of a wrong value in an error.
 const SHOWN_CHARS_MAX: usize = 40;
 
 /// The limits of the integers, both ends included. `config.toml` states the same (a test compares).
@@ -98,16 +98,15 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("trace.gather_ms", 10, 60_000),
 ];
 
-/// What somebody gave for a key: text from the environment or `--set`, a value from a file.
+/// A value as given: text from the environment or `--set`, or a TOML value from a file.
 #[derive(Clone, Debug)]
 pub(super) enum RawValue {
     Text(String),
     Toml(Value),
-    /// A table, a date or a list with such in it, none of which any key takes; with the name of its type.
+    /// A table, a date or a list with such values, with the name of its type. No key accepts it.
     Compound(&'static str),
 }
 
-/// All keys, as `section.key`.
 pub(super) struct Keys(Table);
 
 impl Keys {
@@ -115,7 +114,6 @@ impl Keys {
         Self(toml::from_str(DEFAULT_TOML).expect("a test reads the embedded config.toml"))
     }
 
-    /// The defaults, as one table of sections.
     pub(super) fn defaults(&self) -> &Table {
         &self.0
     }
@@ -131,8 +129,8 @@ impl Keys {
         self.0.contains_key(name)
     }
 
-    /// The value that `given` stands for, in the type and the limits that `key` has. The error says what was
-    /// expected; `spell` writes the name of another key as its source would.
+    /// Reads `given` in the type and within the limits of `key`. The error says what was expected; `spell` writes the name
+    /// of another key as its source would.
     pub(super) fn read(
         &self,
         key: &str,
@@ -169,7 +167,7 @@ impl Keys {
         }
     }
 
-    /// What to say about a key that doesn't exist; `spell` writes a proposal as its source would.
+    /// The error for an unknown key; `spell` writes a suggestion as its source would.
     pub(super) fn unknown(&self, key: &str, spell: impl Fn(&str) -> String) -> String {
         if key.ends_with("api_key") {
             return format!(
@@ -183,7 +181,6 @@ impl Keys {
         }
     }
 
-    /// What to say about a section that doesn't exist.
     pub(super) fn unknown_section(&self, section: &str) -> String {
         match most_alike(self.0.keys().cloned(), |name| strsim::jaro_winkler(name, section)) {
             Some(name) => format!("unknown section [{section}]: did you mean [{name}]?"),
@@ -191,12 +188,12 @@ impl Keys {
         }
     }
 
-    /// The known key most like `key`, by its whole name or by its last part (for one in the wrong section).
+    /// The known key most similar to `key`, by its whole name or its last part (for a key in the wrong section).
     fn nearest(&self, key: &str) -> Option<String> {
         most_alike(self.names(), |name| {
             let whole = strsim::jaro_winkler(name, key);
             let last = strsim::jaro_winkler(last_part(name), last_part(key));
-            // A whole name may agree in its section alone; that is no likeness of keys.
+            // Two whole names may have only the section in common; that doesn't make the keys similar.
             if last < LIKENESS_MIN {
                 0.0
             } else {
@@ -206,7 +203,6 @@ impl Keys {
     }
 }
 
-/// `value` if it is a list of texts.
 fn texts(value: &Value) -> Option<Value> {
     let is_text = |value: &Value| matches!(value, Value::String(_));
     value
@@ -215,7 +211,7 @@ fn texts(value: &Value) -> Option<Value> {
         .map(|values| Value::Array(values.clone()))
 }
 
-/// What to say about an integer that `key` can't have.
+/// The error for an integer out of the limits of `key`.
 pub(super) fn beyond_limits(key: &str, value: i64) -> Option<String> {
     let (_, min, max) = INTEGER_LIMITS.iter().find(|(name, ..)| *name == key)?;
     let is_beyond = value < *min || *max < value;
@@ -254,7 +250,7 @@ fn shown(given: &RawValue) -> String {
         RawValue::Text(text) | RawValue::Toml(Value::String(text)) => {
             format!("`{}`", text::cut(text, SHOWN_CHARS_MAX))
         }
-        // It may tell what is secret.
+        // The list may hold a secret.
         RawValue::Toml(Value::Array(_)) => "a list with other values".to_owned(),
         RawValue::Toml(value) => value.to_string(),
         RawValue::Compound(kind) => format!("a value of type {kind}"),

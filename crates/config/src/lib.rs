@@ -1,11 +1,11 @@
-//! The configuration: what can be set, from where, and what is wrong with it.
+//! The configuration: its keys, sources and checks.
 //!
-//! Four sources, each over the one before: the defaults, a TOML file, the environment, `--set`. The defaults are
-//! the commented `config.toml` of the repository, compiled in, so that the reference and the truth are one text.
+//! Four sources, each overriding the one before: the defaults, a TOML file, the environment, `--set`. The defaults are the
+//! commented `config.toml` of the repository, compiled in, so that the reference is always true.
 //!
-//! Invariants: every key has a default; an unknown key or variable is an error; what [`Loader::load`] returns has
-//! passed [`Config::validate`]. No secret is part of the configuration: the provider's key is read apart, by
-//! [`api_key`], into a type that doesn't print.
+//! Invariants: every key has a default; an unknown key or variable is an error; [`Loader::load`] returns only what has
+//! passed [`Config::validate`]. Secrets are not part of the configuration: [`api_key`] reads the provider's key separately,
+//! into a type that doesn't print.
 
 mod batch;
 mod check;
@@ -60,54 +60,42 @@ pub use socket::{InvalidSocket, LocalSocket, RuntimeFolders, Sockets};
 pub use spend::{PricesError, SpendConfig, shipped_prices};
 pub use trace::{HeadersError, TraceConfig};
 
-/// The commented reference of all keys, which is also the default of each.
+/// The commented reference of all keys, which also holds their defaults.
 pub const DEFAULT_TOML: &str = include_str!("../config.toml");
 
-/// Everything that can be configured. The keys are documented in `config.toml`; the fields bear their names.
+/// All settings. `config.toml` documents the keys; the fields have the same names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Storage.
     pub database: DatabaseConfig,
-    /// The window's budget and how it is counted.
+    /// The window's budget and how tokens are counted.
     pub window: WindowConfig,
     /// When a session ends by itself.
     pub session: SessionConfig,
-    /// The whole request.
     pub context: ContextConfig,
-    /// How shared conversations are told to their speakers.
+    /// How shared conversations are rendered for each speaker.
     pub perspective: PerspectiveConfig,
-    /// How alike two speakers may sound.
+    /// How similar two speakers may sound.
     pub convergence: ConvergenceConfig,
     /// The summary's size and ageing.
     pub summary: SummaryConfig,
     /// When updates are due, how long claims hold, how failures are retried.
     pub queue: QueueConfig,
-    /// How updates run.
     pub worker: WorkerConfig,
-    /// Who writes summaries.
     pub model: ModelConfig,
-    /// Who is asked in its place.
     pub fallback: FallbackConfig,
-    /// What that may cost.
     pub spend: SpendConfig,
-    /// What is asked in batches.
     pub batch: BatchConfig,
-    /// The cron jobs.
     pub schedule: ScheduleConfig,
-    /// The live journal.
     pub journal: JournalConfig,
-    /// The HTTP interface.
     pub http: HttpConfig,
-    /// Hooks of coding agents.
     pub hook: HookConfig,
     pub log: LogConfig,
-    /// Traces.
     pub trace: TraceConfig,
 }
 
 impl Config {
-    /// How long exchanges may wait for the answer of a batch, in milliseconds; 0 if none are made.
+    /// The longest time that exchanges may wait for a batch's answer, in milliseconds; 0 if batches are off.
     pub fn batch_wait_ms(&self) -> i64 {
         if self.model.batch {
             self.batch.max_wait_ms

@@ -1,4 +1,4 @@
-//! Where the daemon listens.
+//! The address that the daemon listens on.
 
 use std::{
     fmt,
@@ -9,21 +9,18 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// What a socket's path begins with, in configurations and for clients.
+/// The prefix of a socket's path, in configurations and for clients.
 const SOCKET_PREFIX: &str = "unix:";
-/// The longest path of a socket, in bytes (`sockaddr_un`, less the end).
+/// The longest path of a socket, in bytes (`sockaddr_un`, without the terminator).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// Where the daemon listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// An address and a port.
     Address(SocketAddr),
-    /// A socket in the file system, by its path.
+    /// The path of a Unix socket.
     Socket(PathBuf),
 }
 
-/// A text names no place to listen at.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not an address and a port, such as `127.0.0.1:7411` or `[::1]:7411`, nor `unix:` and the path of a socket, from \
@@ -32,7 +29,7 @@ pub enum Listen {
 pub struct InvalidListen(String);
 
 impl Listen {
-    /// Whether only programs on this machine can ask there.
+    /// Returns true if only programs on this machine can connect.
     pub fn is_near(&self) -> bool {
         match self {
             Self::Address(address) => address.ip().is_loopback(),
@@ -40,7 +37,7 @@ impl Listen {
         }
     }
 
-    /// The address of the machine that is listened on, if it is one.
+    /// The IP address listened on; `None` if it is unspecified or a socket.
     pub(super) fn ip(&self) -> Option<IpAddr> {
         match self {
             Self::Address(address) => Some(address.ip()).filter(|ip| !ip.is_unspecified()),
@@ -48,8 +45,8 @@ impl Listen {
         }
     }
 
-    /// What clients on this machine ask, such as `http://127.0.0.1:7411` or `unix:/run/recapd/recapd.sock`. One that listens
-    /// everywhere does so here, too.
+    /// The address for clients on this machine, such as `http://127.0.0.1:7411` or `unix:/run/recapd/recapd.sock`. If the
+    /// daemon listens on all addresses, it is a loopback address.
     pub fn base(&self) -> String {
         match self.reachable() {
             Some(address) => format!("http://{address}"),
@@ -57,7 +54,7 @@ impl Listen {
         }
     }
 
-    /// The address that clients on this machine connect to, if it is no socket.
+    /// The address that clients on this machine connect to; `None` for a socket.
     pub fn reachable(&self) -> Option<SocketAddr> {
         let Self::Address(mut address) = *self else {
             return None;
@@ -133,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_says_what_would_be_one() {
+    fn an_invalid_listen_address_is_an_error_with_examples() {
         let long = format!("unix:/{}", "x".repeat(107));
         for text in [
             "",

@@ -1,4 +1,4 @@
-//! Putting the sources together.
+//! Combines the sources.
 
 use std::{
     collections::BTreeMap,
@@ -20,14 +20,12 @@ use super::{
 };
 use recapd_core::domain::price::Prices;
 
-/// The file that is read if none is named, and if it exists.
 pub const SYSTEM_FILE: &str = "/etc/recapd/config.toml";
 
-/// The key by which logs are written.
 const LOG_FORMAT: &str = "log.format";
 
-/// Collects the sources of a configuration. Later ones win: defaults, file, environment, [`Loader::set`].
-/// Doesn't print: somebody may have put a secret where it doesn't belong.
+/// Collects the sources of a configuration. Later ones win: defaults, file, environment, [`Loader::set`]. Not printable,
+/// since someone may have put a secret in the wrong place.
 #[derive(Clone, Default)]
 pub struct Loader {
     file: Option<PathBuf>,
@@ -37,48 +35,44 @@ pub struct Loader {
     sets: Vec<String>,
 }
 
-/// A configuration, and where each value of it comes from.
 #[derive(Clone, Debug)]
 pub struct LoadedConfig {
-    /// The configuration.
     pub config: Config,
-    /// The prices of models: the shipped ones, and those of the file that it names.
+    /// The prices of models: the shipped ones, overridden by the configured file's.
     pub prices: Prices,
-    /// Where each key's value comes from, by `section.key`; what isn't in here is a default.
+    /// The source of each key's value, by `section.key`; keys that are missing here have their default.
     pub origins: BTreeMap<String, ConfigSource>,
 }
 
-/// One key of a loaded configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigEntry {
     /// `section.key`.
     pub key: String,
-    /// Its value, as TOML spells it.
+    /// The value, in TOML.
     pub value: String,
-    /// Where it comes from.
     pub origin: ConfigSource,
 }
 
 impl Loader {
-    /// No source but the defaults.
+    /// Begins with the defaults only.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads the file `given`, or if there is none [`SYSTEM_FILE`], if that exists.
+    /// Reads `given`, or [`SYSTEM_FILE`] if that exists.
     #[must_use]
     pub fn file(self, given: Option<&Path>) -> Self {
         self.file_or(given, Path::new(SYSTEM_FILE))
     }
 
     pub(super) fn file_or(mut self, given: Option<&Path>, fallback: &Path) -> Self {
-        // Not knowing whether it exists counts as existing: reading it will then say what is wrong.
+        // If it is unknown whether the file exists, it is read, which then reports the error.
         let fallback = (!matches!(fallback.try_exists(), Ok(false))).then_some(fallback);
         self.file = given.or(fallback).map(Path::to_owned);
         self
     }
 
-    /// Takes what concerns recapd from environment variables (name, value).
+    /// Takes recapd's variables from environment variables (name, value).
     #[must_use]
     pub fn environment<K: Into<String>, V: Into<String>>(
         mut self,
@@ -90,28 +84,28 @@ impl Loader {
         self
     }
 
-    /// Where the database is that nobody names; see [`super::Environment::state_folder`].
+    /// Sets the folder of the default database; see [`super::Environment::state_folder`].
     #[must_use]
     pub fn state_folder(mut self, folder: Option<PathBuf>) -> Self {
         self.state_folder = folder;
         self
     }
 
-    /// Where sockets lie that nobody names; see [`super::Environment::runtime_folders`].
+    /// Sets the folders of the default sockets; see [`super::Environment::runtime_folders`].
     #[must_use]
     pub fn runtime_folders(mut self, folders: RuntimeFolders) -> Self {
         self.runtime_folders = folders;
         self
     }
 
-    /// Sets one key, as `--set` does: `section.key=value`.
+    /// Sets a key, as `--set` does: `section.key=value`.
     #[must_use]
     pub fn set(mut self, assignment: impl Into<String>) -> Self {
         self.sets.push(assignment.into());
         self
     }
 
-    /// Reads and checks everything. The error lists all that is wrong, not only the first.
+    /// Reads and checks everything. The error lists all problems, not only the first.
     pub fn load(self) -> Result<LoadedConfig, ConfigError> {
         let keys = Keys::new();
         let (settings, mut problems) = self.settings(&keys)?;
@@ -144,7 +138,7 @@ impl Loader {
         }
     }
 
-    /// How logs are to be written, as far as that can be told where the configuration may be wrong.
+    /// The log format, as far as an invalid configuration allows to tell.
     pub fn log_format(&self) -> LogFormat {
         let keys = Keys::new();
         let without_file = |_: ConfigError| {
@@ -163,7 +157,7 @@ impl Loader {
         format.unwrap_or(LogFormat::Auto)
     }
 
-    /// What the sources say, in their order, and what of it can't be read.
+    /// The settings of the sources in their order, and the unreadable ones.
     fn settings(&self, keys: &Keys) -> Result<(Vec<Setting>, Vec<ConfigProblem>), ConfigError> {
         let (mut settings, mut problems) = match &self.file {
             Some(path) => file::read(path, keys)?,
@@ -179,7 +173,7 @@ impl Loader {
         Ok((settings, problems))
     }
 
-    /// Older names come first, so that the present ones win.
+    /// Older names come first, so that the current ones win.
     fn variable_settings(&self) -> Vec<Setting> {
         let mut variables: Vec<&(String, String)> = self.variables.iter().collect();
         variables.sort_by_key(|(name, _)| !is_alias(name));
@@ -197,12 +191,11 @@ impl Loader {
 }
 
 impl LoadedConfig {
-    /// Where a key's value comes from.
     pub fn origin(&self, key: &str) -> &ConfigSource {
         self.origins.get(key).unwrap_or(&ConfigSource::Default)
     }
 
-    /// All keys with their values and origins, sorted by key. None of the values is a secret.
+    /// All keys with their values and sources, sorted by key. No value is a secret.
     pub fn entries(&self) -> Vec<ConfigEntry> {
         let values = Table::try_from(&self.config).expect("strings, numbers and enums are all TOML");
         let entry = |key: String| {
@@ -215,7 +208,7 @@ impl LoadedConfig {
     }
 }
 
-/// Reads one value and tries it alone among the defaults, so that it is known who is to blame.
+/// Reads one value and checks it alone among the defaults, so that the error names the right source.
 fn read(keys: &Keys, key: &str, given: &RawValue, origin: &ConfigSource) -> Result<Value, String> {
     let value = keys.read(key, given, |name| match origin {
         ConfigSource::Environment(_) => variable_of(name),
@@ -252,7 +245,7 @@ fn assigned(assignment: &str) -> Result<Setting, ConfigProblem> {
     }
 }
 
-/// Blames the source that set one of the keys; the defaults fit each other.
+/// Attributes each violation to the source that set one of its keys; the defaults agree with each other.
 fn blamed(violations: Vec<Violation>, origins: &BTreeMap<String, ConfigSource>) -> Vec<ConfigProblem> {
     let blame = |keys: &[&'static str]| keys.iter().find_map(|key| origins.get(*key)).cloned();
     violations

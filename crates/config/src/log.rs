@@ -1,4 +1,4 @@
-//! `[log]`: what is logged, and how.
+//! `[log]`: the level and format of logs.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,30 +6,27 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogConfig {
-    /// What is logged.
     pub level: LogLevel,
-    /// How it is written.
     pub format: LogFormat,
 }
 
-/// The least important event that is logged.
+/// The least severe level that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogLevel {
-    /// What failed.
+    /// Failures.
     Error,
-    /// What may fail next.
+    /// Conditions that may lead to failures.
     Warn,
-    /// What changed.
+    /// Changes of state.
     Info,
-    /// Why things happened.
+    /// Reasons for decisions.
     Debug,
-    /// Everything.
     Trace,
 }
 
 impl LogLevel {
-    /// The level as a filter directive spells it.
+    /// The level in a filter directive.
     pub fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -41,16 +38,14 @@ impl LogLevel {
     }
 }
 
-/// How logs are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// By where they go.
+    /// Depends on where logs go.
     Auto,
-    /// For humans.
     Text,
-    /// One object a line.
+    /// One object per line.
     Json,
-    /// To systemd's journal itself, each field as one of its own.
+    /// Directly to systemd's journal, each field as a journal field.
     Journald,
 }

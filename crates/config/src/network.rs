@@ -1,22 +1,19 @@
-//! Networks, by an address and how many of its bits count.
+//! Networks in CIDR notation.
 
 use std::{net::IpAddr, str::FromStr};
 
 use ipnet::IpNet;
 
-/// What stands for clients of the Unix socket.
+/// The name for clients of the Unix socket.
 const SOCKET: &str = "unix";
 
-/// Whom a configuration names by address.
+/// Clients, by address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// The addresses of a network, or one address.
     Addresses(IpNet),
-    /// Clients of the Unix socket.
     Socket,
 }
 
-/// The text names no network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected an address such as `127.0.0.1`, a network such as `10.0.0.0/8`, or `unix` for the socket")]
 pub struct InvalidNetwork;
@@ -30,14 +27,14 @@ impl FromStr for Network {
         }
         let network = text.parse::<IpNet>();
         let network = network.or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-        // All addresses are never meant: anybody could then say who they are.
+        // A network of all addresses is a mistake: any client could then claim any address.
         let network = network.ok().filter(|network| network.prefix_len() > 0);
         network.map(Self::Addresses).ok_or(InvalidNetwork)
     }
 }
 
 impl Network {
-    /// Whether it has this address; none stands for the socket.
+    /// Returns true if the network contains this address; `None` is a client of the socket.
     pub fn has(&self, ip: Option<IpAddr>) -> bool {
         match (self, ip) {
             (Self::Socket, None) => true,

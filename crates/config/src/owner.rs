@@ -2,13 +2,13 @@
 
 use super::Config;
 
-/// The name where a daemon is alone on its database: the same over restarts, wherever it listens.
+/// The name of a single daemon on its database: the same after a restart, wherever it listens.
 const ALONE: &str = "recapd";
-/// Where Linux tells the machine's name; a hardened service may see only the second.
+/// Files with the machine's name on Linux; a hardened service may see only the second.
 const HOST_NAMES: [&str; 2] = ["/proc/sys/kernel/hostname", "/etc/hostname"];
 
 impl Config {
-    /// The name under which this daemon holds leases: the same over restarts, and no other daemon's on its database.
+    /// The name under which this daemon holds leases: the same after a restart, and unique on its database.
     pub fn owner(&self) -> String {
         if !self.database.is_postgres() {
             return ALONE.to_owned();
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_daemon_among_others_has_a_name_of_its_own() {
+    fn a_daemon_on_a_shared_database_has_a_unique_name() {
         let mut config = Config::default();
         assert_eq!(config.owner(), "recapd");
         config.queue.owner = "left".to_owned();

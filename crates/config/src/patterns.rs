@@ -1,10 +1,10 @@
-//! Patterns of secrets, compiled when the configuration is read: from then on nothing can be wrong with them.
+//! Patterns of secrets, compiled when the configuration is read, so that later uses can't fail.
 
 use serde::{Deserialize, Serialize};
 
 use recapd_core::domain::redaction::{PatternError, Redactor};
 
-/// What `summary.redact_patterns` holds.
+/// The value of `summary.redact_patterns`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct RedactPatterns {
@@ -13,7 +13,6 @@ pub struct RedactPatterns {
 }
 
 impl RedactPatterns {
-    /// The shipped rules, and these patterns.
     pub fn redactor(&self) -> &Redactor {
         &self.redactor
     }
@@ -45,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_are_read_compiled_and_written_as_they_were() {
+    fn patterns_survive_a_round_trip() {
         let patterns: RedactPatterns = serde_json::from_str(r#"["K[0-9]+"]"#).unwrap();
         assert_eq!(patterns.redactor().redact("K12"), "[redacted: own pattern]");
         assert_eq!(serde_json::to_string(&patterns).unwrap(), r#"["K[0-9]+"]"#);

@@ -1,5 +1,4 @@
-//! A preset in the configuration: between the defaults and what is said explicitly. And the configuration's side of
-//! what an agent may override.
+//! Presets, which override the defaults and are overridden by explicit values; and the settings that agents may override.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +12,7 @@ use recapd_core::domain::{
     settings::AgentSettings,
 };
 
-/// Puts what `window.preset` stands for where nobody said anything.
+/// Inserts the values that `window.preset` implies where none are set explicitly.
 pub(super) fn expand(table: &mut Table, origins: &mut BTreeMap<String, ConfigSource>) {
     let Ok(config) = Config::deserialize(table.clone()) else {
         return;
@@ -41,7 +40,7 @@ pub(super) fn expand(table: &mut Table, origins: &mut BTreeMap<String, ConfigSou
 }
 
 impl Config {
-    /// What is in force for an agent that overrides nothing; every setting has a value.
+    /// The settings of an agent that overrides none; every field has a value.
     pub fn agent_settings(&self) -> AgentSettings {
         let (window, context) = (&self.window, &self.context);
         AgentSettings {
@@ -68,7 +67,7 @@ impl Config {
         }
     }
 
-    /// What a preset's values are derived from where nothing is said explicitly.
+    /// The settings from which a preset derives its values.
     pub fn basis(&self) -> Basis {
         Basis {
             output_reserve_tokens: self.context.output_reserve_tokens,

@@ -1,8 +1,8 @@
-//! Files that hold a key or a token: whoever can read one has what it opens.
+//! Files that hold a key or a token: whoever reads one can use it.
 //!
-//! A file is refused that other users can read or write. Its group may read it only where root owns it: so it is handed to a
-//! service (`root:recapd`, 0640), and no member of a group gives its own key away. Credentials of systemd and secrets of
-//! containers lie where the system lets nobody else look, with modes of their own.
+//! A file that other users can read or write is refused. Its group may read it only if root owns it: this is how a service
+//! gets its secrets (`root:recapd`, 0640), while a user's own key isn't shared with a group by accident. Credentials from
+//! systemd and container secrets have modes of their own, in folders that are closed to other users.
 
 use std::{
     fs::{File, Metadata},
@@ -11,9 +11,9 @@ use std::{
     path::Path,
 };
 
-/// Where systemd and containers hand secrets over.
+/// Where systemd and container runtimes put secrets.
 const HANDED_OVER: [&str; 2] = ["/run/credentials/", "/run/secrets/"];
-/// What nobody but the owner and its group may do with such a file, and what its group may not.
+/// Permissions that other users must not have, and the group's.
 const OTHERS: u32 = 0o007;
 const GROUP: u32 = 0o070;
 const GROUP_READS: u32 = 0o040;
@@ -21,7 +21,7 @@ const GROUP_READS: u32 = 0o040;
 /// Reads a text file of at most `bytes_max` bytes, unless other users can read or write it.
 ///
 /// # Errors
-/// It can't be read, it is too large, or others can read it (`PermissionDenied`); the text says what to do.
+/// If the file can't be read, is too large, or others can read it (`PermissionDenied`); the text says what to do.
 pub fn read_private(path: &Path, bytes_max: u64) -> io::Result<String> {
     let file = File::open(path)?;
     if let Some(refusal) = refusal(path, &file.metadata()?) {
@@ -39,7 +39,7 @@ pub fn read_private(path: &Path, bytes_max: u64) -> io::Result<String> {
     }
 }
 
-/// Why the file isn't read, and what to do about it; `None` if it is its owner's alone. A pipe is nobody else's.
+/// Why the file is refused, and the cure; `None` if it is private. Pipes are accepted.
 fn refusal(path: &Path, found: &Metadata) -> Option<String> {
     if !found.is_file() || HANDED_OVER.iter().any(|folder| path.starts_with(folder)) {
         return None;
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_its_owner_reads_a_secret_and_the_group_that_root_gives_it_to() {
+    fn only_roots_secrets_may_be_readable_by_their_group() {
         for (mode, of_user, of_root) in [
             (0o600, false, false),
             (0o400, false, false),

@@ -1,5 +1,4 @@
-//! What `config.toml` says about its keys, for those who read it as data: the JSON Schema, and the tests that hold the
-//! comments to the truth.
+//! `config.toml` as data: its documentation, the JSON Schema, and the comments that tests compare with the code.
 
 use std::fmt::Write as _;
 
@@ -8,7 +7,7 @@ use toml::Table;
 
 use super::{DEFAULT_TOML, check::SHARES, keys::INTEGER_LIMITS, reload::is_reloaded};
 
-/// What stands above the tables of [`markdown`].
+/// The text above the tables of [`markdown`].
 const HEAD: &str = "\
 # The configuration
 
@@ -24,10 +23,9 @@ Keys marked with ↻ take effect when a running daemon reads its configuration a
 others wait for a restart, and the log names them.
 ";
 
-/// Where packages put the schema, for editors.
+/// Where packages install the schema, for editors.
 const SCHEMA_FILE: &str = "/usr/share/recapd/config.schema.json";
 
-/// The words before the values that a key can have.
 const CHOICES: &str = "One of ";
 
 /// A key of `config.toml` and the comment before it, as one line.
@@ -38,12 +36,11 @@ pub(super) struct DocumentedKey {
 }
 
 impl DocumentedKey {
-    /// `section.key`.
     pub(super) fn key(&self) -> String {
         format!("{}.{}", self.section, self.name)
     }
 
-    /// The values that it can have, if it can't have any other: those in backticks behind [`CHOICES`].
+    /// The only values that the key accepts: those in backticks after [`CHOICES`]. `None` if there is no such list.
     pub(super) fn choices(&self) -> Option<Vec<&str>> {
         let (_, list) = self.comment.split_once(CHOICES)?;
         Some(list.split('`').skip(1).step_by(2).collect())
@@ -72,8 +69,8 @@ pub(super) fn documented() -> Vec<DocumentedKey> {
     found
 }
 
-/// `config.toml` with every key commented out: a file to begin with, which changes nothing. Its first line tells editors
-/// where the schema is.
+/// `config.toml` with every key commented out, as a start for a file of one's own. The first line tells editors where the
+/// schema is.
 pub fn commented() -> String {
     let lines = DEFAULT_TOML.lines().map(|line| {
         let is_key = !line.is_empty() && !line.starts_with(['#', '[']);
@@ -88,7 +85,7 @@ pub fn commented() -> String {
         .collect()
 }
 
-/// The keys as the page of the documentation.
+/// The keys as a page of the documentation.
 pub fn markdown() -> String {
     let (mut text, mut section) = (HEAD.to_owned(), String::new());
     let defaults: Table = toml::from_str(DEFAULT_TOML).expect("a test reads the embedded config.toml");
@@ -115,7 +112,8 @@ pub fn markdown() -> String {
     text
 }
 
-/// The JSON Schema (2020-12) of a configuration file, for editors: every key with its meaning, type, default and limits.
+/// The JSON Schema (2020-12) of a configuration file, for editors: every key with its description, type, default and
+/// limits.
 pub fn json_schema() -> Value {
     let defaults: Table = toml::from_str(DEFAULT_TOML).expect("a test reads the embedded config.toml");
     let mut sections: Map<String, Value> = Map::new();

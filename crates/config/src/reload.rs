@@ -1,4 +1,4 @@
-//! What a daemon takes over from a configuration that is read again while it runs.
+//! Reloading the configuration of a running daemon.
 
 use serde::Deserialize as _;
 use toml::Table;
@@ -6,8 +6,8 @@ use toml::Table;
 use super::{Config, ConfigError, ConfigProblem, ConfigSource, keys::Keys, loader::insert};
 use recapd_core::domain::price::Prices;
 
-/// The sections, and the keys, that take effect without a restart. They are the worker's and the schedule's: these are
-/// replaced, and those of before finish what they hold. `config.toml` says the same.
+/// The sections and keys that take effect without a restart. They belong to the worker and the schedule, which are
+/// replaced; the old ones finish their work. `config.toml` says the same.
 pub const RELOADED: [&str; 13] = [
     "batch.",
     "fallback.",
@@ -24,29 +24,25 @@ pub const RELOADED: [&str; 13] = [
     "worker.",
 ];
 
-/// Whether a daemon takes this key over without a restart.
 pub(super) fn is_reloaded(key: &str) -> bool {
     RELOADED.iter().any(|part| key.starts_with(part))
 }
 
-/// What comes of reading a configuration again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReloadOutcome {
-    /// What is in force from now on.
     pub config: Config,
-    /// What models cost from now on: the file may say something else than before under the same name.
+    /// The prices in force from now on: the file may have changed under the same name.
     pub prices: Prices,
-    /// Keys that have another value now.
     pub changed: Vec<String>,
-    /// Keys that would have one after a restart.
+    /// Keys whose new values need a restart.
     pub waiting: Vec<String>,
 }
 
 impl ReloadOutcome {
-    /// What becomes of `running` when `fresh` is read.
+    /// Applies `fresh` to `running`.
     ///
     /// # Errors
-    /// [`ConfigError::Invalid`] when what is taken over doesn't go together with what isn't.
+    /// [`ConfigError::Invalid`] if the reloaded values contradict those that need a restart.
     pub fn of(running: &Config, fresh: &Config) -> Result<Self, ConfigError> {
         let table =
             |config: &Config| Table::try_from(config).expect("strings, numbers and enums are all TOML");
@@ -122,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused() {
+    fn a_reload_with_contradicting_values_is_refused() {
         let running = Config::default();
         let mut fresh = running.clone();
         fresh.queue.batch_exchanges = 1;

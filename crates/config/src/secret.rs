@@ -1,5 +1,5 @@
-//! The provider's key. It comes from a credential, a file or the environment, never from the configuration or the
-//! command line, and it doesn't print.
+//! The provider's key. It comes from a credential, a file or the environment, never from the configuration or the command
+//! line, and it doesn't print.
 
 use std::{
     io,
@@ -16,35 +16,25 @@ use super::{
     sections::{ModelConfig, ModelMode},
 };
 
-/// The name under which systemd may hand the key of any provider over (`LoadCredential=llm-api-key:…`).
+/// The name of a systemd credential with any provider's key (`LoadCredential=llm-api-key:…`).
 const CREDENTIAL: &str = "llm-api-key";
-/// The largest key file read, in bytes.
 const KEY_BYTES_MAX: u64 = 16_384;
 
-/// Why there is no key where one was promised. No text holds any part of a key.
+/// The key is missing or unusable. No text quotes any part of a key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// A file can't be read.
     #[error("the key file {} can't be read: {source}", path.display())]
-    Unreadable {
-        /// Which file.
-        path: PathBuf,
-        /// Why the file can't be read.
-        source: io::Error,
-    },
-    /// The provider wants one.
+    Unreadable { path: PathBuf, source: io::Error },
     #[error(
         "{section}.mode is `{mode}`, which needs a key: put it into the variable {variable}, or into a file that \
          {section}.api_key_file names"
     )]
     Missing {
-        /// The section of the configuration.
         section: &'static str,
         mode: &'static str,
-        /// The variable that may hold the key.
         variable: &'static str,
     },
-    /// There is nothing in it, or something that is no key.
+    /// The file or the variable is empty, or holds no key.
     #[error("{from} holds no key: expected one line of printable ASCII without blanks")]
     Malformed {
         /// The file or the variable.
@@ -52,7 +42,7 @@ pub enum KeyError {
     },
 }
 
-/// Where a provider's own key may be: the name of the credential, and the variables, the first one first.
+/// The places of a provider's own key: the name of the credential, and the variables in their order.
 fn places(mode: ModelMode) -> Option<(&'static str, &'static [&'static str])> {
     Some(match mode {
         ModelMode::Offline => return None,
@@ -63,15 +53,15 @@ fn places(mode: ModelMode) -> Option<(&'static str, &'static [&'static str])> {
     })
 }
 
-/// The provider's key: from `$CREDENTIALS_DIRECTORY/llm-api-key` or `/PROVIDER_api_key`, else from `api_key_file`, else
-/// from the provider's variable. `None` if there is none of these, as a server of one's own may want it; a provider
-/// asked at its own address wants one. `offline` reads none.
+/// Reads the provider's key: from `$CREDENTIALS_DIRECTORY/llm-api-key` or `/PROVIDER_api_key`, else from `api_key_file`,
+/// else from the provider's variable. `None` if none of these exists, as a local server may allow; a provider's official
+/// URL requires a key. `offline` reads none.
 pub fn api_key(model: &ModelConfig, environment: &Environment) -> Result<Option<SecretString>, KeyError> {
     key_of(model, environment, "model", &[CREDENTIAL])
 }
 
-/// The key of the second provider, as [`api_key`] reads it, but not from `llm-api-key`: that is the model's.
-/// Where there is none of its own, the model's key serves the same provider at its own address.
+/// Reads the second provider's key as [`api_key`] does, but not from `llm-api-key`, which is the model's. Without a key of
+/// its own, it uses the model's key for the same provider at its official URL.
 pub fn fallback_api_key(
     fallback: &FallbackConfig,
     model: &ModelConfig,
@@ -126,7 +116,7 @@ fn in_credentials<'a>(
         return Ok(None);
     };
     for name in names {
-        // In there nobody else can look, whatever the modes are.
+        // Other users can't look into this folder, whatever the modes.
         match read_key(&Path::new(directory).join(name), read_bounded) {
             Err(KeyError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             read => return read.map(Some),

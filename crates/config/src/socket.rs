@@ -1,5 +1,5 @@
-//! The socket at which the daemon listens beside its address: only programs of this machine reach it, and they see whose
-//! program listens.
+//! The socket that the daemon listens on in addition to its address: only programs on this machine reach it, and they can
+//! see which user's program listens.
 
 use std::{
     fmt,
@@ -13,45 +13,40 @@ use super::{Environment, listen::Listen};
 
 const AUTO: &str = "auto";
 const OFF: &str = "off";
-/// The runtime folder of the service (`RuntimeDirectory=` of its unit).
+/// The runtime folder of the service (`RuntimeDirectory=` in its unit).
 const SERVICE_FOLDER: &str = "/run/recapd";
 
-/// Whether there is such a socket.
+/// The setting of the additional socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocalSocket {
     /// In the runtime folder, if there is one.
     Auto,
-    /// There is none.
     Off,
-    /// Here.
     At(PathBuf),
 }
 
-/// A text names no socket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is neither `{AUTO}` nor `{OFF}`, nor a socket such as `unix:/run/recapd/recapd.sock`")]
 pub struct InvalidSocket(String);
 
-/// The folders in which sockets lie that nobody named.
+/// The folders for sockets without a configured path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeFolders {
-    /// This process's own.
     own: Option<PathBuf>,
-    /// Where clients look.
+    /// The folders that clients search.
     near: Vec<PathBuf>,
 }
 
-/// Paths of the socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sockets {
-    /// Where a daemon makes it.
+    /// Where a daemon creates it.
     pub own: Option<PathBuf>,
     /// Where clients look for it, in this order.
     pub near: Vec<PathBuf>,
 }
 
 impl Environment {
-    /// The folder that systemd made for the service (`RUNTIME_DIRECTORY`, systemd.exec(5)), else the user's
+    /// The folder that systemd created for the service (`RUNTIME_DIRECTORY`, systemd.exec(5)), else the user's
     /// (`XDG_RUNTIME_DIR`, <https://specifications.freedesktop.org/basedir-spec/latest/>).
     pub fn runtime_folders(&self) -> RuntimeFolders {
         let absolute = |path: &&Path| path.is_absolute();
@@ -69,7 +64,7 @@ impl Environment {
 }
 
 impl LocalSocket {
-    /// The socket's paths beside an address. Of several daemons on this machine each has another port.
+    /// The socket's paths for a listen address. Several daemons on one machine have different ports.
     pub(super) fn beside(&self, listen: &Listen, folders: &RuntimeFolders) -> Sockets {
         let Some(address) = listen.reachable() else {
             return Sockets::default();
@@ -81,7 +76,7 @@ impl LocalSocket {
                 own: Some(path.clone()),
                 near: vec![path.clone()],
             },
-            // A port that the system chooses isn't known yet.
+            // A port chosen by the operating system isn't known yet.
             Self::Auto if address.port() == 0 => Sockets::default(),
             Self::Auto => Sockets {
                 own: folders.own.as_ref().map(in_folder),
@@ -162,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn it_can_lie_elsewhere_or_nowhere() {
+    fn the_socket_can_be_elsewhere_or_off() {
         let runtime = [("XDG_RUNTIME_DIR", "/run/user/1000")];
         let named = "/srv/r.sock".to_owned();
         let expected = (Some(named.clone()), vec![named]);

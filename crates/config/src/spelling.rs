@@ -1,5 +1,5 @@
-//! Another spelling: `model.mode = "batch"` stands for `model.batch = true`, with the provider by the model's name
-//! unless another source names it.
+//! An alternative spelling: `model.mode = "batch"` means `model.batch = true`, with the provider guessed from the model's
+//! name unless another source sets it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,6 @@ use super::{ModelMode, error::ConfigSource, file::Setting, keys::RawValue, loade
 const MODE: &str = "model.mode";
 const BATCH: &str = "model.batch";
 
-/// The setting that was meant.
 pub(super) fn meant(setting: Setting) -> Setting {
     let is_batch = match &setting.given {
         RawValue::Text(text) | RawValue::Toml(Value::String(text)) => text == "batch",
@@ -26,7 +25,7 @@ pub(super) fn meant(setting: Setting) -> Setting {
     }
 }
 
-/// Names the provider of a model that is to answer in batches, where nobody did.
+/// Sets the provider of a batch model if no source does.
 pub(super) fn complete(table: &mut Table, origins: &mut BTreeMap<String, ConfigSource>) {
     let model = table.get("model").and_then(Value::as_table);
     let model = |key: &str| model.and_then(|model| model.get(key));

@@ -1,4 +1,4 @@
-//! `[spend]`, and the prices of models: the shipped table, and a file of the same form over it.
+//! `[spend]`, and the prices of models: the shipped table, and a file that overrides it.
 
 use std::{collections::BTreeMap, io, path::Path};
 
@@ -11,28 +11,20 @@ use recapd_core::domain::{
 };
 
 const SHIPPED: &str = include_str!("../prices.toml");
-/// The largest file of prices that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1_048_576;
-/// No price is higher: a million dollars per million tokens.
+/// The highest price: a million dollars per million tokens.
 const PRICE_MAX: i64 = 1_000_000_000_000;
 
-/// `[spend]`: what models may cost in a day, which is one of UTC.
+/// `[spend]`: limits of cost per UTC day; 0 is no limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpendConfig {
-    /// The most calls of all agents; 0 for no limit.
     pub calls_per_day: i64,
-    /// The most tokens of all agents; 0 for no limit.
     pub tokens_per_day: i64,
-    /// The most dollars of all agents; 0 for no limit.
     pub usd_per_day: f64,
-    /// The most calls of one agent; 0 for no limit.
     pub agent_calls_per_day: i64,
-    /// The most tokens of one agent; 0 for no limit.
     pub agent_tokens_per_day: i64,
-    /// The most dollars of one agent; 0 for no limit.
     pub agent_usd_per_day: f64,
-    /// A file with more prices; empty for none.
     pub prices_file: String,
 }
 
@@ -53,44 +45,29 @@ impl SpendConfig {
     }
 }
 
-/// Why a file of prices can't be used.
+/// The price file can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PricesError {
-    /// It can't be read.
     #[error("`{path}` can't be read: {source}")]
-    Unreadable {
-        /// The file.
-        path: String,
-        /// Why the file can't be read.
-        source: io::Error,
-    },
-    /// It isn't what `prices.toml` is.
+    Unreadable { path: String, source: io::Error },
     #[error("`{path}` is no table of prices like prices.toml: {message}")]
-    Invalid {
-        /// The file.
-        path: String,
-        /// What is wrong.
-        message: String,
-    },
+    Invalid { path: String, message: String },
 }
 
-/// A table of prices.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PriceTable {
-    /// When the prices were looked up.
     as_of: String,
-    /// Where the prices were looked up.
     source: String,
     #[serde(default)]
     models: BTreeMap<String, Price>,
 }
 
 impl SpendConfig {
-    /// The shipped prices, and those of `prices_file` over them.
+    /// The shipped prices, overridden by those of `prices_file`.
     ///
     /// # Errors
-    /// When the file can't be read, or isn't one of prices.
+    /// If the file can't be read, or holds no prices.
     pub fn prices(&self) -> Result<Prices, PricesError> {
         let shipped = shipped_prices();
         if self.prices_file.is_empty() {
@@ -107,7 +84,7 @@ impl SpendConfig {
     }
 }
 
-/// The prices that recapd comes with.
+/// The prices compiled into recapd.
 pub fn shipped_prices() -> Prices {
     read(SHIPPED).expect("a test reads the embedded prices.toml")
 }
@@ -142,7 +119,7 @@ mod tests {
 
     const MILLION: i64 = 1_000_000;
 
-    /// The published prices of some models in dollars, so that the unit of the table is tested as well.
+    /// The published prices of some models in dollars, to test the table's unit as well.
     #[test]
     fn the_shipped_table_is_in_micro_dollars_per_million_tokens() {
         let prices = shipped_prices();
@@ -194,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_adds_and_overrides_and_says_what_is_wrong_with_it() {
+    fn a_price_file_adds_overrides_and_reports_errors() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("prices.toml");
         let mut spend = Config::default().spend;
@@ -238,9 +215,9 @@ mod tests {
         assert!(matches!(spend.prices(), Err(PricesError::Unreadable { .. })));
     }
 
-    /// A file that goes away, or is broken, is no reason to reckon by other prices from then on.
+    /// If the file disappears or breaks later, the prices must not change.
     #[test]
-    fn what_was_read_with_the_configuration_counts() {
+    fn prices_are_read_once_with_the_configuration() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("prices.toml");
         let priced = |usd: i64| {

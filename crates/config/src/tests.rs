@@ -1,4 +1,4 @@
-//! The reference is the default, every comment is true, sources have their order, and errors help.
+//! Tests of the defaults, the comments, the order of sources, and the errors.
 
 use std::{fs, path::Path};
 
@@ -12,7 +12,7 @@ mod presets;
 mod secrets;
 
 type Pairs<'a> = &'a [(&'a str, &'a str)];
-/// File, environment, flags; the budget and the origin that come out.
+/// File, environment, flags; the expected budget and its source.
 type Precedence<'a> = (Option<&'a str>, Pairs<'a>, &'a [&'a str], i64, &'a str);
 
 fn load(toml: Option<&str>, environment: Pairs<'_>, sets: &[&str]) -> Result<LoadedConfig, String> {
@@ -34,7 +34,6 @@ fn load(toml: Option<&str>, environment: Pairs<'_>, sets: &[&str]) -> Result<Loa
         .map_err(|error| error.to_string().replace(&here, ""))
 }
 
-/// The keys of `config.toml` with the comment before each, as one line.
 fn documented() -> Vec<(String, String)> {
     let documented = reference::documented().into_iter();
     documented.map(|found| (found.key(), found.comment)).collect()
@@ -69,7 +68,7 @@ fn batches_have_two_spellings() {
 }
 
 #[test]
-fn readers_have_the_threads_that_are_counted_for_them() {
+fn the_limit_of_readers_matches_the_thread_budget() {
     for (readers, is_taken) in [(READERS_MAX, true), (READERS_MAX + 1, false)] {
         let set = format!("database.readers={readers}");
         assert_eq!(load(None, &[], &[&set]).is_ok(), is_taken, "{set}");
@@ -244,7 +243,7 @@ fn the_reference_is_the_default() {
 }
 
 #[test]
-fn defaults_that_stand_elsewhere_too_agree() {
+fn duplicated_defaults_agree() {
     let config = Config::default();
     assert_eq!(
         config.queue.retry_policy(),
@@ -310,7 +309,7 @@ fn every_value_in_the_comments_is_accepted_and_no_other() {
         };
         choices += 1;
         for value in &values {
-            // Some modes want a model to be named.
+            // Some modes require a model.
             let sets = [
                 format!("{key}={value}"),
                 "model.model=any".to_owned(),
@@ -366,7 +365,7 @@ fn the_schema_knows_every_key_with_its_default_and_its_limits() {
     );
 }
 
-/// What an empty base URL and an empty model stand for is said in the comments, and a key that is set wins.
+/// The comments give the default of an empty base URL and an empty model, and explicit values win.
 #[test]
 fn every_mode_has_its_address_and_its_model() {
     let documented: std::collections::BTreeMap<String, String> = documented().into_iter().collect();
@@ -400,7 +399,7 @@ fn every_mode_has_its_address_and_its_model() {
 }
 
 #[test]
-fn a_models_name_tells_its_provider_where_none_is_chosen() {
+fn without_a_mode_the_models_name_selects_the_provider() {
     use ModelMode::{Anthropic, Gemini, Offline, Ollama, OpenAi};
     for (mode, model, expected) in [
         (Offline, "claude-haiku-5-5", Anthropic),
@@ -480,7 +479,7 @@ fn every_setting_of_an_agent_has_a_key_and_a_value_in_the_configuration() {
 }
 
 #[test]
-fn the_old_name_of_the_budget_still_disables() {
+fn the_old_budget_variable_still_disables_eviction() {
     let loaded = load(None, &[("IKIGAI_SLIDING_CONTEXT_TOKENS", "0")], &[]).unwrap();
     assert!(!loaded.config.window.budget().is_exceeded_by(i64::MAX));
 }
@@ -506,7 +505,7 @@ fn values_are_read_by_the_type_of_the_key() {
 }
 
 #[test]
-fn a_named_file_must_be_there_and_the_system_file_may() {
+fn a_given_file_must_exist_and_the_system_file_may() {
     let missing = Path::new("/nonexistent/recapd.toml");
     let error = Loader::new().file(Some(missing)).load().unwrap_err().to_string();
     assert!(

@@ -1,4 +1,4 @@
-//! `[trace]`: where traces go, and what opens the collector's door.
+//! `[trace]`: the traces' collector, and the headers that authenticate there.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{check::Violation, environment::Environment, file::read_bounded, private::read_private};
 
-/// The name under which systemd may hand the collector's headers over (`LoadCredential=otlp-headers:…`).
+/// The name of a systemd credential with the collector's headers (`LoadCredential=otlp-headers:…`).
 const CREDENTIAL: &str = "otlp-headers";
-/// Variables that may hold them; the first wins.
+/// Variables with the headers; the first one set wins.
 const VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
-/// Variables with the collector's address, and with how it is spoken to; the first wins.
+/// Variables with the collector's URL and with its protocol; the first one set wins.
 const ENDPOINTS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
     "OTEL_EXPORTER_OTLP_ENDPOINT",
@@ -20,45 +20,31 @@ const PROTOCOLS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
     "OTEL_EXPORTER_OTLP_PROTOCOL",
 ];
-/// The service's name by default.
 const SERVICE: &str = "recapd";
-/// The largest file of headers that is read, in bytes.
 const HEADERS_BYTES_MAX: u64 = 16_384;
-/// The longest list of attributes, in bytes.
 const ATTRIBUTES_BYTES_MAX: usize = 4_096;
 
-/// `[trace]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceConfig {
-    /// The collector's address; empty for no traces.
+    /// The collector's URL; empty for no traces.
     pub otlp_url: String,
     /// A file with headers for it; empty for none.
     pub otlp_headers_file: String,
-    /// How long one call to it may take.
     pub timeout_ms: u64,
-    /// How long a span waits for others.
     pub gather_ms: u64,
     /// The share of traces that is sent, of those that begin here.
     pub sample: f64,
-    /// The service's name in traces.
     pub service_name: String,
-    /// What else is true of this process: `name=value,name=value`.
+    /// Further attributes of this process: `name=value,name=value`.
     pub attributes: String,
 }
 
-/// Why the collector's headers can't be used. No text holds any part of a value.
+/// The collector's headers can't be used. No text quotes any part of a value.
 #[derive(Debug, thiserror::Error)]
 pub enum HeadersError {
-    /// The file can't be read.
     #[error("the file of headers {path} can't be read: {reason}; see trace.otlp_headers_file")]
-    Unreadable {
-        /// Which file.
-        path: String,
-        /// Why the file can't be read.
-        reason: String,
-    },
-    /// It holds something else.
+    Unreadable { path: String, reason: String },
     #[error("{from} holds no headers: expected `name=value` pairs with commas or line ends between them")]
     Malformed {
         /// The file or the variable.
@@ -67,10 +53,11 @@ pub enum HeadersError {
 }
 
 impl TraceConfig {
-    /// What is in force: where the configuration says nothing, OpenTelemetry's variables do. None if no traces are wanted.
+    /// The settings in force: OpenTelemetry's variables fill in for the configuration. `None` if traces are off.
     ///
     /// # Errors
-    /// What in the variables can't be used, and the cure. They may be meant for others, so this is no reason not to start.
+    /// The unusable variable and the cure. The variables may be meant for other programs, so the daemon starts
+    /// nevertheless.
     pub fn in_force(&self, environment: &Environment) -> Result<Option<Self>, String> {
         let says = |name: &str, word: &str| {
             let value = environment.get(name);
@@ -112,16 +99,15 @@ impl TraceConfig {
         Ok(Some(own))
     }
 
-    /// The attributes; they were checked.
     pub fn resource(&self) -> Vec<(String, String)> {
         pairs(&self.attributes).unwrap_or_default()
     }
 
-    /// The collector's headers: from `$CREDENTIALS_DIRECTORY/otlp-headers`, else from `otlp_headers_file`, else from
+    /// Reads the collector's headers: from `$CREDENTIALS_DIRECTORY/otlp-headers`, else from `otlp_headers_file`, else from
     /// OpenTelemetry's variables.
     ///
     /// # Errors
-    /// When they can't be read.
+    /// If they can't be read.
     pub fn headers(&self, environment: &Environment) -> Result<Vec<(String, SecretString)>, HeadersError> {
         let credential = environment
             .get("CREDENTIALS_DIRECTORY")
@@ -151,7 +137,6 @@ impl TraceConfig {
         set.map_or(Ok(Vec::new()), |(name, text)| secret(text, (*name).to_owned()))
     }
 
-    /// What is wrong with the values.
     pub(super) fn violations(&self) -> Vec<Violation> {
         let mut found = Vec::new();
         if let Some(cure) = url_cure(&self.otlp_url) {
@@ -187,7 +172,7 @@ fn secret(text: &str, from: String) -> Result<Vec<(String, SecretString)>, Heade
         .collect())
 }
 
-/// Pairs as OpenTelemetry's variables have them; values may have `%20` and the like.
+/// Parses pairs as in OpenTelemetry's variables; values may have escapes such as `%20`.
 fn pairs(text: &str) -> Option<Vec<(String, String)>> {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let pair = |part: &str| {
@@ -199,7 +184,7 @@ fn pairs(text: &str) -> Option<Vec<(String, String)>> {
     parts.map(pair).collect()
 }
 
-/// A text without its percent signs (RFC 3986, 2.1).
+/// Decodes percent escapes (RFC 3986, 2.1).
 fn decoded(text: &str) -> Option<String> {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let [byte, after @ ..] = rest {
@@ -274,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_goes_before_a_file_before_a_variable() {
+    fn a_credential_wins_over_a_file_and_a_file_over_a_variable() {
         let folder = tempfile::tempdir().unwrap();
         let mut trace = Config::default().trace;
         let directory = folder.path().display().to_string();
@@ -333,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn opentelemetrys_variables_hold_where_nothing_is_configured() {
+    fn opentelemetrys_variables_fill_in_for_the_configuration() {
         let trace = Config::default().trace;
         let with = |variables: &[(&str, &str)]| variables.iter().copied().collect::<Environment>();
         assert_eq!(trace.in_force(&with(&[])), Ok(None));

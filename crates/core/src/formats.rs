@@ -1,9 +1,9 @@
 //! Formats: provider messages and transcripts to domain messages.
 //!
-//! Invariant: a message's payload is the text that came in, byte for byte; everything else is read from it and can
-//! be read again. Reading is tolerant: what isn't known stays in the payload, and only what can't be a message of
-//! its format is refused, with a reason and a cure. [`parse`] reads one message, [`file`](mod@file) whole files.
-//! [`parse_said`] refuses roles and blocks that nobody knows, too.
+//! Invariant: a message's payload is the text that came in, byte for byte; everything else is parsed from it and can be
+//! parsed again. Parsing is tolerant: unknown content stays in the payload, and only text that can't be a message of its
+//! format is refused, with a reason and a cure. [`parse`] reads one message, [`file`](mod@file) reads whole files, and
+//! [`parse_said`] also refuses unknown roles and blocks.
 
 mod block;
 mod chat;
@@ -34,19 +34,19 @@ pub use row::{Row, read_row};
 pub use sameness::is_same;
 pub use usage::{read_usage, reported_usage};
 
-/// The fields that may say when a message was said, in the order in which they are tried.
+/// The fields that may hold a message's time, in the order in which they are tried.
 const TIME_FIELDS: [&str; 3] = ["at", "created_at", "timestamp"];
 /// Numbers from here on are milliseconds since 1970, smaller ones seconds: 1e11 s is the year 5138, 1e11 ms is 1973.
 const EPOCH_MS_MIN: f64 = 1e11;
 
-/// The kind of what stands where a provider failed to answer: nobody said it.
+/// The kind of a message that reports a provider's error in place of an answer; nobody said it.
 const API_ERROR: &str = "api_error";
-/// The longest name that is kept of a kind, a speaker, or a conversation in a document, in characters.
+/// The longest name of a kind, a speaker or a conversation in a document that is kept, in characters.
 const NAME_CHARS_MAX: usize = 128;
-/// The longest id that a client can give a message, in bytes. A longer one is no id and counts as none.
+/// The longest id that a client can give a message, in bytes. Longer ids are ignored.
 const ID_BYTES_MAX: usize = 256;
 
-/// Why a text is no message of a format.
+/// An error in a text that should be a message of a format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}; {cure}")]
 pub struct FormatError {
@@ -68,7 +68,7 @@ impl FormatError {
 /// Reads one JSON value as a message. `json` becomes its payload, verbatim.
 ///
 /// # Errors
-/// When `json` is no JSON object, or lacks what the format demands.
+/// When `json` is no JSON object, or lacks a field that the format requires.
 pub fn parse(format: Format, json: &str) -> Result<Message, FormatError> {
     let message = read(format, &Fields::parse(json)?)?;
     Ok(Message {
@@ -77,11 +77,11 @@ pub fn parse(format: Format, json: &str) -> Result<Message, FormatError> {
     })
 }
 
-/// Reads a message that is said now, as [`parse`] reads one. A role that nobody knows, or a message of blocks that nobody
-/// knows, which a transcript may well hold, is refused here: it is a slip, and what was said would never be sent to a model.
+/// Reads a message that is being said now, as [`parse`] does, but refuses an unknown role and a message of unknown blocks
+/// only. A transcript may hold either; here it is a mistake, and no model would ever be sent the message.
 ///
 /// # Errors
-/// As [`parse`], and when nobody knows the role or the blocks.
+/// As [`parse`], and for an unknown role or unknown blocks.
 pub fn parse_said(format: Format, json: &str) -> Result<Message, FormatError> {
     let fields = Fields::parse(json)?;
     let message = read(format, &fields)?;
@@ -92,19 +92,18 @@ pub fn parse_said(format: Format, json: &str) -> Result<Message, FormatError> {
     })
 }
 
-/// Whether a message says when it was said, but not as a time that can be read.
+/// Returns true if a message has a time field that can't be read as a time.
 fn has_unread_time(message: &Message, fields: &Fields<'_>) -> bool {
     message.at.is_none() && TIME_FIELDS.iter().any(|&name| fields.has(name))
 }
 
-/// Refuses what would be accepted, and never be sent to a model.
 fn check_said(message: &Message, fields: &Fields<'_>) -> Result<(), FormatError> {
     role::check(message, fields)?;
     block::check(message, fields)
 }
 
-/// Whether a line of a Claude Code transcript is the user's, and no model would be sent anything of it: it has no content, or
-/// blanks alone. Kept, it would open an exchange in which nothing is said.
+/// Returns true if `message` is a user line of a Claude Code transcript with nothing to send to a model: no content, or
+/// white space only. Such a line would open an empty exchange.
 pub fn is_wordless_prompt(message: &Message) -> bool {
     let is_unsent = |part: &Part| match part {
         Part::Text(text) => text.trim().is_empty(),
@@ -117,8 +116,8 @@ pub fn is_wordless_prompt(message: &Message) -> bool {
     is_users && message.parts.iter().all(is_unsent)
 }
 
-/// The sub-agent whose talk a line of a transcript is, by its name as far as the line tells it. `None` for what is said in the
-/// conversation itself.
+/// The id of the sub-agent that a transcript line belongs to; empty if the line doesn't name it. `None` for a line of the
+/// main conversation.
 pub fn sub_agent(message: &Message) -> Option<String> {
     if message.format != Format::ClaudeCode {
         return None;
@@ -127,19 +126,18 @@ pub fn sub_agent(message: &Message) -> Option<String> {
     is_sidechain(message.format, &fields).then(|| fields.text("agentId").unwrap_or_default())
 }
 
-/// Whether a message is of a sub-agent's talk.
 fn is_sidechain(format: Format, fields: &Fields<'_>) -> bool {
     format == Format::ClaudeCode && fields.flag("isSidechain") == Some(true)
 }
 
-/// The format that a message certainly has. `None` for what is no message, and for a role with plain text, which
-/// OpenAI's and Anthropic's messages share.
+/// Detects the format of a message. `None` if `json` is no message, or has only a role and plain text, which OpenAI's and
+/// Anthropic's messages share.
 pub fn detect(json: &str) -> Option<Format> {
     certain_format(&Fields::parse(json).ok()?)
 }
 
-/// The id of its own that a message has, by which it is known when it comes again: as [`parse`] reads it in the format that
-/// [`detect`] finds, or else as one of OpenAI's.
+/// The message's own id, by which a repeated message is recognised. Reads it as [`parse`] does, in the format that
+/// [`detect`] finds, or else in OpenAI's.
 pub fn own_id(json: &str) -> Option<String> {
     let fields = Fields::parse(json).ok()?;
     id(certain_format(&fields).unwrap_or(Format::OpenAiChat), &fields)
@@ -152,7 +150,7 @@ fn certain_format(fields: &Fields<'_>) -> Option<Format> {
     }
 }
 
-/// Reads a message whose payload the caller fills in, so that a file's lines aren't copied.
+/// Reads a message and leaves its payload to the caller, so that a file's lines aren't copied.
 fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
     match format {
         Format::Native | Format::Aider => native::read(format, fields),
@@ -165,7 +163,7 @@ fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
     }
 }
 
-/// A message with the extras that a line may carry in every format, and without a payload.
+/// Builds a message, without a payload, from the fields that a line may have in every format.
 fn message(format: Format, fields: &Fields<'_>, kind: Kind, parts: Vec<Part>) -> Message {
     // A tool message's `name` is the tool's.
     let is_tool = matches!(kind, Kind::ToolCall | Kind::ToolResult);
@@ -186,16 +184,15 @@ fn message(format: Format, fields: &Fields<'_>, kind: Kind, parts: Vec<Part>) ->
     }
 }
 
-/// A message's own id.
 fn id(format: Format, fields: &Fields<'_>) -> Option<String> {
     let mut ids = id_fields(format).iter().filter_map(|&name| fields.label(name));
     let id = ids.find(|id| id.len() <= ID_BYTES_MAX)?;
-    // U+0000 is what PostgreSQL's texts can't hold.
+    // PostgreSQL can't store U+0000 in a text.
     Some(id.replace('\0', "\u{fffd}"))
 }
 
-/// The fields that hold a message's own id. A provider's `id` is not among them: in OpenAI-shaped logs it is the
-/// call's, Anthropic's repeats on each line of a streamed message, and that of a Responses item where it is sent again.
+/// The fields that hold a message's own id. A provider's `id` is not among them: in OpenAI-shaped logs it is the call's,
+/// Anthropic repeats it on each line of a streamed message, and a Responses item keeps it when it is sent again.
 fn id_fields(format: Format) -> &'static [&'static str] {
     match format {
         Format::Native | Format::Aider => &["id", "client_id", "message_id", "uuid"],
@@ -204,8 +201,8 @@ fn id_fields(format: Format) -> &'static [&'static str] {
     }
 }
 
-/// The kind of what its format calls `name` and recapd doesn't know. Kinds are stored by name, so it mustn't read as
-/// one that means something: a transcript's `system` line is no instruction, a role `clear` clears nothing.
+/// The kind for a `name` that recapd doesn't know. Kinds are stored by name, so it mustn't equal a known one: a
+/// transcript's `system` line is no instruction, and a role `clear` clears nothing.
 fn unknown_kind(name: &str) -> Kind {
     let name = cut(name, NAME_CHARS_MAX);
     match Kind::from_name(&name) {
@@ -214,7 +211,7 @@ fn unknown_kind(name: &str) -> Kind {
     }
 }
 
-/// The time that a field says. One that is outside of the years 1 to 9999 is none, as what is no time at all.
+/// Reads a time field. `None` if it holds no time, or one outside the years 1 to 9999.
 fn time(fields: &Fields<'_>, name: &str) -> Option<Timestamp> {
     if let Some(text) = fields.text(name) {
         return Timestamp::parse(&text);

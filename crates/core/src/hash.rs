@@ -1,13 +1,13 @@
-//! Names made of what they stand for.
+//! Short hashes as names.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::domain::text::hexadecimal;
 
-/// Half of SHA-256 is more than enough to tell things apart.
+/// Half of SHA-256 is long enough to avoid collisions.
 const BYTES: usize = 16;
 
-/// Half of SHA-256 over `parts`, each with its length, in 32 hexadecimal digits: the same whenever the same comes again.
+/// The first half of SHA-256 over `parts`, each with its length, as 32 hexadecimal digits.
 pub fn short_hash(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -22,10 +22,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_told_apart_by_their_lengths() {
+    fn parts_are_separated_by_their_lengths() {
         assert_eq!(short_hash(&[b"ab", b"c"]), short_hash(&[b"ab", b"c"]));
         assert_ne!(short_hash(&[b"ab", b"c"]), short_hash(&[b"a", b"bc"]));
-        // As kept in spools, journals of hooks and ids of imports: it can't be another one.
+        // Pinned: spools, hooks' journals and ids of imports store such hashes.
         assert_eq!(short_hash(&[b""]), "af5570f5a1810b7af78caf4bc70a660f");
     }
 }

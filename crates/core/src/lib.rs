@@ -1,11 +1,11 @@
-//! The rules of recapd, pure: no IO, no async, no clock. A library for agents that manage their own window, and what the
-//! daemon goes by.
+//! The rules of recapd, pure: no IO, no async, no clock. The daemon is built on this library; agents can use it to manage
+//! their own window.
 //!
 //! - [`domain`]: exchanges, windows, summaries, prompts and contexts.
 //! - [`formats`]: provider and transcript formats to and from messages.
 //! - [`tokenizer`]: exact and estimated token counters, chosen by provider and model.
-//! - [`validator`]: what a provider would refuse in a request; written from the providers' rules alone.
-//! - [`hash`]: hashes of what is kept.
+//! - [`validator`]: checks what a provider would refuse in a request; written from the providers' rules alone.
+//! - [`hash`]: short hashes.
 
 #![warn(missing_docs)]
 

@@ -1,8 +1,8 @@
-//! Token counters, chosen by provider and model (seed 001, "Dispatch Pattern"): exact for OpenAI's encodings, a
-//! factor on o200k for the others, bytes for a provider that isn't known.
+//! Token counters, chosen by provider and model (seed 001, "Dispatch Pattern"): exact for OpenAI's encodings, a factor on
+//! o200k for other vendors, bytes for an unknown provider.
 //!
-//! [`counter_for`] counts texts, as a window needs them; [`count_request`] counts a whole request body, with what the
-//! provider adds to it. Everything is linear in the length of its input, whatever the input is.
+//! [`counter_for`] counts texts, as a window needs them; [`count_request`] counts a whole request body, including the
+//! provider's overhead. Counting takes time linear in the length of any input.
 
 mod estimate;
 mod image;
@@ -21,8 +21,8 @@ pub use request::{RequestCount, RequestParts, count_request};
 pub use text_kind::TextKind;
 use vendor::{Factors, Vendor};
 
-/// Bytes per token of the fallback. Measured on tool traffic: 3.4 bytes a token in o200k, so that 4 undercounts by
-/// 15 % (`bytes/4` of seed 001 is not conservative); 3 errs on the safe side.
+/// Bytes per token of the fallback. Tool traffic was measured at 3.4 bytes per o200k token: 4 (`bytes/4` of seed 001)
+/// undercounts by 15 %, 3 is on the safe side.
 pub const FALLBACK_BYTES_PER_TOKEN: i64 = 3;
 
 /// Counts a fixed number of bytes as one token.
@@ -46,12 +46,11 @@ impl TokenCounter for BytesCounter {
     }
 }
 
-/// Counts in one of OpenAI's encodings.
 #[cfg(feature = "tokenizer")]
 struct EncodingCounter {
     encoding: fn() -> &'static bpe_openai::Tokenizer,
     method: &'static str,
-    /// The model is known to use it; for others it is as good a guess as any.
+    /// True if the model is known to use this encoding; otherwise the encoding is a guess.
     is_exact: bool,
 }
 
@@ -84,7 +83,7 @@ const CL100K: EncodingCounter = EncodingCounter {
     is_exact: true,
 };
 
-/// Counts for a vendor without a public tokenizer: a factor on o200k, by the kind of text.
+/// Counts for a vendor without a public tokenizer: o200k times a factor that depends on the kind of text.
 struct FactorCounter<C> {
     base: C,
     factors: Factors,
@@ -102,7 +101,7 @@ impl<C: TokenCounter> TokenCounter for FactorCounter<C> {
     }
 }
 
-/// Counts for a vendor, which says what images and documents cost.
+/// Counts texts, and images and documents at the vendor's rates.
 struct VendorCounter {
     texts: Arc<dyn TokenCounter>,
     vendor: Vendor,
@@ -127,13 +126,13 @@ impl TokenCounter for VendorCounter {
     }
 }
 
-/// The counter in which the summary's ceiling is defined: o200k, whatever model the agent runs.
+/// The counter that defines the summary's ceiling: o200k, whatever model the agent runs.
 #[cfg(feature = "tokenizer")]
 pub fn ceiling_counter() -> Arc<dyn TokenCounter> {
     Arc::new(O200K)
 }
 
-/// The counter for a provider's model; an unknown or empty provider is counted in bytes (seed 001).
+/// The counter for a provider's model. For an unknown or empty provider it counts bytes (seed 001).
 pub fn counter_for(provider: &str, model: &str) -> Arc<dyn TokenCounter> {
     let Some(vendor) = Vendor::of(provider, model) else {
         return Arc::new(BytesCounter);
@@ -160,7 +159,7 @@ fn vendor_counter(vendor: Vendor, model: &str) -> Arc<dyn TokenCounter> {
     }
 }
 
-/// Without the feature `tokenizer` o200k itself is estimated.
+/// Without the feature `tokenizer`, o200k itself is estimated.
 #[cfg(not(feature = "tokenizer"))]
 fn vendor_counter(vendor: Vendor, _: &str) -> Arc<dyn TokenCounter> {
     Arc::new(FactorCounter {

@@ -1,9 +1,8 @@
-//! Says what a provider would refuse in a request, in the provider's own terms.
+//! Reports what a provider would refuse in a request, in the provider's own terms.
 //!
-//! Written straight from the providers' rules and from nothing that builds requests, so that the two can check each
-//! other. It looks at the history: roles, order, calls and their results, ids, reasoning. What it can't see from one
-//! request it doesn't judge: whether a signature is genuine, whether a thinking block was changed, how many tokens it
-//! all is.
+//! Written straight from the providers' rules and independent of the code that builds requests, so that the two can check
+//! each other. It checks the history: roles, order, calls and their results, ids, reasoning. It doesn't judge what a single
+//! request can't show: whether a signature is genuine, whether a thinking block was changed, how many tokens there are.
 //!
 //! Unknown kinds of blocks, items and parts pass: providers add them all the time.
 //!
@@ -37,7 +36,7 @@ use serde_json::Value;
 use findings::Findings;
 use request::CheckedRequest;
 
-/// The most violations that are told of one request; more of them say nothing new.
+/// The most violations that are reported for one request.
 pub const VIOLATIONS_MAX: usize = 1_000;
 
 /// The API a request is meant for.
@@ -53,17 +52,17 @@ pub enum Target {
     Gemini,
 }
 
-/// What a violation leads to.
+/// The effect of a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// The provider answers 400 (or 413).
     Refused,
-    /// Accepted, or not by every model, version or compatible server; or not known for certain.
+    /// Accepted, or refused only by some models, versions or compatible servers; or not known for certain.
     Risky,
 }
 
-/// Where a rule is known from.
+/// The source of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
@@ -73,18 +72,18 @@ pub enum Evidence {
     Schema,
     /// Texts of errors in public reports.
     Reported,
-    /// General knowledge; nobody wrote it down.
+    /// General knowledge without a written source.
     Unverified,
 }
 
 /// A rule of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Rule {
-    /// Short and stable, for programs; unique within a target.
+    /// A short, stable name for programs; unique within a target.
     pub code: &'static str,
-    /// What breaking it leads to, where that is known for certain.
+    /// The effect of breaking it, where that is certain.
     pub severity: Severity,
-    /// Where it is known from.
+    /// The source of the rule.
     pub evidence: Evidence,
 }
 
@@ -111,13 +110,13 @@ impl Rule {
 pub struct Violation {
     /// JSON pointer into the request as it was given.
     pub path: String,
-    /// Code of the rule.
+    /// The code of the rule.
     pub rule: &'static str,
-    /// The vendor's own text where it is known, else the same in our words.
+    /// The vendor's own text if known, else an equivalent.
     pub message: String,
-    /// [`Severity::Risky`] also where only some models refuse and the model isn't known.
+    /// Also [`Severity::Risky`] if only some models refuse and the model isn't known.
     pub severity: Severity,
-    /// Where the rule is known from.
+    /// The source of the rule.
     pub evidence: Evidence,
 }
 
@@ -133,11 +132,11 @@ impl Target {
     }
 }
 
-/// What `target` would say to `request`, in the order of the checks; nothing when it is fine.
-///
-/// `request` is a whole body or the bare array of its messages, items or contents. `model` wins over the body's own;
-/// some rules hold for some models only, and without a model those are [`Severity::Risky`]. At most
+/// Checks `request` against the rules of `target`. Returns the violations in the order of the checks, at most
 /// [`VIOLATIONS_MAX`].
+///
+/// `request` is a whole body or the bare array of its messages, items or contents. `model` overrides the body's own.
+/// Violations of rules for some models only are [`Severity::Risky`] if no model is known.
 pub fn validate(target: Target, request: &Value, model: Option<&str>) -> Vec<Violation> {
     match target {
         Target::Anthropic => checked(request, "messages", model, anthropic::check),

@@ -1,8 +1,8 @@
-//! Threads beside those that serve.
+//! Threads for background work.
 //!
-//! An update condenses, merges and counts for milliseconds at a time. On the threads that answer requests and pass
-//! statements to the database, each of them would wait for that: so what computes for long while nobody waits for it
-//! runs on threads of its own, which stand back; and what everybody waits for has one to itself.
+//! An update condenses, merges and counts for milliseconds at a time. On the threads that answer requests and send
+//! statements to the database, it would delay every one of them. So long computations that no request waits for run on
+//! low-priority threads of their own; work that everything waits for gets a dedicated thread.
 
 use std::{
     io,
@@ -16,10 +16,10 @@ use tracing::debug;
 
 use crate::threads::BACKGROUND_BLOCKED_MAX;
 
-/// By so much threads stand back where processors are scarce; see `nice(2)`.
+/// The niceness added to background threads; see `nice(2)`.
 const NICENESS: i32 = 10;
 
-/// A runtime whose threads stand back behind the others. Tasks on it are dropped with this value, wherever they are.
+/// A runtime on low-priority threads. Dropping it drops its tasks, wherever they are.
 #[derive(Debug)]
 pub struct Background {
     handle: Handle,
@@ -27,10 +27,10 @@ pub struct Background {
 }
 
 impl Background {
-    /// Starts as many `threads`, at least one.
+    /// Starts `threads` threads, at least one.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// If the operating system provides no thread.
     pub fn start(threads: usize) -> io::Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(threads.max(1))
@@ -45,7 +45,6 @@ impl Background {
         })
     }
 
-    /// Where tasks are spawned on it.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
@@ -54,27 +53,27 @@ impl Background {
 impl Drop for Background {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Dropped itself, it would block its dropper, which may be a task.
+            // Dropping the runtime itself would block the current thread, which may run a task.
             runtime.shutdown_background();
         }
     }
 }
 
-/// Whether a thread stands back where processors are scarce.
+/// The scheduling priority of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadPriority {
-    /// It is as eager as the one that starts it.
+    /// The same priority as the thread that starts it.
     Eager,
-    /// Others go first, as do threads that it starts.
+    /// Yields to others, as do the threads that it starts.
     Patient,
 }
 
-/// How many threads of this process work alone.
+/// The number of running exclusive threads in this process.
 static ALONE: Mutex<usize> = Mutex::new(0);
-/// Rung when one of them ends.
+/// Notified when one of them ends.
 static ENDED: Condvar = Condvar::new();
 
-/// One of the threads that work alone, until it is dropped.
+/// Counts as an exclusive thread until it is dropped.
 struct ExclusiveThread;
 
 impl ExclusiveThread {
@@ -91,17 +90,17 @@ impl Drop for ExclusiveThread {
     }
 }
 
-/// Waits until no thread of this process works alone, but no longer than this: for whoever is about to end the process.
+/// Waits until no exclusive thread runs, at most `patience`. Call it before the process exits.
 pub fn wait_for_all(patience: Duration) {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // Whether in time or not, there is nothing else to do.
+    // There is nothing else to do after a timeout, either.
     drop(ENDED.wait_timeout_while(alone, patience, |alone| *alone > 0));
 }
 
-/// Runs `work` to its end on a thread of its own, of this name.
+/// Runs `work` to its end on a new thread of this name.
 ///
 /// # Errors
-/// The system gives no thread.
+/// If the operating system provides no thread.
 pub fn run_alone(
     name: &str,
     priority: ThreadPriority,
@@ -119,7 +118,7 @@ pub fn run_alone(
     Ok(())
 }
 
-/// On Linux niceness is a thread's, not its process's.
+/// On Linux, niceness is per thread, not per process.
 fn stand_back() {
     if let Err(error) = rustix::process::nice(NICENESS) {
         debug!(%error, "background.eager");
@@ -134,10 +133,9 @@ mod tests {
 
     use super::*;
 
-    /// No thread is nicer, however far it stands back.
     const NICENESS_MAX: i32 = 19;
 
-    /// The niceness of the thread that asks; see `proc_pid_stat(5)`.
+    /// The niceness of the current thread; see `proc_pid_stat(5)`.
     fn niceness() -> i32 {
         let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
         let (_, fields) = stat.rsplit_once(") ").unwrap();
@@ -145,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_stands_back_leaves_the_others_as_they_are() {
+    async fn a_patient_thread_lowers_only_its_own_priority() {
         let own = niceness();
         for (priority, stands_back) in [(ThreadPriority::Eager, 0), (ThreadPriority::Patient, NICENESS)] {
             let (tell, told) = oneshot::channel();
@@ -159,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_runs_in_the_background_ends_with_it() {
+    async fn background_tasks_end_with_their_runtime() {
         let background = Background::start(1).unwrap();
         let (held, dropped) = oneshot::channel::<()>();
         background.handle().spawn(async move {

@@ -1,4 +1,4 @@
-//! The one place where time enters.
+//! The only source of time.
 
 use std::{
     path::PathBuf,
@@ -8,7 +8,7 @@ use std::{
 
 use recapd_core::domain::{number::i64_or_max, time::Timestamp};
 
-/// Tells the time. Tests turn a [`ManualClock`] by hand.
+/// A source of time. Tests set a [`ManualClock`].
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 }
@@ -28,15 +28,15 @@ impl Clock for SystemClock {
     }
 }
 
-/// The machine's clock, set ahead by as many milliseconds as a file says; back if it says a negative number. For
-/// self-tests, which make clocks jump.
+/// The machine's clock plus an offset in milliseconds, negative or positive, that is read from a file. Self-tests use it to
+/// make clocks jump.
 #[derive(Clone, Debug)]
 pub struct OffsetClock {
     file: PathBuf,
 }
 
 impl OffsetClock {
-    /// A clock that is set by `file`; where that is missing or says something else, it shows the machine's time.
+    /// Reads the offset from `file`; 0 if it is missing or holds no number.
     pub fn new(file: PathBuf) -> Self {
         Self { file }
     }
@@ -54,12 +54,11 @@ impl Clock for OffsetClock {
 pub struct ManualClock(AtomicI64);
 
 impl ManualClock {
-    /// A clock that shows `now`.
     pub fn new(now: Timestamp) -> Self {
         Self(AtomicI64::new(now.0))
     }
 
-    /// Moves the clock by `span_ms`; negative turns it back.
+    /// Moves the clock by `span_ms`; a negative span turns it back.
     pub fn advance_ms(&self, span_ms: i64) {
         self.0.fetch_add(span_ms, Ordering::SeqCst);
     }

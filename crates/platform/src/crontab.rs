@@ -1,10 +1,10 @@
 //! Five-field crontab expressions, in UTC.
 //!
-//! The `cron` crate does the arithmetic but is not crontab: it wants seconds, counts weekdays from 1 = Sunday, and
-//! takes day of month and weekday together as "both" where crontab means "either". This wrapper translates the
-//! first two and refuses the third, because one of the two readings would surprise somebody.
+//! The `cron` crate does the arithmetic, but differs from crontab: it requires seconds, counts weekdays from 1 = Sunday,
+//! and treats day of month and weekday together as "both", where crontab means "either". This wrapper translates the first
+//! two and refuses the third, because either reading would surprise someone.
 //!
-//! Invariant: what is accepted here means what `crontab(5)` says it means.
+//! Invariant: an accepted expression means what `crontab(5)` says.
 
 use std::{fmt, ops::RangeInclusive};
 
@@ -14,7 +14,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use recapd_core::domain::time::{SECOND_MS, Timestamp};
 
-/// The longest expression read, in bytes.
 pub const EXPRESSION_BYTES_MAX: usize = 256;
 
 const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
@@ -22,22 +21,18 @@ const MONTHS: [&str; 12] = [
     "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
 ];
 
-/// What is wrong with an expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CrontabError {
     /// Not five fields, and no known `@` name.
     #[error("expected five fields (minute hour day-of-month month weekday), such as `0 3 * * *`, or @daily")]
     Shape,
-    /// A field can't be read.
     #[error("{field} `{text}` is wrong: {expected}")]
     Field {
         field: &'static str,
-        /// What stands there.
         text: String,
-        /// What may stand there.
+        /// The values that the field accepts.
         expected: String,
     },
-    /// Day of month and weekday are both given.
     #[error("day of month and weekday can't both be given: leave one of them as `*`")]
     BothDays,
     /// Never falls due, as on 30 February.
@@ -45,7 +40,6 @@ pub enum CrontabError {
     Never,
 }
 
-/// A schedule.
 #[derive(Clone, PartialEq)]
 pub struct Crontab {
     text: String,
@@ -99,7 +93,6 @@ impl Crontab {
         self.schedule.after(&before).next_back().map(stamp)
     }
 
-    /// The expression as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -120,7 +113,7 @@ fn expand_name(text: &str) -> &str {
     }
 }
 
-/// One field: its numbers, and the names that may stand for them.
+/// A field's range, and the names that it accepts.
 struct Field {
     name: &'static str,
     first: u32,
@@ -154,7 +147,7 @@ impl Field {
         }
     }
 
-    /// The field as the crate reads it: a star, or a plain list without ranges and steps.
+    /// Translates the field for the crate: into a star, or a plain list without ranges and steps.
     fn translate(&self, text: &str) -> Result<String, CrontabError> {
         if text == "*" {
             return Ok(text.to_owned());
@@ -169,7 +162,7 @@ impl Field {
         Ok(values.join(","))
     }
 
-    /// One term of a list: `*`, a value or a range, the first and the last with an optional step.
+    /// Parses one term of a list: `*`, a value or a range; a star and a range may have a step.
     fn term(&self, term: &str) -> Option<impl Iterator<Item = u32> + use<>> {
         let (span, step) = match term.split_once('/') {
             Some((span, step)) => (span, Some(step.parse::<u32>().ok().filter(|step| *step > 0)?)),
@@ -296,7 +289,7 @@ mod tests {
     ";
 
     #[test]
-    fn the_next_and_the_last_time_are_crontabs() {
+    fn the_next_and_the_last_time_match_crontab() {
         for line in TIMES.trim().lines() {
             let cells: Vec<&str> = line.split('|').map(str::trim).collect();
             let [expression, moment, last, next] = cells.as_slice() else {
@@ -317,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_crontab_does_not_know_is_refused_with_a_cure() {
+    fn an_invalid_expression_is_refused_with_a_cure() {
         let shape = CrontabError::Shape.to_string();
         let both = CrontabError::BothDays.to_string();
         let cases = [
@@ -360,7 +353,7 @@ mod tests {
         assert!(Crontab::parse(&format!("{}0 3 * * *", "0,".repeat(200))).is_err());
     }
 
-    /// A second opinion: does the expression hold at this minute, by the definition of crontab?
+    /// A second implementation from crontab's definition: returns true if the expression is due at this minute.
     fn is_due(expression: &str, moment: Timestamp) -> bool {
         let time = DateTime::<Utc>::from_timestamp_millis(moment.0).unwrap();
         let values = [

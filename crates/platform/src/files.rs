@@ -1,30 +1,22 @@
-//! The files that somebody names, with those in the folders among them.
+//! Lists files and the contents of folders.
 
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
 };
 
-/// Folders are looked through so deep.
 const FOLDER_DEPTH_MAX: usize = 16;
 
-/// Why files can't be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
-    /// Somebody names what isn't there.
+    /// A given path doesn't exist.
     #[error("{} does not exist", .0.display())]
     Missing(PathBuf),
-    /// A folder can't be read.
     #[error("{}: {source}", path.display())]
-    Unreadable {
-        /// The path that was named.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
+    Unreadable { path: PathBuf, source: std::io::Error },
 }
 
-/// The files among `paths` and below the folders among them, in order.
+/// Lists the files among `paths` and below the folders among them, in order.
 pub fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ListError> {
     let mut files = Vec::new();
     for path in paths {
@@ -42,7 +34,7 @@ pub fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, ListError> {
     Ok(files)
 }
 
-/// Adds `path`, or the files below it. What several links lead to is read once: one may lead back to where it lies.
+/// Adds `path`, or the files below it. A file with several links is listed once; a link may point back to a parent folder.
 fn list_below(
     path: &Path,
     depth: usize,
@@ -54,7 +46,8 @@ fn list_below(
         return Ok(());
     }
     if !path.is_dir() {
-        // A pipe that is named is read; one that lies in a folder would be waited for. Who opens a dead link tells it.
+        // A pipe is read if it is given, but skipped in a folder, since reading it would block. Opening a dead link reports
+        // it.
         if is_named || path.is_file() || !path.exists() {
             files.push(path.to_owned());
         }
@@ -63,7 +56,7 @@ fn list_below(
     let mut inside: Vec<PathBuf> = std::fs::read_dir(path)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<_, _>>()?;
-    // What lies there itself has the name that counts, and not a link to it.
+    // Real files come before links, so that a file is listed under its own name.
     inside.sort_by_cached_key(|path| (path.is_symlink(), path.clone()));
     for path in inside.iter().filter(|_| depth > 0) {
         list_below(path, depth - 1, false, seen, files)?;
@@ -78,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_links_lead_to_is_read_once_by_its_own_name() {
+    fn linked_files_are_listed_once_under_their_own_name() {
         let folder = tempfile::tempdir().unwrap();
         let named = |name: &str| folder.path().join(name);
         std::fs::create_dir(named("inside")).unwrap();
@@ -96,7 +89,7 @@ mod tests {
         let folder = folder.path().to_owned();
         let expected = ["b.jsonl", "inside/c.jsonl", "dead.jsonl"].map(|name| folder.join(name));
         assert_eq!(list_files(std::slice::from_ref(&folder)).unwrap(), expected);
-        // Who names a file twice has it read twice.
+        // A file that is given twice is listed twice.
         let twice = [folder.join("b.jsonl"), folder.join("a.jsonl")];
         assert_eq!(list_files(&twice).unwrap(), twice);
     }

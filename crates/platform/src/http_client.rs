@@ -1,6 +1,6 @@
-//! HTTP as a client: the one place where a client is built, and where an answer is read.
+//! HTTP client: the one place that builds clients and reads answers.
 //!
-//! Invariant: no call lasts longer than its timeout, and no answer takes more memory than its limit.
+//! Invariant: no call takes longer than its timeout, and no answer more memory than its limit.
 
 use std::{error::Error as _, path::Path, time::Duration};
 
@@ -11,18 +11,17 @@ use reqwest::{
 };
 use secrecy::{ExposeSecret as _, SecretString};
 
-/// The longest body that is read, in bytes, unpacked. An answer of 10,000 tokens has some 40 KiB.
+/// The longest body that is read, in bytes after decompression. An answer of 10,000 tokens has about 40 KiB.
 pub const RESPONSE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// How a server is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpSettings {
-    /// How long a whole call may last, from the first byte sent to the last one read.
+    /// The longest time of a whole call, from the first byte sent to the last one read.
     pub timeout_ms: u64,
-    /// How long making the connection may last, within `timeout_ms`.
+    /// The longest time to connect, within `timeout_ms`.
     pub connect_timeout_ms: u64,
-    /// What every call goes through: a proxy's URL, or `unix:` and the path of a socket, whose other end passes bytes on. The
-    /// environment isn't asked.
+    /// The proxy of every call: a URL, or `unix:` and the path of a socket that forwards bytes. Environment variables are
+    /// ignored.
     pub proxy_url: Option<String>,
 }
 
@@ -36,7 +35,6 @@ impl Default for HttpSettings {
     }
 }
 
-/// An answer, read to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpReply {
     pub status: StatusCode,
@@ -45,46 +43,44 @@ pub struct HttpReply {
 }
 
 impl HttpReply {
-    /// A header's value, if it is text.
+    /// A header's value; `None` if it is no text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 }
 
-/// Why there is no answer. No text holds the address, in which a password may stand.
+/// An error of a call. Its text never contains the address, which may hold a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HttpClientError {
-    /// The settings or the request can't be right: trying again won't help.
+    /// The settings or the request are invalid: a retry won't help.
     #[error("{0}")]
     Unsendable(String),
-    /// None came in time.
     #[error("{0}")]
     Late(String),
-    /// Another user's program listens there: nothing is sent to it.
+    /// Another user's program listens there; nothing was sent to it.
     #[error("{0}")]
     Untrusted(String),
-    /// The connection can't be made: nobody there has heard of the request.
+    /// The connection failed; the server hasn't seen the request.
     #[error("{0}")]
     Unreachable(String),
-    /// The connection broke off, perhaps over the request.
+    /// The connection broke; the server may have seen the request.
     #[error("{0}")]
     Broken(String),
-    /// The answer has more bytes than are read.
     #[error("the answer is longer than {0} bytes")]
     TooLong(usize),
 }
 
-/// A client with these settings. It doesn't follow redirects: a key belongs to the host it was given for.
+/// Builds a client. It doesn't follow redirects: a key is meant for one host only.
 pub fn client(settings: &HttpSettings) -> Result<Client, HttpClientError> {
     built(builder(settings)?)
 }
 
-/// As [`client`], for addresses without TLS alone: it reads no certificates, of which a system has hundreds.
+/// As [`client`], for addresses without TLS: loads no certificates, of which a system has hundreds.
 pub fn plain_client(settings: &HttpSettings) -> Result<Client, HttpClientError> {
     built(builder(settings)?.tls_certs_only(std::iter::empty()))
 }
 
-/// As [`plain_client`], for whoever listens at a Unix socket, whatever host a request names.
+/// As [`plain_client`], for a Unix socket, whatever host a request names.
 #[cfg(unix)]
 pub fn socket_client(settings: &HttpSettings, socket: &Path) -> Result<Client, HttpClientError> {
     built(
@@ -94,7 +90,7 @@ pub fn socket_client(settings: &HttpSettings, socket: &Path) -> Result<Client, H
     )
 }
 
-/// As [`plain_client`], for whoever listens at a Unix socket, which this system can't reach.
+/// Fails: this operating system has no Unix sockets.
 #[cfg(not(unix))]
 pub fn socket_client(_: &HttpSettings, _: &Path) -> Result<Client, HttpClientError> {
     Err(HttpClientError::Unsendable(
@@ -107,7 +103,7 @@ fn built(builder: ClientBuilder) -> Result<Client, HttpClientError> {
 }
 
 fn builder(settings: &HttpSettings) -> Result<ClientBuilder, HttpClientError> {
-    // An error says that a provider is installed already, which is what is wanted.
+    // An error means that a provider is already installed, which is fine.
     rustls::crypto::ring::default_provider().install_default().ok();
     let builder = Client::builder()
         .timeout(Duration::from_millis(settings.timeout_ms))
@@ -136,7 +132,7 @@ fn through_socket(_: ClientBuilder, _: &Path) -> Result<ClientBuilder, HttpClien
     ))
 }
 
-/// Sends a request and reads the answer, whatever its status, if it has at most `bytes_max` bytes.
+/// Sends a request and reads the answer of any status, if it has at most `bytes_max` bytes.
 pub async fn send(request: RequestBuilder, bytes_max: usize) -> Result<HttpReply, HttpClientError> {
     let mut response = request.send().await.map_err(unanswered)?;
     let mut reply = HttpReply {
@@ -157,7 +153,7 @@ fn unanswered(error: reqwest::Error) -> HttpClientError {
     if error.is_builder() {
         return unsendable(error);
     }
-    // First, since a connection that isn't made in time is one that can't be made, too.
+    // Checked first: a connection that times out is a failed connection, too.
     if error.is_connect() {
         HttpClientError::Unreachable(causes(error))
     } else if error.is_timeout() {
@@ -171,7 +167,7 @@ fn unsendable(error: reqwest::Error) -> HttpClientError {
     HttpClientError::Unsendable(causes(error))
 }
 
-/// An error with what lies behind it, without the address.
+/// An error with its causes, without the address.
 fn causes(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut causes = vec![error.to_string()];
@@ -183,7 +179,7 @@ fn causes(error: reqwest::Error) -> String {
     causes.join(": ")
 }
 
-/// A place to which JSON is posted again and again.
+/// A URL to which JSON is posted repeatedly.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     client: Client,
@@ -192,10 +188,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// That place, with headers that may be secret.
+    /// Prepares posts to `url`, with headers that may be secret.
     ///
     /// # Errors
-    /// [`HttpClientError::Unsendable`] when the address or a header can't be right.
+    /// [`HttpClientError::Unsendable`] if the address or a header is invalid.
     pub fn new(
         settings: &HttpSettings,
         url: &str,
@@ -222,10 +218,10 @@ impl Endpoint {
         })
     }
 
-    /// Posts `body` and reads the answer, whatever its status.
+    /// Posts `body` and reads the answer of any status.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is no answer.
     pub async fn post(&self, body: Vec<u8>) -> Result<HttpReply, HttpClientError> {
         let call = self.client.post(self.url.clone()).headers(self.headers.clone());
         send(call.body(body), RESPONSE_BYTES_MAX).await

@@ -1,4 +1,4 @@
-//! Where time, randomness, threads, signals and the network enter recapd: one place each.
+//! The only places where time, randomness, threads, signals and the network enter recapd.
 
 pub mod background;
 pub mod clock;
@@ -10,5 +10,5 @@ pub mod notice;
 pub mod randomness;
 pub mod threads;
 
-/// The name of the program, as it says it to others.
+/// The program's name, as shown to other programs.
 pub const PROGRAM: &str = "recapd";

@@ -1,22 +1,22 @@
-//! Starting the daemon's tasks and ending them, so that shutdown can wait for everything.
+//! Starts the daemon's tasks and ends them, so that shutdown waits for everything.
 //!
-//! What a task starts in its turn it keeps in a tracker of its own (connections and their requests, writes that outlive
-//! their clients, updates, the store's own tasks) and waits for before it ends. The few that nobody waits for have nothing to
-//! finish: they end by a token or within a time, or are dropped with whoever they work for.
+//! A task keeps the tasks that it starts in a tracker of its own (connections and their requests, writes that outlive their
+//! clients, updates, the store's own tasks) and waits for them before it ends. The few untracked tasks have nothing to
+//! finish: they end by a token or within a time limit, or are dropped with their owner.
 //!
 //! ```text
-//! running ── signal, or a vital task ended ──► soft: claim nothing new, finish what runs
-//!                                                │ work done ─► last: serve nobody new ── all done ─► ended
+//! running ── signal, or a vital task ended ──► soft: claim nothing new, finish running work
+//!                                                │ work done ─► last: serve no one new ── all done ─► ended
 //!                                                │ drain time over, or a second signal
 //!                                                ▼
-//!                                              hard and last: give leases back, leave ── all done ─► ended
+//!                                              hard and last: release leases, leave ── all done ─► ended
 //!                                                │ grace over
 //!                                                ▼
-//!                                              what still runs is dropped ────────────────────────► ended
+//!                                              remaining tasks are dropped ───────────────────────► ended
 //! ```
 //!
-//! Invariant: shutdown ends, however tasks behave, within the drain time and [`HARD_GRACE`], as long as no task
-//! blocks its thread.
+//! Invariant: shutdown ends within the drain time and [`HARD_GRACE`], however tasks behave, unless a task blocks its
+//! thread.
 
 pub mod notify;
 
@@ -44,15 +44,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::background::Background;
 
-/// How long tasks may take to leave once they are told to, before they are dropped.
+/// How long tasks may take to end after the hard cancellation, before they are dropped.
 pub const HARD_GRACE: Duration = Duration::from_secs(3);
 
-/// What asks the daemon to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopSignal {
-    /// SIGTERM
     Terminate,
-    /// SIGINT
     Interrupt,
 }
 
@@ -65,23 +62,21 @@ impl fmt::Display for StopSignal {
     }
 }
 
-/// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shutdown {
-    /// How tasks left.
     pub manner: Manner,
-    /// A task panicked, or one that the daemon can't do without ended by itself. The exit code is a failure.
+    /// True if a task panicked, or a vital task ended by itself. The exit code is then a failure.
     pub is_failure: bool,
 }
 
-/// How tasks left.
+/// How the tasks ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// All finished what they were doing.
+    /// All tasks finished their work.
     Drained,
-    /// Some were told to leave before they were done, and did.
+    /// Some tasks were cancelled before they were done, and ended in time.
     HurriedOut,
-    /// So many had to be dropped.
+    /// This many tasks had to be dropped.
     Dropped(usize),
 }
 
@@ -103,20 +98,19 @@ pub struct Lifecycle {
     hard: CancellationToken,
     drop: CancellationToken,
     tasks: TaskTracker,
-    /// Those who serve others until the tasks have ended.
+    /// Tasks that serve clients until all other tasks have ended.
     serving_tasks: TaskTracker,
     has_failed: Arc<AtomicBool>,
-    /// Where tasks run; none: where they are spawned.
+    /// Where tasks run; `None` for the runtime that spawns them.
     runtime: Option<Handle>,
 }
 
 impl Lifecycle {
-    /// Nothing runs yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same, whose tasks run in the background.
+    /// Returns a handle that runs its tasks in the background.
     #[must_use]
     pub fn on(&self, background: &Background) -> Self {
         Self {
@@ -125,17 +119,17 @@ impl Lifecycle {
         }
     }
 
-    /// Cancelled when nothing new should be begun.
+    /// Cancelled when no new work should begin.
     pub fn soft(&self) -> &CancellationToken {
         &self.soft
     }
 
-    /// Cancelled when the work has ended, or is given up: whoever serves readers meanwhile ends then.
+    /// Cancelled when the work has ended or is given up: tasks that served readers until then end.
     pub fn last(&self) -> &CancellationToken {
         &self.last
     }
 
-    /// Cancelled when what runs should be given up: leases released, answers cut short, within [`HARD_GRACE`].
+    /// Cancelled when running work must be given up: leases are released, answers cut short, within [`HARD_GRACE`].
     pub fn hard(&self) -> &CancellationToken {
         &self.hard
     }
@@ -145,8 +139,8 @@ impl Lifecycle {
         self.soft.cancel();
     }
 
-    /// Runs `task` until it ends. A panic in it is logged under `name` and makes the daemon's exit a failure, but
-    /// nothing else stops.
+    /// Runs `task` until it ends. A panic is logged under `name` and makes the daemon's exit a failure, but stops nothing
+    /// else.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let lifecycle = self.clone();
         self.start(async move {
@@ -154,13 +148,12 @@ impl Lifecycle {
         });
     }
 
-    /// Runs a task that the daemon can't do without: if it ends before it is asked to, the daemon ends, and its exit
-    /// is a failure.
+    /// Runs a vital task: if it ends before the daemon is asked to stop, the daemon ends, and its exit is a failure.
     pub fn spawn_vital(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         self.spawn_vital_until(self.soft.clone(), name, task);
     }
 
-    /// As [`Self::spawn_vital`], for a task that goes on until [`Self::last`]: the end waits for it after all others.
+    /// As [`Self::spawn_vital`], for a task that runs until [`Self::last`]: shutdown waits for it after all others.
     pub fn spawn_serving(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let serving = Self {
             tasks: self.serving_tasks.clone(),
@@ -169,7 +162,7 @@ impl Lifecycle {
         serving.spawn_vital(name, task);
     }
 
-    /// As [`Self::spawn_vital`], for a task that may end once `stop` is cancelled, too.
+    /// As [`Self::spawn_vital`], for a task that may also end once `stop` is cancelled.
     pub fn spawn_vital_until(
         &self,
         stop: CancellationToken,
@@ -197,13 +190,13 @@ impl Lifecycle {
     async fn guarded(&self, name: &'static str, task: impl Future<Output = ()> + Send) {
         let task = AssertUnwindSafe(task).catch_unwind();
         if let Some(Err(_)) = self.drop.run_until_cancelled(task).await {
-            // The panic's text has gone through the panic hook already.
+            // The panic hook has already reported the panic's text.
             tracing::error!(task = name, "task.panicked");
             self.has_failed.store(true, Ordering::SeqCst);
         }
     }
 
-    /// Waits for a first signal, or for a vital task to end, then shuts down.
+    /// Waits for a first signal, or for the end of a vital task, then shuts down.
     pub async fn run(&self, signals: impl Stream<Item = StopSignal> + Send, drain: Duration) -> Shutdown {
         let mut signals = pin!(signals.chain(stream::pending()));
         tokio::select! {
@@ -213,7 +206,7 @@ impl Lifecycle {
         self.shutdown(signals, drain).await
     }
 
-    /// Ends everything: waits up to `drain` for tasks to finish, less if a signal comes, then hurries them out.
+    /// Ends everything: waits up to `drain` for tasks to finish, or until a signal comes, then cancels them.
     pub async fn shutdown(
         &self,
         signals: impl Stream<Item = StopSignal> + Send,
@@ -223,10 +216,10 @@ impl Lifecycle {
         self.soft.cancel();
         self.tasks.close();
         self.serving_tasks.close();
-        // Whoever waits beside this, to say that it ends, comes before it has.
+        // Lets tasks that wait for the soft cancellation run first, so that they can report it.
         tokio::task::yield_now().await;
         let is_drained = tokio::select! {
-            // In this order, so that what is done is not called hurried.
+            // Checked in this order, so that finished work isn't reported as hurried.
             biased;
             () = self.all_ended() => true,
             Some(signal) = signals.next() => {
@@ -249,14 +242,13 @@ impl Lifecycle {
         }
     }
 
-    /// Waits for the work, and then for those who served meanwhile.
+    /// Waits for the work, and then for the tasks that serve clients.
     async fn all_ended(&self) {
         self.tasks.wait().await;
         self.last.cancel();
         self.serving_tasks.wait().await;
     }
 
-    /// How many tasks still run.
     fn left(&self) -> usize {
         self.tasks.len() + self.serving_tasks.len()
     }
@@ -270,19 +262,19 @@ impl Lifecycle {
         let left = self.left();
         tracing::error!(tasks = left, "daemon.tasks_dropped");
         self.drop.cancel();
-        // Only a task that blocks its thread is still there after this, and nothing can be done about it.
+        // Only a task that blocks its thread can remain after this, and nothing can be done about it.
         let _dropped = tokio::time::timeout(HARD_GRACE, self.all_ended()).await;
         Manner::Dropped(left)
     }
 }
 
-/// SIGHUP as it comes: the configuration is to be read again. From here on it doesn't end the process.
+/// SIGHUP, which requests a reload of the configuration. From the first call on, it doesn't end the process.
 pub fn hangups() -> io::Result<impl Stream<Item = ()> + Send> {
     let mut hangup = signal(SignalKind::hangup())?;
     Ok(stream::poll_fn(move |context| hangup.poll_recv(context)))
 }
 
-/// SIGTERM and SIGINT as they come. From here on they don't end the process by themselves.
+/// SIGTERM and SIGINT. From the first call on, they don't end the process by themselves.
 pub fn signals() -> io::Result<impl Stream<Item = StopSignal> + Send> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -1,7 +1,7 @@
-//! Notices within one process: the queue may have work, an agent's summary has changed. They only save waiting: who
-//! misses one finds out at the next poll.
+//! Notices within one process: the queue may have work, an agent's summary has changed. They only save waiting: a listener
+//! that misses one finds out at the next poll.
 //!
-//! Where several daemons share a database, `fleet` passes on here what the others did.
+//! Where several daemons share a database, `peers` forwards the others' changes here.
 
 use std::{
     sync::{
@@ -18,22 +18,22 @@ use tokio::{
 
 use recapd_core::domain::{agent::AgentId, time::Timestamp};
 
-/// Changes kept for a slow listener; one that falls further behind is told so.
+/// Changes that are kept for a slow listener; one that falls further behind learns that it lagged.
 const CHANGES_KEPT: usize = 4_096;
 
-/// What readers have to look at again.
+/// What readers have to check again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     Agent(AgentId),
-    /// All agents: nobody knows what was missed.
+    /// All agents: it is unknown what was missed.
     All,
 }
 
-/// Whether this process hears what other daemons change; clones share it.
+/// Whether this process hears of other daemons' changes. Clones share it.
 #[derive(Clone, Debug)]
 pub struct PeerLink(Arc<AtomicI64>);
 
-/// Stands for no time: contact isn't lost.
+/// No time: the link isn't lost.
 const NEVER: i64 = i64::MIN;
 
 impl Default for PeerLink {
@@ -43,7 +43,7 @@ impl Default for PeerLink {
 }
 
 impl PeerLink {
-    /// From now on others may change what this process doesn't hear of.
+    /// Notes that other daemons may now make changes that this process doesn't hear of.
     pub fn lost(&self, at: Timestamp) {
         // The first time counts.
         if self.lost_since().is_none() {
@@ -51,20 +51,20 @@ impl PeerLink {
         }
     }
 
-    /// It hears again.
+    /// Notes that the link is back.
     pub fn regained(&self) {
         self.0.store(NEVER, Ordering::SeqCst);
     }
 
-    /// Since when it hears nothing, if it doesn't.
+    /// When the link was lost; `None` if it isn't.
     pub fn lost_since(&self) -> Option<Timestamp> {
         let at = self.0.load(Ordering::SeqCst);
         (at != NEVER).then_some(Timestamp(at))
     }
 }
 
-/// Whether the worker's loop makes progress: when it last finished a look at the queue, whatever came of it, or until
-/// when it rests. Clones share it.
+/// The progress of the worker's loop: when it last polled the queue, successfully or not, or until when it rests. Clones
+/// share it.
 #[derive(Clone, Debug)]
 pub struct LoopProgress(Arc<Mutex<Instant>>);
 
@@ -75,23 +75,23 @@ impl Default for LoopProgress {
 }
 
 impl LoopProgress {
-    /// The worker finished a look at the queue.
+    /// Notes that the worker has polled the queue.
     pub fn made(&self) {
         self.rests_for(Duration::ZERO);
     }
 
-    /// The worker finished a look at the queue, and needn't look again for the time `rest`.
+    /// Notes that the worker has polled the queue and need not poll again for `rest`.
     pub fn rests_for(&self, rest: Duration) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now() + rest;
     }
 
-    /// How long the worker's next look at the queue is overdue, or how long ago the last one was.
+    /// The time since the last poll, or since the end of the worker's rest; zero during it.
     pub fn age(&self) -> Duration {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 }
 
-/// The bell of a process; clones ring the same one.
+/// The notices of a process. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Notices {
     progress: LoopProgress,
@@ -114,55 +114,52 @@ impl Default for Notices {
 }
 
 impl Notices {
-    /// Something may be due now.
+    /// Wakes the worker: something may be due now.
     pub fn wake_queue(&self) {
         self.queue.notify_waiters();
     }
 
-    /// A wait for the next [`Self::wake_queue`]. Enable it *before* looking at the queue, so that a wake-up between
-    /// the look and the wait isn't lost.
+    /// Waits for the next [`Self::wake_queue`]. Enable it *before* polling the queue, so that a wake-up between the poll
+    /// and the wait isn't lost.
     pub fn queue_woken(&self) -> OwnedNotified {
         Arc::clone(&self.queue).notified_owned()
     }
 
-    /// The window or the summary of `agent` changed.
+    /// Notes that the window or the summary of `agent` changed.
     pub fn agent_changed(&self, agent: &AgentId) {
-        // An error says that nobody listens, and then nobody needs to know.
+        // An error only means that there are no listeners.
         drop(self.changed.send(Change::Agent(agent.clone())));
         self.agent_moved(agent);
     }
 
-    /// Something about `agent` changed that readers of its summary don't see: it said something, its row of the queue
-    /// went on. What [`Self::agent_changed`] tells is told here, too.
+    /// Notes a change of `agent` that readers of its summary don't see: it has new messages, or its queue row changed.
+    /// [`Self::agent_changed`] also sends this notice.
     pub fn agent_moved(&self, agent: &AgentId) {
-        // Every append comes by here, and mostly nobody listens.
+        // Every append calls this, and mostly without listeners.
         if self.moved.receiver_count() > 0 {
             drop(self.moved.send(Change::Agent(agent.clone())));
         }
     }
 
-    /// Anything may have changed.
     pub fn all_changed(&self) {
         drop(self.changed.send(Change::All));
         drop(self.moved.send(Change::All));
     }
 
-    /// Whether the worker gets round.
     pub fn progress(&self) -> &LoopProgress {
         &self.progress
     }
 
-    /// Whether other daemons are heard.
     pub fn contact(&self) -> &PeerLink {
         &self.contact
     }
 
-    /// A listener for all that moves.
+    /// A listener for every change.
     pub fn moves(&self) -> broadcast::Receiver<Change> {
         self.moved.subscribe()
     }
 
-    /// A listener for changed agents.
+    /// A listener for changes of windows and summaries.
     pub fn changes(&self) -> broadcast::Receiver<Change> {
         self.changed.subscribe()
     }

@@ -1,14 +1,14 @@
-//! Chance: the one place where random bytes of the system come in. Secrets and ids are made of them, and seeds of
-//! generators, so that with a seed of its own a simulation or a test is the same each time.
+//! The only source of random bytes, from the operating system. They become secrets, ids, and seeds of generators, so that a
+//! simulation or a test with a fixed seed is reproducible.
 
 use rustls::crypto::ring::default_provider;
 
-/// Why there are no random bytes.
+/// The operating system provides no random bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the system gives no random bytes")]
 pub struct NoRandomness;
 
-/// Bytes that nobody can guess.
+/// Unpredictable bytes.
 pub fn bytes<const COUNT: usize>() -> Result<[u8; COUNT], NoRandomness> {
     let mut bytes = [0; COUNT];
     let filled = default_provider().secure_random.fill(&mut bytes);
@@ -16,7 +16,7 @@ pub fn bytes<const COUNT: usize>() -> Result<[u8; COUNT], NoRandomness> {
     Ok(bytes)
 }
 
-/// What a generator begins with: another one each time, whatever the time is.
+/// A generator's seed, unpredictable and independent of the time.
 pub fn seed() -> Result<u64, NoRandomness> {
     bytes().map(u64::from_ne_bytes)
 }

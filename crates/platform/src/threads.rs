@@ -1,13 +1,13 @@
-//! How many threads the daemon may have.
+//! The number of threads that the daemon may have.
 //!
-//! A service manager gives so many and no more (`TasksMax=` of the units), and who gets none fails. So no number follows from
-//! the machine alone, nor from the environment, and [`ALL_MAX`] is their sum.
+//! A service manager limits the threads (`TasksMax=` of the units), and a process that gets none fails. So no number
+//! depends on the machine alone, or on the environment, and [`ALL_MAX`] is their sum.
 //!
-//! What blocks has few threads, too, and waits its turn for them. So whatever runs there ends by itself and never waits for
-//! something else that needs one.
+//! Few threads may block, and work queues for them. So blocking work must end by itself and never wait for other blocking
+//! work.
 //!
-//! What is computed, there or here, may panic over what somebody said. That is an error ([`ComputationPanic`]) and ends nothing else:
-//! one text mustn't end the task that tends all agents.
+//! A computation may panic on the content of a message. That is an error ([`ComputationPanic`]) and ends nothing else: one
+//! text mustn't end the task that serves all agents.
 
 use std::{
     io,
@@ -20,30 +20,28 @@ use tokio::{
     task::spawn_blocking,
 };
 
-/// Threads that serve, however many processors there are: what takes long is done elsewhere, and SQLite has one writer.
+/// Threads that serve, on any number of processors: long work is done elsewhere, and SQLite has one writer.
 pub const SERVING_MAX: usize = 8;
 /// Threads that write the live journal: as many as may hang with its disk.
 pub const JOURNAL_MAX: usize = 64;
-/// Threads that are left beside these to count, parse, render and look up addresses on.
+/// Further blocking threads, to count, parse, render and resolve addresses.
 pub const COMPUTING_MAX: usize = 16;
-/// Threads on which what serves may block.
+/// The blocking threads of the serving runtime.
 const BLOCKED_MAX: usize = JOURNAL_MAX + COMPUTING_MAX;
-/// Threads that summaries are written on; who writes them is a model, nearly always.
+/// Threads that update summaries, which mostly wait for a model.
 pub const BACKGROUND: usize = 1;
-/// Threads on which these may block: they look up addresses of providers.
+/// The blocking threads of the background runtime: they resolve addresses of providers.
 pub const BACKGROUND_BLOCKED_MAX: usize = 8;
-/// Connections that read SQLite, the most that `database.readers` may say. Each has a thread.
+/// Connections that read SQLite: the limit of `database.readers`. Each has a thread.
 pub const READERS_MAX: usize = 64;
-/// The other threads of SQLite: the writer's; one that sees to the log, and that of its connection; the inbox's bell; a
-/// connection that ends while another one takes its place.
+/// SQLite's other threads: the writer; the log's thread and its connection's; the inbox's listener; and a connection that
+/// ends while its replacement starts.
 const SQLITE: usize = 5;
-/// The thread that begins everything and waits for its end.
 const MAIN: usize = 1;
-/// All threads that a daemon can have.
 pub const ALL_MAX: usize =
     MAIN + SERVING_MAX + BLOCKED_MAX + BACKGROUND + BACKGROUND_BLOCKED_MAX + READERS_MAX + SQLITE;
 
-/// Over so many threads work is spread: one for each processor, up to [`SERVING_MAX`].
+/// The number of serving threads: one per processor, up to [`SERVING_MAX`].
 pub fn at_once() -> usize {
     serving(thread::available_parallelism().map_or(1, usize::from))
 }
@@ -52,34 +50,34 @@ fn serving(processors: usize) -> usize {
     processors.clamp(1, SERVING_MAX)
 }
 
-/// A runtime that serves.
+/// Starts the serving runtime.
 ///
 /// # Errors
-/// The system gives no thread.
+/// If the operating system provides no thread.
 pub fn runtime() -> io::Result<Runtime> {
     Builder::new_multi_thread()
-        // Said here, so that TOKIO_WORKER_THREADS isn't asked.
+        // Set explicitly, so that TOKIO_WORKER_THREADS is ignored.
         .worker_threads(at_once())
         .max_blocking_threads(BLOCKED_MAX)
         .enable_all()
         .build()
 }
 
-/// A computation panicked: a defect. The panic's text has gone through the panic hook already; it may hold what was said,
-/// so it is kept nowhere else.
+/// A panic of a computation: a defect of recapd. The panic hook has already reported its text, which may quote a message
+/// and is kept nowhere else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} panicked, a defect of recapd; its log says where")]
 pub struct ComputationPanic(pub &'static str);
 
-/// What `work`, which is called `what`, comes to on this thread: for what is over soon.
+/// Runs short `work`, named `what`, on this thread.
 ///
 /// # Errors
-/// It panicked; what it held is gone with it.
+/// If it panicked.
 pub fn computed_here<T>(what: &'static str, work: impl FnOnce() -> T) -> Result<T, ComputationPanic> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|_| ComputationPanic(what))
 }
 
-/// As [`computed_here`], on a thread that may block. It begins at once, before anybody waits for it.
+/// As [`computed_here`], on a thread that may block. Starts at once, before the result is awaited.
 ///
 /// # Errors
 /// As [`computed_here`].
@@ -92,7 +90,7 @@ pub fn computed<T: Send + 'static>(
         match working.await {
             Ok(computed) => Ok(computed),
             Err(error) if error.is_panic() => Err(ComputationPanic(what)),
-            // It was never begun, since the runtime ends, and with it whoever waits here.
+            // It never started, since the runtime shuts down, and the caller with it.
             Err(_) => std::future::pending().await,
         }
     }
@@ -107,11 +105,10 @@ mod tests {
 
     use super::*;
 
-    /// How long a thread is waited for.
     const PATIENCE: Duration = Duration::from_secs(20);
 
     #[test]
-    fn many_processors_are_no_reason_for_many_threads() {
+    fn the_number_of_threads_is_capped() {
         for (processors, threads) in [(1, 1), (2, 2), (8, 8), (9, 8), (256, 8)] {
             assert_eq!(serving(processors), threads, "{processors} processors");
         }
@@ -119,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_hangs_leaves_threads_to_compute_on() {
+    fn a_hanging_disk_leaves_threads_for_computation() {
         let runtime = runtime().unwrap();
         let disk = Arc::new(Mutex::new(()));
         let hanging = disk.lock().unwrap();
@@ -134,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_an_error_of_what_was_computed() {
+    fn a_panic_is_an_error_of_the_computation() {
         let sum = |parts: &[u32]| -> u32 {
             assert!(!parts.is_empty(), "there is nothing to add up");
             parts.iter().sum()

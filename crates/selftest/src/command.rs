@@ -22,16 +22,12 @@ use crate::selftest::{
     work::Work,
 };
 
-/// The exit code of a command line that is wrong.
 const USAGE: u8 = 2;
 
-/// Why a test can't be run.
 #[derive(Debug, thiserror::Error)]
 enum CommandFailure {
-    /// The command line is wrong.
     #[error(transparent)]
     Usage(anyhow::Error),
-    /// Anything else.
     #[error(transparent)]
     Other(#[from] anyhow::Error),
     /// The output can't be written, or a path can't be used.
@@ -54,7 +50,6 @@ struct Selftest {
     test: Test,
 }
 
-/// Options of every test.
 #[derive(Debug, Args)]
 struct GlobalOptions {
     /// Print JSON for programs
@@ -69,7 +64,7 @@ struct GlobalOptions {
 enum Test {
     /// Fill windows of random budgets with recorded conversations and judge every request built from them
     Window(WindowTest),
-    /// Update summaries by a model that does its worst, and judge every document
+    /// Update summaries with an adversarial model, and judge every document
     Updates(UpdatesTest),
     /// Kill, stop and starve real daemons under load, and check that nothing is lost or done twice
     Faults(faults::FaultsTest),
@@ -82,7 +77,7 @@ enum Test {
 Budgets go from tiny to larger than the conversation. Requests are built for every provider in every mode of alternation.
 Messages with an agent_id are one conversation per agent. The exit code is 1 when anything is broken. Examples:
   recapd selftest window chats/ --budgets 20                   every conversation below a folder
-  recapd selftest window chat.jsonl --resume progress.json     stop it, start it again: it goes on
+  recapd selftest window chat.jsonl --resume progress.json     stop it, start it again: it resumes
   recapd selftest window chats/ --unsigned-thinking            the same with thinking that Anthropic refuses")]
 struct WindowTest {
     /// Conversation files, or folders of them
@@ -91,10 +86,10 @@ struct WindowTest {
     /// Random budgets per conversation
     #[arg(long, default_value_t = 500)]
     budgets: u32,
-    /// Random moments per budget at which requests are built, besides the end
+    /// Random moments per budget at which requests are built, in addition to the end
     #[arg(long, default_value_t = 3)]
     looks: usize,
-    /// Plant thinking without a signature in each conversation, as programs write it in front of other models than Claude
+    /// Plant thinking without a signature in each conversation, as programs write it for models other than Claude
     #[arg(long)]
     unsigned_thinking: bool,
     /// Count tokens as this provider does
@@ -109,13 +104,13 @@ struct WindowTest {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A life of 250 updates begins with the seed and its number: documents of every ceiling, ageing by hours, by days and not at
-all. Documents over 10,000 tokens, exchanges that are uncovered or covered twice, decisions lost while anything lower remains
-and lines that are none are breaches; with one of them the exit code is 1. Examples:
+A life of 250 updates follows from the seed and its number: documents of every ceiling, ageing by hours, by days and not at
+all. Breaches are documents over 10,000 tokens, exchanges that are uncovered or covered twice, decisions lost while something
+less important remains, and invalid lines; with one of them the exit code is 1. Examples:
   recapd selftest updates --updates 10_000                     a minute
-  recapd selftest updates --resume progress.json               a million; stop it, start it again: it goes on")]
+  recapd selftest updates --resume progress.json               a million; stop it, start it again: it resumes")]
 struct UpdatesTest {
-    /// How many updates
+    /// The number of updates
     #[arg(long, default_value = "1_000_000", value_parser = count)]
     updates: u64,
     #[command(flatten)]
@@ -124,40 +119,39 @@ struct UpdatesTest {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The daemons' own code runs over a store in memory, in virtual time; a seed is a history. In each run daemons are killed, stand
-still beyond their leases, lose connections before or after a commit and have wrong clocks, and the model fails; then all are
-healthy, and everything must be worked off. A failing run is told with its own seed and its last steps, the shortest first.
---without takes a guard of the protocol away, to see that this test notices: lease, version, watermark, exchanges, void
+The daemons' own code runs over a store in memory, in virtual time; a seed determines a history. In each run daemons are
+killed, stopped beyond their leases, lose connections before or after a commit and have wrong clocks, and the model fails;
+then all are healthy, and all work must be completed. Failing runs are shown with their seeds and last steps, the shortest
+first. --without disables a guard of the protocol, to show that this test notices: lease, version, watermark, exchanges, void
 (of the lease by a rewind) or rearm. The exit code is 1 when anything is broken. Examples:
   recapd selftest simulation --runs 10_000                     a sample
   recapd selftest simulation --runs 2_000 --without lease      breaks, and shows how
   recapd selftest simulation --seed 4711 --runs 1              that run again")]
 struct SimulationTest {
-    /// How many runs; the seed of each is the one before, and one
+    /// The number of runs, with consecutive seeds
     #[arg(long, default_value = "100_000", value_parser = count)]
     runs: u64,
-    /// Take guards of the protocol away, with commas between them
+    /// Disable guards of the protocol, separated by commas
     #[arg(long, value_name = "GUARDS", value_delimiter = ',')]
     without: Vec<Guard>,
     #[command(flatten)]
     how: How,
 }
 
-/// How any of them is done.
+/// Options of the tests that are split into pieces.
 #[derive(Debug, Args)]
 struct How {
-    /// Seeds the random choices: the same seed tries the same
+    /// Seeds the random choices: the same seed makes the same ones
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Keep progress in this file after each piece of work, and go on where it says
+    /// Save progress in this file after each piece of work, and resume from it
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
-    /// How many threads share the work [default: one per core]
+    /// The number of threads that share the work [default: one per core]
     #[arg(long)]
     threads: Option<usize>,
 }
 
-/// Runs the command line.
 pub fn main() -> ExitCode {
     let command = Selftest::parse();
     match command.run() {
@@ -174,7 +168,6 @@ pub fn main() -> ExitCode {
 }
 
 impl Selftest {
-    /// Whether the test passed.
     fn run(&self) -> Result<bool, CommandFailure> {
         let shared = &self.shared;
         match &self.test {
@@ -208,12 +201,11 @@ impl Selftest {
     }
 }
 
-/// Numbers may be grouped, as in the configuration.
+/// Accepts grouped digits, as the configuration does.
 fn count(text: &str) -> Result<u64, ParseIntError> {
     text.replace('_', "").parse()
 }
 
-/// Prints findings, for people or for programs.
 fn report<F: Serialize>(
     found: &F,
     shared: &GlobalOptions,
@@ -228,7 +220,7 @@ fn report<F: Serialize>(
 }
 
 impl How {
-    /// Does all of `work`, whose progress is shown in `unit`s.
+    /// Does all of `work` and shows its progress in `unit`s.
     fn run<W: Work>(
         &self,
         work: &W,
@@ -272,7 +264,7 @@ impl WindowTest {
         Ok(Plan::new(conversations.collect(), extent, counter.clone()))
     }
 
-    /// All conversations by name. What can't be read is named and left out.
+    /// Reads all conversations, by name. Reports and skips unreadable ones.
     fn read(&self) -> Result<BTreeMap<String, Vec<Message>>, CommandFailure> {
         let mut conversations: BTreeMap<String, Vec<Message>> = BTreeMap::new();
         for file in list_files(&self.files).map_err(unlisted)? {

@@ -1,9 +1,9 @@
-//! Faults on purpose: real daemons under load, over a real database, killed, stopped, cut off, starved of disk and given
-//! other times, with a model server that can't be relied on. Then everything is mended, the queue has to run dry, and
-//! what is stored is held against what was acknowledged.
+//! Fault injection: real daemons under load, on a real database, are killed, stopped, disconnected, deprived of disk space
+//! and given wrong times, with an unreliable model server. Then everything is repaired, the queue has to drain, and the
+//! stored data is compared with what was acknowledged.
 //!
-//! A run is short, and follows from the seed and its number: which faults, where, and after which pauses. How they meet
-//! what the processes do at that moment doesn't, so a seed that fails may have to be tried more than once.
+//! A run is short. Its seed and number determine which faults occur, where, and after which pauses, but not what the
+//! processes are doing at that moment, so a failing seed may have to be tried more than once.
 
 mod daemon;
 mod disk;
@@ -40,24 +40,19 @@ use recapd_core::domain::number::usize_or_max;
 
 pub const FAULTS_OF_RUN: u64 = 20;
 
-/// So many faults, in runs that follow from the seed.
+/// A number of faults, in runs that follow from the seed.
 pub struct Faults {
-    /// The program that serves.
     pub program: PathBuf,
-    /// How many faults.
     pub faults: u64,
-    /// Seeds the random choices.
     pub seed: u64,
-    /// Under the daemons.
     pub database: Database,
     pub kinds: Vec<Kind>,
-    /// How long a claim holds without a sign of life.
+    /// The lease of a claim, in milliseconds.
     pub lease_ms: i64,
-    /// Where runs have their folders. Those of runs that find something stay.
+    /// The parent folder of the runs' folders, which stay if a run finds something.
     pub folder: PathBuf,
-    /// No run is begun after that.
+    /// No run starts after this time.
     pub until: Option<Instant>,
-    /// What the runs' servers are copied from.
     pub template: Template,
 }
 
@@ -102,7 +97,7 @@ impl Work for Faults {
 }
 
 impl Faults {
-    /// How the daemons of all runs are set up, as `KEY=VALUE`.
+    /// The settings of the daemons in all runs, as `KEY=VALUE`.
     pub fn settings(&self) -> Vec<String> {
         settings::common(self.lease_ms)
     }
@@ -111,7 +106,7 @@ impl Faults {
         self.size(piece)
     }
 
-    /// Runs of neighbouring seeds have nothing in common.
+    /// Runs with neighbouring seeds have nothing in common.
     fn seed_of(&self, piece: usize) -> u64 {
         fastrand::Rng::with_seed(self.seed).u64(..) ^ piece as u64
     }

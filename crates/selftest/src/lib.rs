@@ -1,8 +1,8 @@
-//! What tries to break recapd, apart from the daemon.
+//! Tests that try to break recapd, separate from the daemon.
 //!
-//! - [`selftest`]: windows, updates and a whole simulated daemon, by chance and by rule.
+//! - [`selftest`]: windows, updates and a whole simulated daemon, with random inputs.
 //! - [`command`]: the command line of `recapd-selftest`.
-//! - [`faults`]: real daemons, with faults on purpose.
+//! - [`faults`]: real daemons with injected faults.
 
 pub mod command;
 pub mod faults;

@@ -1,4 +1,4 @@
-//! Tests that ship: what recapd promises, tried on the user's own conversations, and on a model that does its worst.
+//! Tests that ship: recapd's promises, tested on the user's own conversations and with an adversarial model.
 
 pub mod findings;
 mod judge;

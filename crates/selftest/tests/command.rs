@@ -19,7 +19,6 @@ fn selftest() -> Command {
     command
 }
 
-/// A file of the repository.
 fn file(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
@@ -41,7 +40,7 @@ fn json(output: &Output) -> Value {
 }
 
 #[test]
-fn windows_of_any_budget_hold_and_no_provider_refuses_what_is_built_from_them() {
+fn windows_of_any_budget_keep_every_promise() {
     let mut command = selftest();
     command.args(["window", "--json", "--budgets", "12"]);
     let output = command
@@ -60,7 +59,7 @@ fn windows_of_any_budget_hold_and_no_provider_refuses_what_is_built_from_them() 
 }
 
 #[test]
-fn updates_by_a_model_that_does_its_worst_hold_and_can_be_gone_on_with() {
+fn updates_by_an_adversarial_model_keep_every_promise_and_can_be_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let progress = folder.path().join("progress.json");
     let run = || {
@@ -82,7 +81,7 @@ fn updates_by_a_model_that_does_its_worst_hold_and_can_be_gone_on_with() {
 }
 
 #[test]
-fn the_same_seed_tries_the_same_and_nothing_tried_is_a_failure() {
+fn the_same_seed_makes_the_same_choices_and_no_work_is_a_failure() {
     let run = |seed: &str| {
         let mut command = selftest();
         command.args(["window", "--budgets", "3", "--seed", seed]);

@@ -1,8 +1,8 @@
-//! Sending events to systemd's journal directly, each field as a field of the journal's, so that
-//! `journalctl AGENT_ID=coder` finds them.
+//! Sends events directly to systemd's journal, each field as a journal field, so that `journalctl AGENT_ID=coder` finds
+//! them.
 //!
-//! The protocol is one datagram an event (<https://systemd.io/JOURNAL_NATIVE_PROTOCOL>): `NAME=value` lines, and for
-//! values of several lines a length in front.
+//! The protocol is one datagram per event (<https://systemd.io/JOURNAL_NATIVE_PROTOCOL>): `NAME=value` lines; a value of
+//! several lines is preceded by its length.
 
 use std::{
     fmt, io,
@@ -18,24 +18,22 @@ use tracing_subscriber::{Layer, layer::Context};
 
 use super::priority;
 
-/// Where systemd's journal listens.
 pub(super) const SOCKET: &str = "/run/systemd/journal/socket";
-/// The longest value that is sent; the rest is cut off. A datagram holds some 200 KB.
+/// The longest value that is sent, in bytes; the rest is cut off. A datagram holds about 200 KB.
 const VALUE_BYTES_MAX: usize = 32_768;
-/// The longest name that the journal accepts.
+/// The longest name that the journal accepts, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Sends events to the journal.
 pub(super) struct Journald {
     socket: UnixDatagram,
     path: PathBuf,
 }
 
 impl Journald {
-    /// A sender to the journal that listens at `path`.
+    /// Connects to the journal that listens at `path`.
     ///
     /// # Errors
-    /// When no journal listens there.
+    /// If no journal listens there.
     pub(super) fn at(path: &Path) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
@@ -47,7 +45,7 @@ impl Journald {
     }
 
     fn send(&self, datagram: &[u8]) {
-        // A restarted journal listens at the same path. What it can't take is lost, without waiting for it.
+        // A restarted journal listens at the same path. Events that it can't take are lost, rather than waited for.
         if self.socket.send(datagram).is_err() {
             self.socket.send_to(datagram, &self.path).ok();
         }
@@ -94,8 +92,7 @@ impl Visit for Datagram {
     }
 }
 
-/// The journal's name for a field: capitals, digits and underscores, without a leading one, which is for the journal's
-/// own.
+/// The journal's name for a field: capitals, digits and underscores. A leading underscore is reserved for the journal.
 fn name(field: &str) -> String {
     let capital = |character: char| match character.to_ascii_uppercase() {
         character if character.is_ascii_alphanumeric() => character,
@@ -113,7 +110,7 @@ mod tests {
     use super::{super::ALERT_TARGET, *};
 
     #[test]
-    fn each_field_is_one_of_the_journals() {
+    fn each_field_is_a_journal_field() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let journal = UnixDatagram::bind(&path).unwrap();

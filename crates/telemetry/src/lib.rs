@@ -1,8 +1,8 @@
 //! Logs, metrics and traces.
 //!
-//! Logs go to standard error, in the form that suits their reader: text for a terminal, lines with a priority for the
-//! journal, JSON for everything else. Secrets, prompts and message bodies are never logged; other crates are kept at
-//! `info`, because below it some of them would log these.
+//! Logs go to standard error in a format for their reader: text for a terminal, lines with a priority for the journal, JSON
+//! otherwise. Secrets, prompts and messages are never logged; other crates are limited to `info`, because some would log
+//! these below it.
 
 mod journald;
 pub mod metrics;
@@ -39,40 +39,33 @@ use trace::Spans;
 /// The target of events that need an operator at once: the journal gets them with priority 1, "alert".
 pub const ALERT_TARGET: &str = "recapd::alert";
 
-/// The target of the audit's events, for those who keep these by themselves.
+/// The target of audit events, which some store separately.
 pub const AUDIT_TARGET: &str = "recapd::audit";
 
-/// Why logging can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// `RUST_LOG` can't be read.
     #[error("RUST_LOG is wrong: {0}; expected directives such as `info` or `recapd=debug,hyper=warn`")]
     Filter(#[from] ParseError),
-    /// Logging was set up in this process already.
     #[error("logging is set up already: {0}")]
     Twice(#[from] TryInitError),
-    /// There is no journal to write to.
     #[error(
         "log.format is `journald`, but there is no journal at /run/systemd/journal/socket: {0}; use `auto` where systemd isn't"
     )]
     Journal(io::Error),
 }
 
-/// What determines the form of logs, besides the configuration.
+/// Inputs to the format of logs in addition to the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
-    /// Whether standard error is a terminal.
     pub is_terminal: bool,
-    /// Whether standard error goes to systemd's journal.
     pub is_journal: bool,
-    /// Whether `NO_COLOR` is set.
     pub is_colorless: bool,
-    /// `RUST_LOG`, which decides instead of `log.level`.
+    /// `RUST_LOG`, which overrides `log.level`.
     pub directives: Option<String>,
 }
 
 impl Surroundings {
-    /// The surroundings of this process's standard error.
+    /// Detects the surroundings of this process's standard error.
     pub fn of_standard_error(environment: &Environment) -> Self {
         Self {
             is_terminal: io::IsTerminal::is_terminal(&io::stderr()),
@@ -82,7 +75,8 @@ impl Surroundings {
         }
     }
 
-    /// The line by which a daemon says why it ends, in the form of its log: that may not have begun, or leave errors out.
+    /// The line in which a daemon says why it ends, in the format of its log: logging may not have started, or may exclude
+    /// errors.
     pub fn last_words(&self, format: LogFormat, text: &str, now: Timestamp) -> String {
         let line = format!("recapd: {text}");
         match self.style(format) {
@@ -94,7 +88,7 @@ impl Surroundings {
                 "target": "recapd",
             })
             .to_string(),
-            // Each line is an event of its own there.
+            // The journal takes each line as an event of its own.
             _ if self.is_journal && !self.is_terminal => format!("<3>{}", line.replace('\n', "\n<3>")),
             _ => line,
         }
@@ -113,8 +107,8 @@ impl Surroundings {
     }
 }
 
-/// Whether `stream`, as `JOURNAL_STREAM` gives it (device and inode), is where standard error goes. The variable
-/// alone proves nothing: whatever a service starts inherits it, wherever its output goes.
+/// Returns true if standard error goes to `stream`, which `JOURNAL_STREAM` gives as device and inode. The variable alone
+/// proves nothing: child processes inherit it, wherever their output goes.
 fn is_standard_error(stream: &str) -> bool {
     std::fs::metadata("/dev/stderr").is_ok_and(|file| stream == format!("{}:{}", file.dev(), file.ino()))
 }
@@ -127,32 +121,31 @@ enum Style {
     Json,
 }
 
-/// The handle to logging once it is set up. Clones share it.
+/// A handle to the running logging. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Logging {
     filter: reload::Handle<EnvFilter, Registry>,
-    /// Whether `RUST_LOG` sets the level.
+    /// True if `RUST_LOG` sets the level.
     is_fixed: bool,
     metrics: Arc<OnceLock<Metrics>>,
 }
 
 impl Logging {
-    /// Logs from now on what `level` says, unless `RUST_LOG` decides.
+    /// Sets the level, unless `RUST_LOG` does.
     pub fn set_level(&self, level: LogLevel) {
         if self.is_fixed {
             return;
         }
-        // Without its subscriber there is nothing to be filtered.
+        // Without its subscriber, there is nothing to filter.
         self.filter.reload(EnvFilter::new(directives(level))).ok();
     }
 
-    /// Counts warnings and graver events from now on.
+    /// Counts warnings and more severe events from now on.
     pub fn count_into(&self, metrics: &Metrics) {
         self.metrics.set(metrics.clone()).ok();
     }
 }
 
-/// Counts events by level.
 struct Counts(Arc<OnceLock<Metrics>>);
 
 impl<S: Subscriber> Layer<S> for Counts {
@@ -169,7 +162,7 @@ impl<S: Subscriber> Layer<S> for Counts {
     }
 }
 
-/// Logs don't show what is traced.
+/// Excludes spans of traces from logs.
 struct UntracedFilter;
 
 impl<S> Filter<S> for UntracedFilter {
@@ -181,8 +174,8 @@ impl<S> Filter<S> for UntracedFilter {
         if is_traced(metadata) {
             return Interest::never();
         }
-        // Never `always`: who only asks whether something is logged, as the `log` crate does, leaves the answer behind, and it
-        // would be taken for that about the next event that isn't asked about.
+        // Never `always`: callers that only ask whether something is logged, as the `log` crate does, leave the answer
+        // behind, and it would be applied to the next event that isn't checked.
         Interest::sometimes()
     }
 }
@@ -191,7 +184,7 @@ fn is_traced(metadata: &Metadata<'_>) -> bool {
     metadata.target() == trace::TARGET
 }
 
-/// Sets up logging for the whole process, to standard error or to the journal, and traces if they are configured.
+/// Sets up logging for the whole process, to standard error or the journal, and traces if configured.
 pub fn init(
     log: &LogConfig,
     surroundings: &Surroundings,
@@ -202,7 +195,7 @@ pub fn init(
     Ok(logging)
 }
 
-/// The subscriber that [`init`] sets up, with any writer.
+/// The subscriber of [`init`], with any writer.
 pub fn subscriber<W>(
     log: &LogConfig,
     surroundings: &Surroundings,
@@ -236,7 +229,7 @@ where
     // Which spans are traced doesn't depend on the log level.
     let spans =
         spans.map(|spans| spans.with_filter(filter_fn(is_traced).with_max_level_hint(LevelFilter::INFO)));
-    // A layer that isn't there would be one without a filter: every span would be made, for nobody.
+    // An absent layer would count as one without a filter, and every span would be created for nothing.
     let layers = [Some(logs.boxed()), spans.map(Layer::boxed)];
     let layers: Vec<_> = layers.into_iter().flatten().collect();
     Ok((Registry::default().with(layers), logging))
@@ -247,7 +240,7 @@ fn directives(level: LogLevel) -> String {
         LogLevel::Debug | LogLevel::Trace => LogLevel::Info,
         level => level,
     };
-    // It logs every client that comes and goes, and every request that can't be answered.
+    // It logs every client that connects or leaves, and every unanswerable request.
     let protocol = match level {
         LogLevel::Debug | LogLevel::Trace => "info",
         _ => "off",
@@ -255,7 +248,7 @@ fn directives(level: LogLevel) -> String {
     format!("{},recapd={},rmcp={protocol}", others.name(), level.name())
 }
 
-/// One line for each event, with a priority in front as `sd-daemon(3)` has it. The journal adds the time itself.
+/// One line per event, with a priority in front as in `sd-daemon(3)`. The journal adds the time itself.
 struct Journal(Format<Compact, ()>);
 
 impl Journal {
@@ -283,7 +276,7 @@ where
     ) -> fmt::Result {
         let mut line = String::new();
         self.0.format_event(context, Writer::new(&mut line), event)?;
-        // The journal would take each further line for another event, without a priority.
+        // The journal would take each further line as another event, without a priority.
         let line = line.trim_end().replace('\n', "\\n");
         writeln!(writer, "<{}>{line}", priority(event.metadata()))
     }
@@ -307,7 +300,6 @@ mod tests {
 
     use super::*;
 
-    /// What is logged under `log` and `surroundings`, without the time.
     fn logged(format: LogFormat, level: LogLevel, surroundings: &Surroundings, emit: fn()) -> String {
         #[derive(Clone, Default)]
         struct Buffer(Arc<Mutex<Vec<u8>>>);
@@ -406,7 +398,7 @@ mod tests {
             (LogFormat::Text, journal(), Style::Journal),
             (LogFormat::Json, journal(), Style::Json),
             (LogFormat::Json, terminal(), Style::Json),
-            // A terminal that a service has opened inherits the journal's variable.
+            // A terminal that a service opened inherits the journal's variable.
             (
                 LogFormat::Auto,
                 Surroundings {
@@ -422,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn the_level_changes_while_it_runs_and_what_is_grave_is_counted() {
+    fn the_level_can_change_and_severe_events_are_counted() {
         let log = LogConfig {
             level: LogLevel::Error,
             format: LogFormat::Json,
@@ -443,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_have_the_form_of_the_log() {
+    fn the_last_words_have_the_format_of_the_log() {
         let told = |surroundings: Surroundings, format| {
             surroundings.last_words(format, "it is wrong:\n  line 1", Timestamp(0))
         };
@@ -498,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_made_only_where_somebody_traces_them() {
+    fn spans_are_created_only_for_a_tracer() {
         let log = LogConfig {
             level: LogLevel::Info,
             format: LogFormat::Json,
@@ -510,9 +502,9 @@ mod tests {
         });
     }
 
-    /// As the `log` crate asks, with which statements are logged.
+    /// Asks as the `log` crate does, which statements are logged.
     #[test]
-    fn no_event_is_lost_because_somebody_asked_about_another() {
+    fn no_event_is_lost_after_a_check_of_another() {
         let text = logged(LogFormat::Auto, LogLevel::Info, &journal(), || {
             for _ in 0..2 {
                 let callsite = tracing::callsite!(name: "asked", kind: tracing::metadata::Kind::EVENT, level: Level::DEBUG, fields: a);
@@ -524,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn the_journal_is_known_by_its_stream_and_not_by_the_variable_alone() {
+    fn the_journal_is_detected_by_its_stream_and_not_by_the_variable_alone() {
         let file = std::fs::metadata("/dev/stderr").unwrap();
         let here = format!("{}:{}", file.dev(), file.ino());
         for (stream, is_journal) in [(here.as_str(), true), ("8:1", false), ("nonsense", false)] {

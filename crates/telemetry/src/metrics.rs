@@ -1,8 +1,8 @@
 //! The metrics, as `/metrics` shows them.
 //!
 //! Invariants: names and labels are a contract; labels are closed sets, never agents; every series of a known label set
-//! exists from the start at 0, or the first failure would be invisible to `increase()`. Prometheus reserves the word
-//! `summary`, so a summary is called document here.
+//! exists from the start at 0, since `increase()` would otherwise miss the first failure. Prometheus reserves the word
+//! `summary`, so a summary is called a document here.
 
 mod batches;
 mod catalogue;
@@ -39,39 +39,29 @@ pub use window::WindowMetrics;
 
 use recapd_core::domain::time::Timestamp;
 
-/// A family of histograms: unlike counters, they need a function that makes them with their buckets.
+/// Histogram families need a function that creates histograms with their buckets.
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 type SecondsGauge = Gauge<f64, std::sync::atomic::AtomicU64>;
 
-/// All metrics. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics(Arc<Groups>);
 
 #[derive(Debug)]
 pub struct Groups {
-    /// Updates of summaries.
     pub updates: Updates,
-    /// Summaries.
     pub documents: Documents,
-    /// Batches at a provider.
     pub batches: Batches,
-    /// The queue, and what is sampled from the database.
     pub queue: Queue,
-    /// Messages coming in and exchanges leaving.
     pub window: WindowMetrics,
-    /// Messages that agents insert by SQL.
     pub inbox: Inbox,
-    /// Conversations of several speakers.
     pub talk: Talk,
-    /// Calls to models.
     pub provider: Provider,
-    /// The daemon itself, its database errors and its HTTP interface.
     pub service: Service,
     registry: Registry,
 }
 
 impl Metrics {
-    /// All metrics at 0, for a process started at `started_at` that will call the `models` (provider, model).
+    /// Creates all metrics at 0, for a process started at `started_at` that will call the `models` (provider, model).
     pub fn new(started_at: Timestamp, models: &[(&str, &str)]) -> Self {
         let mut registry = Registry::default();
         process::register(&mut registry, started_at);
@@ -90,7 +80,7 @@ impl Metrics {
         }))
     }
 
-    /// The content type and the text of a scrape: `OpenMetrics` if `accept` (the request's header) names that, else
+    /// Returns the content type and the text of a scrape: `OpenMetrics` if `accept` (the request's header) names it, else
     /// Prometheus's text format.
     pub fn encode(&self, accept: Option<&str>) -> (&'static str, String) {
         exposition::encode(&self.registry, accept)
@@ -177,7 +167,7 @@ impl<L: EncodeLabelSet + Clone + std::hash::Hash + Eq + std::fmt::Debug + Send +
 {
 }
 
-/// The amount by which a counter grows: never negative.
+/// A counter's increase, which is never negative.
 fn increase(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }

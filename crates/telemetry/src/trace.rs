@@ -1,15 +1,14 @@
-//! Optional traces by OpenTelemetry: the parts of a request or an update, and how long each took.
+//! Optional OpenTelemetry traces: the parts of a request or an update, with their durations.
 //!
 //! ```text
 //! span of `tracing` with [`TARGET`] ─► layer: ids, parent, attributes ─► queue (bounded) ─► OTLP over HTTP, as JSON
 //! ```
 //!
-//! Spans are those of the crate `tracing` with the target [`TARGET`]; logs don't show them. Without traces they cost
-//! next to nothing. Their names and attributes follow OpenTelemetry's conventions where there are any; those for
-//! generative AI are in development, and so are these.
+//! Logs don't show these spans, and without a collector they cost next to nothing. Their names and attributes follow
+//! OpenTelemetry's conventions where there are any; those for generative AI are in development, and so are these.
 //!
-//! Invariant: no span holds anything said in a conversation. Invariant: nothing waits for the collector: spans that it
-//! can't take are lost and counted.
+//! Invariants: no span holds content of a conversation. Nothing waits for the collector: spans that it can't take are lost
+//! and counted.
 
 mod export;
 mod layer;
@@ -27,47 +26,41 @@ pub use parent::TraceParent;
 
 use recapd_platform::http_client::{Endpoint, HttpClientError, HttpSettings};
 
-/// The target of spans that belong to traces.
 pub const TARGET: &str = "recapd::trace";
-/// The field that holds a span's name, where the name isn't known beforehand.
+/// The field with a span's name, if the name isn't static.
 pub const NAME: &str = "otel.name";
-/// The field for the other end of the span: `server` or `client`.
+/// The field with the kind of span: `server` or `client`.
 pub const KIND: &str = "otel.kind";
-/// The field with the `traceparent` of a client.
+/// The field with the client's `traceparent`.
 pub const PARENT: &str = "otel.parent";
-/// The attribute that marks a span as failed.
 pub const ERROR: &str = "error.type";
 
-/// The path that spans are posted to, after the collector's address.
+/// The path for posting spans, appended to the collector's URL.
 const PATH: &str = "/v1/traces";
-/// The most spans that wait to be sent; what comes beyond is lost. OpenTelemetry's default.
+/// The most spans that wait to be sent; further ones are lost. OpenTelemetry's default.
 const WAITING_MAX: usize = 2_048;
 
-/// Where traces are sent, and which.
 #[derive(Clone, Debug)]
 pub struct TraceSettings {
-    /// The collector: `http://127.0.0.1:4318`.
+    /// The collector's URL, such as `http://127.0.0.1:4318`.
     pub url: String,
-    /// Headers of every call; they may hold a key.
+    /// Headers of every call, which may hold a key.
     pub headers: Vec<(String, SecretString)>,
     /// The share of traces that is sent, of those that begin in this process.
     pub sample: f64,
-    /// The service's name.
     pub service: String,
     /// Further attributes of this process, by OpenTelemetry's names.
     pub resource: Vec<(String, String)>,
-    /// How long one call to the collector may take.
     pub timeout_ms: u64,
-    /// How long a span waits for others, so that they are sent together.
+    /// How long a span waits for others to be sent with.
     pub gather_ms: u64,
-    /// The seed of the ids.
     pub seed: u64,
 }
 
-/// The layer that records spans, and the exporter that sends them.
+/// Creates the layer that records spans, and the exporter that sends them.
 ///
 /// # Errors
-/// When the address or a header can't be right.
+/// If the URL or a header is invalid.
 pub fn traces(settings: &TraceSettings) -> Result<(Spans, Exporter), HttpClientError> {
     let http = HttpSettings {
         timeout_ms: settings.timeout_ms,
@@ -82,7 +75,7 @@ pub fn traces(settings: &TraceSettings) -> Result<(Spans, Exporter), HttpClientE
     Ok((spans, exporter))
 }
 
-/// The URL to post spans to: `url` with the path, or as it is if that is in it.
+/// The URL for posting spans: appends the path unless `url` has it.
 fn address(url: &str) -> String {
     let url = url.trim_end_matches('/');
     if url.ends_with(PATH) {
@@ -97,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_may_be_the_collectors_or_the_whole_one() {
+    fn the_url_may_have_the_path_or_not() {
         for url in ["http://c:4318", "http://c:4318/", "http://c:4318/v1/traces"] {
             assert_eq!(address(url), "http://c:4318/v1/traces");
         }

@@ -206,10 +206,10 @@ def read(reply: http.client.HTTPResponse, body: bytes) -> Any:
     try:
         content = json.loads(body) if is_json else body.decode(errors="replace")
     except ValueError as error:
-        raise RecapdError(f"the answer is none of a daemon: {error}") from error
+        raise RecapdError(f"the answer isn't from a recapd daemon: {error}") from error
     if reply.status < 300:
         return content
-    problem = content if isinstance(content, dict) else {"detail": f"the answer is none of a daemon: {content!s:.200}"}
+    problem = content if isinstance(content, dict) else {"detail": f"the answer isn't from a recapd daemon: {content!s:.200}"}
     errors = problem.get("errors")
     raise RecapdError(
         str(problem.get("detail")),

@@ -5,7 +5,6 @@ use std::fs;
 use super::{Pairs, load};
 use crate::{Config, ConfigError, ConfigProblem, Loader, LogFormat};
 
-/// What stands in a file, and what is said about it.
 const FILE_ERRORS: &[(&str, &str)] = &[
     (
         "[window]\nbudget_token = 1",
@@ -149,13 +148,13 @@ const FILE_ERRORS: &[(&str, &str)] = &[
     ),
     (
         "[model]\nmode = \"openai\"\nbase_url = \"http://gateway.example.com/v1\"",
-        "recapd.toml:3: model.base_url is `http://` at another host: whoever is between reads the key and what was said. \
-         Use `https://`, or set model.allow_http = true",
+        "recapd.toml:3: model.base_url is `http://` at another host: anyone on the network path can read the key and the \
+         messages. Use `https://`, or set model.allow_http = true",
     ),
     (
         "[model]\nallow_http = true\n[fallback]\nmode = \"openai\"\nbase_url = \"http://10.0.0.5:8080\"",
-        "recapd.toml:5: fallback.base_url is `http://` at another host: whoever is between reads the key and what was \
-         said. Use `https://`, or set fallback.allow_http = true",
+        "recapd.toml:5: fallback.base_url is `http://` at another host: anyone on the network path can read the key and the \
+         messages. Use `https://`, or set fallback.allow_http = true",
     ),
     (
         "[model]\napi_key = \"geheim\"",
@@ -199,7 +198,7 @@ fn errors_in_a_file_name_line_key_and_cure() {
 }
 
 #[test]
-fn another_host_is_asked_over_http_with_a_word_of_consent_alone() {
+fn plain_http_to_another_host_needs_explicit_consent() {
     let is_refused = |url: &str, more: &[&str]| {
         let url = format!("model.base_url={url}");
         let sets = [&["model.mode=openai", url.as_str()], more].concat();
@@ -237,9 +236,9 @@ fn another_host_is_asked_over_http_with_a_word_of_consent_alone() {
     }
 }
 
-/// Whoever helps is shown problems, and a secret may stand where it doesn't belong.
+/// Problems may be shown to others, and a secret may be in the wrong place.
 #[test]
-fn problems_are_told_without_values_too() {
+fn problems_can_be_shown_without_values() {
     for (key, value) in [
         ("convergence.weights", "content=geheim"),
         ("database.url", "postgres://geheim:geheim@host/db"),
@@ -274,7 +273,7 @@ fn problems_are_told_without_values_too() {
 }
 
 #[test]
-fn errors_in_the_environment_and_in_flags_speak_their_language() {
+fn errors_in_the_environment_and_in_flags_use_their_spelling() {
     let cases: [(Pairs<'_>, &[&str], &str); 8] = [
         (
             &[("RECAPD__WINDOW__BUDGET_TOKEN", "1")],
@@ -371,9 +370,9 @@ fn keys_that_must_fit_each_other_do() {
     }
 }
 
-/// A limit in dollars that can't be kept is refused, rather than kept in part.
+/// A limit in dollars is refused if some prices are unknown.
 #[test]
-fn limits_of_spending_must_be_possible_to_keep() {
+fn limits_in_dollars_need_known_prices() {
     let unpriced = "--set: spend.usd_per_day can't be kept, since the price of `qwen3` isn't known: put it into a file \
                     that spend.prices_file names, or limit tokens or calls instead";
     for (sets, text) in [
@@ -428,7 +427,7 @@ fn limits_of_spending_must_be_possible_to_keep() {
 }
 
 #[test]
-fn a_profile_of_ones_own_has_five_weights() {
+fn a_custom_profile_has_five_weights() {
     let custom = |weights: &str| {
         let weights = format!("convergence.weights={weights}");
         let loaded = load(None, &[], &["convergence.profile=custom", &weights]);
@@ -457,7 +456,7 @@ fn a_profile_of_ones_own_has_five_weights() {
 }
 
 #[test]
-fn a_configuration_built_by_hand_is_checked_like_a_loaded_one() {
+fn a_configuration_built_in_code_is_checked_like_a_loaded_one() {
     let mut config = Config::default();
     config.queue.lease_ms = 0;
     config.window.low_water = 0.0;
@@ -475,9 +474,9 @@ fn a_configuration_built_by_hand_is_checked_like_a_loaded_one() {
     );
 }
 
-/// Who reads the log is to read there why a daemon didn't start, too.
+/// The log must also say why a daemon didn't start.
 #[test]
-fn the_form_of_the_log_is_known_of_a_configuration_that_is_wrong() {
+fn an_invalid_configuration_still_gives_the_log_format() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("recapd.toml");
     for (text, variable, expected) in [

@@ -1,4 +1,4 @@
-//! Where the database is.
+//! The database's location.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::{
 };
 
 #[test]
-fn a_database_that_nobody_names_is_in_the_state_folder() {
+fn the_default_database_is_in_the_state_folder() {
     let of = |environment: Pairs<'_>| {
         environment
             .iter()

@@ -1,8 +1,8 @@
-//! What a preset sets, and what is said beside it.
+//! Presets, and explicit values next to them.
 
 use super::*;
 
-/// What differs from the defaults under a preset, and where each value comes from.
+/// The values that a preset changes, and the source of each.
 fn under(preset: &str, sets: &[&str]) -> String {
     let preset = format!("window.preset={preset}");
     let sets: Vec<&str> = std::iter::once(preset.as_str())
@@ -19,7 +19,7 @@ fn under(preset: &str, sets: &[&str]) -> String {
 }
 
 #[test]
-fn a_preset_holds_in_a_file_to_begin_with() {
+fn a_preset_works_in_a_commented_file() {
     let text = commented().replace("#preset = \"none\"", "preset = \"ikigai\"");
     let (written, set) = (
         load(Some(&text), &[], &[]),
@@ -29,7 +29,7 @@ fn a_preset_holds_in_a_file_to_begin_with() {
 }
 
 #[test]
-fn a_preset_stands_between_the_defaults_and_what_is_said() {
+fn a_preset_overrides_defaults_and_yields_to_explicit_values() {
     insta::assert_snapshot!(under("none", &[]), @r#"window.preset = "none" (--set)"#);
     insta::assert_snapshot!(under("ikigai", &["context.max_tokens=50000", "window.low_water=0.9"]), @r#"
     context.anchor = false (preset ikigai)

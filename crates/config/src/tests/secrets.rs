@@ -1,4 +1,4 @@
-//! The provider's key is found in its order, and nothing prints it.
+//! The order in which the provider's key is searched; nothing prints it.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -6,7 +6,7 @@ use secrecy::ExposeSecret as _;
 
 use crate::{Config, Environment, FallbackMode, Loader, ModelConfig, ModelMode, api_key, fallback_api_key};
 
-/// A provider that may want no key, since it stands elsewhere.
+/// A provider that may work without a key, since it isn't at its official URL.
 fn model() -> ModelConfig {
     let mut model = Config::default().model;
     model.mode = ModelMode::OpenAi;
@@ -14,14 +14,14 @@ fn model() -> ModelConfig {
     model
 }
 
-/// Writes a file that is its owner's alone.
+/// Writes a file that only its owner can read.
 fn write(file: &Path, text: &str) {
     fs::write(file, text).unwrap();
     fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 #[test]
-fn every_provider_has_places_of_its_own_for_its_key() {
+fn every_provider_has_its_own_places_for_a_key() {
     let directory = tempfile::tempdir().unwrap();
     let credentials = directory.path().display().to_string();
     for (mode, credential, variables) in [
@@ -60,7 +60,7 @@ fn every_provider_has_places_of_its_own_for_its_key() {
 }
 
 #[test]
-fn a_provider_at_its_own_address_wants_a_key_and_offline_wants_none() {
+fn an_official_url_needs_a_key_and_offline_needs_none() {
     let mut model = Config::default().model;
     let environment: Environment = [("OPENAI_API_KEY", "not a key")].into_iter().collect();
     assert!(api_key(&model, &environment).unwrap().is_none());
@@ -76,7 +76,7 @@ fn a_provider_at_its_own_address_wants_a_key_and_offline_wants_none() {
 
 /// `llm-api-key` is the model's, and must not be sent to another provider.
 #[test]
-fn the_second_provider_has_a_key_of_its_own_or_that_of_the_same_provider() {
+fn the_second_provider_uses_its_own_key_or_the_same_providers() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("llm-api-key"), "sk-first").unwrap();
     let credentials = directory.path().display().to_string();
@@ -173,7 +173,7 @@ fn a_bad_key_is_refused_without_showing_it() {
     );
 }
 
-/// What systemd hands over is nobody else's, with whatever mode it is copied.
+/// A systemd credential is private, whatever its mode.
 #[test]
 fn a_key_that_others_can_read_is_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,16 +1,16 @@
-//! Blocks that nobody knows.
+//! Refuses messages of unknown blocks only.
 //!
-//! Providers keep adding types of blocks, so one that isn't known goes back to who wrote it. In what is said now a message
-//! of nothing else is a slip, and so is a call or a result in the form of a format that isn't read, given as OpenAI's
-//! perhaps: the message would be accepted, and no model would ever see what it holds.
+//! Providers keep adding types of blocks, so an unknown one in a transcript goes back unchanged to the provider that wrote
+//! it. In a message that is being said now it is a mistake if there is nothing else, and so is a call or a result of an
+//! unsupported format: recapd would accept the message, and no model would ever see its content.
 
 use super::{FormatError, json::Fields};
 use crate::domain::message::{Format, Kind, Message, Part};
 
-/// Calls and results as Bedrock's Converse and Vercel's AI SDK have them.
+/// Calls and results as Bedrock's Converse and Vercel's AI SDK name them.
 const FOREIGN: [&str; 4] = ["toolUse", "toolResult", "tool-call", "tool-result"];
 
-/// Refuses a message that holds nothing that a model would see. Lines of transcripts may be anything.
+/// Refuses a message of which a model would see nothing. Transcript lines are not checked.
 pub(super) fn check(message: &Message, fields: &Fields<'_>) -> Result<(), FormatError> {
     let is_checked = matches!(
         message.format,
@@ -25,7 +25,7 @@ pub(super) fn check(message: &Message, fields: &Fields<'_>) -> Result<(), Format
     kind.map_or(Ok(()), |kind| Err(refusal(&kind)))
 }
 
-/// A block of another format's, or the first one if all are unknown.
+/// The type of the first foreign block, or of the first block if none can be read.
 fn unread(message: &Message) -> Option<&str> {
     let mut kinds = message.parts.iter().filter_map(|part| match part {
         Part::Opaque { kind, json } if !is_taken(message.format, kind, json) => Some(kind.as_str()),
@@ -36,13 +36,13 @@ fn unread(message: &Message) -> Option<&str> {
     foreign.or_else(|| kinds.next().filter(|_| is_all))
 }
 
-/// Anthropic's blocks all say their type, and its API knows more of them than anybody else.
+/// Accepts every Anthropic block with a type, since Anthropic's API knows more types than recapd does.
 fn is_taken(format: Format, kind: &str, json: &str) -> bool {
     let is_typed = || Fields::parse(json).is_ok_and(|block| block.has("type"));
     format == Format::Anthropic && !FOREIGN.contains(&kind) && is_typed()
 }
 
-/// What a message of role `tool` holds is read as what the tool returned, whatever it is.
+/// The type of a foreign block in a message of role `tool`, whose content is read as the tool's result whatever it is.
 fn foreign_result(fields: &Fields<'_>) -> Option<String> {
     let blocks = fields.list("content")?.into_iter();
     let mut kinds = blocks.filter_map(|raw| Fields::of(raw)?.text("type"));

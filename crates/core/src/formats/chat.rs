@@ -1,5 +1,5 @@
-//! Chat messages of OpenAI and Anthropic: a role, content, and beside it OpenAI's tool calls. The two use different
-//! fields and blocks, so one reader serves both, and logs that mix them.
+//! Chat messages of OpenAI and Anthropic: a role, content, and OpenAI's tool calls. The two use different fields and
+//! blocks, so one reader serves both, and logs that mix them.
 
 use super::{
     FormatError,
@@ -10,12 +10,10 @@ use super::{
 };
 use crate::domain::message::{Format, Kind, Message, Part};
 
-/// The roles of both providers, those of older interfaces included.
 pub(super) const ROLES: [&str; 6] = ["user", "assistant", "system", "developer", "tool", "function"];
-/// What content is called by mistake, or in formats that aren't read.
+/// Names used for `content` by mistake, or by unsupported formats.
 const CONTENT_MISNAMED: [&str; 5] = ["contents", "message", "text", "value", "body"];
 
-/// Reads a message that says its role.
 pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
     let role = fields.text("role").ok_or_else(|| {
         FormatError::new(
@@ -30,7 +28,7 @@ pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, Forma
         ));
     }
     let message = read_as(format, &role, fields);
-    // What was said would be lost in silence.
+    // Accepting it would silently lose the content.
     let misnamed = CONTENT_MISNAMED.iter().find(|name| fields.has(name));
     if let Some(name) = misnamed.filter(|_| message.parts.is_empty() && !fields.has("content")) {
         return Err(FormatError::new(
@@ -41,7 +39,6 @@ pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, Forma
     Ok(message)
 }
 
-/// Reads a message as one of `role`.
 pub(super) fn read_as(format: Format, role: &str, fields: &Fields<'_>) -> Message {
     let parts = match role {
         "tool" | "function" => result(fields),
@@ -50,7 +47,7 @@ pub(super) fn read_as(format: Format, role: &str, fields: &Fields<'_>) -> Messag
     message(format, fields, kind(role, &parts), parts)
 }
 
-/// What a message of `role` is. Anthropic's tool results are the user's by role, but nothing the user said.
+/// The kind of a message. Anthropic's tool results have the user's role, but the user didn't say them.
 pub(super) fn kind(role: &str, parts: &[Part]) -> Kind {
     let has_call = || parts.iter().any(|part| matches!(part, Part::ToolCall { .. }));
     let has_result = || parts.iter().any(|part| matches!(part, Part::ToolResult { .. }));
@@ -85,7 +82,7 @@ fn said(fields: &Fields<'_>) -> Vec<Part> {
         .collect()
 }
 
-/// An answer in sound. It has no content beside it; what was spoken is told where it is at hand.
+/// An answer in sound, which has no `content`: its transcript if there is one, else an attachment of unknown size.
 fn spoken(fields: &Fields<'_>) -> Option<Part> {
     let audio = fields.object("audio").filter(|_| !fields.has("content"))?;
     let words = audio.text("transcript").and_then(text_part);
@@ -100,7 +97,7 @@ fn call(call: &Fields<'_>) -> Part {
     tool_call(call.text("id"), inner.text("name"), arguments)
 }
 
-/// A message of role `tool`. Its call's id has several names in the wild: OpenAI's, SWE-agent's list, tau2's `id`.
+/// A message of role `tool`. The call's id has several names in practice: OpenAI's, SWE-agent's list, tau2's `id`.
 fn result(fields: &Fields<'_>) -> Vec<Part> {
     let listed = || json::string(fields.list("tool_call_ids")?.first()?);
     let call_id = fields

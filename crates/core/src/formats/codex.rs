@@ -1,5 +1,5 @@
-//! Lines of a Codex rollout: items of the Responses API in an envelope, or bare in files from before September 2025,
-//! and events, most of which say again what the items say.
+//! Lines of a Codex rollout: items of the Responses API in an envelope (bare in files from before September 2025), and
+//! events, most of which repeat the items.
 
 use super::{FormatError, content::text_part, json::Fields, message, responses, unknown_kind};
 use crate::domain::{
@@ -7,7 +7,7 @@ use crate::domain::{
     user_text,
 };
 
-/// The types of lines whose content stands in `payload`.
+/// The types of lines that hold their content in `payload`.
 const ENVELOPES: [&str; 8] = [
     "session_meta",
     "response_item",
@@ -18,16 +18,15 @@ const ENVELOPES: [&str; 8] = [
     "inter_agent_communication",
     "inter_agent_communication_metadata",
 ];
-/// How the texts begin that tell what another agent of the user's has done, or what a command of theirs printed: no
-/// instruction, whatever they say.
+/// The beginnings of texts that report what another agent did or what a command printed. They are never instructions.
 const REPORTS: [&str; 2] = ["<subagent_notification>", "<user_shell_command>"];
-/// How the text begins that stands where the user stopped a turn.
+/// The beginning of the text that marks where the user stopped a turn.
 const ABORTED: &str = "<turn_aborted>";
 
-/// The event after which the last turns count as never taken.
+/// The event that takes back the last turns.
 const ROLLED_BACK: &str = "thread_rolled_back";
 
-/// How many turns the line that was read as `message` takes back, if it does.
+/// The number of turns that `message` takes back, if it takes any back.
 pub(super) fn turns_taken_back(message: &Message) -> Option<usize> {
     if message.kind != unknown_kind(ROLLED_BACK) {
         return None;
@@ -36,7 +35,6 @@ pub(super) fn turns_taken_back(message: &Message) -> Option<usize> {
     serde_json::from_str(event.raw("num_turns")?.get()).ok()
 }
 
-/// Reads one line.
 pub(super) fn read(line: &Fields<'_>) -> Result<Message, FormatError> {
     if is_header(line) {
         return Ok(metadata("session_meta", line));
@@ -65,7 +63,7 @@ pub(super) fn read(line: &Fields<'_>) -> Result<Message, FormatError> {
     }
 }
 
-/// Whether a line is one that only Codex writes. Its bare items are the Responses API's.
+/// Returns true if only Codex writes such a line. Its bare items are the Responses API's.
 pub(super) fn is_line(line: &Fields<'_>) -> bool {
     match line.text("type") {
         Some(name) => is_envelope(&name) && line.object("payload").is_some(),
@@ -77,7 +75,7 @@ fn is_envelope(name: &str) -> bool {
     ENVELOPES.contains(&name)
 }
 
-/// The first line of an old rollout.
+/// Returns true for the first line of an old rollout.
 fn is_header(line: &Fields<'_>) -> bool {
     let is_named = line.text("id").is_some() && line.text("timestamp").is_some();
     is_named && !line.has("type") && (line.holds("instructions") || line.object("git").is_some())
@@ -92,7 +90,6 @@ fn item(line: &Fields<'_>, item: &Fields<'_>) -> Result<Message, FormatError> {
     let is_programs = is_users && !interrupts && user_text::are_programs(&read.parts, Format::Codex);
     let kind = match read.kind {
         Kind::User if is_programs && REPORTS.iter().any(|start| text.starts_with(start)) => Kind::ToolResult,
-        // Rules, surroundings, skills.
         Kind::User if is_programs => Kind::System,
         kind => kind,
     };
@@ -102,7 +99,7 @@ fn item(line: &Fields<'_>, item: &Fields<'_>) -> Result<Message, FormatError> {
     })
 }
 
-/// What happened. Words in events are those of the items, so they aren't taken a second time.
+/// Reads an event. Its words are ignored, since the items hold them, too.
 fn event(line: &Fields<'_>, payload: &Fields<'_>) -> Message {
     let name = payload.text("type").unwrap_or_else(|| "event_msg".to_owned());
     let kind = match name.as_str() {

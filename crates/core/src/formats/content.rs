@@ -1,5 +1,5 @@
-//! What stands in a message's `content`: a string, a list of blocks, null, or nothing. The blocks of OpenAI's two APIs
-//! and of Anthropic's have different names, so one reader knows all.
+//! A message's `content`: a string, a list of blocks, null, or absent. OpenAI's two APIs and Anthropic's name their blocks
+//! differently, so one reader knows all.
 
 use serde_json::value::RawValue;
 
@@ -14,17 +14,17 @@ use crate::domain::{
     thought::{Seal, Sealer, Thought},
 };
 
-/// The name of a tool that a call doesn't name.
+/// The tool name of a call without one.
 const UNNAMED_TOOL: &str = "unknown";
-/// The name of a block that says neither its type nor, by its only field, what it holds.
+/// The kind of a block without a type, if it has more than one field.
 const UNNAMED_BLOCK: &str = "unknown";
-/// The media type of an image, a film, a sound and a document that don't say theirs.
+/// The media types of attachments that don't give theirs.
 const IMAGE: &str = "image/*";
 const VIDEO: &str = "video/*";
 pub(super) const AUDIO: &str = "audio/*";
 const DOCUMENT: &str = "application/octet-stream";
 
-/// The parts of a message's content. Blocks of unknown types are opaque, unless they have a text.
+/// Reads the parts of a content. Blocks of unknown types are opaque, unless they have a text.
 pub(super) fn parts(content: Option<&RawValue>) -> Vec<Part> {
     let Some(content) = content else { return Vec::new() };
     match json::list(content) {
@@ -33,7 +33,7 @@ pub(super) fn parts(content: Option<&RawValue>) -> Vec<Part> {
     }
 }
 
-/// A tool's result, and the images and documents in it as parts of their own.
+/// A tool's result; images and documents in it become parts of their own.
 pub(super) fn tool_result(
     call_id: Option<String>,
     name: Option<String>,
@@ -50,7 +50,7 @@ pub(super) fn tool_result(
     std::iter::once(result).chain(attachments).collect()
 }
 
-/// A call of a tool. Arguments given as a string are taken as they are.
+/// A call of a tool. Arguments given as a string are kept verbatim.
 pub(super) fn tool_call(id: Option<String>, name: Option<String>, arguments: Option<&RawValue>) -> Part {
     Part::ToolCall {
         id,
@@ -59,7 +59,7 @@ pub(super) fn tool_call(id: Option<String>, name: Option<String>, arguments: Opt
     }
 }
 
-/// A text, if it says something.
+/// A text part, unless the text is empty.
 pub(super) fn text_part(text: String) -> Option<Part> {
     (!text.is_empty()).then_some(Part::Text(text))
 }
@@ -78,9 +78,9 @@ fn block(raw: &RawValue) -> Vec<Part> {
             block.text("name"),
             block.raw("input"),
         )),
-        // Without a text, too: its signature belongs to what stands before and after it.
+        // Kept even without a text: its signature belongs to the blocks around it.
         "thinking" => Some(thinking(&block, "signature")),
-        // Sealed by the provider, but paid for like any other.
+        // Sealed by the provider, but billed like any other.
         "redacted_thinking" => Some(thinking(&block, "data")).filter(|_| block.holds("data")),
         "refusal" => block.text("refusal").and_then(text_part),
         "search_result" => search_result(&block),
@@ -97,7 +97,7 @@ fn block(raw: &RawValue) -> Vec<Part> {
     part.into_iter().collect()
 }
 
-/// What the model thought, with its seal in the field of that name.
+/// A thinking part; `seal` names the field of its signature.
 fn thinking(block: &Fields<'_>, seal: &str) -> Part {
     Part::Thinking(Thought {
         text: block.text("thinking").unwrap_or_default(),
@@ -105,7 +105,7 @@ fn thinking(block: &Fields<'_>, seal: &str) -> Part {
     })
 }
 
-/// A result of a search of the client's own, with where it comes from.
+/// A result of the client's own search, with its title and source.
 fn search_result(block: &Fields<'_>) -> Option<Part> {
     let head = [block.text("title"), block.text("source")];
     let said = result_text(block.raw("content")).0;
@@ -114,7 +114,7 @@ fn search_result(block: &Fields<'_>) -> Option<Part> {
     text_part(lines.join("\n"))
 }
 
-/// A block as it is, under the name of its type, or of the one thing that it holds.
+/// A block kept as it is, under its type or, without one, the name of its only field.
 fn opaque(raw: &RawValue, block: &Fields<'_>) -> Part {
     let sole = || Some(Fields::of(raw)?.sole()?.0);
     let kind = block.text("type").or_else(sole);
@@ -124,7 +124,7 @@ fn opaque(raw: &RawValue, block: &Fields<'_>) -> Part {
     }
 }
 
-/// An image, a film, a sound or a document. A document that is plain text is text.
+/// An image, a film, a sound or a document. A plain text document becomes a text.
 fn attachment(block: &Fields<'_>) -> Option<Part> {
     Some(match block.text("type")?.as_str() {
         "image" => of_source(block, IMAGE),
@@ -142,7 +142,7 @@ fn attachment(block: &Fields<'_>) -> Option<Part> {
     })
 }
 
-/// An attachment of which nothing but its media type is known.
+/// An attachment of which only the media type is known.
 pub(super) fn unmeasured(media: impl Into<String>) -> Part {
     Part::Attachment {
         media: media.into(),
@@ -150,7 +150,7 @@ pub(super) fn unmeasured(media: impl Into<String>) -> Part {
     }
 }
 
-/// An attachment by its data, if it is there. It stays as it stands in JSON: base64 has nothing to escape, but some writers
+/// An attachment, measured by its data if present. The data is read as raw JSON: base64 needs no escapes, but some writers
 /// escape its slashes.
 pub(super) fn measured(media: impl Into<String>, data: Option<&RawValue>) -> Part {
     let extent = |data: &RawValue| {
@@ -212,8 +212,8 @@ fn data_url_media(url: &str, otherwise: &str) -> String {
         .to_owned()
 }
 
-/// A result as text: blocks joined by line feeds, what is no text as compact JSON. Images and documents come apart,
-/// since their bytes are no text, and so does what is sealed.
+/// A result as text: blocks joined by line feeds, anything else as compact JSON. Images, documents and sealed blocks are
+/// returned separately.
 fn result_text(content: Option<&RawValue>) -> (String, Vec<Part>) {
     let Some(content) = content else {
         return (String::new(), Vec::new());
@@ -241,12 +241,12 @@ fn result_text(content: Option<&RawValue>) -> (String, Vec<Part>) {
     (texts.join("\n"), attachments)
 }
 
-/// Whether a block is what only its provider can read, as results of tools have it in Codex rollouts.
+/// Returns true for a block that only its provider can read, as in tool results of Codex rollouts.
 fn is_sealed(block: &Fields<'_>) -> bool {
     block.text("type").as_deref() == Some("encrypted_content")
 }
 
-/// A list of blocks, as against a list that the tool returned as its JSON result.
+/// Tells a list of blocks from a list that the tool returned as its JSON result.
 fn is_block_list(blocks: &[&RawValue]) -> bool {
     blocks.iter().all(|raw| {
         json::string(raw).is_some() || Fields::of(raw).is_some_and(|block| block.text("type").is_some())

@@ -1,4 +1,4 @@
-//! Telling formats apart by what stands in a message, never by a file's name.
+//! Detects formats by the content of a message, never by a file's name.
 
 use super::{
     codex,
@@ -8,18 +8,17 @@ use super::{
 };
 use crate::domain::message::Format;
 
-/// What a message's shape says about its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageShape {
-    /// It has what only this format has.
+    /// It has something that only this format has.
     Certain(Format),
-    /// A role and plain text: OpenAI's and Anthropic's messages look alike.
+    /// A role and plain text, as in both OpenAI's and Anthropic's messages.
     Chat,
     /// No message of any format.
     Unknown,
 }
 
-/// Fields that a line of a Claude Code transcript has beside its type.
+/// Fields of Claude Code lines, in addition to `type`.
 const CLAUDE_CODE_FIELDS: [&str; 5] = ["uuid", "parentUuid", "sessionId", "leafUuid", "messageId"];
 /// Blocks that only Anthropic's content has.
 const ANTHROPIC_BLOCKS: [&str; 10] = [
@@ -34,7 +33,7 @@ const ANTHROPIC_BLOCKS: [&str; 10] = [
     "mcp_tool_use",
     "container_upload",
 ];
-/// How the types end of results of tools that run on Anthropic's side.
+/// The end of the types of results from tools that Anthropic runs.
 const ANTHROPIC_RESULT: &str = "_tool_result";
 /// Blocks and fields that only OpenAI's chat messages have.
 const OPENAI_BLOCKS: [&str; 4] = ["image_url", "input_audio", "file", "refusal"];
@@ -52,12 +51,10 @@ const RESPONSES_ITEMS: [&str; 8] = [
     "mcp_approval_request",
     "mcp_approval_response",
 ];
-/// Fields of which every such item, call and output has one.
+/// Each such item, call and output has one of these fields.
 const RESPONSES_FIELDS: [&str; 5] = ["id", "call_id", "summary", "encrypted_content", "action"];
-/// Roles of Gemini's contents.
 const GEMINI_ROLES: [&str; 4] = ["user", "model", "function", "system"];
 
-/// The shape of one message.
 pub(super) fn shape(fields: &Fields<'_>) -> MessageShape {
     let Some(role) = fields.text("role") else {
         return shape_without_role(fields);
@@ -81,12 +78,12 @@ pub(super) fn shape(fields: &Fields<'_>) -> MessageShape {
     blocks_format(fields).map_or(MessageShape::Chat, MessageShape::Certain)
 }
 
-/// Whether a message has `parts` in place of `content`, as Gemini's have.
+/// Returns true if a message has `parts` and no `content`, like Gemini's.
 pub(super) fn is_by_parts(fields: &Fields<'_>) -> bool {
     fields.has("parts") && !fields.has("content")
 }
 
-/// A content without a role is the user's, so it has what users send.
+/// Returns true for contents without a role that a user could send: the API takes them as the user's.
 fn is_gemini_user(fields: &Fields<'_>) -> bool {
     let is_said = |raw| {
         Fields::of(raw).is_some_and(|part| part.has("text") || part.has("inlineData") || part.has("fileData"))
@@ -95,7 +92,7 @@ fn is_gemini_user(fields: &Fields<'_>) -> bool {
     is_by_parts(fields) && has_gemini_parts(fields) && parts.into_iter().any(is_said)
 }
 
-/// Gemini's parts have no type; those of other programs' messages have.
+/// Gemini's parts have no `type`, unlike those of other programs.
 fn has_gemini_parts(fields: &Fields<'_>) -> bool {
     let parts = fields.list("parts");
     parts.is_some_and(|parts| {
@@ -121,12 +118,12 @@ fn shape_without_role(fields: &Fields<'_>) -> MessageShape {
     }
 }
 
-/// A line of a journal has a kind, too, but what was said stands in its payload: `recapd import` reads it.
+/// Returns true for a journal line. It has a kind, too, but its content is in its payload: `recapd import` reads it.
 fn is_of_journal(fields: &Fields<'_>) -> bool {
     fields.has("count_method") && (fields.has("payload") || fields.has("payload_text"))
 }
 
-/// Other programs have a message in an envelope, too, but say its role within.
+/// Other programs also put messages in an envelope, but give their role inside it.
 fn is_claude_code(fields: &Fields<'_>) -> bool {
     let is_said = is_of_type(fields, "user") || is_of_type(fields, "assistant");
     is_said && fields.has("message")
@@ -145,7 +142,7 @@ fn is_of_type(fields: &Fields<'_>, name: &str) -> bool {
     fields.text("type").is_some_and(|kind| kind == name)
 }
 
-/// Anthropic's answers are of type `message` too, but with a list of blocks and without a status.
+/// Anthropic's answers have the type `message`, too, but with a list of blocks and without a status.
 fn is_responses_message(fields: &Fields<'_>) -> bool {
     let is_item = is_of_type(fields, "message") && !fields.has("stop_reason");
     let has_block = || {

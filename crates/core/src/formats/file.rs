@@ -1,8 +1,8 @@
 //! Files of messages: JSON lines, JSON documents, benchmark traces, and aider's Markdown, recognised by their content.
 //!
-//! Lines are read one at a time, documents whole. Invariant: once a file is open, nothing in it stops the rest; what
-//! can't be read comes out as [`SkippedEntry`], with its place, a reason and a cure. What a chunk of the underlying reader
-//! holds makes no difference.
+//! Lines are read one at a time, documents whole. Invariant: once a file is open, nothing in it stops the rest; an
+//! unreadable entry comes out as [`SkippedEntry`], with its place, a reason and a cure. Results don't depend on how the
+//! underlying reader chunks its bytes.
 
 mod aider;
 mod container;
@@ -34,24 +34,24 @@ use crate::domain::message::{Format, Message};
 
 /// The longest line that is read, in bytes.
 pub const LINE_BYTES_MAX: usize = 64 << 20;
-/// The biggest JSON document that is read, in bytes: it stands in memory twice while it is taken apart.
+/// The biggest JSON document that is read, in bytes: it is in memory twice while it is split.
 pub const DOCUMENT_BYTES_MAX: usize = 512 << 20;
-/// How many lines are looked at to detect a format, and how many bytes.
+/// The most lines and bytes that are read to detect a format.
 const DETECT_LINES_MAX: usize = 1_000;
 const DETECT_BYTES_MAX: usize = 16 << 20;
 
-/// Why a file can't be read at all. Each one names the file.
+/// An error that keeps a whole file from being read. Each one names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The system refuses it.
+    /// The operating system refuses it.
     #[error("can't read `{name}`: {error}; check the path and its permissions")]
     Io {
         /// The file.
         name: String,
-        /// What the system said.
+        /// The operating system's error.
         error: io::Error,
     },
-    /// There is nothing in it.
+    /// The file is empty.
     #[error(
         "`{name}` holds no messages; give a file of messages, one JSON object per line or a JSON document"
     )]
@@ -59,7 +59,7 @@ pub enum ReadError {
         /// The file.
         name: String,
     },
-    /// It is JSON or lines, but of no known format.
+    /// JSON or lines, but of no known format.
     #[error(
         "can't tell the format of `{name}`; say it with --format {formats}", formats = Format::names()
     )]
@@ -67,7 +67,7 @@ pub enum ReadError {
         /// The file.
         name: String,
     },
-    /// It is one JSON document, and a broken one.
+    /// One broken JSON document.
     #[error("`{name}` is no readable JSON document: {reason}; mend it, or give one JSON object per line")]
     Broken {
         /// The file.
@@ -77,28 +77,28 @@ pub enum ReadError {
     },
 }
 
-/// One message of a file.
+/// A message of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its line, as [`SkippedEntry::line`].
+    /// The line number, as in [`SkippedEntry::line`].
     pub line: u64,
-    /// The conversation it belongs to: the line's `conversation`, or the file's name without folder and extension,
-    /// followed by what tells several conversations in one file apart.
+    /// The conversation it belongs to: the line's `conversation`, or the file's name without folder and extension, with a
+    /// suffix where a file holds several conversations.
     pub conversation: String,
     /// The line's `agent_id`, if it has one.
     pub agent_id: Option<String>,
-    /// Whether it is the talk of a sub-agent of Claude Code, which others see only the result of.
+    /// True for a sub-agent's message in Claude Code; other agents see only the sub-agent's result.
     pub is_sidechain: bool,
-    /// Whether it says when it was said, but not as a time that can be read: it has none then.
+    /// True if the message has a time field that can't be read as a time. Its time is then `None`.
     pub is_time_unread: bool,
     /// The message.
     pub message: Message,
 }
 
-/// One thing in a file that is no message.
+/// An entry of a file that is no message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedEntry {
-    /// Its line, from 1; in a document that was read whole, the number of the message in it, from 1.
+    /// The line number, from 1; in a document that was read whole, the message's number, from 1.
     pub line: u64,
     /// What is wrong.
     pub reason: String,
@@ -106,52 +106,49 @@ pub struct SkippedEntry {
     pub cure: String,
 }
 
-/// Reads the messages of one file, in order.
+/// A reader of one file's messages, in order.
 pub struct FileReader {
-    /// Conversations without a name of their own are called so.
+    /// The name of conversations that have none of their own.
     stem: String,
-    /// The format that was asked for.
     forced: Option<Format>,
     /// The format of messages that could be of several.
     format: Format,
-    /// Whether a role that nobody knows is refused.
     refuses_unknown_roles: bool,
-    /// What isn't read yet.
     rest: Box<dyn Iterator<Item = PendingPiece> + Send>,
-    /// The start of a conversation of Pidgin's, until the system prompts behind it are read.
+    /// The start of a Pidgin conversation, held back until the system prompts after it are read.
     held: Option<PendingPiece>,
     pending: VecDeque<PendingPiece>,
     names: HashSet<String>,
-    /// The lines that the conversation went back behind, and how many messages were left out for it.
+    /// The lines that the conversation took back; below, how many messages were left out for it.
     undone: HashSet<u64>,
     undone_messages: u64,
-    /// Whether prompts without a word are left out, and how many were.
+    /// True if empty prompts are left out; below, how many were.
     skips_wordless: bool,
     wordless: u64,
     bytes_read: Arc<AtomicU64>,
     bytes_total: Option<u64>,
 }
 
-/// A piece of the file that waits for its turn.
+/// A piece of the file that is not parsed yet.
 struct PendingPiece {
     line: u64,
-    /// Given when the piece was cut out of a document or a container line.
+    /// Set if the piece was split off a document or a container line.
     conversation: Option<Arc<str>>,
     text: Result<String, FormatError>,
 }
 
 impl FileReader {
-    /// Opens a file. Without a `format`, it is detected.
+    /// Opens a file. Detects the format if `format` is `None`.
     ///
     /// # Errors
-    /// When the file can't be read, holds nothing, is a broken document, or of no known format.
+    /// When the file can't be read, is empty, is a broken document, or is of no known format.
     pub fn open(path: &Path, format: Option<Format>) -> Result<Self, ReadError> {
         Self::open_as(path, None, format)
     }
 
-    /// Opens the file of a conversation, which may have a name of its own instead of the file's. What it went back behind is
-    /// left out: prompts that were edited and turns that were taken back, with all that followed from them. Only a whole file
-    /// shows that: a pipe, which can't be read twice, is read as it stands. Prompts without a word are left out, too.
+    /// Opens the file of a conversation, whose `name` may differ from the file's. Leaves out edited prompts and turns that
+    /// were taken back, with everything that followed from them, and empty prompts. A pipe can't be read twice, so nothing
+    /// is taken back there.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -182,7 +179,7 @@ impl FileReader {
         Ok(reader)
     }
 
-    /// Reads from anything, standard input for example; `name` stands for the file's name.
+    /// Reads from any source, such as standard input; `name` replaces the file's name.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -225,8 +222,8 @@ impl FileReader {
         Ok(file)
     }
 
-    /// Reads what is said now: a role or blocks that nobody knows are refused, as [`parse_said`](super::parse_said) does,
-    /// where a transcript's are kept.
+    /// Refuses unknown roles and blocks, as [`parse_said`](super::parse_said) does: for messages being said now, not for
+    /// transcripts.
     #[must_use]
     pub fn refusing_unknown_roles(self) -> Self {
         Self {
@@ -235,18 +232,17 @@ impl FileReader {
         }
     }
 
-    /// The file's format: what was asked for, or what was detected. A message that is certainly of another one is
-    /// read as that.
+    /// The file's format, as requested or detected. A message that is certainly of another format is read as that.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// How many messages were left out so far, since the conversation went back behind them.
+    /// The number of messages left out so far because the conversation took them back.
     pub fn undone(&self) -> u64 {
         self.undone_messages
     }
 
-    /// How many prompts were left out so far, since there is no word in them.
+    /// The number of empty prompts left out so far.
     pub fn wordless(&self) -> u64 {
         self.wordless
     }
@@ -256,18 +252,17 @@ impl FileReader {
         self.bytes_read.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the whole file, where that is known.
+    /// The size of the whole file, if known.
     pub fn bytes_total(&self) -> Option<u64> {
         self.bytes_total
     }
 
-    /// The next piece, from what was read ahead or from the file.
     fn next_pending(&mut self) -> Option<PendingPiece> {
         self.pending.pop_front().or_else(|| self.rest.next())
     }
 
-    /// The next piece in the order in which it counts: in Pidgin's files the agents' system prompts come before the
-    /// event that holds the first words.
+    /// Returns the next piece in conversation order. In Pidgin's files, the event with the first words comes before the
+    /// agents' system prompts.
     fn next_in_order(&mut self) -> Option<PendingPiece> {
         if self.format != Format::Pidgin {
             return self.next_pending();
@@ -292,7 +287,7 @@ impl FileReader {
         self.held.take()
     }
 
-    /// Reads one piece: a message, or none when the piece turned out to hold several and was taken apart.
+    /// Parses one piece into a message, or `None` if the piece held several and was split.
     fn take(&mut self, pending: PendingPiece) -> Option<Result<Record, SkippedEntry>> {
         let line = pending.line;
         let read = pending
@@ -339,7 +334,7 @@ impl FileReader {
         }))
     }
 
-    /// The conversation of a message: a sidechain of Claude Code is one of its own.
+    /// The conversation of a message. A Claude Code sidechain is a conversation of its own.
     fn conversation(&self, format: Format, given: Option<Arc<str>>, fields: &Fields<'_>) -> String {
         let pidgin = || pidgin::conversation(fields).filter(|_| format == Format::Pidgin);
         let name = given
@@ -351,7 +346,7 @@ impl FileReader {
             return name;
         }
         match fields.text("agentId") {
-            // Sidechains also have files of their own, named after their agent.
+            // A sidechain may also have a file of its own, named after its agent.
             Some(agent) if name.ends_with(&format!("-{agent}")) => name,
             Some(agent) => format!("{name}-{agent}"),
             None => format!("{name}-sidechain"),
@@ -377,14 +372,15 @@ impl Iterator for FileReader {
     }
 }
 
-/// The name of a conversation that has none: the file's, without folder and extension.
+/// The name of a conversation without one: the file's, without folder and extension.
 fn stem(name: &str) -> String {
     let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy());
     stem.filter(|stem| !stem.is_empty())
         .map_or_else(|| "messages".to_owned(), Into::into)
 }
 
-/// The format of a message that is certainly of one, in a file of another: transcripts hold what is written in both.
+/// The format of a message that is certainly of one, in a file of another: Codex and aider files contain messages of other
+/// formats.
 fn within(file: Format, certain: Format) -> Format {
     match (file, certain) {
         (Format::Aider, Format::Native) | (Format::Codex, Format::OpenAiResponses) => file,

@@ -1,5 +1,5 @@
-//! Gemini's contents: a role, and parts of which each holds one thing. Names are read in both spellings, that of the
-//! wire (`functionCall`) and that of the Python library (`function_call`).
+//! Gemini's contents: a role, and parts that each hold one thing. Names are read in both spellings, the wire's
+//! (`functionCall`) and the Python library's (`function_call`).
 
 use serde_json::value::RawValue;
 
@@ -15,16 +15,14 @@ use crate::domain::{
     thought::{Seal, Sealer, Thought},
 };
 
-/// The roles of contents.
 pub(super) const ROLES: [&str; 5] = ["user", "model", "system", "function", "tool"];
 /// The name of the tool that runs code on Gemini's side.
 const CODE_EXECUTION: &str = "code_execution";
-/// How a run of code ends that went well.
 const OUTCOME_OK: &str = "OUTCOME_OK";
-/// The media type of data that doesn't say its own.
+/// The media type of data that doesn't give its own.
 const DATA: &str = "application/octet-stream";
 
-/// Reads one content. Without a role it is the user's, as the API has it.
+/// Reads one content. Without a role it is the user's, as in the API.
 pub(super) fn read(fields: &Fields<'_>) -> Result<Message, FormatError> {
     let list = fields.list("parts").ok_or_else(|| {
         FormatError::new(
@@ -41,7 +39,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Message, FormatError> {
     Ok(message(Format::Gemini, fields, kind(&role, &parts), parts))
 }
 
-/// What a content of `role` is. Results of functions are the user's by role, but nothing the user said.
+/// The kind of a content. Function results have the user's role, but the user didn't say them.
 fn kind(role: &str, parts: &[Part]) -> Kind {
     let has_call = || parts.iter().any(|part| matches!(part, Part::ToolCall { .. }));
     let has_result = || parts.iter().any(|part| matches!(part, Part::ToolResult { .. }));
@@ -56,7 +54,7 @@ fn kind(role: &str, parts: &[Part]) -> Kind {
     }
 }
 
-/// What one part holds. Parts of unknown kinds are left to the payload.
+/// Reads one part. Parts of unknown kinds stay in the payload only.
 fn parts(part: &Fields<'_>) -> Vec<Part> {
     if let Some(response) = either(part, "functionResponse", "function_response")
         .or_else(|| either(part, "toolResponse", "tool_response"))
@@ -112,19 +110,19 @@ fn response(response: &Fields<'_>) -> Vec<Part> {
     parts
 }
 
-/// What a function returned, out of the object in which Gemini wants it wrapped, and whether it failed.
+/// The function's result, unwrapped from the object that Gemini requires, and whether it failed.
 fn returned(response: Option<&RawValue>) -> (Option<&RawValue>, bool) {
     let wrapped = response.and_then(Fields::of).and_then(Fields::sole);
     let has_failed = || response.is_some_and(|raw| outcome::is_failure(raw.get()));
     match wrapped {
         Some((name, inner)) if name == "error" => (Some(inner), has_failed()),
         Some((name, inner)) if name == "output" || name == "result" => (Some(inner), false),
-        // An `error` may have a code or a partial result beside it.
+        // An `error` may come with a code or a partial result.
         _ => (response, has_failed()),
     }
 }
 
-/// Google's own tools have a type in place of a name.
+/// Google's own tools have a type and no name.
 fn tool_name(tool: &Fields<'_>) -> Option<String> {
     tool.text("name")
         .or_else(|| tool.text("toolType"))

@@ -1,7 +1,7 @@
-//! JSON read one level at a time: an object's values stay raw text until somebody asks for one.
+//! JSON parsed one level at a time: an object's values stay raw text until they are read.
 //!
-//! That keeps numbers and key order as they came (a tool's arguments may hold integers that no float can), costs
-//! nothing for fields nobody reads, and has no limit of nesting.
+//! This keeps numbers and key order as they came (tool arguments may hold integers that no float can represent), costs
+//! nothing for unread fields, and has no nesting limit.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -10,83 +10,75 @@ use serde_json::value::RawValue;
 
 use super::FormatError;
 
-/// A JSON object. With a field given twice, the last one counts.
+/// A JSON object. Of duplicate fields, the last one counts.
 pub(super) struct Fields<'a>(BTreeMap<String, &'a RawValue>);
 
 impl<'a> Fields<'a> {
-    /// Reads one JSON object.
     pub(super) fn parse(json: &'a str) -> Result<Self, FormatError> {
         serde_json::from_str(json)
             .map(Self)
             .map_err(|error| refusal(json, &error))
     }
 
-    /// The object that `raw` is, if it is one.
     pub(super) fn of(raw: &'a RawValue) -> Option<Self> {
         serde_json::from_str(raw.get()).ok().map(Self)
     }
 
-    /// The value of a field; none if it is absent or null.
+    /// A field's raw value; `None` if it is absent or null.
     pub(super) fn raw(&self, name: &str) -> Option<&'a RawValue> {
         self.0.get(name).copied().filter(|raw| raw.get() != "null")
     }
 
-    /// A field that is a string, unless it is empty.
+    /// A string field; `None` if it is empty.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         string(self.raw(name)?).filter(|text| !text.is_empty())
     }
 
-    /// A field that is a string or a number, as text.
     pub(super) fn label(&self, name: &str) -> Option<String> {
         let raw = self.raw(name)?;
         let number = || raw.get().starts_with(|c: char| c == '-' || c.is_ascii_digit());
         self.text(name).or_else(|| number().then(|| raw.get().to_owned()))
     }
 
-    /// A field that is a number.
     pub(super) fn number(&self, name: &str) -> Option<f64> {
         serde_json::from_str(self.raw(name)?.get()).ok()
     }
 
-    /// A field that is true or false.
     pub(super) fn flag(&self, name: &str) -> Option<bool> {
         serde_json::from_str(self.raw(name)?.get()).ok()
     }
 
-    /// A field that is an object.
     pub(super) fn object(&self, name: &str) -> Option<Self> {
         Self::of(self.raw(name)?)
     }
 
-    /// A field that is an array.
     pub(super) fn list(&self, name: &str) -> Option<Vec<&'a RawValue>> {
         list(self.raw(name)?)
     }
 
-    /// The object's only field, if it has just one.
+    /// The name and value of the only field; `None` if there are several or none.
     pub(super) fn sole(self) -> Option<(String, &'a RawValue)> {
         let mut fields = self.0.into_iter();
         fields.next().filter(|_| fields.next().is_none())
     }
 
-    /// Whether a field is there, be it null.
+    /// Returns true if the field is present, even if it is null.
     pub(super) fn holds(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// Whether a field is there and not null.
+    /// Returns true if the field is present and not null.
     pub(super) fn has(&self, name: &str) -> bool {
         self.raw(name).is_some()
     }
 }
 
-/// The elements of an array, if `raw` is one.
+/// The elements of an array, or `None` if `raw` is none.
 pub(super) fn list(raw: &RawValue) -> Option<Vec<&RawValue>> {
     serde_json::from_str(raw.get()).ok()
 }
 
-/// The text of a string, if `raw` is one. Half a surrogate pair, which JSON can write and Unicode can't hold, is
-/// replaced.
+/// The text of a string, or `None` if `raw` is none. Replaces lone surrogates, which JSON can write and Unicode can't hold.
 pub(super) fn string(raw: &RawValue) -> Option<String> {
     struct Lossy(String);
 
@@ -106,7 +98,7 @@ pub(super) fn string(raw: &RawValue) -> Option<String> {
                 }
             }
 
-            // serde_json checks surrogates where it is asked for a string, but not where it is asked for bytes.
+            // serde_json rejects lone surrogates when it is asked for a string, but not when it is asked for bytes.
             deserializer.deserialize_bytes(JsonText)
         }
     }
@@ -117,13 +109,13 @@ pub(super) fn string(raw: &RawValue) -> Option<String> {
     serde_json::from_str(raw.get()).ok().map(|Lossy(text)| text)
 }
 
-/// JSON as text: a string's content, anything else without the white space between its tokens.
+/// JSON as text: the content of a string, anything else compacted.
 pub(super) fn as_text(raw: &RawValue) -> String {
     string(raw).unwrap_or_else(|| compact(raw.get()))
 }
 
-/// Valid JSON without the white space between its tokens. Going through `serde_json::Value` instead would round
-/// numbers and sort keys.
+/// Removes the white space between the tokens of valid JSON. A round trip through `serde_json::Value` would round numbers
+/// and sort keys.
 fn compact(json: &str) -> String {
     let (mut in_string, mut escaped) = (false, false);
     let mut text = String::with_capacity(json.len());
@@ -157,7 +149,7 @@ fn kind_name(raw: &RawValue) -> &'static str {
     }
 }
 
-/// What is broken in a JSON text. A message is one line as a rule, so the column says where.
+/// Describes a JSON error. Messages are usually one line, so it gives only the column.
 pub(super) fn broken(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let what = text

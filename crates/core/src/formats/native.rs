@@ -1,5 +1,5 @@
-//! recapd's own format: one message per object, by kind. Details of tool calls and results stand in `data` (as in
-//! ikigai's rows) or beside `content`.
+//! recapd's own format: one message per object, by kind. Details of tool calls and results are in `data` (as in ikigai's
+//! rows) or next to `content`.
 
 use serde_json::value::RawValue;
 
@@ -14,7 +14,7 @@ use crate::domain::{
     text::cut,
 };
 
-/// Reads a message in the native format, be it a client's own or made of a transcript.
+/// Reads a native message, whether a client sent it or it was made from a transcript.
 pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
     let kind = fields.text("kind").ok_or_else(|| {
         FormatError::new(
@@ -24,7 +24,7 @@ pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, Forma
     })?;
     let kind = Kind::from_name(&cut(&kind, NAME_CHARS_MAX));
     let details = Details::of(fields);
-    // A tombstone: its kind is all that is left.
+    // A tombstone keeps only its kind.
     let is_forgotten = fields.flag("forgotten") == Some(true) && fields.raw("content").is_none();
     let parts = match kind {
         _ if is_forgotten => Vec::new(),
@@ -38,7 +38,7 @@ pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, Forma
     })
 }
 
-/// A message's fields, with those in `data` before those beside it.
+/// A message's fields; those in `data` take precedence.
 struct Details<'f, 'a> {
     fields: &'f Fields<'a>,
     data: Option<Fields<'a>>,
@@ -78,7 +78,7 @@ impl<'f, 'a> Details<'f, 'a> {
         Ok(parts)
     }
 
-    /// With an `output`, the content is a line for people (origins 2.4), and the output is what the model reads.
+    /// If there is an `output`, it is what the model reads, and the content is a line for people (origins 2.4).
     fn result(&self) -> Vec<Part> {
         let output = self.raw(&["output"]).or_else(|| self.fields.raw("content"));
         let success = self.find(&["success"], Fields::flag);

@@ -1,10 +1,9 @@
 //! Outgoing: the turns of a context as the content of a provider's request.
 //!
-//! Invariant: a message that the target's own provider wrote, and that needed no repair, goes back as it came, blocks
-//! that nobody here knows included; only the envelope of a transcript, fields that no request takes, markers of the
-//! prompt cache, which are the request's, and the reasoning and the ids of OpenAI's Responses API stay behind.
-//! Ids and names that the target wouldn't take are spelled as it does ([`spelling`]).
-//! What can't be carried over is named in the notes.
+//! Invariant: a message that the target's own provider wrote, and that needed no repair, goes back as it came, unknown
+//! blocks included. Only these are dropped: a transcript's envelope, fields that no request takes, prompt cache markers,
+//! which belong to one request, and the reasoning and item ids of OpenAI's Responses API. Ids and names that the target
+//! would refuse are respelled ([`spelling`]). The notes name everything that can't be carried over.
 
 mod anthropic;
 mod calls;
@@ -25,12 +24,12 @@ use crate::domain::{
 };
 use calls::{Names, TurnCalls, arguments_text};
 
-/// What a failed result says that says nothing, where there is no mark for failure.
+/// The text of an empty failed result, where the format has no failure flag.
 const FAILED: &str = "(failed)";
-/// What stands between texts that become one.
+/// The separator of texts that are merged into one.
 const TEXT_SEPARATOR: &str = "\n\n";
 
-/// Whose request is written.
+/// The API that a request is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -48,7 +47,7 @@ pub enum RequestFormat {
 }
 
 impl RequestFormat {
-    /// All of them.
+    /// All request formats.
     pub const ALL: [Self; 4] = [
         Self::Anthropic,
         Self::OpenAiChat,
@@ -66,33 +65,33 @@ impl RequestFormat {
         }
     }
 
-    /// The format of that name.
+    /// `None` if no format has that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// Whether a conversation there must end with what the user says, or with results.
+    /// True if a request must end with the user's words or with tool results.
     pub fn ends_with_user(self) -> bool {
         self == Self::Gemini
     }
 
-    /// Whether messages there say who speaks, and users may speak one after the other.
+    /// True if messages can name their speaker, and user messages may follow each other.
     pub fn names_speakers(self) -> bool {
         self == Self::OpenAiChat
     }
 
-    /// Whether every model there takes instructions in the middle of a conversation.
+    /// True if every model accepts instructions in the middle of a conversation.
     pub fn takes_system_in_place(self) -> bool {
         matches!(self, Self::OpenAiChat | Self::OpenAiResponses)
     }
 }
 
-/// A request's content.
+/// The content of a request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outgoing {
     /// The fields of the provider's request that hold the conversation.
     pub body: Value,
-    /// What could not be carried over, each thing once.
+    /// What could not be carried over, without duplicates.
     pub notes: Vec<String>,
 }
 
@@ -109,7 +108,6 @@ pub fn render(target: RequestFormat, turns: &[Turn<'_>]) -> Outgoing {
     Outgoing { body, notes: notes.0 }
 }
 
-/// What could not be carried over.
 #[derive(Default)]
 struct Notes(Vec<String>);
 
@@ -128,7 +126,7 @@ impl Notes {
         self.add("failed tool results are not marked as failed: this format has no mark for it");
     }
 
-    /// The text that stands for an image or a document, of which only the media type is known.
+    /// The text that replaces an image or a document, of which only the media type is known.
     fn attachment(&mut self, media: &str) -> String {
         self.add(&format!(
             "attachments of type {media} are named, not sent: their data is not at hand in this format"
@@ -136,7 +134,7 @@ impl Notes {
         format!("[attachment: {media}]")
     }
 
-    /// The text that stands for a block of another provider's, so that a turn of nothing else isn't empty.
+    /// The text that replaces another provider's block, so that a turn of such blocks isn't empty.
     fn opaque(&mut self, kind: &str) -> String {
         self.add(&format!(
             "blocks of type {kind} are named, not sent: only the provider that wrote them can read them, as it wrote them"
@@ -145,7 +143,7 @@ impl Notes {
     }
 }
 
-/// A turn with the names of its calls, or of the calls that its results answer.
+/// Pairs each turn with the names of its calls, or of the calls that its results answer.
 fn named<'t, 'a>(
     turns: &'t [Turn<'a>],
     names: &'t [Vec<Names>],
@@ -156,12 +154,12 @@ fn named<'t, 'a>(
         .map(|(turn, names)| (turn, TurnCalls::new(names)))
 }
 
-/// The texts of a turn that isn't a turn of calls or results; attachments by their names.
+/// The texts of a turn without calls and results; attachments are named.
 fn texts(turn: &Turn<'_>, notes: &mut Notes) -> Vec<String> {
     turn.parts().filter_map(|part| text(part, notes)).collect()
 }
 
-/// What a part says in a text, if it is not a call or a result.
+/// A part as text; `None` for a call or a result.
 fn text(part: &Part, notes: &mut Notes) -> Option<String> {
     match part {
         Part::Text(text) => Some(text.clone()),
@@ -175,7 +173,7 @@ fn text(part: &Part, notes: &mut Notes) -> Option<String> {
     }
 }
 
-/// What a result says where there is no mark for failure: with nothing to say it would be taken for success.
+/// A result's text where the format has no failure flag: an empty failure would pass for success.
 fn unmarked<'t>(text: &'t str, is_error: bool, notes: &mut Notes) -> &'t str {
     if is_error {
         notes.failed_result();
@@ -187,7 +185,7 @@ fn unmarked<'t>(text: &'t str, is_error: bool, notes: &mut Notes) -> &'t str {
     }
 }
 
-/// A call's arguments as the object that Anthropic and Gemini ask for.
+/// A call's arguments as an object, as Anthropic and Gemini require.
 fn arguments_object(arguments: &str, notes: &mut Notes) -> Map<String, Value> {
     match serde_json::from_str(arguments) {
         Ok(Value::Object(object)) => object,
@@ -200,7 +198,6 @@ fn arguments_object(arguments: &str, notes: &mut Notes) -> Map<String, Value> {
     }
 }
 
-/// The instructions among `turns`, as far as they all come first.
 fn instructions<'t, 'a>(turns: &'t [Turn<'a>]) -> impl Iterator<Item = &'t Turn<'a>> {
     turns.iter().filter(|turn| turn.role == Role::System)
 }

@@ -1,8 +1,7 @@
-//! Events of Pidgin: conversations between two agents, one event per line. Older files have the event's fields in
-//! `data`.
+//! Pidgin's events: conversations between two agents, one event per line. Older files have the event's fields in `data`.
 //!
-//! Neither agent is the assistant. An exchange is the pair, so what agent A says is read as the user's, what agent B
-//! says as the assistant's; `speaker` says who it was. Requests repeat the whole history, which is not read again.
+//! Neither agent is the assistant. An exchange is one pair of messages, so agent A's are read as the user's and agent B's
+//! as the assistant's; `speaker` names the agent. Request events repeat the whole history and are ignored.
 
 use super::{
     API_ERROR, FormatError,
@@ -15,31 +14,27 @@ use crate::domain::{
     perspective::HUMANS,
 };
 
-/// The events that have a meaning here. The last one is for the file's reader: see [`opens`].
+/// The events with a meaning here. The last one is for the file's reader: see [`opens`].
 const COMPLETE: &str = "MessageCompleteEvent";
 const SYSTEM_PROMPT: &str = "SystemPromptEvent";
 const TURN_COMPLETE: &str = "TurnCompleteEvent";
 const THINKING: &str = "ThinkingCompleteEvent";
 const START: &str = "ConversationStartEvent";
-/// The end of every event's name.
 const EVENT: &str = "Event";
-/// The agent that begins.
 const FIRST_AGENT: &str = "agent_a";
-/// The speaker of what people say.
+/// The speaker of messages from people.
 const HUMAN: &str = "human";
-/// What marks a person's words where they are shown to an agent.
+/// The mark of a person's words when an agent sees them.
 const HUMAN_MARK: &str = "[HUMAN]: ";
-/// How the text begins that stands where a provider failed to answer, in lower case.
+/// The beginning, in lower case, of a text that reports a provider's error.
 const API_ERROR_MARK: &str = "[api error";
 
-/// What an event says.
 struct EventText {
     kind: Kind,
     speaker: Option<String>,
     parts: Vec<Part>,
 }
 
-/// Reads one event.
 pub(super) fn read(event: &Fields<'_>) -> Result<Message, FormatError> {
     let name = event.text("event_type").ok_or_else(|| {
         FormatError::new(
@@ -55,7 +50,6 @@ pub(super) fn read(event: &Fields<'_>) -> Result<Message, FormatError> {
     })
 }
 
-/// Whether a line is an event of Pidgin.
 pub(super) fn is_event(event: &Fields<'_>) -> bool {
     event.text("event_type").is_some_and(|name| name.ends_with(EVENT))
         && ["conversation_id", "experiment_id", "data"]
@@ -63,18 +57,16 @@ pub(super) fn is_event(event: &Fields<'_>) -> bool {
             .any(|name| event.has(name))
 }
 
-/// Whether an event begins a conversation. It holds the human's first words, but stands before the agents' system
-/// prompts, which have to lead.
+/// Returns true if an event begins a conversation. It holds the human's first words, but comes before the agents' system
+/// prompts, which must be first.
 pub(super) fn opens(event: &Fields<'_>) -> bool {
     event.text("event_type").is_some_and(|name| name == START)
 }
 
-/// Whether an event tells an agent's system prompt.
 pub(super) fn is_system_prompt(event: &Fields<'_>) -> bool {
     event.text("event_type").is_some_and(|name| name == SYSTEM_PROMPT)
 }
 
-/// The conversation that an event belongs to.
 pub(super) fn conversation(event: &Fields<'_>) -> Option<String> {
     let data = event.object("data");
     let within = data.and_then(|data| data.text("conversation_id"));
@@ -127,7 +119,7 @@ impl EventText {
     }
 }
 
-/// A message of an agent or a person. Its role is as its viewer sees it, so it says little.
+/// Reads a message of an agent or a person. Its role depends on who views it, so it says little.
 fn words(event: &Fields<'_>, message: &Fields<'_>) -> EventText {
     let role = message.text("role").unwrap_or_default();
     let speaker = message.text("agent_id").or_else(|| event.text("agent_id"));

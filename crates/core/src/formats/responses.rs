@@ -1,7 +1,7 @@
-//! Items of OpenAI's Responses API: messages, reasoning, and calls of many kinds with their outputs.
+//! Items of OpenAI's Responses API: messages, reasoning, and many kinds of calls with their outputs.
 //!
-//! New kinds of calls come every few months, so they are read by a rule: `x_call` is a call of the tool `x`,
-//! `x_output` a result. What is neither is kept as metadata under its own name.
+//! New kinds of calls appear every few months, so a rule reads them: `x_call` is a call of the tool `x`, `x_output` a
+//! result. Any other item becomes metadata under its own name.
 
 use serde_json::value::RawValue;
 
@@ -17,12 +17,12 @@ use crate::domain::{
     thought::{Seal, Sealer, Thought},
 };
 
-/// The end of the names of calls, and of results.
+/// The suffixes of the types of calls and results.
 const CALL: &str = "_call";
 const OUTPUT: &str = "_output";
-/// A call whose name doesn't end like one: code that the model wrote to call tools.
+/// A call whose type lacks the suffix: code that the model wrote to call tools.
 const PROGRAM: &str = "program";
-/// Calls that OpenAI answers itself: the result stands in the call, if it is told at all.
+/// Calls that OpenAI runs itself: the result, if any, is in the call.
 const HOSTED: [&str; 5] = [
     "web_search_call",
     "file_search_call",
@@ -30,7 +30,7 @@ const HOSTED: [&str; 5] = [
     "image_generation_call",
     "mcp_call",
 ];
-/// Where the calls of each tool have what they are called with.
+/// The fields that may hold a call's arguments.
 const ARGUMENTS: [&str; 8] = [
     "arguments",
     "input",
@@ -41,15 +41,14 @@ const ARGUMENTS: [&str; 8] = [
     "queries",
     "revised_prompt",
 ];
-/// Where results stand.
+/// The fields that may hold results.
 const RESULTS: [&str; 6] = ["output", "outputs", "results", "result", "tools", "error"];
 
-/// Reads one item.
 pub(super) fn read(item: &Fields<'_>) -> Result<Message, FormatError> {
     read_as(Format::OpenAiResponses, item)
 }
 
-/// Reads one item, alone or out of a transcript's line.
+/// Reads one item, bare or from a transcript's line.
 pub(super) fn read_as(format: Format, item: &Fields<'_>) -> Result<Message, FormatError> {
     let untyped = || item.has("role").then(|| "message".to_owned());
     let name = item.text("type").or_else(untyped).ok_or_else(|| {
@@ -68,12 +67,10 @@ pub(super) fn read_as(format: Format, item: &Fields<'_>) -> Result<Message, Form
     Ok(message(format, item, kind, parts))
 }
 
-/// Whether items of that name call a tool.
 pub(super) fn is_call(name: &str) -> bool {
     name.ends_with(CALL) || name == PROGRAM
 }
 
-/// Whether items of that name answer a call.
 pub(super) fn is_output(name: &str) -> bool {
     name.ends_with(OUTPUT)
 }
@@ -89,7 +86,7 @@ fn said(item: &Fields<'_>) -> Result<(Kind, Vec<Part>), FormatError> {
     Ok((chat::kind(&role, &parts), parts))
 }
 
-/// The summary and the text of reasoning, as one where it is sealed: the seal stands for all of them.
+/// The summary and the text of reasoning; one part if it is sealed, since the seal covers all of them.
 fn thinking(item: &Fields<'_>) -> Vec<Part> {
     let blocks = ["summary", "content"]
         .into_iter()
@@ -117,7 +114,7 @@ fn call(name: &str, item: &Fields<'_>) -> Vec<Part> {
     parts
 }
 
-/// What came of a call that needs no answer from the client.
+/// The result of a call that needs no answer from the client.
 fn hosted_result(name: &str, item: &Fields<'_>, id: Option<String>, tool: String) -> Vec<Part> {
     let is_image = name == "image_generation_call" && item.has("result");
     let content = first(item, &RESULTS).filter(|_| !is_image);
@@ -132,7 +129,7 @@ fn hosted_result(name: &str, item: &Fields<'_>, id: Option<String>, tool: String
 fn output(item: &Fields<'_>) -> Vec<Part> {
     let raw = first(item, &RESULTS);
     let object = raw.and_then(Fields::of);
-    // A screenshot is an image that stands alone, and older clients wrap a text with whether the call succeeded.
+    // A screenshot is an unwrapped image, and older clients wrap a text with a success flag.
     let wrapped = object.as_ref().filter(|object| !object.has("type"));
     let content = wrapped.and_then(|object| object.raw("content")).or(raw);
     let is_error = is_failed(item)
@@ -141,13 +138,12 @@ fn output(item: &Fields<'_>) -> Vec<Part> {
     tool_result(call_id(item), item.text("name"), content, is_error)
 }
 
-/// Whether a result is that of a command that ended badly, as Codex tells it: JSON within a string, or lines before what
-/// the command printed.
+/// Returns true if Codex reports a failed command: as JSON within a string, or in lines before the command's output.
 fn is_bad_exit(content: &RawValue) -> bool {
     json::string(content).is_some_and(|text| outcome::is_failure(&text))
 }
 
-/// Whether one of the commands in the output of OpenAI's shell ended badly, or not in time.
+/// Returns true if a command in the output of OpenAI's shell failed or timed out.
 fn has_bad_exit(content: &RawValue) -> bool {
     let commands = json::list(content).unwrap_or_default();
     commands.into_iter().filter_map(Fields::of).any(|command| {

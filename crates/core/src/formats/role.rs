@@ -1,7 +1,7 @@
-//! Roles that nobody knows.
+//! Refuses unknown roles.
 //!
-//! Transcripts hold such messages, and what they tell is kept as metadata. In what is said now such a role is a slip: the
-//! message would be accepted, and never sent to a model.
+//! Transcripts hold messages with unknown roles, which are kept as metadata. In a message that is being said now such a
+//! role is a mistake: recapd would accept the message and never send it to a model.
 
 use super::{FormatError, NAME_CHARS_MAX, chat, gemini, json::Fields, unknown_kind};
 use crate::domain::{
@@ -10,12 +10,11 @@ use crate::domain::{
     text::cut,
 };
 
-/// Kinds of the native format that are sent to a model.
 const SENT_KINDS: [&str; 5] = ["user", "assistant", "system", "tool_call", "tool_result"];
-/// Roles that known programs give to what isn't for a model: mini-swe-agent's of how a run ended.
+/// Roles that known programs use for messages not meant for a model: mini-swe-agent's for how a run ended.
 const UNSENT_ROLES: [&str; 1] = ["exit"];
 
-/// Refuses a message that is metadata only because nobody knows its role. Lines of transcripts may be anything.
+/// Refuses a message that is metadata only because its role is unknown. Transcript lines are not checked.
 pub(super) fn check(message: &Message, fields: &Fields<'_>) -> Result<(), FormatError> {
     let Kind::Metadata(Metadata::Other(name)) = &message.kind else {
         return Ok(());
@@ -30,7 +29,7 @@ pub(super) fn check(message: &Message, fields: &Fields<'_>) -> Result<(), Format
     }
 }
 
-/// What to say of a role that isn't among the `known` ones; `cure` says what to do if it is like none of them.
+/// The error for a role that isn't among the `known` ones; `cure` is the advice if it resembles none of them.
 pub(super) fn unknown_role(role: &str, known: &[&str], cure: &str) -> FormatError {
     let role = cut(role, NAME_CHARS_MAX);
     let cure = match nearest(&role, known.iter().copied()) {
@@ -41,7 +40,7 @@ pub(super) fn unknown_role(role: &str, known: &[&str], cure: &str) -> FormatErro
 }
 
 fn check_role(message: &Message, fields: &Fields<'_>, known: &[&str]) -> Result<(), FormatError> {
-    // An item of a type that nobody knows is no message, whatever its role.
+    // An item of an unknown type is no message, whatever its role.
     let role = fields
         .text("role")
         .filter(|role| message.kind == unknown_kind(role) && !UNSENT_ROLES.contains(&role.as_str()));
@@ -54,7 +53,7 @@ fn check_role(message: &Message, fields: &Fields<'_>, known: &[&str]) -> Result<
     role.map_or(Ok(()), |role| Err(unknown_role(&role, known, &cure())))
 }
 
-/// Agents have kinds of their own, so only one that is a letter off from one that is sent is a slip.
+/// Agents may use kinds of their own, so only a kind one letter off a sent one is a mistake.
 fn check_kind(name: &str) -> Result<(), FormatError> {
     let lower = name.to_lowercase();
     let meant = SENT_KINDS

@@ -1,4 +1,4 @@
-//! A message as a row of SQL: a role and a text, or a provider's JSON, as agents insert either.
+//! A message as an SQL row, as agents insert it: a role and a text, or a provider's JSON.
 
 use serde_json::{Map, Value, value::RawValue};
 
@@ -8,35 +8,35 @@ use crate::domain::{
     text::cut,
 };
 
-/// The format's name that says that a content is text, whatever it looks like.
+/// The format name for content that is text even if it looks like JSON.
 const TEXT: &str = "text";
-/// What a role that is unknown may be meant for.
+/// Suggestions for an unknown role.
 const ROLES: [&str; 6] = ["user", "assistant", "system", "tool", "tool_call", "tool_result"];
 
-/// The columns of a row that make a message.
+/// The columns of a row that make up a message.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Row<'a> {
     /// `user`, `assistant`, `system`, `tool`, or a kind of the native format.
     pub role: Option<&'a str>,
-    /// Text; or JSON: a message, or with a role the list of its blocks.
+    /// Text or JSON: a whole message or, with a role, the list of its blocks.
     pub content: Option<&'a str>,
-    /// A format's name, or `text`; none: what the content looks like.
+    /// A format's name, or `text`. `None` detects it from the content.
     pub format: Option<&'a str>,
-    /// Who said it, in a conversation of several speakers.
+    /// The speaker, in a conversation of several.
     pub speaker: Option<&'a str>,
 }
 
-/// Reads a row as a message. A content that is a message as JSON becomes its payload, verbatim; of anything else a message
-/// in JSON is made, the same one of the same row.
+/// Reads a row as a message. A message in JSON becomes the payload, verbatim; anything else is wrapped in a JSON message,
+/// the same one for the same row.
 ///
-/// With a role, a content is JSON only if it says the same role itself, or is a list of nothing but a provider's blocks:
-/// text that merely happens to be JSON stays text.
+/// With a role, the content is JSON only if it gives the same role itself, or is a list of a provider's blocks. Other text
+/// that happens to be JSON stays text.
 ///
 /// # Errors
-/// When there is no content where one is needed, an unknown role or format, JSON that is no message, or a speaker's name that
-/// is too long.
+/// When required content is missing, the role or format is unknown, the JSON is no message, or the speaker's name is too
+/// long.
 pub fn read_row(row: Row<'_>) -> Result<Message, FormatError> {
-    // Cut as in a provider's message, two names could become one.
+    // Truncation, as in a provider's message, could make two names equal.
     if row
         .speaker
         .is_some_and(|name| name.chars().nth(NAME_CHARS_MAX).is_some())
@@ -88,20 +88,20 @@ fn named(name: &str) -> Result<Format, FormatError> {
     })
 }
 
-/// A message that is JSON as a whole.
+/// Reads content that is a whole message in JSON.
 fn whole(content: &str, format: Option<Format>, speaker: Option<&str>) -> Result<Message, FormatError> {
     if !content.trim_start().starts_with('{') {
         return Err(FormatError::new(
             "there is no role, and the content is no message as JSON",
-            "give the role beside the text, or the message as one JSON object",
+            "give a role with the text, or the message as one JSON object",
         ));
     }
     let format = format.or_else(|| detect(content)).unwrap_or(Format::OpenAiChat);
     let message = parse_said(format, content)?;
-    // The payload is all that is read again, and it stays as it is.
+    // Only the payload is read again, and it stays as it is.
     if speaker.is_some_and(|name| message.speaker.as_deref() != Some(name)) {
         return Err(FormatError::new(
-            "a speaker stands beside a message as JSON that doesn't name it",
+            "a speaker is given with a message in JSON that doesn't name it",
             "name it in the message, as `speaker`",
         ));
     }
@@ -124,7 +124,7 @@ fn kind(role: &str) -> Result<Kind, FormatError> {
     }
 }
 
-/// A message that is a role and a text.
+/// Builds a message from a role and a text.
 fn said(kind: &Kind, row: Row<'_>) -> Result<Message, FormatError> {
     if row.content.is_none() && kind.is_conversation() {
         return Err(FormatError::new("there is no content", "give what was said"));
@@ -140,7 +140,7 @@ fn said(kind: &Kind, row: Row<'_>) -> Result<Message, FormatError> {
     parse(Format::Native, &Value::Object(fields).to_string())
 }
 
-/// Whether `content` is a message that says by itself that it is of that role.
+/// Returns true if `content` is a message that gives this role itself.
 fn says_role(content: &str, role: &str) -> bool {
     let Ok(fields) = Fields::parse(content) else {
         return false;
@@ -153,7 +153,7 @@ fn says_role(content: &str, role: &str) -> bool {
     is_message && same
 }
 
-/// Whether `content` is a list of blocks: of text, or some that only providers' messages have.
+/// Returns true if `content` is a list of blocks: all text, or some that only providers' messages have.
 fn is_blocks(content: &str, format: Option<Format>) -> bool {
     if !content.trim_start().starts_with('[') {
         return false;
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_no_message_is_refused_with_a_cure() {
+    fn an_invalid_row_is_refused_with_a_cure() {
         let refused = |row: Row<'_>| read_row(row).unwrap_err().to_string();
         let formed = |format, content| Row {
             format: Some(format),
@@ -321,7 +321,7 @@ mod tests {
                     speaker: Some("Ada"),
                     ..row(None, r#"{"role":"user","content":"x"}"#)
                 },
-                "a speaker stands beside a message",
+                "a speaker is given with a message",
             ),
             (
                 formed("latin", "x"),

@@ -1,5 +1,4 @@
-//! Whether two payloads say the same: a client that sends a message again may spell its JSON in another way, with fields in another
-//! order, other blanks, other escapes.
+//! Compares payloads by meaning: a client that repeats a message may order fields, white space and escapes differently.
 
 use std::fmt;
 
@@ -9,13 +8,12 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// How deep values are compared; what is nested deeper is the same if it is spelled the same. Each level is read once more.
+/// The depth to which values are compared; deeper ones are equal if spelled alike. Each level is parsed once more.
 const DEPTH_MAX: usize = 32;
-/// What JSON lets stand between values.
 const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
-/// Whether two texts of JSON have the same value. Numbers are the same if they are written the same: 1.0 isn't 1, since a
-/// reader may tell them apart, and a long one isn't rounded to its neighbour.
+/// Returns true if two JSON texts have the same value. Numbers are the same only if they are written the same: 1.0 isn't 1,
+/// since a reader may tell them apart, and a long number isn't rounded to its neighbour.
 pub fn is_same(one: &str, other: &str) -> bool {
     is_same_at(0, one, other)
 }
@@ -39,7 +37,7 @@ fn is_same_at(depth: usize, one: &str, other: &str) -> bool {
         }),
         (Some(b'['), Some(b'[')) => read::<Vec<&RawValue>>(one, other)
             .is_some_and(|(one, other)| one.len() == other.len() && one.iter().zip(&other).all(are_same)),
-        // Half an emoji can't be read: such texts are compared as they are spelled.
+        // Lone surrogates can't be read: such strings are compared as spelled.
         (Some(b'"'), Some(b'"')) => read::<String>(one, other).is_some_and(|(one, other)| one == other),
         _ => false,
     }
@@ -49,7 +47,7 @@ fn read<'a, T: Deserialize<'a>>(one: &'a str, other: &'a str) -> Option<(T, T)> 
     Some((serde_json::from_str(one).ok()?, serde_json::from_str(other).ok()?))
 }
 
-/// An object's members in the order of their names; those of one name stay in theirs.
+/// An object's members sorted by name; duplicates keep their order.
 struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
@@ -82,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    /// A value as it may be spelled in many ways.
+    /// A value that can be spelled in many ways.
     #[derive(Clone, Debug, PartialEq)]
     enum Tree {
         Word(&'static str),
@@ -115,7 +113,6 @@ mod tests {
         })
     }
 
-    /// Choices from a seed.
     struct Chance(u64);
 
     impl Chance {
@@ -180,7 +177,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn spelling_makes_no_difference_and_values_do(one in trees(), other in trees(), seed: u64) {
+        fn payloads_are_the_same_by_value_and_not_by_spelling(one in trees(), other in trees(), seed: u64) {
             let mut chance = Chance(seed);
             let [first, second] = [(); 2].map(|()| spell(&one, &mut chance));
             prop_assert!(is_same(&first, &second), "{first} and {second}");
@@ -190,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_compared_as_it_is_spelled() {
+    fn unreadable_strings_are_compared_by_spelling() {
         let deep = |blank: &str| format!("{}{blank}1{}", "[".repeat(100), "]".repeat(100));
         for (one, other, expected) in [
             (r#"["\ud83d"]"#, r#"[ "\ud83d" ]"#, true),

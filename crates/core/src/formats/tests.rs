@@ -1,4 +1,4 @@
-//! Tables of messages in each format, and what is read from them.
+//! Tables of messages in each format, with their expected readings.
 
 mod block;
 mod chat;
@@ -13,7 +13,7 @@ mod transcripts;
 use super::*;
 use crate::domain::thought::Thought;
 
-/// A message in one line: kind, speaker, parts, and what else was found.
+/// A message in one line: kind, speaker, parts, and other fields.
 pub(super) fn brief(message: &Message) -> String {
     let speaker = message.speaker.iter().map(|speaker| format!(" of {speaker}"));
     let head = format!("{}{}:", message.kind.name(), speaker.collect::<String>());
@@ -56,7 +56,7 @@ fn brief_part(part: &Part) -> String {
     }
 }
 
-/// Reads each text and compares what comes out, or the refusal.
+/// Reads each text and compares the message, or the error.
 fn check(format: Format, cases: &[(&str, &str)]) {
     for (json, expected) in cases {
         let read = match parse(format, json) {
@@ -71,7 +71,7 @@ fn check(format: Format, cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn what_is_no_object_is_refused_in_every_format() {
+fn every_format_refuses_a_value_that_is_no_object() {
     for format in Format::ALL {
         for (json, reason) in [
             ("42", "message is a JSON number, not an object"),
@@ -122,7 +122,7 @@ fn times_and_ids_are_found_where_each_format_has_them() {
     }
 }
 
-/// The table to which the clients are held, too.
+/// The clients are tested against the same table.
 #[test]
 fn a_message_is_known_by_its_own_id() {
     let rows = include_str!("../../../../tests/fixtures/message_ids.json");
@@ -174,7 +174,7 @@ fn times_are_read_as_text_and_as_numbers() {
         ),
         (r#""at":"1:56 pm on 8 May, 2023""#, None),
         (r#""at":1e999"#, None),
-        // Of the year -29,700, which no database keeps, and of one that no clock shows.
+        // The year -29,700, which no database stores, and a time out of range.
         (r#""at":-1e12"#, None),
         (r#""at":1e300"#, None),
         (r#""at":"-29700-01-01T00:00:00""#, None),

@@ -1,12 +1,12 @@
-//! What providers report that a request cost, as it comes along with a message: the `usage` of an assistant's message
-//! (OpenAI, Anthropic, Claude Code's transcripts, Gemini), or a native message of kind `usage`.
+//! Token counts that providers report with a message: the `usage` of an assistant's message (OpenAI, Anthropic, Claude
+//! Code's transcripts, Gemini), or a native message of kind `usage`.
 
 use super::json::Fields;
 use crate::domain::{calibration::ReportedUsage, message::Message};
 
-/// The report that `message` carries, if it carries one.
+/// The usage report in `message`, if there is one.
 pub fn reported_usage(message: &Message) -> Option<ReportedUsage> {
-    // Most messages carry none: that is seen without reading them.
+    // Most messages have none; this check avoids parsing them.
     if !message.payload.contains("usage") && message.kind.name() != "usage" {
         return None;
     }
@@ -21,7 +21,7 @@ pub fn reported_usage(message: &Message) -> Option<ReportedUsage> {
     let usage = places().find_map(|place| place.object("usage").or_else(|| place.object("usageMetadata")));
     let usage = match &usage {
         Some(usage) => tokens(usage)?,
-        // A native message of kind `usage` is the report itself.
+        // A native message of kind `usage` is itself the report.
         None if message.kind.name() == "usage" => places().find_map(tokens)?,
         None => return None,
     };
@@ -34,7 +34,7 @@ pub fn reported_usage(message: &Message) -> Option<ReportedUsage> {
     })
 }
 
-/// The report that stands by itself as `json`: a provider's `usage` object, which may name its `model` too.
+/// Reads a usage report that is not part of a message: a provider's `usage` object, which may name its `model`.
 pub fn read_usage(json: &str) -> Option<ReportedUsage> {
     let usage = Fields::parse(json).ok()?;
     Some(ReportedUsage {
@@ -43,8 +43,8 @@ pub fn read_usage(json: &str) -> Option<ReportedUsage> {
     })
 }
 
-/// Tokens of the request and of the answer. Anthropic counts cached tokens apart, Gemini thinking; the others count them
-/// in.
+/// Tokens of the request and of the answer. Anthropic counts cached tokens separately, Gemini thinking tokens; the others
+/// include them.
 fn tokens(usage: &Fields<'_>) -> Option<ReportedUsage> {
     let first = |names: &[&str]| names.iter().find_map(|name| whole_number(usage, name));
     let prompt = first(&["input_tokens", "prompt_tokens", "promptTokenCount"])?;
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_are_found_where_formats_put_them() {
+    fn usage_is_found_in_every_formats_place() {
         let anthropic = json!({"input_tokens": 4, "cache_creation_input_tokens": 100, "cache_read_input_tokens": 1_000,
             "cache_creation": {"ephemeral_5m_input_tokens": 100}, "output_tokens": 7});
         let cases = [
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn thinking_is_told_apart_where_providers_do() {
+    fn thinking_tokens_are_separate_where_providers_report_them() {
         let cases = [
             (
                 json!({"input_tokens": 1, "output_tokens": 90, "output_tokens_details": {"thinking_tokens": 60}}),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn no_report_is_no_report() {
+    fn messages_without_usage_give_none() {
         let cases = [
             json!({"role": "assistant", "content": "Hi"}),
             json!({"role": "assistant", "content": "Hi", "usage": null}),

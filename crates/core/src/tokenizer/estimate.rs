@@ -1,19 +1,19 @@
-//! An estimate of o200k without its tables, for builds without the feature `tokenizer`: what one character costs on
-//! average, by its class and its place in a run.
+//! An estimate of o200k without its tables, for builds without the feature `tokenizer`: the average cost of a character by
+//! its class and its place in a run.
 //!
-//! The weights were fitted on the project's own texts (prose, JSON, code, twelve languages) so that each of them is
-//! met within 5 % below and 15 % above.
+//! The weights were fitted on the project's own texts (prose, JSON, code, twelve languages); the estimate of each is at
+//! most 5 % too low or 15 % too high.
 
 use super::text_kind::is_cjk;
 use crate::domain::tokens::TokenCounter;
 
 /// Hundredths of a token for the first character of a word in ASCII letters: most words are one token.
 const WORD_START: i64 = 104;
-/// … for each letter of a word after the seventh: long words fall into pieces.
+/// … for each letter of a word after the seventh: long words are split.
 const WORD_REST: i64 = 22;
 /// Letters of a word that cost nothing more.
 const WORD_FREE_CHARS: i64 = 7;
-/// … for each letter in capitals or after an underscore in the middle of a name.
+/// … for each capital letter, or letter after an underscore, inside a name.
 const HUMP: i64 = 60;
 /// … for each digit: three make a token.
 const DIGIT: i64 = 49;
@@ -46,7 +46,6 @@ impl TokenCounter for EstimateCounter {
     }
 }
 
-/// What was read so far of the run that is being read.
 #[derive(Default)]
 struct Walk {
     last: Option<char>,
@@ -61,7 +60,7 @@ impl Walk {
         }
         self.word_chars = 0;
         match c {
-            // A blank belongs to the word behind it; only runs of them cost something.
+            // A blank belongs to the word after it; only runs of blanks cost something.
             ' ' => {
                 if last == Some(' ') {
                     RUN_REST / 4

@@ -1,7 +1,6 @@
-//! What an image costs, by its size in pixels; without a size, the most that the vendor takes for an image. What a
-//! document costs, by its pages.
+//! The tokens of an image, by its size in pixels (of unknown size: the vendor's most), and of a document, by its pages.
 //!
-//! Anthropic documents its rule; OpenAI's and Google's are as their documentation had them last and may have changed.
+//! Anthropic's rule is documented; OpenAI's and Google's are from older documentation and may have changed.
 
 use super::vendor::{Vendor, bare};
 use crate::domain::{
@@ -9,19 +8,18 @@ use crate::domain::{
     tokens::{ATTACHMENT_TOKENS, PAGE_TOKENS},
 };
 
-/// Claude's patch: pixels of a side.
+/// The side of Claude's patch, in pixels.
 const CLAUDE_PATCH: u32 = 28;
 /// Ollama's own guess.
 const LOCAL_IMAGE_TOKENS: i64 = 768;
-/// Gemini's tile, which a page of a document is, too, and the most tiles of an image.
+/// Gemini's tile, which is also the cost of a page, and the most tiles of an image.
 const GEMINI_TILE_TOKENS: i64 = 258;
 const GEMINI_TILES_MAX: i64 = 16;
-/// OpenAI's patches: the most of an image.
+/// OpenAI's patches: the most per image.
 const OPENAI_PATCHES_MAX: i64 = 1_536;
-/// OpenAI's tiles: the most of an image, 2,048 × 768 pixels.
+/// OpenAI's tiles: the most per image, 2,048 × 768 pixels.
 const OPENAI_TILES_MAX: i64 = 8;
 
-/// Tokens of an attachment of `extent`.
 pub(super) fn attachment(vendor: Vendor, model: &str, media: &str, extent: Extent) -> i64 {
     match extent {
         Extent::Pixels(size) => tokens(vendor, model, Some(size), false),
@@ -39,7 +37,7 @@ fn page_tokens(vendor: Vendor) -> i64 {
     }
 }
 
-/// Tokens of an image of `size`, or of the largest one. `low_detail` is OpenAI's `detail: low`.
+/// Tokens of an image of `size`; `None` counts as the largest one. `low_detail` is OpenAI's `detail: low`.
 pub(super) fn tokens(vendor: Vendor, model: &str, size: Option<ImageSize>, low_detail: bool) -> i64 {
     match vendor {
         Vendor::Anthropic { is_newer } => claude(is_newer, size),
@@ -82,7 +80,7 @@ fn openai(model: &str, size: Option<ImageSize>, low_detail: bool) -> i64 {
     base + per_tile * tiles
 }
 
-/// What a patch costs in percent of a token, for models that count patches.
+/// The tokens per patch, in percent; `None` for a model that counts tiles.
 fn patch_percent(model: &str) -> Option<i64> {
     if model.starts_with("gpt-4o") {
         return None;
@@ -101,7 +99,7 @@ fn tile_tokens(model: &str) -> (i64, i64) {
     }
 }
 
-/// `size` made smaller, if needed, to fit into a box.
+/// `size`, scaled down if needed to fit into a box.
 fn fit(size: ImageSize, width_max: u32, height_max: u32) -> ImageSize {
     let by_width = scale(size, width_max.min(size.width), size.width);
     scale(by_width, height_max.min(by_width.height), by_width.height)
@@ -167,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_of_nothing_or_of_everything_is_no_crash() {
+    fn extreme_image_sizes_do_not_panic() {
         let vendors = [
             Vendor::Google,
             Vendor::OpenAi { is_cl100k: false },

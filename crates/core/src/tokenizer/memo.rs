@@ -1,5 +1,5 @@
-//! Counts of long texts, remembered: each context holds the same document as the one before it, and counting its ten thousand
-//! tokens takes as long as reading its window from the database.
+//! A cache of the counts of long texts: each context holds the same document as the one before, and counting its ten
+//! thousand tokens takes as long as reading its window from the database.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -10,20 +10,18 @@ use hashlink::LruCache;
 
 use crate::domain::{attachment::Extent, tokens::TokenCounter};
 
-/// Texts of fewer bytes are counted as fast as they are looked up.
+/// Counting a shorter text is as fast as looking it up, in bytes.
 const TEXT_BYTES_MIN: usize = 4 << 10;
-/// The most counts that are remembered.
 const COUNTS_MAX: usize = 1_024;
 
-/// The counts of this process.
 static MEMO: LazyLock<Memo> = LazyLock::new(Memo::new);
 
-/// Counts as `counter` does, and long texts once. For texts that are counted again and again, such as a document.
+/// Wraps `counter` so that long texts are counted once. For texts that are counted again and again, such as a document.
 pub fn remembering(counter: &dyn TokenCounter) -> RememberingCounter<'_> {
     RememberingCounter { counter, memo: &MEMO }
 }
 
-/// See [`remembering`].
+/// The counter that [`remembering`] returns.
 pub struct RememberingCounter<'c> {
     counter: &'c dyn TokenCounter,
     memo: &'c Memo,
@@ -51,7 +49,7 @@ impl TokenCounter for RememberingCounter<'_> {
     }
 }
 
-/// What stands for a text and the way it is counted: two hashes of both, by keys that nobody outside knows.
+/// Identifies a text and its counter: two hashes of both, keyed with secrets of this process.
 type Print = [u64; 2];
 
 struct Memo {
@@ -95,7 +93,6 @@ mod tests {
     use super::*;
     use crate::domain::number::i64_or_max;
 
-    /// Counts its calls.
     #[derive(Default)]
     struct CountingCounter(AtomicUsize);
 
@@ -125,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn another_way_of_counting_counts_for_itself() {
+    fn each_counter_has_its_own_cached_counts() {
         let text = "word ".repeat(TEXT_BYTES_MIN);
         let (calls, bytes) = (CountingCounter::default(), super::super::BytesCounter);
         for _ in 0..2 {

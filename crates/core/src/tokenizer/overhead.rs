@@ -1,4 +1,4 @@
-//! What providers add to a request beside its texts: role markers, the priming of the answer, tool definitions as the
+//! The overhead that providers add to a request's texts: role markers, the priming of the answer, tool definitions as the
 //! model sees them, and the instructions that come with tools.
 
 use serde_json::{Map, Value};
@@ -6,14 +6,15 @@ use serde_json::{Map, Value};
 use super::vendor::bare;
 use crate::domain::tokens::TokenCounter;
 
-/// OpenAI's chat format: each message, beside its role, name and content.
+/// Tokens of each message in OpenAI's chat format, in addition to its role, name and content.
 pub(super) const PER_MESSAGE_TOKENS: i64 = 3;
-/// … and one with a name.
+/// … of a name, in addition to its text.
 pub(super) const PER_NAME_TOKENS: i64 = 1;
-/// … and the beginning of the answer.
+/// … of the priming of the answer.
 pub(super) const PRIMING_TOKENS: i64 = 3;
 
-/// OpenAI shows functions as declarations in TypeScript. What they cost beside their texts, by the vendor's cookbook:
+/// OpenAI shows functions to the model as TypeScript declarations. Their cost in addition to their texts, by the vendor's
+/// cookbook:
 const FUNCTION_TOKENS: i64 = 7;
 const PROPERTIES_TOKENS: i64 = 3;
 const PROPERTY_TOKENS: i64 = 3;
@@ -21,8 +22,8 @@ const ENUM_TOKENS: i64 = -3;
 const ENUM_VALUE_TOKENS: i64 = 3;
 const FUNCTIONS_END_TOKENS: i64 = 12;
 
-/// Anthropic's instructions for tools, by the beginning of the model's name: with `tool_choice` auto or none, and with
-/// any or tool (the vendor's price list). Longer names stand before the names that they begin with.
+/// Tokens of Anthropic's tool instructions by prefix of the model's name: with `tool_choice` auto or none, and with any or
+/// tool (the vendor's price list). A longer prefix precedes the shorter ones that it begins with.
 const ANTHROPIC_TOOL_PROMPTS: [(&str, i64, i64); 13] = [
     ("claude-opus-5", 286, 406),
     ("claude-opus-4-8", 290, 410),
@@ -38,12 +39,12 @@ const ANTHROPIC_TOOL_PROMPTS: [(&str, i64, i64); 13] = [
     ("claude-3-5-haiku", 264, 355),
     ("claude-haiku-3-5", 264, 355),
 ];
-/// For a model that isn't listed: the largest of them.
+/// For an unlisted model: the largest of them.
 const ANTHROPIC_TOOL_PROMPT_MAX: (i64, i64) = (675, 804);
-/// Anthropic's own tools, by the beginning of their type. They have no definition in the request.
+/// Tokens of Anthropic's own tools, by prefix of their type. A request has no definition of them.
 const ANTHROPIC_BUILT_IN: [(&str, i64); 3] = [("bash_", 325), ("text_editor_", 700), ("computer_", 4_500)];
 
-/// Tokens of Anthropic's hidden instructions when there is at least one tool.
+/// Tokens of Anthropic's hidden instructions in a request with tools.
 pub(super) fn anthropic_tool_prompt(model: &str, choice: Option<&str>) -> i64 {
     let listed = ANTHROPIC_TOOL_PROMPTS
         .iter()
@@ -56,7 +57,7 @@ pub(super) fn anthropic_tool_prompt(model: &str, choice: Option<&str>) -> i64 {
     }
 }
 
-/// Tokens of one of Anthropic's own tools, if `kind` is the type of one.
+/// Tokens of Anthropic's own tool of type `kind`; `None` if it is not Anthropic's.
 pub(super) fn anthropic_built_in(kind: &str) -> Option<i64> {
     let found = ANTHROPIC_BUILT_IN
         .iter()
@@ -85,7 +86,7 @@ fn declaration(counter: &dyn TokenCounter, function: &Map<String, Value>) -> i64
     FUNCTION_TOKENS + counter.count(&head) + parameters
 }
 
-/// The properties of a schema and of the schemas in it.
+/// Tokens of the properties of a schema and its nested schemas.
 fn properties(counter: &dyn TokenCounter, schema: &Value) -> i64 {
     let Some(found) = schema.get("properties").and_then(Value::as_object) else {
         return schema.get("items").map_or(0, |items| properties(counter, items));

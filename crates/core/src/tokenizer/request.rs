@@ -1,8 +1,8 @@
-//! Counting a serialised request: the bytes that go to the provider (seed 001, "Count the Serialized Request, Not Raw
-//! Messages"). What the model sees of them is counted, and what the provider adds.
+//! Counts a serialised request, as it is sent to the provider (seed 001, "Count the Serialized Request, Not Raw Messages"):
+//! the parts that the model sees, and the provider's overhead.
 //!
-//! The shape is read from the body, the tokenizer from provider and model, so a Claude behind an endpoint in OpenAI's
-//! shape is counted right. An unknown provider, an unknown shape and broken JSON fall through to the bytes estimate.
+//! The body gives the shape, provider and model give the tokenizer, so that Claude behind an OpenAI-shaped endpoint is
+//! counted correctly. For an unknown provider or shape, or broken JSON, bytes are counted.
 
 mod anthropic;
 mod chat;
@@ -25,25 +25,25 @@ use crate::domain::{
     tokens::{TOOL_CALL_OVERHEAD_TOKENS, TokenCounter, count_opaque, count_thought},
 };
 
-/// A request's tokens.
+/// The tokens of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RequestCount {
-    /// All of them.
+    /// The sum of `parts`.
     pub tokens: i64,
     /// How they were counted: `o200k`, `o200k*claude`, `bytes/3`.
     pub method: String,
-    /// Where they come from; they sum up to `tokens`.
+    /// The tokens by where they come from.
     pub parts: RequestParts,
 }
 
-/// Where a request's tokens come from.
+/// The tokens of a request by where they come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RequestParts {
-    /// Instructions, wherever they stand.
+    /// Instructions, wherever they are.
     pub system: i64,
-    /// Definitions of tools and of the answer's schema, with what the provider adds for them.
+    /// Definitions of tools and of the answer's schema, with the provider's overhead for them.
     pub tools: i64,
-    /// What user, model and tools said. All of it, when the shape isn't known.
+    /// Messages of users, models and tools; the whole request if its shape is unknown.
     pub messages: i64,
     /// Roles, separators, the priming of the answer.
     pub overhead: i64,
@@ -58,8 +58,8 @@ impl RequestParts {
     }
 }
 
-/// Counts the tokens of `body`, a request as it goes to `provider` for `model`. It never fails: what it doesn't
-/// understand it counts by bytes.
+/// Counts the tokens of `body`, a request to `provider` for `model`. Never fails: bytes are counted if the request can't be
+/// understood.
 pub fn count_request(provider: &str, model: &str, body: &[u8]) -> RequestCount {
     let understood = Vendor::of(provider, model).and_then(|vendor| {
         let request: Map<String, Value> = serde_json::from_slice(body).ok()?;
@@ -82,7 +82,6 @@ fn by_bytes(body: &[u8]) -> RequestCount {
     }
 }
 
-/// How a request is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestShape {
     Chat,
@@ -120,7 +119,6 @@ impl RequestShape {
     }
 }
 
-/// Whose words are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Speaker {
     System,
@@ -136,7 +134,6 @@ impl Speaker {
     }
 }
 
-/// What was counted so far.
 struct Tally<'a> {
     counter: Arc<dyn TokenCounter>,
     vendor: Vendor,
@@ -173,7 +170,7 @@ impl<'a> Tally<'a> {
         self.add(speaker, self.counter.count(text));
     }
 
-    /// A string as its text, anything else as compact JSON.
+    /// Counts a string as its text, anything else as compact JSON.
     fn value(&mut self, speaker: Speaker, value: &Value) {
         match value {
             Value::Null => {}
@@ -182,7 +179,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// What a message or a turn costs beside its content.
+    /// Counts the overhead of a message or a turn.
     fn message(&mut self, role: &str, name: Option<&Value>) {
         self.parts.overhead += PER_MESSAGE_TOKENS + self.counter.count(role);
         if let Some(name) = name.and_then(Value::as_str) {
@@ -194,7 +191,6 @@ impl<'a> Tally<'a> {
         self.parts.overhead += PRIMING_TOKENS;
     }
 
-    /// A call of a tool.
     fn call(&mut self, name: Option<&Value>, arguments: Option<&Value>) {
         for value in [name, arguments].into_iter().flatten() {
             self.value(Speaker::Conversation, value);
@@ -202,7 +198,7 @@ impl<'a> Tally<'a> {
         self.parts.overhead += TOOL_CALL_OVERHEAD_TOKENS;
     }
 
-    /// An image by its base64 data, if the request holds it.
+    /// Counts an image by its base64 data, if the request includes it.
     fn image(&mut self, speaker: Speaker, base64: Option<&str>, low_detail: bool) {
         let size = match base64.map(Extent::of) {
             Some(Extent::Pixels(size)) => Some(size),
@@ -212,14 +208,14 @@ impl<'a> Tally<'a> {
         self.add(speaker, tokens);
     }
 
-    /// A document, a sound or a film, by its base64 data, if the request holds it.
+    /// Counts a document, a sound or a film by its base64 data, if the request includes it.
     fn attachment(&mut self, speaker: Speaker, base64: Option<&str>) {
         let extent = base64.map_or(Extent::Unknown, Extent::of);
         let tokens = self.counter.count_attachment("", extent);
         self.add(speaker, tokens);
     }
 
-    /// What the model thought: what is told of it, and the same sealed.
+    /// Counts thinking, by its text and its seal.
     fn thought(&mut self, text: &str, sealer: Sealer, base64: &str) {
         let thought = Thought {
             text: text.to_owned(),
@@ -231,18 +227,16 @@ impl<'a> Tally<'a> {
         );
     }
 
-    /// A block that only its provider reads, as a window counts it.
+    /// Counts a block that only its provider can read, as a window does.
     fn opaque(&mut self, speaker: Speaker, block: &Value) {
         self.add(speaker, count_opaque(self.counter.as_ref(), &block.to_string()));
     }
 
-    /// A definition as compact JSON.
     fn definition(&mut self, definition: &Value) {
         self.parts.tools += self.counter.count(&definition.to_string());
     }
 }
 
-/// The elements of a field that is an array.
 fn list<'v>(object: &'v Map<String, Value>, name: &str) -> &'v [Value] {
     object
         .get(name)
@@ -250,7 +244,6 @@ fn list<'v>(object: &'v Map<String, Value>, name: &str) -> &'v [Value] {
         .map_or(&[], Vec::as_slice)
 }
 
-/// A field that is a string.
 fn text<'v>(object: &'v Map<String, Value>, name: &str) -> &'v str {
     object.get(name).and_then(Value::as_str).unwrap_or_default()
 }

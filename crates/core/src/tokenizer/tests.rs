@@ -96,7 +96,7 @@ mod against_o200k {
         }
     }
 
-    /// A tokenizer whose work grows with the square of a run would need hours for these.
+    /// A tokenizer with quadratic time in the length of a run would need hours for these.
     #[test]
     fn hostile_texts_are_counted_to_the_end() {
         let exact = ceiling_counter();
@@ -112,8 +112,8 @@ mod against_o200k {
     }
 }
 
-/// What is added to a text costs the same, however much of it is there already: every counter at once, and the look at
-/// what kind of text it is.
+/// The time per added unit is constant, however long the text: for every counter, and for the detection of the kind of
+/// text.
 #[test]
 fn hostile_texts_are_counted_in_proportion() {
     let models = [
@@ -138,8 +138,7 @@ fn hostile_texts_are_counted_in_proportion() {
     }
 }
 
-/// The estimate and the kind of a text read each character once: they are a sum over the characters and their
-/// neighbours, so pieces cost what the whole costs.
+/// The estimate and the text kind are sums over characters and their neighbours, so that pieces cost what the whole costs.
 #[test]
 fn an_estimate_is_the_sum_of_its_pieces() {
     for unit in ["a", " ", "🚀", "字", "Aa", "{\"k\": 1}\n"] {
@@ -153,7 +152,7 @@ fn an_estimate_is_the_sum_of_its_pieces() {
 }
 
 #[test]
-fn what_openai_has_published_is_exact_and_nothing_else() {
+fn only_published_openai_encodings_are_exact() {
     let cases = [
         ("openai", "gpt-5-mini", true),
         ("openai", "openai/gpt-4.1", true),

@@ -1,6 +1,6 @@
-//! What a text is made of, as far as tokenizers differ about it.
+//! The kinds of text on which tokenizers differ.
 
-/// A kind of text. Tokenizers agree on English and part ways on the rest.
+/// A kind of text. Tokenizers agree on English and differ on the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TextKind {
     /// Sentences in the Latin alphabet.
@@ -13,14 +13,14 @@ pub enum TextKind {
     OtherScript,
 }
 
-/// So many characters of a hundred that are punctuation or digits make a text dense. English prose has about 4, code
-/// about 15, compact JSON about 30.
+/// The percentage of punctuation and digits from which a text is dense. English prose has about 4, code about 15, compact
+/// JSON about 30.
 const DENSE_PERCENT: usize = 12;
-/// So many characters of a hundred beyond the Latin alphabet make a text one of another script.
+/// The percentage of characters beyond the Latin alphabet from which a text is of another script.
 const SCRIPT_PERCENT: usize = 25;
 
 impl TextKind {
-    /// The kind of `text`, in one pass over it.
+    /// Classifies `text` in one pass.
     pub fn of(text: &str) -> Self {
         let (mut chars, mut dense, mut cjk, mut other) = (0_usize, 0_usize, 0_usize, 0_usize);
         for c in text.chars() {
@@ -48,7 +48,7 @@ pub(super) fn is_cjk(c: char) -> bool {
         | '\u{ff00}'..='\u{ffef}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// Beyond Latin with its accents, and beyond typographic punctuation and box drawing.
+/// Returns true beyond Latin with its accents, typographic punctuation and box drawing.
 fn is_beyond_latin(c: char) -> bool {
     c > '\u{24f}' && !matches!(c, '\u{300}'..='\u{36f}' | '\u{1e00}'..='\u{1eff}' | '\u{2000}'..='\u{2bff}')
 }

@@ -1,9 +1,8 @@
-//! Whose model it is, as far as counting goes: a provider's name and a model's name, and the factors between the
-//! vendor's tokenizer and o200k.
+//! The vendor of a model, by the names of provider and model, and the factors between the vendor's tokenizer and o200k.
 
 use super::TextKind;
 
-/// Who made the tokenizer.
+/// The maker of a tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vendor {
     /// Public encodings: exact.
@@ -11,14 +10,14 @@ pub(super) enum Vendor {
         /// The older encoding, of GPT-4 and GPT-3.5.
         is_cl100k: bool,
     },
-    /// Claude: no public tokenizer, and two of them.
+    /// Claude: two tokenizers, neither public.
     Anthropic {
         /// The tokenizer that came with Opus 4.7.
         is_newer: bool,
     },
     /// Gemini: the vocabulary of Gemma 3.
     Google,
-    /// Llama, Qwen, `DeepSeek`, Mistral, GLM, Kimi behind a server of one's own.
+    /// Llama, Qwen, `DeepSeek`, Mistral, GLM, Kimi on the user's own server.
     Local,
 }
 
@@ -32,7 +31,6 @@ pub(super) struct Factors {
 }
 
 impl Factors {
-    /// The factor for a kind of text.
     pub(super) fn percent(self, kind: TextKind) -> i64 {
         match kind {
             TextKind::Prose => self.prose,
@@ -44,8 +42,8 @@ impl Factors {
 }
 
 impl Vendor {
-    /// The vendor behind a provider's name and a model's name, which may be prefixed as routers do
-    /// (`anthropic/claude-…`). None for a provider that isn't known.
+    /// The vendor of a provider's model, whose name may have a router's prefix (`anthropic/claude-…`). `None` for an
+    /// unknown provider.
     pub(super) fn of(provider: &str, model: &str) -> Option<Self> {
         let model = bare(model);
         Some(match provider {
@@ -62,10 +60,10 @@ impl Vendor {
     }
 
     /// Factors to o200k, rounded up to the safe side. Google's and the local ones were measured with the vocabularies
-    /// themselves (Gemma 3: documentation 1.11, JSON 1.18, code 1.21, multilingual 0.88; Llama 3, Qwen 3, `DeepSeek` V3
-    /// and Mistral v3: 0.99 to 1.10, multilingual up to 1.26, GLM 1.29). Claude's are reports of users, and of the
-    /// vendor itself for the newer tokenizer (1.0 to 1.35 times the older one; 1.45 on English, 1.13 to 1.33 on code
-    /// and logs, 1.00 on CJK): calibrate them.
+    /// themselves (Gemma 3: documentation 1.11, JSON 1.18, code 1.21, multilingual 0.88; Llama 3, Qwen 3, `DeepSeek` V3 and
+    /// Mistral v3: 0.99 to 1.10, multilingual up to 1.26, GLM 1.29). Claude's are from users' reports, and for the newer
+    /// tokenizer from the vendor (1.0 to 1.35 times the older one; 1.45 on English, 1.13 to 1.33 on code and logs, 1.00 on
+    /// CJK): calibrate them.
     pub(super) fn factors(self) -> Factors {
         let factors = |prose, dense, cjk, other_script| Factors {
             prose,
@@ -82,7 +80,7 @@ impl Vendor {
         }
     }
 
-    /// How a counter is called that puts the factors on o200k.
+    /// The method name of a counter that applies the factors to o200k.
     #[cfg(feature = "tokenizer")]
     pub(super) fn factor_method(self) -> &'static str {
         match self {
@@ -94,7 +92,7 @@ impl Vendor {
         }
     }
 
-    /// How a counter is called that puts the factors on an estimate of o200k.
+    /// The method name of a counter that applies the factors to an estimate of o200k.
     #[cfg(not(feature = "tokenizer"))]
     pub(super) fn estimate_method(self) -> &'static str {
         match self {
@@ -107,12 +105,12 @@ impl Vendor {
     }
 }
 
-/// A model's name without the prefix of a router.
+/// A model's name without a router's prefix.
 pub(super) fn bare(model: &str) -> &str {
     model.rsplit('/').next().unwrap_or(model)
 }
 
-/// Whether it is known which encoding a model behind OpenAI's name uses; others may run behind the same interface.
+/// Returns true if the model's encoding is known; other models may be behind an OpenAI-compatible API, too.
 #[cfg(feature = "tokenizer")]
 pub(super) fn has_known_encoding(model: &str) -> bool {
     const KNOWN: [&str; 9] = [

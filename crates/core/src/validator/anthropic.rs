@@ -1,7 +1,7 @@
 //! Anthropic Messages.
 //!
-//! Consecutive messages of one role are joined by the API, so calls and results are matched by *turn*: the run of
-//! messages of one role. A system message in the middle belongs to no turn.
+//! The API joins consecutive messages of one role, so calls and results are matched by *turn*: a run of messages of one
+//! role. A system message in the middle belongs to no turn.
 
 mod blocks;
 mod caching;
@@ -20,9 +20,8 @@ use super::{
 };
 use turn::Conversation;
 
-/// Messages in a request.
 const MESSAGES_MAX: usize = 100_000;
-/// Bytes of a body: 32 MB.
+/// 32 MB.
 const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 const MESSAGES_MISSING: Rule = Rule::refused("messages_missing", Schema);
@@ -63,7 +62,6 @@ const SAMPLING: Rule = Rule::refused("sampling", Documented);
 const FORCED_TOOL: Rule = Rule::refused("forced_tool", Documented);
 const CACHE_MARKERS: Rule = Rule::refused("cache_markers", Documented);
 
-/// Every rule of this target.
 pub(super) const RULES: &[Rule] = &[
     MESSAGES_MISSING,
     MESSAGES_TOO_MANY,
@@ -104,7 +102,6 @@ pub(super) const RULES: &[Rule] = &[
     CACHE_MARKERS,
 ];
 
-/// Checks a request.
 pub(super) fn check(request: &CheckedRequest<'_>, findings: &mut Findings) {
     check_size(request, findings);
     parameters::check(request, findings);

@@ -1,22 +1,21 @@
-//! Collects what was found, with pointers into the request.
+//! Collects violations, with pointers into the request.
 
 use std::fmt::Display;
 
 use super::{Rule, Severity, VIOLATIONS_MAX, Violation};
 
-/// The most characters of an id or a name that a message repeats.
+/// The most characters of an id or a name in a violation's message.
 const QUOTED_CHARS_MAX: usize = 80;
 
-/// The violations found so far.
 #[derive(Debug)]
 pub(super) struct Findings {
-    /// Pointer to the array of messages.
+    /// The pointer to the array of messages.
     root: String,
     found: Vec<Violation>,
 }
 
 impl Findings {
-    /// Nothing found yet; `root` is the pointer to the array of messages.
+    /// No violations yet; `root` is the pointer to the array of messages.
     pub(super) fn new(root: String) -> Self {
         Self {
             root,
@@ -24,18 +23,18 @@ impl Findings {
         }
     }
 
-    /// `rule` is broken at `place`, a pointer below the array of messages (`/3/content/0`).
+    /// Reports that `rule` is broken at `place`, a pointer below the array of messages (`/3/content/0`).
     pub(super) fn add(&mut self, rule: &Rule, place: impl Display, message: impl Into<String>) {
         let path = format!("{}{place}", self.root);
         self.push(rule, rule.severity, path, message.into());
     }
 
-    /// `rule` is broken at `path`, a pointer into the body.
+    /// Reports that `rule` is broken at `path`, a pointer into the body.
     pub(super) fn add_in_body(&mut self, rule: &Rule, path: &str, message: impl Into<String>) {
         self.push(rule, rule.severity, path.to_owned(), message.into());
     }
 
-    /// As [`Self::add`], where the rule holds for some models only: for this one, or not, or nobody knows.
+    /// Reports as [`Self::add`] does, for a rule of some models only. `holds` is `None` if the model is unknown.
     pub(super) fn add_if(
         &mut self,
         holds: Option<bool>,
@@ -64,18 +63,16 @@ impl Findings {
         }
     }
 
-    /// Everything found, in the order it was.
     pub(super) fn into_violations(self) -> Vec<Violation> {
         self.found
     }
 }
 
-/// An id or a name as a message repeats it.
+/// An id or a name, cut for a violation's message.
 pub(super) fn quoted(name: &str) -> String {
     name.chars().take(QUOTED_CHARS_MAX).collect()
 }
 
-/// Several ids as a message repeats them.
 pub(super) fn listed(ids: &[&str]) -> String {
     ids.iter().map(|id| quoted(id)).collect::<Vec<_>>().join(", ")
 }

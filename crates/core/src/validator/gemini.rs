@@ -1,7 +1,7 @@
 //! Gemini `generateContent`.
 //!
 //! Calls and responses are matched by count and order, turn by turn; ids are optional. Field names are read in both
-//! spellings that protocol buffers accept as JSON: `functionCall` and `function_call`.
+//! spellings that protocol buffers accept in JSON: `functionCall` and `function_call`.
 
 mod calls;
 mod content;
@@ -30,7 +30,6 @@ const RESPONSE_NAME: Rule = Rule::risky("response_name", Unverified);
 const SIGNATURE_MISSING: Rule = Rule::refused("signature_missing", Reported);
 const LAST_TURN: Rule = Rule::refused("last_turn", Reported);
 
-/// Every rule of this target.
 pub(super) const RULES: &[Rule] = &[
     CONTENTS_MISSING,
     CONTENT_SHAPE,
@@ -49,7 +48,6 @@ pub(super) const RULES: &[Rule] = &[
     LAST_TURN,
 ];
 
-/// Checks a request.
 pub(super) fn check(request: &CheckedRequest<'_>, findings: &mut Findings) {
     let contents = request.items().unwrap_or_default();
     if contents.is_empty() {

@@ -1,36 +1,35 @@
-//! What a model's name tells: family and version.
+//! A model's family and version, parsed from its name.
 
-/// A model, as far as its name tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Model {
     name: String,
 }
 
-/// The versions of a model: `(4, 6)` is 4.6.
+/// Major and minor version: `(4, 6)` is 4.6.
 pub(super) type ModelVersion = (u32, u32);
 
-/// Digits of the longest part of a version; longer numbers are dates.
+/// The most digits of a version part; longer numbers are dates.
 const VERSION_DIGITS_MAX: usize = 2;
 
 impl Model {
-    /// The model of that name; an empty name is no model.
+    /// An empty name is an unknown model.
     pub(super) fn named(name: &str) -> Self {
         Self {
             name: name.to_lowercase(),
         }
     }
 
-    /// Whether the name holds `family` as a part of its own.
+    /// Returns true if `family` is one of the name's parts.
     pub(super) fn is_of(&self, family: &str) -> bool {
         self.parts().any(|part| part == family)
     }
 
-    /// The version of a Claude model, if the name tells one.
+    /// The version of a Claude model; `None` if the name gives none.
     pub(super) fn claude(&self) -> Option<ModelVersion> {
         self.version_of("claude")
     }
 
-    /// The version of a Gemini model, if the name tells one.
+    /// The version of a Gemini model; `None` if the name gives none.
     pub(super) fn gemini(&self) -> Option<ModelVersion> {
         self.version_of("gemini")
     }

@@ -1,7 +1,7 @@
 //! OpenAI Chat Completions.
 //!
-//! Any role may start or end, and roles may repeat. What is enforced is the shape of messages, and that tool messages
-//! follow the calls they answer at once.
+//! Any role may come first or last, and roles may repeat. The API enforces the shape of messages, and that tool messages
+//! directly follow the calls they answer.
 
 mod calls;
 mod message;
@@ -36,7 +36,6 @@ const RESULT_UNKNOWN: Rule = Rule::refused("result_unknown", Unverified);
 const RESULT_TWICE: Rule = Rule::refused("result_twice", Reported);
 const JSON_MODE: Rule = Rule::refused("json_mode", Schema);
 
-/// Every rule of this target.
 pub(super) const RULES: &[Rule] = &[
     MESSAGES_MISSING,
     MESSAGE_SHAPE,
@@ -61,7 +60,6 @@ pub(super) const RULES: &[Rule] = &[
     JSON_MODE,
 ];
 
-/// Checks a request.
 pub(super) fn check(request: &CheckedRequest<'_>, findings: &mut Findings) {
     let Some(messages) = request.items() else {
         let text = match request.field() {
@@ -87,7 +85,7 @@ pub(super) fn check(request: &CheckedRequest<'_>, findings: &mut Findings) {
     check_json_mode(request, messages, findings);
 }
 
-/// JSON mode without a schema wants the word in the prompt.
+/// JSON mode without a schema requires the word "json" in the prompt.
 fn check_json_mode(request: &CheckedRequest<'_>, messages: &[Value], findings: &mut Findings) {
     let format = request.body().and_then(|body| body.get("response_format"));
     let is_plain = format.is_some_and(|format| format["type"] == "json_object");

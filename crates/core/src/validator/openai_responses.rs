@@ -1,7 +1,7 @@
 //! OpenAI Responses.
 //!
-//! A request is a list of items: messages, calls, outputs, reasoning. Calls and outputs belong together by `call_id`;
-//! reasoning belongs to the item that follows it. Items of other kinds pass.
+//! A request is a list of items: messages, calls, outputs, reasoning. Calls and outputs are matched by `call_id`; reasoning
+//! belongs to the item that follows it. Items of other kinds pass.
 
 mod calls;
 mod item;
@@ -33,7 +33,6 @@ const REASONING_ALONE: Rule = Rule::refused("reasoning_alone", Reported);
 const REASONING_ID_ALONE: Rule = Rule::risky("reasoning_id_alone", Unverified);
 const REASONING_MISSING: Rule = Rule::risky("reasoning_missing", Reported);
 
-/// Every rule of this target.
 pub(super) const RULES: &[Rule] = &[
     INPUT_MISSING,
     ITEM_SHAPE,
@@ -54,14 +53,13 @@ pub(super) const RULES: &[Rule] = &[
     REASONING_MISSING,
 ];
 
-/// Fields that let a request go on from a conversation that the provider keeps.
+/// Fields that continue a conversation that the provider keeps.
 const KEPT_BY_PROVIDER: [&str; 2] = ["previous_response_id", "conversation"];
 
-/// An item of the input.
 struct InputItem<'a> {
-    /// Index in the input.
+    /// The index in the input.
     index: usize,
-    /// Its `type`; a message may go without.
+    /// Its `type`, which a message may omit.
     kind: &'a str,
     fields: &'a Object,
 }
@@ -89,7 +87,7 @@ impl<'a> InputItem<'a> {
         text(self.fields, key)
     }
 
-    /// The id the provider gave it, if it is resent.
+    /// The provider's id, if the item is resent.
     fn id(&self) -> Option<&'a str> {
         self.text("id").filter(|id| !id.is_empty())
     }
@@ -99,23 +97,20 @@ impl<'a> InputItem<'a> {
         format!("/{}", self.index)
     }
 
-    /// How the API's errors name a field of it.
+    /// The name of its field `key` in the API's errors.
     fn parameter(&self, key: &str) -> String {
         format!("input[{}].{key}", self.index)
     }
 
-    /// A message that isn't the model's.
     fn is_said_to_model(&self) -> bool {
         self.kind == "message" && self.text("role") != Some("assistant")
     }
 
-    /// The output of a call.
     fn is_output(&self) -> bool {
         self.kind.ends_with("_output")
     }
 }
 
-/// Checks a request.
 pub(super) fn check(request: &CheckedRequest<'_>, findings: &mut Findings) {
     let is_there = |key: &str| {
         request

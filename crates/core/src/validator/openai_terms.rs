@@ -1,4 +1,4 @@
-//! How OpenAI words what is wrong with a parameter, in both of its APIs.
+//! OpenAI's wording of parameter errors, in both of its APIs.
 
 use super::{
     findings::quoted,
@@ -6,12 +6,11 @@ use super::{
 };
 use serde_json::Value;
 
-/// `Missing required parameter`.
 pub(super) fn missing(parameter: &str) -> String {
     format!("Missing required parameter: '{parameter}'.")
 }
 
-/// `Invalid type`: `expected` reads `a string`.
+/// `expected` reads like `a string`.
 pub(super) fn wrong_type(parameter: &str, expected: &str, given: &Value) -> String {
     let given = type_name(given);
     let article = if "aio".contains(given.chars().next().unwrap_or_default()) {
@@ -24,7 +23,7 @@ pub(super) fn wrong_type(parameter: &str, expected: &str, given: &Value) -> Stri
     format!("Invalid type for '{parameter}': expected {expected}, but got {article}{given} instead.")
 }
 
-/// `Invalid value`: `supported` are the values that are allowed.
+/// `supported` are the allowed values.
 pub(super) fn wrong_value(given: &str, supported: &[&str]) -> String {
     let listed: Vec<String> = supported.iter().map(|value| format!("'{value}'")).collect();
     let listed = match listed.split_last() {
@@ -38,14 +37,12 @@ pub(super) fn wrong_value(given: &str, supported: &[&str]) -> String {
     )
 }
 
-/// `empty array`.
 pub(super) fn empty_array(parameter: &str) -> String {
     format!(
         "Invalid '{parameter}': empty array. Expected an array with minimum length 1, but got an empty array instead."
     )
 }
 
-/// `string too long`.
 pub(super) fn too_long(parameter: &str, chars_max: usize, chars: usize) -> String {
     format!(
         "Invalid '{parameter}': string too long. Expected a string with maximum length {chars_max}, but got a string \
@@ -53,14 +50,13 @@ pub(super) fn too_long(parameter: &str, chars_max: usize, chars: usize) -> Strin
     )
 }
 
-/// `string does not match pattern`.
 pub(super) fn wrong_pattern(parameter: &str, pattern: &str) -> String {
     format!(
         "Invalid '{parameter}': string does not match pattern. Expected a string that matches the pattern '{pattern}'."
     )
 }
 
-/// What is wrong with a field that must hold a string.
+/// The error of a field that must hold a string, if there is one.
 pub(super) fn not_a_string(object: &Object, key: &str, parameter: &str) -> Option<String> {
     match object.get(key) {
         Some(Value::String(_)) => None,
@@ -69,7 +65,7 @@ pub(super) fn not_a_string(object: &Object, key: &str, parameter: &str) -> Optio
     }
 }
 
-/// A name that functions may have: `^[a-zA-Z0-9_-]+$`.
+/// Returns true for a valid function name: `^[a-zA-Z0-9_-]+$`.
 pub(super) fn is_function_name(name: &str) -> bool {
     !name.is_empty()
         && name

@@ -6,20 +6,17 @@ use serde_json::{Map, Value};
 
 use super::model::Model;
 
-/// A JSON object.
 pub(super) type Object = Map<String, Value>;
 
-/// What is checked.
 #[derive(Debug)]
 pub(super) struct CheckedRequest<'a> {
     given: &'a Value,
     key: &'static str,
-    /// The model it goes to, as far as its name tells.
     pub(super) model: Model,
 }
 
 impl<'a> CheckedRequest<'a> {
-    /// A body that holds its messages under `key`, or the bare array of them.
+    /// A body with its messages under `key`, or the bare array of them.
     pub(super) fn new(given: &'a Value, key: &'static str, model: Option<&str>) -> Self {
         let own = given.get("model").and_then(Value::as_str);
         Self {
@@ -29,7 +26,6 @@ impl<'a> CheckedRequest<'a> {
         }
     }
 
-    /// The pointer to the array of messages.
     pub(super) fn root(&self) -> String {
         if self.given.is_array() {
             String::new()
@@ -38,22 +34,21 @@ impl<'a> CheckedRequest<'a> {
         }
     }
 
-    /// The whole body, if one was given.
     pub(super) fn body(&self) -> Option<&'a Object> {
         self.given.as_object()
     }
 
-    /// Bytes of the body as compact JSON.
+    /// The size of the body as compact JSON, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let mut counter = ByteCounter(0);
-        // Counting can't fail, and a body that can't be written can't be sent either.
+        // Counting can't fail, and a body that can't be serialised can't be sent either.
         match serde_json::to_writer(&mut counter, self.given) {
             Ok(()) => counter.0,
             Err(_) => 0,
         }
     }
 
-    /// What stands where the array of messages belongs.
+    /// The value in place of the array of messages, of whatever type.
     pub(super) fn field(&self) -> Option<&'a Value> {
         if self.given.is_array() {
             Some(self.given)
@@ -62,13 +57,11 @@ impl<'a> CheckedRequest<'a> {
         }
     }
 
-    /// The array of messages.
     pub(super) fn items(&self) -> Option<&'a [Value]> {
         self.field().and_then(Value::as_array).map(Vec::as_slice)
     }
 }
 
-/// Counts what is written to it and keeps nothing.
 struct ByteCounter(usize);
 
 impl Write for ByteCounter {
@@ -82,12 +75,11 @@ impl Write for ByteCounter {
     }
 }
 
-/// A field's text.
 pub(super) fn text<'a>(object: &'a Object, key: &str) -> Option<&'a str> {
     object.get(key).and_then(Value::as_str)
 }
 
-/// What a value is, in the words of JSON Schema.
+/// The type of a value, in the words of JSON Schema.
 pub(super) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

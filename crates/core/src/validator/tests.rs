@@ -1,4 +1,4 @@
-//! Tests of the validator: the rules as vectors, and what holds for any request.
+//! Tests of the validator: the rules as vectors, and properties of any request.
 
 mod any_json;
 mod generated;

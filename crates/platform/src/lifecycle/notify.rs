@@ -1,6 +1,6 @@
-//! Telling systemd how the service is (`sd_notify(3)`): one datagram a message, to the socket that it named.
+//! Reports the service's state to systemd (`sd_notify(3)`): one datagram per message, to the socket in `NOTIFY_SOCKET`.
 //!
-//! Without such a socket, as on a terminal, all of this does nothing.
+//! Without such a socket, as on a terminal, everything here does nothing.
 
 use std::{
     io,
@@ -14,21 +14,20 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A manager that doesn't read is waited for no longer.
+/// The longest time that a message waits for a manager that doesn't read.
 const SEND_MAX: Duration = Duration::from_millis(200);
 
-/// What a service manager told the process in its environment.
+/// The service manager's variables in the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceManager {
-    /// `NOTIFY_SOCKET`: a path, or an abstract name behind `@`.
+    /// `NOTIFY_SOCKET`: a path, or an abstract name after `@`.
     pub socket: Option<String>,
-    /// `WATCHDOG_USEC`
     pub watchdog_usec: Option<String>,
-    /// `WATCHDOG_PID`: whom that is for, if not for everybody.
+    /// `WATCHDOG_PID`: the process that the watchdog applies to; every process if unset.
     pub watchdog_pid: Option<String>,
 }
 
-/// The service manager, if there is one. Clones share its socket.
+/// The connection to the service manager, if there is one. Clones share its socket.
 #[derive(Clone, Debug, Default)]
 pub struct Notify {
     socket: Option<Arc<UnixDatagram>>,
@@ -36,10 +35,10 @@ pub struct Notify {
 }
 
 impl Notify {
-    /// The manager that `told` names.
+    /// Connects to the socket in `told`.
     ///
     /// # Errors
-    /// When nobody listens at its socket.
+    /// If no manager listens at its socket.
     pub fn new(told: &ServiceManager) -> io::Result<Self> {
         let Some(name) = told.socket.as_deref().filter(|name| !name.is_empty()) else {
             return Ok(Self::default());
@@ -61,51 +60,49 @@ impl Notify {
         })
     }
 
-    /// Whether anybody is told.
+    /// Returns true if there is a service manager.
     pub fn is_heard(&self) -> bool {
         self.socket.is_some()
     }
 
-    /// How long the manager waits for a [`Self::alive`] before it ends the service; `None` if it doesn't.
+    /// The longest time between calls of [`Self::alive`] before the manager ends the service; `None` for no limit.
     pub fn watchdog(&self) -> Option<Duration> {
         self.watchdog
     }
 
-    /// The service serves, again if it was reloading.
+    /// Reports that the service is ready, also after a reload.
     pub fn ready(&self) {
         self.send("READY=1");
     }
 
-    /// The service reads its configuration again. Newer managers tell by the time which reload this answers.
+    /// Reports a reload of the configuration. Newer managers use the time to match it to their request.
     pub fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let usec = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={usec}"));
     }
 
-    /// The service ends.
     pub fn stopping(&self) {
         self.send("STOPPING=1");
     }
 
-    /// The service makes progress.
     pub fn alive(&self) {
         self.send("WATCHDOG=1");
     }
 
-    /// What the service does, in one line.
+    /// Reports the service's state in one line.
     pub fn status(&self, line: &str) {
         self.send(&format!("STATUS={}", line.replace('\n', " ")));
     }
 
-    /// Starting or ending takes up to `longer` from now on.
+    /// Extends the manager's timeout of a start or a stop to `longer` from now.
     pub fn extend(&self, longer: Duration) {
         self.send(&format!("EXTEND_TIMEOUT_USEC={}", longer.as_micros()));
     }
 
     fn send(&self, message: &str) {
         if let Some(socket) = &self.socket {
-            // A manager that is gone can't be told so.
+            // If the manager is gone, there is no one to report to.
             socket.send(message.as_bytes()).ok();
         }
     }
@@ -116,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_as_the_protocol_has_them() {
+    fn messages_follow_the_protocol() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let manager = UnixDatagram::bind(&path).unwrap();
@@ -171,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watchdog_for_another_process_is_not_ours() {
+    fn a_watchdog_for_another_process_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let _manager = UnixDatagram::bind(&path).unwrap();

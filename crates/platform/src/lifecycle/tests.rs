@@ -12,7 +12,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// A life under test: signals are sent by hand, and how long the end took is measured.
+/// A lifecycle under test: the test sends the signals, and measures how long the end takes.
 struct Life {
     lifecycle: Lifecycle,
     sender: UnboundedSender<StopSignal>,
@@ -29,10 +29,9 @@ impl Life {
         }
     }
 
-    /// Sends a signal so long after now.
     fn signal_after(&self, wait: Duration) {
         let sender = self.sender.clone();
-        // Beside the lifecycle, which would wait for it.
+        // Spawned outside the lifecycle, which would wait for it.
         TaskTracker::new().spawn(async move {
             sleep(wait).await;
             sender.unbounded_send(StopSignal::Terminate).unwrap();
@@ -66,7 +65,8 @@ async fn a_signal_lets_running_work_finish() {
     assert_eq!(life.run().await, (clean(Manner::Drained), seconds(30)));
 }
 
-/// When the one who serves lets go, and how all ended, where a worker takes so long after the signal.
+/// Shuts down while a worker takes `for_seconds` after the signal. Returns when serving ended, the outcome, and the total
+/// time.
 async fn served_while_it_works(for_seconds: u64) -> (Duration, Shutdown, Duration) {
     let life = Life::new();
     let (soft, hard) = (life.lifecycle.soft().clone(), life.lifecycle.hard().clone());
@@ -106,7 +106,7 @@ async fn without_tasks_the_end_is_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_signal_hurries() {
+async fn a_second_signal_cancels_running_work() {
     let life = Life::new();
     let hard = life.lifecycle.hard().clone();
     life.lifecycle.spawn("worker", async move {
@@ -119,7 +119,7 @@ async fn a_second_signal_hurries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_drain_time_hurries() {
+async fn the_end_of_the_drain_time_cancels_running_work() {
     let life = Life::new();
     let hard = life.lifecycle.hard().clone();
     life.lifecycle
@@ -129,7 +129,7 @@ async fn the_drain_time_hurries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_leave_is_dropped() {
+async fn a_task_that_does_not_end_is_dropped() {
     struct DropFlag(Arc<AtomicBool>);
     impl Drop for DropFlag {
         fn drop(&mut self) {
@@ -178,7 +178,7 @@ async fn a_vital_task_may_end_when_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_stops_nobody_else_but_is_remembered() {
+async fn a_panic_stops_no_other_task_and_is_a_failure() {
     let life = Life::new();
     life.lifecycle.spawn("worker", async { panic!("on purpose") });
     let soft = life.lifecycle.soft().clone();
@@ -221,7 +221,7 @@ async fn it_can_be_stopped_without_a_signal() {
 #[tokio::test]
 async fn real_signals_arrive() {
     let mut signals = pin!(signals().unwrap());
-    // Without another program's help: while one is started, it has the locks that other tests hold.
+    // Without a child process: while it starts, it would hold the locks of other tests.
     for (signal, expected) in [
         (Signal::TERM, StopSignal::Terminate),
         (Signal::INT, StopSignal::Interrupt),

@@ -1,4 +1,4 @@
-//! Real daemons under faults.
+//! The command line of tests on real daemons with faults.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -16,42 +16,42 @@ use crate::{
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Starts daemons on a database of their own (one on a file, three on a PostgreSQL server that is made for it),
-with a model server that fails in every way, and kills, stops, cuts off and starves them. Several clients write for each agent,
-over HTTP and by SQL, and mark, rewind, clear, fork, forget and roll back; others read summaries all the time. Then all is mended
-and the queue has to run dry. What is stored is read by SQL and held against what was acknowledged and what nobody knows of.
-Messages lost or stored twice, exchanges covered twice or never, rows that are stuck, documents over their ceiling, what was
-forgotten and can be found, and reads that took too long are breaches; with one of them the exit code is 1, and the run's
-folder stays. A full disk needs the right to mount a small file system, power cuts need a C compiler: without these the kinds
-are left out, and the report says so. Power cuts happen in half of the runs on SQLite. Examples:
+Starts daemons on a database of their own (one on a file, three on a temporary PostgreSQL server), with a model server that
+fails in every way, and kills, stops, disconnects and starves them. Several clients write for each agent, over HTTP and by
+SQL, and mark, rewind, clear, fork, forget and roll back; others read summaries all the time. Then everything is repaired, and
+the queue has to drain. The stored data is read by SQL and compared with the requests, of which some were acknowledged and
+some have an unknown outcome. Breaches are messages lost or stored twice, exchanges covered twice or never, stuck rows,
+documents over their ceiling, forgotten texts that can still be found, and reads that took too long; with one of them the exit
+code is 1, and the run's folder stays. A full disk needs the right to mount a small file system, power cuts need a C compiler:
+without these the kinds are left out, and the report says so. Power cuts happen in half of the runs on SQLite. Examples:
   recapd selftest faults --minutes 1                                   one daemon on SQLite
-  recapd selftest faults --database postgres --resume progress.json    stop it, start it again: it goes on
+  recapd selftest faults --database postgres --resume progress.json    stop it, start it again: it resumes
   recapd selftest faults --only power-cut --faults 200                 nothing but power cuts
   recapd selftest faults --seed 7 --run 12                             the one run that found something
   recapd selftest faults --only kill --lease-ms 1000                   recovery is sooner than by default")]
 pub(super) struct FaultsTest {
-    /// How many faults
+    /// The number of faults
     #[arg(long, default_value = "10_000", value_parser = count)]
     faults: u64,
-    /// Begin nothing new after so many minutes
+    /// Start no new run after this many minutes
     #[arg(long)]
     minutes: Option<u64>,
-    /// What is under the daemons
+    /// The daemons' database
     #[arg(long, value_enum, default_value_t = Under::Sqlite)]
     database: Under,
     /// Only faults of these kinds
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kind)]
     only: Vec<Kind>,
-    /// How long a claim holds without a sign of life, in milliseconds: from 1000
+    /// The lease of a claim, in milliseconds, from 1000
     #[arg(long, default_value_t = 15_000, value_parser = clap::value_parser!(i64).range(1_000..=60_000))]
     lease_ms: i64,
-    /// Only the run of this number
+    /// Only the run with this number
     #[arg(long, value_name = "NUMBER", conflicts_with = "resume")]
     run: Option<usize>,
-    /// The recapd that is tried [default: the one beside this program]
+    /// The recapd program to test [default: the one in this program's folder]
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Where runs have their folders [default: the system's folder for temporary files]
+    /// The parent folder of the runs' folders [default: the system's folder for temporary files]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
     #[command(flatten)]
@@ -82,7 +82,6 @@ fn kind(text: &str) -> Result<Kind, String> {
 }
 
 impl FaultsTest {
-    /// Whether all went well.
     pub(super) fn run(&self, shared: &GlobalOptions) -> Result<bool, CommandFailure> {
         let faults = self.faults()?;
         let settings = faults.settings();
@@ -126,7 +125,7 @@ impl FaultsTest {
     }
 }
 
-/// How long something took, and how long it may take.
+/// One line about spans of time and their limit.
 fn times(what: &str, spans: &Spans, max_ms: u64, whom: &str) -> String {
     let quantile = |permille| spans.quantile_ms(permille).unwrap_or_default();
     format!(
@@ -161,7 +160,7 @@ fn text(found: &FaultFindings, faults: &Faults, settings: &[String]) -> String {
     lines.join("\n")
 }
 
-/// What was done, and what is stored of it.
+/// The faults and requests, and what is stored of them.
 fn happened(found: &FaultFindings) -> [String; 5] {
     let counts = |counts: &mut dyn Iterator<Item = (&str, u64)>| {
         let counts: Vec<String> = counts.map(|(name, count)| format!("{name} {count}")).collect();
@@ -177,11 +176,11 @@ fn happened(found: &FaultFindings) -> [String; 5] {
         format!("  model calls: {}", named(&found.calls)),
         format!("  steps: {}", named(&found.steps)),
         format!(
-            "  {} turns stored, {} begun of which nobody was told, {} messages forgotten",
+            "  {} turns stored, {} begun with unknown outcome, {} messages forgotten",
             found.turns, found.ambiguous, found.forgotten
         ),
         format!(
-            "  {} messages and {} exchanges stored, {} covered, {} versions, {} rows parked, {} revived by hand",
+            "  {} messages and {} exchanges stored, {} covered, {} versions, {} rows parked, {} revived by the test",
             found.messages, found.exchanges, found.covered, found.versions, found.parked, found.revived
         ),
     ]
@@ -202,7 +201,7 @@ fn breaches(found: &FaultFindings) -> [String; 7] {
     ]
 }
 
-/// How long it took to read, to append, and to go on after a kill.
+/// The times of reads, appends and recoveries.
 fn spans(found: &FaultFindings) -> [String; 7] {
     let recovery = |what: &str, spans_ms: &[u64]| {
         let said = median_and_max(spans_ms).map_or_else(

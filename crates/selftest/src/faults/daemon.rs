@@ -1,4 +1,4 @@
-//! A daemon: a process of this very program, which is killed, stopped, started again.
+//! A daemon process, which is killed, stopped and restarted.
 
 use std::{
     fs::{self, OpenOptions},
@@ -14,35 +14,29 @@ use tokio::time::Instant;
 
 use super::roster::Whereabouts;
 
-/// What a daemon logs when it has made rows of the queue that were missing.
+/// The log event of a daemon that created missing queue rows.
 const REPAIRED: &str = "queue.repaired";
 
-/// How a daemon is started.
 #[derive(Clone)]
 pub(super) struct DaemonLaunch {
     pub(super) program: PathBuf,
-    /// Which one it is.
     pub(super) number: usize,
-    /// Where it listens: an address of its own, so that nobody takes its port while it is away.
+    /// An address of its own, so that no other daemon takes its port while it is down.
     pub(super) host: Ipv4Addr,
-    /// `KEY=VALUE`, each.
     pub(super) settings: Vec<String>,
-    /// What it finds in its environment besides.
     pub(super) environment: Vec<(&'static str, String)>,
-    /// For its log, its clock and its number of process.
+    /// The folder of its log, clock and process id.
     pub(super) folder: PathBuf,
 }
 
-/// What it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It runs.
     Up,
-    /// It was stopped, and goes on then.
+    /// Stopped, and continued at this time.
     Stalled(Instant),
-    /// It was asked to end, at that time.
+    /// Asked to end, at this time.
     Ending(Instant),
-    /// It is gone, and is started again then.
+    /// Down, and restarted at this time.
     Away(Instant),
 }
 
@@ -53,7 +47,6 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// One that isn't started yet.
     pub(super) fn new(launch: DaemonLaunch) -> Self {
         Self {
             launch,
@@ -62,7 +55,7 @@ impl Daemon {
         }
     }
 
-    /// Starts it, on a port that is free. Says where it listens.
+    /// Starts it on a free port. Returns its address and process id.
     pub(super) fn start(&mut self) -> io::Result<Whereabouts> {
         let address = TcpListener::bind((self.launch.host, 0))?.local_addr()?;
         let log = OpenOptions::new()
@@ -79,7 +72,7 @@ impl Daemon {
             .args(["--listen", &address.to_string()])
             .arg("--clock-offset-file")
             .arg(self.file("clock"))
-            // Its name would follow its port, which each life has another one of, and its leases belong to its name.
+            // A default name would include its port, which changes with each start, and its leases belong to its name.
             .args(["--set", &format!("queue.owner={}", self.launch.host)])
             .args(self.launch.settings.iter().flat_map(|setting| ["--set", setting]))
             .process_group(0)
@@ -97,32 +90,30 @@ impl Daemon {
     /// Kills it, stopped or not, and waits until it is gone.
     pub(super) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Whoever is gone already can't be killed.
+            // A process that has already ended can't be killed.
             drop(child.kill());
             drop(child.wait());
             drop(fs::remove_file(self.file("pid")));
         }
     }
 
-    /// Stops it where it stands until `until`.
+    /// Stops it until `until`.
     pub(super) fn stall(&mut self, until: Instant) {
         self.signal(Signal::STOP);
         self.state = State::Stalled(until);
     }
 
-    /// Lets it go on.
     pub(super) fn go_on(&mut self) {
         self.signal(Signal::CONT);
         self.state = State::Up;
     }
 
-    /// Asks it to end.
     pub(super) fn terminate(&mut self) {
         self.signal(Signal::TERM);
         self.state = State::Ending(Instant::now());
     }
 
-    /// How it ended, once it has.
+    /// Its exit status, once it has ended.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         let status = self.child.as_mut()?.try_wait().ok()??;
         self.child = None;
@@ -130,12 +121,11 @@ impl Daemon {
         Some(status)
     }
 
-    /// Whether it has a process.
     pub(super) fn runs(&self) -> bool {
         self.child.is_some()
     }
 
-    /// How often it found that rows of the queue were missing and made them, in all its lives.
+    /// The number of times that it created missing queue rows, over all its starts.
     pub(super) fn repairs(&self) -> io::Result<u64> {
         match fs::read(self.file("log")) {
             Ok(log) => Ok(String::from_utf8_lossy(&log).matches(REPAIRED).count() as u64),
@@ -146,7 +136,7 @@ impl Daemon {
 
     /// Sets its clock ahead, or back if negative.
     pub(super) fn set_clock(&self, offset_ms: i64) -> io::Result<()> {
-        // In one step: it is read at any time.
+        // In one step, since it may be read at any time.
         let new = self.file("clock.new");
         fs::write(&new, offset_ms.to_string())?;
         fs::rename(new, self.file("clock"))
@@ -158,7 +148,7 @@ impl Daemon {
             .as_ref()
             .and_then(|child| Pid::from_raw(i32::try_from(child.id()).ok()?));
         if let Some(pid) = pid {
-            // One that has ended hears nothing.
+            // A process that has ended ignores signals.
             kill_process(pid, signal).ok();
         }
     }
@@ -176,13 +166,13 @@ impl Drop for Daemon {
     }
 }
 
-/// Ends what a run has started and removes its folder, should the program that runs it be killed.
+/// Ends the processes of a run and removes its folder if the program that runs it is killed.
 pub(super) struct Guard {
     marker: PathBuf,
     child: Child,
 }
 
-/// Waits for the end of its input. `running` is removed by whoever ends well.
+/// Waits for the end of its input. A run that ends well removes `running`.
 const GUARD: &str = r#"
 trap '' HUP INT TERM
 cat >/dev/null
@@ -194,7 +184,6 @@ rm -rf "$0"
 "#;
 
 impl Guard {
-    /// Guards a run's folder.
     pub(super) fn of(folder: &Path) -> io::Result<Self> {
         let marker = folder.join("running");
         fs::write(&marker, "")?;

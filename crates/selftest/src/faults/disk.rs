@@ -7,7 +7,6 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What fills it, at a time.
 const CHUNK: [u8; 16 * 1024] = [0; 16 * 1024];
 
 /// A file system in memory, of a limited size, mounted on a folder.
@@ -16,7 +15,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Mounts one, if the system allows it: that is root's alone.
+    /// Mounts one, which only root may do.
     pub(super) fn mount(folder: &Path, bytes: u64) -> Result<Self, String> {
         let mounted = Command::new("mount")
             .args([
@@ -38,16 +37,15 @@ impl Disk {
         }
     }
 
-    /// Leaves no byte free.
     pub(super) fn fill(&self) {
         if let Ok(mut ballast) = File::create(self.ballast()) {
             while ballast.write_all(&CHUNK).is_ok() {}
         }
     }
 
-    /// Frees what was filled.
+    /// Removes the filling.
     pub(super) fn free(&self) {
-        // It is missing if nothing was filled.
+        // The file is missing if the disk wasn't filled.
         drop(fs::remove_file(self.ballast()));
     }
 

@@ -1,4 +1,4 @@
-//! What was done to the daemons, and what came of it.
+//! The faults, and their effects on daemons and data.
 
 use std::collections::BTreeMap;
 
@@ -7,95 +7,86 @@ use serde::{Deserialize, Serialize};
 use super::{kind::Kind, spans::Spans};
 use crate::selftest::work::WorkFindings;
 
-/// Breaches kept word for word; more are counted.
+/// The most breaches that are described; further ones are only counted.
 const TOLD_MAX: usize = 40;
 
-/// What was done to the daemons, and what came of it.
+/// The faults, and their effects on daemons and data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultFindings {
-    /// Runs from the first message to the check.
     pub runs: u64,
     pub faults: BTreeMap<Kind, u64>,
-    /// Kinds that can't be tried on this machine, and why.
+    /// Kinds that can't be tested on this machine, and the reason.
     pub left_out: BTreeMap<Kind, String>,
-    /// Model calls by what became of them.
+    /// Model calls by outcome.
     pub calls: BTreeMap<String, u64>,
-    /// What was asked for besides, by what it was and what is known of it.
+    /// Other requests, by step and outcome.
     pub steps: BTreeMap<String, u64>,
-    /// Turns stored.
     pub turns: u64,
-    /// Of those that were begun: nobody was told whether they are.
+    /// Of the begun turns, those whose outcome the client doesn't know.
     pub ambiguous: u64,
-    /// Messages that were to be forgotten and are.
+    /// Messages that were forgotten as requested.
     pub forgotten: u64,
-    /// Messages found.
     pub messages: u64,
-    /// Exchanges found.
     pub exchanges: u64,
-    /// Of these: covered by summaries.
+    /// Of these, exchanges covered by summaries.
     pub covered: u64,
-    /// Versions of summaries written.
     pub versions: u64,
     /// Rows parked at the end, with digests in their summaries.
     pub parked: u64,
-    /// Parked rows that were revived by hand, because exchanges had come after the digests.
+    /// Parked rows that the test revived, because exchanges had arrived after the digests.
     pub revived: u64,
-    /// Messages or exchanges that are missing though they were acknowledged.
+    /// Acknowledged messages or exchanges that are missing.
     pub lost: u64,
-    /// Messages stored twice, exchanges covered twice, versions not applied once.
+    /// Messages stored twice, exchanges covered twice, versions not applied exactly once.
     pub twice: u64,
-    /// Rows and exchanges that wait for nothing, minutes after the last fault, and times a start found that rows were missing.
+    /// Rows and exchanges still pending minutes after the last fault, and starts that found rows missing.
     pub stuck: u64,
-    /// Documents over their ceiling.
     pub over_ceiling: u64,
-    /// Other invariants broken, requests refused, daemons that can't be started.
+    /// Other broken invariants, refused requests, and daemons that can't be started.
     pub broken: u64,
-    /// Reads that took too long or were refused though the daemon ran.
+    /// Reads that took too long or were refused although the daemon ran.
     pub unavailable: u64,
     /// Reads of summaries that the daemon had in memory.
     pub known_reads: Spans,
-    /// Reads of other summaries.
     pub other_reads: Spans,
-    /// Appends to agents that no fault touched, whatever became of other daemons.
+    /// Appends to agents that no fault affected directly.
     pub appends: Spans,
-    /// Reads and appends that couldn't be judged, since the machine was busy.
+    /// Reads and appends that couldn't be judged because the machine was busy.
     pub unjudged: u64,
-    /// Times a daemon ended though nobody had asked it to.
+    /// Ends of daemons that nothing had requested.
     pub ended_alone: u64,
-    /// Milliseconds from a kill in a model call until a model is asked about the same agent, by another daemon.
+    /// Milliseconds from a kill during a model call to the next call about the same agent, by another daemon.
     pub taken_over_ms: Vec<u64>,
-    /// The same, by the same daemon started again.
+    /// The same, by the restarted daemon.
     pub restarted_ms: Vec<u64>,
-    /// Agents about which nobody asked again within two leases and a few seconds: a row that was parked, or a slow machine.
+    /// Agents without another call within two leases and a few seconds, because of a parked row or a slow machine.
     pub not_resumed: u64,
-    /// The first breaches, word for word.
     pub told: Vec<String>,
 }
 
-/// What can be broken.
+/// The promises that can be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Promise {
     /// Nothing acknowledged is lost.
     Kept,
     /// Nothing is done twice.
     Once,
-    /// All that is pending is worked off.
+    /// Everything pending is processed.
     Drained,
-    /// No document is over its ceiling.
+    /// No document exceeds its ceiling.
     Ceiling,
     /// Readers don't wait.
     Available,
-    /// The rest.
+    /// All other invariants.
     Other,
 }
 
 impl FaultFindings {
-    /// How many faults there were.
     pub fn faults(&self) -> u64 {
         self.faults.values().sum()
     }
 
-    /// Nothing was broken.
+    /// Returns true if no promise was broken.
     pub fn is_clean(&self) -> bool {
         let breaches = [
             self.lost,
@@ -174,7 +165,7 @@ impl WorkFindings for FaultFindings {
     }
 }
 
-/// The middle one of spans in any order (a run tells them as they happened), and the longest; none of none.
+/// The median and the maximum of spans in any order; `None` without spans.
 pub fn median_and_max(spans_ms: &[u64]) -> Option<(u64, u64)> {
     let mut sorted_ms = spans_ms.to_vec();
     sorted_ms.sort_unstable();

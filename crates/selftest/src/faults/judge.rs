@@ -1,5 +1,5 @@
-//! What is left after a run, held against the ledger of what was asked for. Two judge: the store's own `verify`, and rows
-//! that are read by SQL alone, from which everything is reckoned anew.
+//! Compares the data left after a run with the ledger of requests. There are two judges: the store's own `verify`, and SQL
+//! queries from whose rows everything is computed anew.
 
 mod coverage;
 mod histories;
@@ -21,10 +21,10 @@ use recapd_store::{
     verify::{self, Invariant},
 };
 
-/// What was broken, and how.
+/// The broken promise, and a description.
 type Breach = (Promise, String);
 
-/// Reads everything by SQL, and holds it against what was asked for.
+/// Reads everything by SQL and compares it with the requests.
 pub(super) fn judge_rows(place: &Place, histories: &BTreeMap<String, History>, found: &mut FaultFindings) {
     let all = match stored::read(place) {
         Ok(all) => all,
@@ -58,13 +58,12 @@ pub(super) fn judge_rows(place: &Place, histories: &BTreeMap<String, History>, f
     }
 }
 
-/// Whether a fork of that name was asked for.
 fn is_maybe_forked(agent: &str, histories: &BTreeMap<String, History>) -> bool {
     let mut steps = histories.values().flat_map(|history| &history.steps);
     steps.any(|asked| asked.fate != RequestFate::Refused && asked.step == Step::Fork(agent.to_owned()))
 }
 
-/// What was to be forgotten, by whose messages those are.
+/// The requests to forget, by the agent that owns the messages.
 fn forgettings(
     histories: &BTreeMap<String, History>,
     all: &BTreeMap<String, AgentRecord>,
@@ -92,7 +91,6 @@ fn forgettings(
     forgettings
 }
 
-/// Checks that neither rows nor indexes hold what was forgotten.
 fn judge_forgotten(place: &Place, forgotten: &[String]) -> Vec<Breach> {
     let content = match place.content() {
         Ok(content) => content,
@@ -138,7 +136,7 @@ fn markers(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Has the store check one agent.
+/// Lets the store verify one agent.
 pub(super) async fn judge(
     store: &dyn Store,
     agent: &AgentId,

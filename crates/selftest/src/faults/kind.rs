@@ -1,47 +1,45 @@
-//! What goes wrong, and where.
+//! Kinds of faults and databases.
 
 use serde::{Deserialize, Serialize};
 
-/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A daemon is killed (SIGKILL) and started again.
     Kill,
-    /// A daemon is killed while a model thinks, and started again at once.
+    /// A daemon is killed during a model call, and restarted at once.
     KillInCall,
-    /// A daemon is killed while a model thinks, and stays away: another one takes over.
+    /// A daemon is killed during a model call and stays down: another one takes over.
     TakeOver,
-    /// A daemon stands still (SIGSTOP) beyond its leases, then goes on as if nothing had happened.
+    /// A daemon is stopped (SIGSTOP) for longer than its leases, then continues.
     Stall,
-    /// A daemon is asked to end (SIGTERM) and started again.
+    /// A daemon is asked to end (SIGTERM) and restarted.
     Terminate,
-    /// The clock of a daemon jumps, by up to an hour, forwards or back.
+    /// A daemon's clock jumps by up to an hour, forwards or back.
     ClockJump,
-    /// The disk of the database is full for a while.
+    /// The database's disk is full for a while.
     DiskFull,
     /// The server cuts connections (`pg_terminate_backend`).
     Cut,
-    /// The server ends without a goodbye (`pg_ctl stop -m immediate`) and is started again.
+    /// The server stops immediately (`pg_ctl stop -m immediate`) and is restarted.
     ServerCrash,
-    /// Between one daemon and the server one direction is cut, or both.
+    /// The connection between one daemon and the server is cut, in one direction or both.
     ServerParted,
-    /// The server says nothing to anybody, as behind a firewall that forgets.
+    /// The server's answers stop for all daemons, as behind a firewall that lost its state.
     ServerSilent,
-    /// A commit isn't answered: it may be made or not.
+    /// A commit isn't answered: it may have succeeded or not.
     CommitCut,
-    /// Between one daemon and the model one direction is cut, or both.
+    /// The connection between one daemon and the model is cut, in one direction or both.
     ModelParted,
-    /// Another program holds the file's write lock, longer than anybody waits for it.
+    /// Another program holds the file's write lock, mostly for longer than others wait for it.
     Locked,
-    /// The power fails: of what wasn't synced some is lost, torn, or written without what came before it.
+    /// Power failure: some unsynced writes are lost, torn, or written without earlier ones.
     PowerCut,
-    /// All daemons are killed, a `recapd copy` is killed, and the next one has to make the database that they go on with.
+    /// All daemons and a `recapd copy` are killed; the next copy has to produce the database that they continue with.
     CopyKill,
 }
 
 impl Kind {
-    /// All of them.
     pub const ALL: [Self; 16] = [
         Self::Kill,
         Self::KillInCall,
@@ -61,7 +59,6 @@ impl Kind {
         Self::CopyKill,
     ];
 
-    /// As the command line spells it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kill => "kill",
@@ -83,7 +80,6 @@ impl Kind {
         }
     }
 
-    /// How often it is drawn, beside the others.
     pub(super) fn weight(self) -> u32 {
         match self {
             Self::Kill | Self::Cut | Self::PowerCut => 5,
@@ -91,12 +87,12 @@ impl Kind {
             Self::Terminate | Self::DiskFull | Self::ServerCrash | Self::ServerParted | Self::ModelParted => {
                 2
             }
-            // These last for many seconds.
+            // These last many seconds.
             Self::TakeOver | Self::ServerSilent | Self::Locked | Self::CopyKill => 1,
         }
     }
 
-    /// Whether it can happen over that database.
+    /// Returns true if it can happen on that database.
     pub fn is_of(self, database: Database) -> bool {
         match self {
             Self::TakeOver
@@ -118,7 +114,6 @@ impl Kind {
     }
 }
 
-/// Under the daemons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Database {
@@ -129,7 +124,6 @@ pub enum Database {
 }
 
 impl Database {
-    /// As the command line spells it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
@@ -137,7 +131,6 @@ impl Database {
         }
     }
 
-    /// So many daemons share it.
     pub fn daemons(self) -> usize {
         match self {
             Self::Sqlite => 1,

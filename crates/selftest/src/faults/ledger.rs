@@ -1,5 +1,5 @@
-//! The ledger: what was said and asked for, by whom, and what is known of it. A client that loses its connection doesn't
-//! know: what it asked for may be done, may not be, and may be yet.
+//! The ledger: which writer said and requested what, and the known outcome. A client that loses its connection doesn't know
+//! the outcome: its request may be done, not done, or still to be done.
 
 use std::{
     collections::BTreeMap,
@@ -12,18 +12,17 @@ use std::{
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-/// For so many turns an agent works on one request.
+/// The number of turns in which an agent works on one request.
 const TURNS_OF_REQUEST: u64 = 12;
 
-/// How every marker begins.
 pub(super) const MARKER: &str = "m-agent-";
 
-/// How a writer's messages come in, and are known again when they come twice.
+/// The way in which a writer's messages are sent, and duplicates recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Door {
     /// Over HTTP; each message has an id.
     Ids,
-    /// Over HTTP; the request has a key.
+    /// Over HTTP; the request has an idempotency key.
     Key,
     /// By SQL; each message has an id.
     Sql,
@@ -39,25 +38,24 @@ impl Door {
     }
 }
 
-/// Who says something: one writer of an agent.
+/// One writer of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Voice {
     pub(super) agent: String,
     pub(super) door: Door,
 }
 
-/// One message of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Utterance {
-    /// What nothing else holds: it is in the message's text.
+    /// A unique string within the message's text.
     pub(super) marker: String,
     pub(super) id: Option<String>,
-    /// As it is sent over HTTP, and stored.
+    /// The message as sent over HTTP, and stored.
     pub(super) payload: Value,
 }
 
 impl Voice {
-    /// What is said in a turn.
+    /// The messages of a turn.
     pub(super) fn turn(&self, turn: u64) -> Vec<Utterance> {
         let agent = &self.agent;
         let short = agent.strip_prefix("agent-").unwrap_or(agent);
@@ -76,7 +74,7 @@ impl Voice {
             with(&marker, &mut payload);
             Utterance { marker, id, payload }
         };
-        // Some agents are asked seldom, and work for many turns on what they were asked.
+        // Some agents get few requests, and work on each for many turns.
         let asks = !agent.ends_with(['1', '3', '5']) || turn.is_multiple_of(TURNS_OF_REQUEST);
         let user = said(
             if asks { "user" } else { "assistant" },
@@ -109,24 +107,22 @@ impl Voice {
     }
 }
 
-/// What is known of what was asked for.
+/// The known outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestFate {
-    /// It was acknowledged.
     Acknowledged,
-    /// Nobody knows.
+    /// The client doesn't know.
     Ambiguous,
-    /// It was refused for what it is, and isn't done.
+    /// It was refused as invalid, and isn't done.
     Refused,
 }
 
-/// A turn that was begun.
 #[derive(Clone, Debug)]
 pub(super) struct Turn {
     pub(super) voice: Voice,
     pub(super) number: u64,
     pub(super) fate: RequestFate,
-    /// When it was begun and ended, by the ledger's own count.
+    /// Its begin and end in ticks of the ledger.
     pub(super) span: Span,
 }
 
@@ -138,31 +134,28 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// It had ended when the other one began.
+    /// Returns true if it ended before the other one began.
     pub(super) fn is_before(self, other: Self) -> bool {
         self.ended < other.begun
     }
 }
 
-/// What else was asked for.
+/// A request other than a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A mark was set.
     Mark,
-    /// Back to a mark behind that exchange.
+    /// Goes back to a mark after this exchange.
     Rewind(i64),
-    /// The session was closed.
     Clear,
-    /// That child was made.
+    /// Creates this child.
     Fork(String),
-    /// That exchange was to be forgotten.
+    /// Forgets this exchange.
     Forget(i64),
-    /// Back to that version.
+    /// Goes back to this version.
     Rollback(i64),
 }
 
 impl Step {
-    /// As reports call it.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Mark => "mark",
@@ -175,7 +168,6 @@ impl Step {
     }
 }
 
-/// A step that was asked for.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) step: Step,
@@ -183,14 +175,13 @@ pub(super) struct Request {
     pub(super) span: Span,
 }
 
-/// All that was asked of one agent.
+/// All requests about one agent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     pub(super) turns: Vec<Turn>,
     pub(super) steps: Vec<Request>,
 }
 
-/// All that was asked.
 #[derive(Default)]
 pub(super) struct Ledger {
     histories: Mutex<BTreeMap<String, History>>,
@@ -199,17 +190,16 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// A moment after all before and before all after.
+    /// A unique number that grows with time.
     pub(super) fn tick(&self) -> u64 {
         self.ticks.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// How many turns were acknowledged.
     pub(super) fn acknowledged(&self) -> u64 {
         self.acknowledged.load(Ordering::SeqCst)
     }
 
-    /// A turn is over, as far as its writer is concerned.
+    /// Records a turn that has ended for its writer.
     pub(super) fn turn(&self, turn: Turn) {
         if turn.fate == RequestFate::Acknowledged {
             self.acknowledged.fetch_add(1, Ordering::SeqCst);
@@ -219,13 +209,11 @@ impl Ledger {
         history.turns.push(turn);
     }
 
-    /// A step is over.
     pub(super) fn step(&self, agent: &str, asked: Request) {
         let mut histories = self.histories();
         histories.entry(agent.to_owned()).or_default().steps.push(asked);
     }
 
-    /// All of it, by agents.
     pub(super) fn all(&self) -> BTreeMap<String, History> {
         self.histories().clone()
     }

@@ -1,5 +1,5 @@
-//! Conversations, pushed by several writers for each agent, as clients of all tempers do: most push again what wasn't
-//! acknowledged until it is, some give up and go on, and the ledger says what they know.
+//! The load: conversations from several writers per agent, with clients of different patience. Most retry a push until it
+//! is acknowledged, some give up and continue; the ledger records what they know.
 
 use std::{
     sync::{
@@ -23,57 +23,53 @@ use recapd_llm::{
     http::{self, HttpSettings},
 };
 
-/// The longest that a client waits for an answer to what it pushes.
+/// The longest that a client waits for the answer to a push.
 const PUSH_MS_MAX: u64 = 4_000;
-/// The longest that it waits for anything.
+/// The longest that it waits for any other answer.
 const ANSWER_MS_MAX: u64 = 30_000;
-/// How long a client waits before it pushes again.
 const AGAIN_MS: u64 = 25;
 /// The longest pause between turns.
 const PAUSE_MS_MAX: u64 = 250;
-/// The same of a writer by SQL, each of whose inserts is a program of its own on PostgreSQL.
+/// The same for a writer by SQL: on PostgreSQL, each insert starts a program.
 const SQL_PAUSE_MS_MAX: u64 = 1_000;
-/// Turns of a writer, at least: enough for its window to overflow.
+/// The fewest turns of a writer, enough to overflow its window.
 const TURNS_MIN: u64 = 8;
-/// Turns of a writer, at most.
 const TURNS_MAX: u64 = 800;
-/// One in so many gives up after a try that wasn't answered.
+/// One in so many writers gives up after an unanswered attempt.
 const GIVES_UP: u8 = 6;
 
-/// The agent's name.
 pub(super) fn name_of(agent: u64) -> String {
     format!("agent-{agent}")
 }
 
-/// Which agent a model is asked about, from what its users say.
+/// The agent that a model is asked about, from its users' messages.
 pub(super) fn agent_in(asked: &str) -> Option<u64> {
     let (_, rest) = asked.split_once("For agent-")?;
     rest.split(':').next()?.parse().ok()
 }
 
-/// What came of one try.
+/// The outcome of one attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
-    /// It was done, and this was said.
+    /// It succeeded, with this answer.
     Done(Value),
-    /// It was refused for what it is: the status, and what was said.
+    /// It was refused as invalid, with this status and text.
     Refused(u16, String),
-    /// Nobody knows.
     Nothing,
-    /// Nobody was there, so it isn't done.
+    /// No daemon was there, so it isn't done.
     Absent,
 }
 
-/// What the clients share.
+/// The state that the clients share.
 pub(super) struct Load {
     client: reqwest::Client,
     pub(super) roster: Arc<Roster>,
     pub(super) ledger: Arc<Ledger>,
     place: Place,
     is_over: AtomicBool,
-    /// A daemon has answered well.
+    /// True once a daemon has answered successfully.
     is_served: AtomicBool,
-    /// Requests that were refused though nothing is wrong with them.
+    /// Valid requests that were refused.
     refused: Mutex<Vec<String>>,
 }
 
@@ -95,7 +91,7 @@ impl Load {
         })
     }
 
-    /// Nothing is begun any more.
+    /// Stops clients from beginning anything new.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
     }
@@ -104,7 +100,6 @@ impl Load {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Whether a daemon has answered well.
     pub(super) fn is_served(&self) -> bool {
         self.is_served.load(Ordering::SeqCst)
     }
@@ -183,7 +178,7 @@ impl Load {
         .await
     }
 
-    /// Asks a daemon once, about an agent and what follows it in the path.
+    /// Sends one request to a daemon, about an agent; `path` follows the agent in the URL.
     pub(super) async fn ask(
         &self,
         daemon: usize,

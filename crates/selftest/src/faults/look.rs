@@ -1,4 +1,4 @@
-//! The database as others see it: by SQL alone, past the store. Messages are inserted so, and what is judged is read so.
+//! Direct access to the database by SQL, without the store: to insert messages, and to read the data for the judge.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -8,28 +8,27 @@ use tokio::task::spawn_blocking;
 
 use super::{ledger::Utterance, place::Place, server::Server};
 
-/// How long a program waits for another one's lock, as the documentation tells it to.
+/// How long a program waits for another one's lock, as the documentation recommends.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// How often batches are hurried.
+/// The interval at which batches are made due.
 const HURRY: Duration = Duration::from_millis(700);
 
-/// Why the database wasn't written or read.
 pub(super) type Refusal = String;
 
 impl Place {
-    /// Inserts messages for an agent, as programs do that speak SQL.
+    /// Inserts messages for an agent, as SQL programs do.
     pub(super) async fn insert(&self, agent: &str, said: Vec<Utterance>) -> Result<(), Refusal> {
         self.execute(insertion(agent, &said)).await
     }
 
-    /// Lets batches be looked at soon, which takes minutes otherwise, until nobody waits for that any more.
+    /// Makes open batches due, which would otherwise take minutes, until the future is dropped.
     pub(super) async fn hurry_batches(&self) {
         let past = self.server().map_or("0", |_| "to_timestamp(0)");
         let sql = format!("UPDATE provider_batches SET next_at = {past} WHERE state <> 'closed'");
         loop {
             tokio::time::sleep(HURRY).await;
-            // It is tried again.
+            // The next round tries again.
             drop(self.execute(sql.clone()).await);
         }
     }
@@ -47,7 +46,7 @@ impl Place {
         done.await.map_err(|error| error.to_string())?
     }
 
-    /// Holds the write lock of a file, as a program that forgot to commit.
+    /// Holds the write lock of a file, like a program that forgot to commit.
     pub(super) fn lock(&self, span: Duration) -> Result<(), Refusal> {
         let hold = || -> rusqlite::Result<()> {
             let connection = open(&self.file())?;
@@ -58,7 +57,7 @@ impl Place {
         hold().map_err(|error| error.to_string())
     }
 
-    /// Rows of `from`: the columns, each a number or a text.
+    /// Reads rows of `from`: each column is a number or a text.
     pub(super) fn rows(&self, columns: &str, from: &str) -> Result<Vec<Vec<Value>>, Refusal> {
         let sql = |array: &str| format!("SELECT {array}({columns}) FROM {from}");
         let rows = match self.server() {
@@ -69,9 +68,8 @@ impl Place {
         rows.iter().map(row).collect()
     }
 
-    /// All that the database holds, as bytes to be searched: a server's dump, or a file without the free space of its pages. Where
-    /// SQLite moved rows from one page to another, their earlier copies stay there until something else is written, whatever
-    /// `secure_delete` says.
+    /// The whole database as bytes to search: a server's dump, or a file without the free space of its pages. When SQLite
+    /// moves rows between pages, the old copies stay until they are overwritten, whatever `secure_delete` says.
     pub(super) fn content(&self) -> Result<Vec<u8>, Refusal> {
         if let Some(server) = self.server() {
             return server.dump();
@@ -85,7 +83,7 @@ impl Place {
     }
 }
 
-/// Texts of the load hold neither quotation marks nor backslashes, but as the marks of JSON.
+/// The load's texts contain no quotation marks or backslashes except JSON's own.
 fn insertion(agent: &str, said: &[Utterance]) -> String {
     let rows: Vec<String> = said
         .iter()

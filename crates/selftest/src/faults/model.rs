@@ -1,5 +1,5 @@
-//! A model server that can't be relied on: quick, slow, silent, refusing, talking nonsense, cutting the line. It answers
-//! OpenAI's chat completions and Anthropic's messages and batches, at an address of its own for each daemon.
+//! An unreliable model server: fast, slow, silent, refusing, answering nonsense, closing connections. It offers OpenAI's
+//! chat completions and Anthropic's messages and batches, under a path of its own for each daemon.
 
 mod batches;
 
@@ -28,7 +28,7 @@ use super::load;
 use crate::selftest::updates::Adversary;
 use recapd_core::domain::prompt::ASKED;
 
-/// What becomes of a call, and how often, in a hundred.
+/// The fates of a call, with their percentages.
 const FATES: [(CallFate, u32); 8] = [
     (CallFate::Good, 60),
     (CallFate::Slow, 14),
@@ -67,25 +67,24 @@ impl CallFate {
     }
 }
 
-/// The model. Clones share everything.
 #[derive(Clone)]
 pub(super) struct Model {
     state: Arc<Mutex<Inner>>,
-    /// Whoever waits for a call to come, or to be let go.
+    /// Notified when a call arrives, and when held calls may continue.
     moved: Arc<Notify>,
 }
 
 struct Inner {
     random: Rng,
     adversary: Adversary,
-    /// Behaves from now on.
+    /// True if calls get good answers at once.
     is_calm: bool,
-    /// Calls are kept waiting.
+    /// True if calls are kept waiting.
     is_holding: bool,
     next_call: u64,
-    /// Calls under way: which daemon asks about which agent.
+    /// The current calls: daemon and agent.
     open: HashMap<u64, (usize, u64)>,
-    /// Agents whose daemon was killed in a call.
+    /// Agents whose daemon was killed during a call.
     orphans: HashMap<u64, Orphan>,
     batches: Vec<batches::Batch>,
     told: ModelLog,
@@ -97,16 +96,15 @@ struct Orphan {
     daemon: usize,
 }
 
-/// What the model saw.
+/// The observations of the model.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ModelLog {
-    /// Calls by what became of them.
     pub(super) calls: BTreeMap<String, u64>,
-    /// From a kill in a call to the next call about the agent, by another daemon.
+    /// From a kill during a call to the agent's next call, by another daemon.
     pub(super) taken_over_ms: Vec<u64>,
-    /// The same, by the same one.
+    /// The same, by the restarted daemon.
     pub(super) restarted_ms: Vec<u64>,
-    /// Agents about which nobody asked again within the time that a take-over may take.
+    /// Agents without another call within the time that a take-over may take.
     pub(super) not_resumed: u64,
 }
 
@@ -130,7 +128,7 @@ impl Model {
         }
     }
 
-    /// Takes a port. What comes back serves it for as long as it is polled.
+    /// Listens on a free port. The returned future serves it.
     pub(super) async fn serve(&self) -> io::Result<(SocketAddr, impl Future<Output = ()> + Send + use<>)> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -146,19 +144,19 @@ impl Model {
         Ok((address, serving))
     }
 
-    /// From now on it answers at once, and well.
+    /// Gives good answers at once from now on.
     pub(super) fn calm(&self) {
         self.state().is_calm = true;
         self.hold(false);
     }
 
-    /// Keeps calls waiting from now on, or lets them go.
+    /// Keeps calls waiting, or lets them continue.
     pub(super) fn hold(&self, is_holding: bool) {
         self.state().is_holding = is_holding;
         self.moved.notify_waiters();
     }
 
-    /// Waits for a call of one of `daemons`. Says which, and leaves it under way if it is held.
+    /// Waits for a call of one of `daemons` and returns the daemon. A held call stays open.
     pub(super) async fn caller(&self, daemons: &[usize]) -> usize {
         loop {
             let mut moved = Box::pin(self.moved.notified());
@@ -176,7 +174,6 @@ impl Model {
         }
     }
 
-    /// The agents about which `daemon` asks just now.
     pub(super) fn asked_by(&self, daemon: usize) -> Vec<u64> {
         let state = self.state();
         let calls = state.open.values();
@@ -185,19 +182,19 @@ impl Model {
             .collect()
     }
 
-    /// Notes that `daemon` was killed while it asked about `agents`.
+    /// Notes that `daemon` was killed during calls about `agents`.
     pub(super) fn orphaned(&self, daemon: usize, agents: Vec<u64>) {
         let since = Instant::now();
         let orphans = agents.into_iter().map(|agent| (agent, Orphan { since, daemon }));
         self.state().orphans.extend(orphans);
     }
 
-    /// Whether agents that lost their daemon in a call wait to be asked about again.
+    /// Returns true if agents that lost their daemon during a call still wait for another call.
     pub(super) fn has_orphans(&self) -> bool {
         !self.state().orphans.is_empty()
     }
 
-    /// Forgets who is still waited for: what comes next would be measured too.
+    /// Stops waiting for agents, so that the next fault isn't measured with them.
     pub(super) fn forget_orphans(&self) {
         let mut state = self.state();
         state.told.not_resumed += state.orphans.len() as u64;
@@ -212,7 +209,7 @@ impl Model {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call comes in. Says how it will end.
+    /// Registers a call and draws its fate.
     fn enter(&self, daemon: usize, agent: u64) -> (Open, CallFate, Duration) {
         let mut state = self.state();
         let call = state.next_call;
@@ -277,7 +274,7 @@ fn draw(random: &mut Rng) -> CallFate {
     CallFate::Good
 }
 
-/// A call under way; it ends with its answer, or when the line is cut.
+/// A current call. It ends with its answer, or when the connection is closed.
 struct Open {
     model: Model,
     call: u64,
@@ -289,7 +286,6 @@ impl Drop for Open {
     }
 }
 
-/// OpenAI's chat completions.
 async fn complete(
     State(model): State<Model>,
     Path(daemon): Path<usize>,
@@ -304,7 +300,6 @@ async fn complete(
     answer(&model, daemon, &asked(&body, 1), completion).await
 }
 
-/// Anthropic's messages.
 async fn converse(
     State(model): State<Model>,
     Path(daemon): Path<usize>,
@@ -313,13 +308,12 @@ async fn converse(
     answer(&model, daemon, &asked(&body, 0), message).await
 }
 
-/// What is asked, in the message at that place.
+/// The text of the message at that place.
 fn asked(body: &Value, place: usize) -> String {
     let content = &body["messages"][place]["content"];
     content.as_str().unwrap_or_default().to_owned()
 }
 
-/// Anthropic's form of an answer.
 fn message(text: &str) -> Value {
     json!({
         "id": "msg", "type": "message", "role": "assistant", "model": "selftest",
@@ -352,7 +346,7 @@ async fn answer(model: &Model, daemon: usize, asked: &str, form: fn(&str) -> Val
             Err(io::Error::other("the line is cut")),
         ]))
         .into_response(),
-        // Once everything is mended nobody waits for what will never come.
+        // After the repair, no call may wait for an answer that never comes.
         CallFate::Silent => {
             model.until_calm().await;
             (StatusCode::SERVICE_UNAVAILABLE, "back again").into_response()
@@ -369,7 +363,7 @@ fn nonsense(adversary: &mut Adversary, asked: &str) -> String {
     }
 }
 
-/// The exchanges that are asked about; none when it is about operations.
+/// The exchanges in the question; none if it is about operations.
 fn exchanges(asked: &str) -> Vec<i64> {
     let line = asked.lines().rev().find_map(|line| line.strip_prefix(ASKED));
     let spans = line.unwrap_or_default().split(", ");

@@ -1,4 +1,4 @@
-//! Where a run keeps its data: a disk that can be filled, and a file or a server on it.
+//! A run's data: a disk that can be filled, and a file or a server on it.
 
 use std::{
     fs, io,
@@ -23,37 +23,37 @@ use recapd_store::{
     sqlite::{self, MissingFolder, SqliteSettings, Synchronous},
 };
 
-/// The size of the disk under a file, with room for its log: some 64 MB and what comes until that is brought in.
+/// The size of a file's disk, with room for its log: about 64 MB, and what is added before a checkpoint.
 const SQLITE_BYTES: u64 = 128 << 20;
-/// The size of the disk under a server: a new cluster has some 25 MB.
+/// The size of a server's disk: a new cluster has about 25 MB.
 const POSTGRES_BYTES: u64 = 160 << 20;
 
-/// A folder for a run, or for what runs share.
+/// Creates a folder for a run, or for files that runs share.
 pub(super) fn run_folder(parent: &Path) -> io::Result<TempDir> {
     let folder = tempfile::Builder::new()
         .prefix("recapd-faults-")
         .tempdir_in(parent)?;
-    // The server's user has to find its own folder in it.
+    // The server's user must be able to reach its own folder in it.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
     Ok(folder)
 }
 
-/// Where a run keeps its data. Clones are the same place.
+/// A run's data. Clones share it.
 #[derive(Clone)]
 pub(super) struct Place {
-    // In this order: the server ends before its disk goes.
+    // In this order: the server ends before its disk is removed.
     server: Option<Arc<Server>>,
     disk: Option<Arc<Disk>>,
     folder: PathBuf,
-    /// Writers past the daemons read-lock it; the move to another database write-locks it.
+    /// Writers by SQL read-lock it; a move to another database write-locks it.
     gate: Arc<RwLock<()>>,
 }
 
 impl Place {
-    /// Makes it in a run's folder. Also says which kinds of faults can't happen there, and why.
+    /// Creates the data in a run's folder. Also returns a kind of fault that can't happen there, with the reason.
     ///
     /// # Errors
-    /// What the server says.
+    /// If the server reports an error.
     pub(super) fn make(faults: &Faults, folder: &Path) -> Result<(Self, Option<(Kind, String)>), String> {
         let folder = folder.join("disk");
         fs::create_dir(&folder).map_err(|error| error.to_string())?;
@@ -94,7 +94,6 @@ impl Place {
         Ok((place, left_out))
     }
 
-    /// Where the database is found.
     pub(super) fn url(&self) -> String {
         let file = || sqlite::url_of(&self.file());
         self.server.as_ref().map_or_else(file, |server| server.url())
@@ -105,7 +104,6 @@ impl Place {
         self.folder.join("recapd.db")
     }
 
-    /// How the database is opened to be looked at.
     pub(super) fn settings(&self) -> DatabaseSettings {
         let url = self.url();
         if self.server.is_none() {
@@ -136,20 +134,20 @@ impl Place {
         self.server.clone()
     }
 
-    /// Keeps everybody from writing past the daemons for as long as the caller holds the guard.
+    /// Keeps SQL writers out while the caller holds the guard.
     pub(super) async fn close(&self) -> OwnedRwLockWriteGuard<()> {
         Arc::clone(&self.gate).write_owned().await
     }
 
-    /// Lets the caller write past the daemons for as long as it holds the guard.
+    /// Lets the caller write by SQL while it holds the guard.
     pub(super) async fn enter(&self) -> OwnedRwLockReadGuard<()> {
         Arc::clone(&self.gate).read_owned().await
     }
 
-    /// Makes an empty database beside this one, or the name of one.
+    /// Creates an empty database for a copy, or returns the name of a new file.
     ///
     /// # Errors
-    /// What the server says.
+    /// If the server reports an error.
     pub(super) fn new_target(&self) -> Result<String, String> {
         match &self.server {
             Some(server) => server.new_target(),
@@ -157,10 +155,10 @@ impl Place {
         }
     }
 
-    /// The copy takes the database's place. Nobody may have either of them open.
+    /// Replaces the database by the copy. No program may have either of them open.
     ///
     /// # Errors
-    /// What the server says, or the file system.
+    /// If the server or the file system reports an error.
     pub(super) fn move_to_target(&self) -> Result<(), String> {
         if let Some(server) = &self.server {
             return server.move_to_target();
@@ -178,17 +176,16 @@ impl Place {
         self.folder.join("target.db")
     }
 
-    /// Fills the disk.
     pub(super) fn fill(&self) {
         if let Some(disk) = &self.disk {
             disk.fill();
         }
     }
 
-    /// Frees the disk and starts the server, if it doesn't run.
+    /// Frees the disk, and starts the server if it isn't running.
     ///
     /// # Errors
-    /// What the server says.
+    /// If the server reports an error.
     pub(super) fn mend(&self) -> Result<(), String> {
         if let Some(disk) = &self.disk {
             disk.free();
@@ -196,21 +193,20 @@ impl Place {
         self.server.as_ref().map_or(Ok(()), |server| server.start())
     }
 
-    /// Ends the server.
     pub(super) fn end(&self) {
         if let Some(server) = &self.server {
             server.crash();
         }
     }
 
-    /// Copies all of it, for people to look into.
+    /// Copies all of the data, for later inspection.
     pub(super) fn keep_in(&self, folder: &Path) {
         let copied = Command::new("cp")
             .arg("-a")
             .arg(&self.folder)
             .arg(folder)
             .status();
-        // What can't be copied is told by its absence.
+        // If the copy fails, it is missing in the folder.
         drop(copied);
     }
 }

@@ -1,10 +1,10 @@
-//! Power cuts: a database's files as a disk may hold them after the power failed.
+//! Power failures: a database's files as a disk may hold them after the power was cut.
 //!
-//! A small library (`power/recorder.c`, compiled when it is needed and loaded before the C library) writes down each write,
-//! truncation and sync of the files, in order. When the power is cut the daemon is killed, and the files are made anew: what
-//! was synced is there; of what was written to a file after its last sync all is there, or nothing, or any of it, or any of
-//! its sectors. Nothing else may write to the files meanwhile. That a file was removed is believed to last at once, and that
-//! it was made; SQLite syncs folders where that matters to it.
+//! A small library (`power/recorder.c`, compiled on demand and loaded before the C library) logs each write, truncation and
+//! sync of the files, in order. To cut the power, the daemon is killed and the files are rebuilt: synced data is there; of
+//! a file's writes since its last sync, all are there, or none, or some, or some of their sectors. No other program may
+//! write to the files meanwhile. Creating and removing a file is assumed to last at once; SQLite syncs folders where that
+//! matters to it.
 
 use std::{
     collections::BTreeMap,
@@ -16,37 +16,34 @@ use std::{
 
 use fastrand::Rng;
 
-/// What a disk writes whole.
+/// The unit that a disk writes atomically.
 const SECTOR_BYTES: usize = 512;
-/// How long a sync may take, in microseconds.
+/// The longest delay of a sync, in microseconds.
 const SYNC_US_MAX: u32 = 4_000;
 const RECORDER: &str = include_str!("power/recorder.c");
 
-/// What the recorder calls a file, and how its name ends.
+/// The recorder's letter for a file, and the suffix of its name.
 const FILES: [(u8, &str); 3] = [(b'd', ""), (b'w', "-wal"), (b'j', "-journal")];
 
-/// Files by what the recorder calls them. One that is missing isn't there.
+/// Contents by the recorder's letter. Missing files have no entry.
 type Images = BTreeMap<u8, Vec<u8>>;
 
-/// The power under a database.
 pub(super) struct Power {
     library: PathBuf,
     log: PathBuf,
     database: PathBuf,
-    /// The files when the log was begun.
+    /// The files when the log began.
     before: Mutex<Images>,
 }
 
-/// What became of what wasn't synced.
+/// The fate of unsynced writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rest {
-    /// It is there.
     Kept,
-    /// It is gone.
     Lost,
-    /// Some of it is gone, whatever came first.
+    /// Some are gone, in any order.
     Scattered,
-    /// Some sectors of it are gone.
+    /// Some sectors are gone.
     Torn,
 }
 
@@ -54,7 +51,6 @@ impl Rest {
     const ALL: [Self; 4] = [Self::Kept, Self::Lost, Self::Scattered, Self::Torn];
 }
 
-/// One thing that was done to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileChange<'a> {
     file: u8,
@@ -70,10 +66,10 @@ enum Act<'a> {
 }
 
 impl Power {
-    /// Compiles the recorder into a run's folder, for a database that isn't there yet.
+    /// Compiles the recorder into a run's folder, for a database that doesn't exist yet.
     ///
     /// # Errors
-    /// What the compiler says.
+    /// If the compiler reports an error.
     pub(super) fn of(database: PathBuf, folder: &Path) -> Result<Self, String> {
         let (source, library) = (folder.join("recorder.c"), folder.join("recorder.so"));
         fs::write(&source, RECORDER).map_err(|error| error.to_string())?;
@@ -95,7 +91,7 @@ impl Power {
         }
     }
 
-    /// What a daemon is started with, so that what it writes is written down.
+    /// A daemon's environment variables that enable the recorder.
     pub(super) fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("LD_PRELOAD", self.library.display().to_string()),
@@ -105,10 +101,10 @@ impl Power {
         ]
     }
 
-    /// Leaves the files as the disk may hold them. Who wrote to them has to be dead.
+    /// Leaves the files as the disk may hold them. The processes that wrote to them must have ended.
     ///
     /// # Errors
-    /// What can't be read or written.
+    /// If a file can't be read or written.
     pub(super) fn cut(&self, random: &mut Rng) -> io::Result<()> {
         let log = match fs::read(&self.log) {
             Ok(log) => log,
@@ -140,7 +136,7 @@ impl Power {
     }
 }
 
-/// The records of a log. A last one that is cut off is left out.
+/// The records of a log, without a truncated last one.
 fn parse(log: &[u8]) -> Vec<FileChange<'_>> {
     let (mut records, mut rest) = (Vec::new(), log);
     while let Some((record, after)) = parse_one(rest) {
@@ -169,7 +165,7 @@ fn parse_one(log: &[u8]) -> Option<(FileChange<'_>, &[u8])> {
     Some((FileChange { file, act }, after))
 }
 
-/// What is left of the files.
+/// The files after the power failure.
 fn survived(mut images: Images, records: &[FileChange<'_>], rest: Rest, random: &mut Rng) -> Images {
     let mut synced: BTreeMap<u8, usize> = BTreeMap::new();
     for (place, record) in records.iter().enumerate() {
@@ -189,7 +185,7 @@ fn survived(mut images: Images, records: &[FileChange<'_>], rest: Rest, random: 
             Rest::Kept => false,
             Rest::Lost => true,
             Rest::Scattered => random.bool(),
-            // Writes are torn below.
+            // Torn writes are handled below.
             Rest::Torn => matches!(record.act, Act::Truncate(_)) && random.bool(),
         };
         match record.act {
@@ -213,7 +209,7 @@ fn put(image: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     }
 }
 
-/// Writes some of the sectors.
+/// Writes a random part of the sectors.
 fn tear(image: &mut Vec<u8>, offset: usize, bytes: &[u8], random: &mut Rng) {
     let (mut offset, mut left) = (offset, bytes);
     while !left.is_empty() {
@@ -236,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_stays_whatever_becomes_of_the_rest() {
+    fn synced_data_survives_a_power_cut() {
         let log = b"Wd 0 3\nnewSd 0 0\nWd 3 2\nerTd 1 0\nWw 0 4\nlogs";
         for rest in Rest::ALL {
             let images = left(log, rest);
@@ -253,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_broke_off_is_none() {
+    fn a_truncated_record_is_ignored() {
         assert_eq!(
             left(b"Wd 0 3\nnewSd 0 0\nWd 0 9\nbroke", Rest::Kept)[&b'd'],
             b"new"
@@ -281,7 +277,7 @@ mod tests {
         );
     }
 
-    /// What a program does is written down, and files can be made of it.
+    /// The recorder logs a program's writes, and files can be rebuilt from the log.
     #[test]
     fn the_recorder_sees_what_sqlite_writes() {
         let folder = tempfile::tempdir().unwrap();

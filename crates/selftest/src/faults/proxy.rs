@@ -1,5 +1,5 @@
-//! A way between two that can be cut: nothing comes through any more, or one direction alone, or the answer to a commit is
-//! lost. What was held back comes through when the way is open again, as packets that are sent anew do.
+//! A connection that can be cut: it passes nothing, or one direction only, or loses the answer to a commit. Held data
+//! passes when the connection is open again, like retransmitted packets.
 
 use std::{
     io,
@@ -18,35 +18,30 @@ use tokio::{
     task::JoinSet,
 };
 
-/// What is passed on at a time.
 const CHUNK_BYTES: usize = 16 * 1024;
-/// How a commit ends in PostgreSQL's protocol.
+/// The end of a commit's completion in PostgreSQL's protocol.
 const COMMIT: &[u8] = b"COMMIT\0";
 
 /// The server that a proxy forwards to.
 #[derive(Clone)]
 pub(super) enum Far {
-    /// By a socket's file.
     Socket(PathBuf),
-    /// By an address.
     Tcp(SocketAddr),
 }
 
-/// What comes through.
+/// The traffic that passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProxyFlow {
-    /// Everything.
     Open,
-    /// Questions arrive, answers don't.
+    /// Questions pass, answers don't.
     Unanswered,
-    /// Questions don't arrive.
+    /// Answers pass, questions don't.
     Unasked,
-    /// Nothing.
     Silent,
 }
 
 impl ProxyFlow {
-    /// Those of a partition.
+    /// The flows of a partition.
     pub(super) const PARTED: [Self; 3] = [Self::Unanswered, Self::Unasked, Self::Silent];
 
     fn passes(self, way: Direction) -> bool {
@@ -65,29 +60,26 @@ enum Direction {
     Answer,
 }
 
-/// What becomes of the next commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum CommitFate {
-    /// It arrives and is answered.
     Answered = 0,
-    /// It arrives, and the connection ends without an answer.
+    /// It arrives, and the connection closes without an answer.
     Unanswered = 1,
-    /// The connection ends before it arrives.
+    /// The connection closes before it arrives.
     Unasked = 2,
 }
 
-/// The way of one daemon. Clones are the same.
+/// The proxy of one daemon. Clones share it.
 #[derive(Clone)]
 pub(super) struct Proxy {
-    /// Where to ask in the place of the far end.
     pub(super) address: SocketAddr,
     flow: watch::Sender<ProxyFlow>,
     next_commit: Arc<AtomicU8>,
 }
 
 impl Proxy {
-    /// A way to `far`. What comes back beside it passes everything on for as long as it is polled.
+    /// Creates a proxy to `far`. The returned future forwards everything.
     pub(super) async fn to(far: Far) -> io::Result<(Self, impl Future<Output = ()> + Send + use<>)> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let line = Self {
@@ -100,7 +92,7 @@ impl Proxy {
             let mut connections = JoinSet::new();
             while let Ok((near, _)) = listener.accept().await {
                 let (line, far) = (of_line.clone(), far.clone());
-                // One that ends badly has been told to both ends.
+                // Both ends already know of a broken connection.
                 connections.spawn(async move { drop(line.connect(near, far).await) });
                 while connections.try_join_next().is_some() {}
             }
@@ -108,17 +100,16 @@ impl Proxy {
         Ok((line, serving))
     }
 
-    /// From now on that comes through.
+    /// Sets the traffic that passes from now on.
     pub(super) fn set(&self, flow: ProxyFlow) {
         self.flow.send_replace(flow);
     }
 
-    /// What becomes of the next commit.
     pub(super) fn doom_commit(&self, fate: CommitFate) {
         self.next_commit.store(fate as u8, Ordering::SeqCst);
     }
 
-    /// Whether a commit met its fate. From now on they are answered.
+    /// Returns true if a commit met its fate. Later commits are answered.
     pub(super) fn spare_commits(&self) -> bool {
         self.next_commit
             .swap(CommitFate::Answered as u8, Ordering::SeqCst)
@@ -154,7 +145,7 @@ impl Proxy {
         loop {
             let length = from.read(&mut chunk).await?;
             let part = chunk.get(..length).unwrap_or_default();
-            // It can't fail: this line holds the sender.
+            // It can't fail: this proxy holds the sender.
             drop(flow.wait_for(|flow| flow.passes(way)).await);
             if length == 0 {
                 return to.shutdown().await;
@@ -170,7 +161,7 @@ impl Proxy {
         }
     }
 
-    /// A commit passes: it takes the fate that waits for one.
+    /// Applies the pending fate to a commit.
     fn meet(&self, doomed: &AtomicU8) -> io::Result<()> {
         let fate = self
             .next_commit
@@ -195,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    /// A line to a server that answers what it is asked.
+    /// A proxy to a server that answers.
     async fn line() -> (Proxy, JoinSet<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -225,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_held_back_comes_through_later() {
+    async fn held_data_passes_later() {
         let (line, _tasks) = line().await;
         let mut connection = TcpStream::connect(line.address).await.unwrap();
         assert_eq!(ask(&mut connection, b"one").await.unwrap(), b"one");

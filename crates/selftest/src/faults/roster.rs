@@ -1,4 +1,4 @@
-//! Where daemons listen and whether they can be expected to answer, told by who causes the faults to who asks.
+//! The daemons' addresses, and whether they should answer: fault code tells client code.
 
 use std::{
     net::SocketAddr,
@@ -8,12 +8,10 @@ use std::{
     },
 };
 
-/// What is known of all daemons.
 pub(super) struct Roster {
     daemons: Vec<DaemonEntry>,
 }
 
-/// Where a daemon is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Whereabouts {
     pub(super) address: SocketAddr,
@@ -23,19 +21,17 @@ pub(super) struct Whereabouts {
 #[derive(Default)]
 struct DaemonEntry {
     whereabouts: Mutex<Option<Whereabouts>>,
-    /// It stands still, or was asked to end.
+    /// True if it is stopped, or was asked to end.
     is_halted: AtomicBool,
-    /// Counts what happened to it.
     changes: AtomicU64,
-    /// Counts its lives.
     lives: AtomicU64,
-    /// How many things are wrong between it and its database …
+    /// The number of current problems with its database …
     troubles: AtomicU64,
-    /// … and how often that has changed.
+    /// … and how often that number has changed.
     trouble_changes: AtomicU64,
 }
 
-/// A daemon as it was at some moment. Two that are equal have nothing between them that excuses anybody.
+/// A daemon's state at one moment. If two are equal, nothing happened in between that excuses a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DaemonMoment {
     pub(super) whereabouts: Whereabouts,
@@ -54,7 +50,7 @@ impl Roster {
         self.daemons.len()
     }
 
-    /// A daemon listens there from now on, or nowhere.
+    /// Sets a daemon's address; `None` if it is down.
     pub(super) fn moved(&self, daemon: usize, whereabouts: Option<Whereabouts>) {
         if let Some(member) = self.daemons.get(daemon) {
             let mut known = member.whereabouts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,14 +61,14 @@ impl Roster {
         }
     }
 
-    /// A daemon stands still or is about to end, or doesn't any more.
+    /// Notes that a daemon is stopped or about to end, or that it isn't any more.
     pub(super) fn halted(&self, daemon: usize, is_halted: bool) {
         if let Some(member) = self.daemons.get(daemon) {
             member.halt(is_halted);
         }
     }
 
-    /// Something more is wrong between a daemon and its database.
+    /// Adds a problem between a daemon and its database.
     pub(super) fn troubled(&self, daemon: usize) {
         if let Some(member) = self.daemons.get(daemon) {
             member.troubles.fetch_add(1, Ordering::SeqCst);
@@ -80,7 +76,7 @@ impl Roster {
         }
     }
 
-    /// Something isn't wrong any more.
+    /// Removes a problem.
     pub(super) fn settled(&self, daemon: usize) {
         if let Some(member) = self.daemons.get(daemon) {
             member.trouble_changes.fetch_add(1, Ordering::SeqCst);
@@ -88,19 +84,18 @@ impl Roster {
         }
     }
 
-    /// Counts what happened between a daemon and its database; none while something is wrong.
+    /// Counts the changes of a daemon's database problems; `None` while there is one.
     pub(super) fn database(&self, daemon: usize) -> Option<u64> {
         let member = self.daemons.get(daemon)?;
         let changes = member.trouble_changes.load(Ordering::SeqCst);
         (member.troubles.load(Ordering::SeqCst) == 0).then_some(changes)
     }
 
-    /// Where it listens, if it does.
     pub(super) fn address(&self, daemon: usize) -> Option<SocketAddr> {
         Some(self.daemons.get(daemon)?.whereabouts()?.address)
     }
 
-    /// A daemon that should answer.
+    /// A daemon's state; `None` if it need not answer.
     pub(super) fn sight(&self, daemon: usize) -> Option<DaemonMoment> {
         let member = self.daemons.get(daemon)?;
         let changes = member.changes.load(Ordering::SeqCst);
@@ -131,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happened_in_between_shows() {
+    fn a_change_in_between_is_visible() {
         let roster = Roster::of(1);
         assert_eq!(roster.sight(0), None, "it isn't started");
         let address = ([127, 0, 0, 1], 1).into();
@@ -146,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_database_is_well_when_nothing_is_wrong_any_more() {
+    fn the_database_is_well_after_its_last_problem() {
         let roster = Roster::of(2);
         let before = roster.database(0).unwrap();
         roster.troubled(0);

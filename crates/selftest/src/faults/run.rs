@@ -1,5 +1,5 @@
-//! One run: daemons start, conversations are pushed, faults happen, everything is mended, the queue runs dry, and what is
-//! left is judged.
+//! One run: daemons start, conversations are pushed, faults happen, everything is repaired, the queue drains, and the data
+//! is judged.
 
 mod cause;
 mod copy;
@@ -37,20 +37,17 @@ use super::{
     witness::{Sightings, Witness},
 };
 
-/// Conversations of a run.
 const AGENTS: u64 = 5;
-/// How often daemons are looked after.
+/// The interval at which daemons are checked.
 const TICK_MS: u64 = 10;
-/// How long a killed daemon stays away, at most.
 const AWAY_MS_MAX: u64 = 300;
-/// Beyond its drain a daemon that was asked to end may take so long; then it hangs.
+/// The longest time to end beyond the drain; a slower daemon hangs.
 const END_MS_MAX: u64 = 20_000;
-/// How long a daemon may take to find its database again: so long its appends aren't measured.
+/// The time that a daemon gets to reconnect to its database; its appends aren't measured during it.
 const SETTLE_MS: u64 = 2_000;
-/// How long the first turn may take.
+/// The longest time until the first turn.
 const BEGIN_MS_MAX: u64 = 60_000;
 
-/// Does run number `piece`.
 pub(super) fn run(faults: &Faults, piece: usize) -> FaultFindings {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -72,7 +69,7 @@ async fn in_folder(faults: &Faults, piece: usize) -> io::Result<FaultFindings> {
     let Run { mut found, place, .. } = run;
     found.runs = 1;
     if found.is_clean() {
-        // The folder can't go before what is mounted in it.
+        // The folder can't be removed while something is mounted in it.
         drop(place);
         drop(guard);
         return Ok(found);
@@ -87,7 +84,7 @@ async fn in_folder(faults: &Faults, piece: usize) -> io::Result<FaultFindings> {
     Ok(found)
 }
 
-/// Keeps a run's folder, with the database, which may lie in memory.
+/// Keeps a run's folder, with a copy of the database, which may be in memory.
 fn keep(folder: TempDir, place: &Place) -> String {
     place.end();
     let folder = folder.keep();
@@ -105,16 +102,16 @@ struct Run {
     load: Arc<Load>,
     roster: Arc<Roster>,
     daemons: Vec<Daemon>,
-    /// The ways of each daemon to the server, if there is one, and to the model.
+    /// The proxies of each daemon, to the server (if there is one) and to the model.
     lines: Vec<Proxies>,
     place: Place,
-    /// If what is written to the database is recorded.
+    /// Present if writes to the database are recorded.
     power: Option<Arc<Power>>,
-    /// When the disk is freed, the server started and heard again, if one of them is out.
+    /// When the disk is freed, or the server started or heard again; `None` without an outage.
     outage_until: Option<Instant>,
-    /// Ways that are cut, and when they are open again.
+    /// The cut proxies, and when they are open again.
     parted: Vec<(Instant, Proxy)>,
-    /// When a daemon has had time to find its database again.
+    /// When a daemon has had time to reconnect to its database.
     settling: Vec<(Instant, usize)>,
     /// The furthest that a clock was set ahead.
     furthest_ms: i64,
@@ -122,7 +119,6 @@ struct Run {
     found: FaultFindings,
 }
 
-/// The ways of a daemon.
 struct Proxies {
     server: Option<Proxy>,
     model: Proxy,
@@ -143,7 +139,7 @@ impl Run {
         tasks.spawn(serving);
         let model_use = settings::ModelUse {
             falls_back: random.u8(..3) == 0,
-            // Somebody has to write to the database so that they don't take hours.
+            // Batches must be made due by SQL writes, or they would take hours.
             batches: power.is_none() && random.u8(..4) == 0,
         };
         if model_use.batches {
@@ -199,7 +195,7 @@ impl Run {
     async fn live(&mut self, faults: u64) {
         let witness = match Witness::new(Arc::clone(&self.load), AGENTS) {
             Ok(witness) => Arc::new(witness),
-            Err(error) => return self.broken(format!("nobody can look: {error}")),
+            Err(error) => return self.broken(format!("no witness can be created: {error}")),
         };
         let mut clients = self.clients(&witness);
         if self.until_served().await {
@@ -223,12 +219,11 @@ impl Run {
         self.count_steps();
     }
 
-    /// Starts the tasks that send requests to the daemons.
     fn clients(&mut self, witness: &Arc<Witness>) -> JoinSet<()> {
         let mut clients = JoinSet::new();
         for agent in (0..AGENTS).map(load::name_of) {
             for door in [Door::Ids, Door::Key, Door::Sql] {
-                // Who writes past the daemon isn't recorded.
+                // Writes that bypass the daemon aren't recorded.
                 if door == Door::Sql && self.power.is_some() {
                     continue;
                 }
@@ -286,7 +281,7 @@ impl Run {
         }
     }
 
-    /// Whether a daemon acknowledges a turn.
+    /// Waits until a daemon acknowledges a turn. Returns false on a timeout.
     async fn until_served(&mut self) -> bool {
         let until = after_ms(BEGIN_MS_MAX);
         while !self.load.is_served() {
@@ -326,7 +321,7 @@ impl Run {
 }
 
 impl Proxies {
-    /// The ways of one daemon, to the server of `place` and to the model.
+    /// Creates the proxies of one daemon, to the server of `place` and to the model.
     async fn lay(place: &Place, model: SocketAddr, tasks: &mut JoinSet<()>) -> io::Result<Self> {
         let (model, serving) = Proxy::to(Far::Tcp(model)).await?;
         tasks.spawn(serving);
@@ -339,15 +334,14 @@ impl Proxies {
         Ok(Self { server, model })
     }
 
-    /// Where the daemon finds its database.
     fn url(&self, place: &Place) -> String {
         let through = |line: &Proxy| server::url_at(line.address);
         self.server.as_ref().map_or_else(|| place.url(), through)
     }
 }
 
-/// In about half of the runs in which the power may be cut it is, and what is written is recorded; then nobody else writes. In
-/// the others it isn't.
+/// Prepares power failures: records writes, and excludes faults by SQL writers. About half of the runs that allow other
+/// faults, too, never cut the power.
 fn make_power(
     kinds: &mut Vec<Kind>,
     place: &Place,
@@ -373,7 +367,7 @@ fn make_power(
     }
 }
 
-/// An address of the machine for each daemon of the runs that go on at the same time, here and in other programs.
+/// A unique loopback address for each daemon of concurrent runs, in this and other programs.
 fn host(database: Database, piece: usize, daemon: usize) -> Ipv4Addr {
     let byte = |number: usize| u8::try_from(number % 254 + 1).unwrap_or(1);
     let program = usize::try_from(std::process::id()).unwrap_or_default();

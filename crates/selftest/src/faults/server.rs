@@ -1,4 +1,4 @@
-//! A PostgreSQL server of its own, in a folder, reached by a socket there.
+//! A private PostgreSQL server in a folder, reached by a socket there.
 
 use std::{
     fs, io,
@@ -15,7 +15,7 @@ use super::{daemon::Guard, place::run_folder};
 
 /// The server's user, and the superuser of its databases.
 const USER: &str = "recapd";
-/// Whose process the server is if this one is root's, which it refuses to be.
+/// The user of the server process if this one is root's, which PostgreSQL refuses.
 const OWNERS: [&str; 2] = ["postgres", "nobody"];
 /// It only has to survive crashes of itself, not of the machine.
 const SETTINGS: &str = "\
@@ -29,29 +29,25 @@ min_wal_size = 4MB
 max_wal_size = 16MB
 ";
 
-/// The database's name.
 const DATABASE: &str = "recapd";
-/// What is copied to.
 const TARGET: &str = "recapd_copy";
 
-/// Where daemons find the database by a way that leads to the server's socket.
+/// The database's URL through a proxy at `address`.
 pub(super) fn url_at(address: SocketAddr) -> String {
     format!("postgres://{USER}@{address}/{DATABASE}?sslmode=disable")
 }
 
-/// A server: its programs, its owner, its folder.
 pub(super) struct Server {
     programs: Option<PathBuf>,
     owner: Option<(u32, u32)>,
     folder: PathBuf,
 }
 
-/// A cluster with an empty database, made once and copied for each run.
+/// A cluster with an empty database, created once and copied for each run.
 #[derive(Default)]
 pub struct Template(OnceLock<Result<(TempDir, Guard), String>>);
 
 impl Template {
-    /// The cluster's folder.
     fn folder(&self, parent: &Path) -> Result<PathBuf, String> {
         let made = self.0.get_or_init(|| {
             let folder = run_folder(parent).map_err(|error| error.to_string())?;
@@ -67,10 +63,10 @@ impl Template {
 }
 
 impl Server {
-    /// Starts a server with an empty database in `folder`, which is there and empty; the template lies beside it.
+    /// Starts a server with an empty database in `folder`, which is empty; the template is in `templates`.
     ///
     /// # Errors
-    /// What its programs say.
+    /// If its programs report an error.
     pub(super) fn create(folder: &Path, template: &Template, templates: &Path) -> Result<Self, String> {
         let template = template.folder(templates)?;
         let server = Self::of(folder)?;
@@ -85,7 +81,6 @@ impl Server {
         Ok(server)
     }
 
-    /// Makes a cluster with an empty database.
     fn make(folder: &Path) -> Result<(), String> {
         let server = Self::of(folder)?;
         let options = [
@@ -124,7 +119,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Says where the socket is, and starts.
+    /// Configures the socket, and starts.
     fn set_up(&self) -> Result<(), String> {
         let socket = format!("unix_socket_directories = '{}'\n", self.folder.display());
         let conf = self.data().join("postgresql.conf");
@@ -134,7 +129,6 @@ impl Server {
         self.start()
     }
 
-    /// Where daemons find the database.
     pub(super) fn url(&self) -> String {
         self.url_of(DATABASE)
     }
@@ -146,10 +140,10 @@ impl Server {
         )
     }
 
-    /// Starts it, unless it runs.
+    /// Starts it, unless it is running.
     ///
     /// # Errors
-    /// What `pg_ctl` says.
+    /// If `pg_ctl` reports an error.
     pub(super) fn start(&self) -> Result<(), String> {
         if self.is_running() {
             return Ok(());
@@ -157,13 +151,13 @@ impl Server {
         said(self.pg_ctl(&["--wait", "--silent", "start"]))
     }
 
-    /// Ends it without a goodbye.
+    /// Stops it immediately.
     pub(super) fn crash(&self) {
-        // One that doesn't run can't be stopped.
+        // A stopped server can't be stopped.
         drop(self.pg_ctl(&["--mode=immediate", "--silent", "stop"]));
     }
 
-    /// Cuts about `percent` of its connections. Says how many.
+    /// Terminates about `percent` of its connections. Returns their number.
     pub(super) fn cut(&self, percent: u8) -> u64 {
         let sql = format!(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
@@ -174,43 +168,43 @@ impl Server {
             .unwrap_or_default()
     }
 
-    /// What the database answers to `sql`, a line for each row.
+    /// The output of `sql`, one line per row.
     ///
     /// # Errors
-    /// What `psql` says.
+    /// If `psql` reports an error.
     pub(super) fn told(&self, sql: &str) -> Result<String, String> {
         let rows = printed(self.query(DATABASE, sql))?;
         Ok(String::from_utf8_lossy(&rows).into_owned())
     }
 
-    /// Makes an empty database for a copy. Says where it is.
+    /// Creates an empty database for a copy. Returns its URL.
     ///
     /// # Errors
-    /// What the server says.
+    /// If the server reports an error.
     pub(super) fn new_target(&self) -> Result<String, String> {
         self.command(&format!("DROP DATABASE IF EXISTS {TARGET} WITH (FORCE)"))?;
         self.command(&format!("CREATE DATABASE {TARGET}"))?;
         Ok(self.url_of(TARGET))
     }
 
-    /// The copy takes the database's place.
+    /// Replaces the database by the copy.
     ///
     /// # Errors
-    /// What the server says.
+    /// If the server reports an error.
     pub(super) fn move_to_target(&self) -> Result<(), String> {
         self.command(&format!("DROP DATABASE {DATABASE} WITH (FORCE)"))?;
         self.command(&format!("ALTER DATABASE {TARGET} RENAME TO {DATABASE}"))
     }
 
-    /// What is about databases can't be within one of them.
+    /// Runs a command about databases, which must not run within one of them.
     fn command(&self, sql: &str) -> Result<(), String> {
         said(self.query("postgres", sql))
     }
 
-    /// All that the database gives out, as text.
+    /// The contents of the database as text.
     ///
     /// # Errors
-    /// What `pg_dump` says.
+    /// If `pg_dump` reports an error.
     pub(super) fn dump(&self) -> Result<Vec<u8>, String> {
         let dump = self.run("pg_dump", |pg_dump| {
             pg_dump
@@ -306,10 +300,10 @@ fn said(output: io::Result<Output>) -> Result<(), String> {
     printed(output).map(drop)
 }
 
-/// What a program of the server's printed.
+/// The output of a PostgreSQL program.
 ///
 /// # Errors
-/// What it says is wrong, or that it is missing.
+/// Its error text, or that it is missing.
 fn printed(output: io::Result<Output>) -> Result<Vec<u8>, String> {
     match output {
         Ok(output) if output.status.success() => Ok(output.stdout),
@@ -329,7 +323,7 @@ fn newest_programs() -> Option<PathBuf> {
     Some(newest.join("bin"))
 }
 
-/// User and group of the first of [`OWNERS`] that there is.
+/// User and group of the first of [`OWNERS`] that exists.
 fn owner() -> io::Result<(u32, u32)> {
     let users = fs::read_to_string("/etc/passwd")?;
     let find = |name: &&str| {

@@ -1,15 +1,13 @@
-//! How daemons are set up: there is much to summarise, and what failed is tried again soon, so that many faults meet it in a
-//! short time. All time-outs are the defaults, except the lease if the
-//! caller gives one.
+//! The daemons' settings: there is much to summarise, and failures are retried soon, so that many faults coincide with work
+//! in a short time. Timeouts have their defaults, except the lease if the caller gives one.
 
 use std::net::SocketAddr;
 
 /// The ceiling of a summary: small enough to be reached in a run.
 pub(super) const CEILING_TOKENS: i64 = 600;
-/// How long a daemon may take to finish what it does when it is asked to end: `worker.drain_ms`.
+/// How long a daemon may take to finish its work when it is asked to end: `worker.drain_ms`.
 pub(super) const DRAIN_MS: u64 = 30_000;
 
-/// What holds in all runs.
 pub(super) fn common(lease_ms: i64) -> Vec<String> {
     let settings: [(&str, String); 16] = [
         ("queue.lease_ms", lease_ms.to_string()),
@@ -17,7 +15,7 @@ pub(super) fn common(lease_ms: i64) -> Vec<String> {
         ("queue.batch_tokens_min", "100".into()),
         ("queue.debounce_ms", "0".into()),
         ("queue.max_wait_ms", "200".into()),
-        // A wake-up that is lost must show: nobody makes up for it but a daemon that starts, which says so in its log.
+        // A lost wake-up must show: only a starting daemon repairs it, and logs that.
         ("queue.reconcile_ms", "86400000".into()),
         ("queue.backoff_base_ms", "20".into()),
         ("queue.backoff_max_ms", "500".into()),
@@ -36,7 +34,6 @@ pub(super) fn common(lease_ms: i64) -> Vec<String> {
         .collect()
 }
 
-/// What is a run's own, and a daemon's.
 pub(super) struct Own<'a> {
     pub(super) url: &'a str,
     pub(super) model: SocketAddr,
@@ -44,12 +41,12 @@ pub(super) struct Own<'a> {
     pub(super) model_use: ModelUse,
 }
 
-/// How a run's daemons ask the model.
+/// How a run's daemons use the model.
 #[derive(Clone, Copy)]
 pub(super) struct ModelUse {
-    /// The built-in summariser answers when the model fails.
+    /// True if the built-in summariser answers when the model fails.
     pub(super) falls_back: bool,
-    /// What may wait is asked in batches.
+    /// True if work that can wait is sent in batches.
     pub(super) batches: bool,
 }
 

@@ -1,34 +1,30 @@
-//! How long things took, in whole milliseconds.
+//! Durations in whole milliseconds.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// How often something took how long.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spans {
     times_by_ms: BTreeMap<u64, u64>,
 }
 
 impl Spans {
-    /// It took so long once more.
     pub fn push(&mut self, span_ms: u64) {
         *self.times_by_ms.entry(span_ms).or_default() += 1;
     }
 
-    /// All that others took, too.
     pub fn add(&mut self, others: Self) {
         for (span_ms, times) in others.times_by_ms {
             *self.times_by_ms.entry(span_ms).or_default() += times;
         }
     }
 
-    /// How often.
     pub fn count(&self) -> u64 {
         self.times_by_ms.values().sum()
     }
 
-    /// So many in a thousand took no longer; none of none.
+    /// The duration that `permille` of a thousand did not exceed; `None` without durations.
     pub fn quantile_ms(&self, permille: u64) -> Option<u64> {
         let rank = (self.count() * permille).div_ceil(1_000).max(1);
         let mut so_far = 0;

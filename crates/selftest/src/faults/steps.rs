@@ -1,5 +1,5 @@
-//! What agents do besides talking: marks, rewinds, clears, forks, forgettings, rollbacks. Each is asked for once; what is
-//! known of it stands in the ledger.
+//! Requests of agents other than messages: marks, rewinds, clears, forks, forgets, rollbacks. Each is sent once; the ledger
+//! records the outcome.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,29 +11,26 @@ use super::{
     load::{Answer, Load},
 };
 
-/// The longest pause between two steps of an agent.
 const PAUSE_MS_MAX: u64 = 2_000;
 const TURNS_OF_FORK: u64 = 6;
-/// The most forks of an agent.
 const FORKS_MAX: usize = 3;
-/// How far the newest exchange that is forgotten lies behind the newest one: nothing comes to it any more.
+/// The least distance of a forgotten exchange from the newest one, so that it gets no more messages.
 const FORGET_BEHIND: i64 = 4;
 
-/// Takes an agent's steps.
 pub(super) struct Stepper {
     load: Arc<Load>,
     agent: String,
     random: Rng,
     marks: Vec<Mark>,
     forks: usize,
-    /// The newest exchange that is known of.
+    /// The newest known exchange.
     newest: i64,
 }
 
-/// A mark that can be gone back to.
+/// A mark to which the agent can go back.
 struct Mark {
     label: String,
-    /// Behind that exchange.
+    /// The exchange that the mark follows.
     exchange: i64,
 }
 
@@ -49,7 +46,6 @@ impl Stepper {
         }
     }
 
-    /// Takes steps until the end.
     pub(super) async fn run(mut self) {
         let mut number = 0;
         while !self.load.is_over() {
@@ -97,7 +93,7 @@ impl Stepper {
         let child = format!("{}-f{}", self.agent, self.forks);
         let step = Step::Fork(child.clone());
         let answer = self.ask(step, "fork", json!({"child": child})).await;
-        // To an agent that isn't there an append makes it, and the fork may come yet: that would be another history.
+        // Appending to a missing agent creates it, and the fork may still arrive: that would be another history.
         if matches!(answer, Answer::Done(_)) {
             let voice = Voice {
                 agent: child,
@@ -133,7 +129,7 @@ impl Stepper {
             Answer::Done(_) => RequestFate::Acknowledged,
             Answer::Nothing => RequestFate::Ambiguous,
             Answer::Absent => return answer,
-            // The agent, the mark or the version isn't there, or not any more.
+            // The agent, the mark or the version doesn't exist, or not any more.
             Answer::Refused(404 | 409, _) => RequestFate::Refused,
             Answer::Refused(status, said) => {
                 let step = step.name();

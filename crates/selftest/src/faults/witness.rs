@@ -1,9 +1,9 @@
-//! Witnesses of availability: clients that read summaries, and write for agents that nobody else holds, all the time, and
-//! note how long it took and what was refused.
+//! Witnesses of availability: clients that constantly read summaries, and write for agents of their own, and note times and
+//! refusals.
 //!
-//! A daemon that is stopped, killed or about to end needn't answer; what isn't well at the beginning and at the end of a
-//! request, with nothing in between, isn't judged. Neither is what took too long by less than the machine kept this program or
-//! a thread of the daemon waiting for a processor meanwhile; that is counted.
+//! A daemon that is stopped, killed or about to end need not answer: a request is judged only if the daemon was well at its
+//! beginning and its end, with no change in between. A late answer isn't judged either, only counted, if the machine kept
+//! this program or a thread of the daemon waiting for a processor for at least the excess time.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -28,45 +28,38 @@ use recapd_llm::{
     http::{self, HttpSettings},
 };
 
-/// The longest that a reader waits for a summary that the daemon has told before, whatever the database does.
+/// The longest that a reader waits for a summary that the daemon has already delivered, whatever the database does.
 pub const KNOWN_MS_MAX: u64 = 300;
-/// The longest that a reader waits for any other one, or for a word that there is none.
+/// The longest that a reader waits for any other summary, or the answer that there is none.
 pub const UNKNOWN_MS_MAX: u64 = 2_000;
-/// The longest that one append in a hundred may take, of an agent that isn't touched by what happens to other daemons.
+/// The longest time of the 99th percentile of appends to agents that other daemons' faults don't affect.
 pub const APPEND_P99_MS_MAX: u64 = 100;
-/// How long a client waits at all.
 const PATIENCE_MS: u64 = 20_000;
-/// Between two requests.
 const PAUSE_MS: u64 = 25;
-/// How long it takes to see that a daemon is gone.
+/// How long it takes to notice that a daemon is gone.
 const NOTICE_MS: u64 = 200;
-/// How often it is looked whether this program runs.
+/// The interval at which this program checks that it runs.
 const BEAT_MS: u64 = 10;
-/// Later by so much than it should be, it was kept from running.
+/// The delay of such a check that shows that the program was kept from running.
 const LATE_MS: u64 = 40;
 
-/// What witnesses saw.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sightings {
-    /// Reads of summaries that were known.
     pub(super) known: Spans,
-    /// Reads of others.
     pub(super) unknown: Spans,
-    /// Appends while the database was well, whatever became of other daemons.
+    /// Appends while the database was well, whatever happened to other daemons.
     pub(super) appends: Spans,
-    /// What couldn't be judged, since the machine was busy.
+    /// Requests that couldn't be judged because the machine was busy.
     pub(super) unjudged: u64,
-    /// What took too long or was refused.
+    /// Requests that took too long or were refused.
     pub(super) breaches: Vec<String>,
 }
 
-/// The witnesses of a run.
 pub(super) struct Witness {
     client: reqwest::Client,
     load: Arc<Load>,
     agents: u64,
     sightings: Mutex<Sightings>,
-    /// When this program last ran late.
     late_at: Mutex<Option<Instant>>,
 }
 
@@ -101,7 +94,6 @@ impl Witness {
         }
     }
 
-    /// Reads summaries from one daemon.
     pub(super) async fn read(&self, daemon: usize, seed: u64) {
         let (mut random, mut known) = (Rng::with_seed(seed), HashSet::new());
         let (mut life, mut served) = (0, 0);
@@ -124,7 +116,7 @@ impl Witness {
                 status: answer.ok().map(|response| response.status()),
                 took_ms: watch.took_ms(),
             };
-            // One that starts takes connections before it answers.
+            // A starting daemon accepts connections before it answers.
             let has_begun = served == before.life;
             if read.status.is_some() {
                 served = before.life;
@@ -133,7 +125,7 @@ impl Witness {
                 known.insert(agent);
             }
             if read.status.is_none() {
-                // That a daemon has ended is noticed a moment later.
+                // The end of a daemon is noticed a moment later.
                 tokio::time::sleep(Duration::from_millis(NOTICE_MS)).await;
             }
             if has_begun && self.load.roster.sight(daemon) == Some(before) {
@@ -148,7 +140,7 @@ impl Witness {
         } else {
             UNKNOWN_MS_MAX
         };
-        // Nobody listens yet, or any more: that is noticed in a moment.
+        // The daemon isn't listening yet, or has ended, which the caller notices in a moment.
         if read.status.is_none() && read.took_ms <= max_ms {
             return;
         }
@@ -169,13 +161,13 @@ impl Witness {
         }
     }
 
-    /// Writes for an agent of its own at one daemon, which never has anything to be summarised. The turns are in the ledger.
+    /// Writes for an agent of its own at one daemon, whose window never overflows. The turns are in the ledger.
     pub(super) async fn write(&self, daemon: usize) {
         let voice = Voice {
             agent: format!("bystander-{daemon}"),
             door: Door::Ids,
         };
-        // A daemon's first append loads what tokens are counted by.
+        // A daemon's first append loads the tokenizer.
         let (mut number, mut is_roomy, mut warm) = (0, false, 0);
         while !self.load.is_over() {
             tokio::time::sleep(Duration::from_millis(2 * PAUSE_MS)).await;
@@ -229,7 +221,7 @@ impl Witness {
         }
     }
 
-    /// Whether the agent's window never overflows from now on.
+    /// Removes the agent's budget, so that its window never overflows. Returns false on failure.
     async fn make_room(&self, address: SocketAddr, agent: &str) -> bool {
         let request = self.client.patch(format!("http://{address}/v1/agents/{agent}"));
         let request = request.header("content-type", "application/json");
@@ -237,7 +229,7 @@ impl Witness {
         response.is_ok_and(|response| response.status().is_success())
     }
 
-    /// Whether the daemon or this program could have been in time, had it had a processor.
+    /// Returns true if the daemon or this program would have been in time with a free processor.
     fn was_kept_waiting(&self, watch: &CpuWait, late_ms: u64) -> bool {
         let late_at = *self.late_at.lock().unwrap_or_else(PoisonError::into_inner);
         late_at.is_some_and(|late_at| late_at >= watch.began) || watch.waited_ms() >= late_ms
@@ -248,7 +240,6 @@ impl Witness {
     }
 }
 
-/// One read.
 struct Sample {
     what: String,
     is_known: bool,
@@ -260,7 +251,7 @@ impl Sample {
     fn is_answered(&self) -> bool {
         match self.status {
             Some(StatusCode::OK) => true,
-            // Not made yet, or not in memory.
+            // Not created yet, or not in memory.
             Some(StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE) => !self.is_known,
             _ => false,
         }
@@ -278,7 +269,7 @@ impl Sample {
     }
 }
 
-/// Watches how long the threads of a process wait for a processor.
+/// Measures how long the threads of a process wait for a processor.
 struct CpuWait {
     pid: u32,
     began: Instant,
@@ -298,7 +289,7 @@ impl CpuWait {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// The longest that any of them has waited.
+    /// The longest wait of any of them.
     fn waited_ms(&self) -> u64 {
         let after = waits_ns(self.pid);
         let waited = after
@@ -308,7 +299,8 @@ impl CpuWait {
     }
 }
 
-/// How long each thread of a process has waited for a processor until now, in nanoseconds; nothing where the system doesn't tell.
+/// How long each thread of a process has waited for a processor so far, in nanoseconds; empty if the operating system
+/// doesn't tell.
 fn waits_ns(pid: u32) -> BTreeMap<String, u64> {
     let threads = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()

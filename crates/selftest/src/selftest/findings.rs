@@ -1,63 +1,57 @@
-//! What was tried, and what came of it.
+//! The results of window trials.
 
 use serde::{Deserialize, Serialize};
 
 use super::work::WorkFindings;
 
-/// Breaches kept word for word; more are counted.
+/// The most breaches that are described; further ones are only counted.
 const TOLD_MAX: usize = 20;
 
-/// What was tried and what came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialFindings {
-    /// Conversations that all of it was tried with.
+    /// Completely tested conversations.
     pub conversations: u64,
-    /// Windows filled.
     pub windows: u64,
-    /// Exchanges that left them.
     pub evicted: u64,
-    /// Requests built and judged.
+    /// Requests that were built and judged.
     pub requests: u64,
     /// Requests that a provider would refuse.
     pub refused: u64,
-    /// Exchanges that lost a part of themselves, in a window or in a request.
+    /// Exchanges that lost a part, in a window or a request.
     pub split: u64,
-    /// Windows and requests over budget with more than the newest exchange in them.
+    /// Windows and requests over budget with more than the newest exchange.
     pub over_budget: u64,
     /// Windows and requests without their newest exchange.
     pub newest_lost: u64,
-    /// Windows and requests that are over budget because the newest exchange is too big alone: reported, and allowed.
+    /// Windows and requests over budget because of the newest exchange alone, which is reported and allowed.
     pub too_big_alone: u64,
-    /// The first breaches, word for word.
     pub told: Vec<BreachReport>,
 }
 
-/// A breach, word for word.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BreachReport {
-    /// Number of the piece of work in which it was found.
+    /// The number of the piece of work in which it was found.
     pub piece: usize,
-    /// Its place among those of the piece.
+    /// Its place among the breaches of the piece.
     pub place: usize,
     /// What was broken, and where.
     pub breach: String,
 }
 
-/// What can be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WindowPromise {
     /// Providers accept every request.
     Accepted,
     /// Exchanges are atomic.
     Whole,
-    /// Nothing is over budget, but for a newest exchange that is too big alone.
+    /// Nothing is over budget, except for a newest exchange that is too big alone.
     Fits,
     /// The newest exchange is always there.
     Newest,
 }
 
 impl TrialFindings {
-    /// Nothing was broken.
+    /// Returns true if no promise was broken.
     pub fn is_clean(&self) -> bool {
         (self.refused, self.split, self.over_budget, self.newest_lost) == (0, 0, 0, 0)
     }

@@ -1,5 +1,5 @@
-//! The judge of a finished request. What a provider accepts is said by the validator, which knows nothing of the
-//! builder; what it can't see in one request (which exchanges there were, what left) is looked at here.
+//! Judges a finished request. The validator, which is independent of the builder, says what a provider accepts; this module
+//! checks what one request doesn't show (which exchanges there were, which left).
 
 use serde_json::{Value, json};
 
@@ -14,13 +14,12 @@ use recapd_core::{
     validator::{Severity, Target, validate},
 };
 
-/// A promise that a request breaks.
 pub(super) struct RequestBreach {
     pub(super) promise: WindowPromise,
     pub(super) what: String,
 }
 
-/// Who says something, as providers see it.
+/// The side that speaks, as providers see it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     User,
@@ -29,7 +28,7 @@ enum Side {
     Results,
 }
 
-/// What is wrong with a request, at most one thing of each kind.
+/// The breaches of a request, at most one of each kind.
 pub(super) fn judge(
     input: &ContextInput<'_>,
     options: &ContextOptions,
@@ -58,7 +57,6 @@ pub(super) fn judge(
     breaches
 }
 
-/// What the provider would say.
 fn refusal(format: RequestFormat, body: Value) -> Option<String> {
     let (target, request) = request(format, body);
     let violations = validate(target, &request, None);
@@ -71,7 +69,7 @@ fn refusal(format: RequestFormat, body: Value) -> Option<String> {
     ))
 }
 
-/// The body with what every request needs beside its messages.
+/// The body with the other fields that every request needs.
 fn request(format: RequestFormat, mut body: Value) -> (Target, Value) {
     let (target, extra) = match format {
         RequestFormat::Anthropic => (
@@ -88,7 +86,7 @@ fn request(format: RequestFormat, mut body: Value) -> (Target, Value) {
     (target, body)
 }
 
-/// Rules that hold for our requests only: thinking is bound to all that stood before it, roles alternate as asked for.
+/// Rules of recapd's own requests: thinking depends on everything before it, and roles alternate as requested.
 fn stands_alone(format: RequestFormat, body: &Value, mode: Alternation, evicted: bool) -> Option<String> {
     let messages = match format {
         RequestFormat::Anthropic | RequestFormat::OpenAiChat => body.get("messages"),
@@ -107,7 +105,7 @@ fn stands_alone(format: RequestFormat, body: &Value, mode: Alternation, evicted:
     let clashes =
         |pair: &[Option<Side>]| pair[0] == pair[1] && matches!(pair[0], Some(Side::User | Side::Model));
     let place = sides.windows(2).position(clashes);
-    // Items of one turn stand side by side in the Responses format, and its turns can't be told apart.
+    // In the Responses format, items of one turn are separate entries, so that turns can't be distinguished.
     let is_asked = mode != Alternation::Keep && format != RequestFormat::OpenAiResponses;
     let place = place.filter(|_| is_asked)?;
     Some(format!("messages {place} and {} are of the same role", place + 1))
@@ -124,7 +122,7 @@ fn holds_thinking(message: &Value) -> bool {
     is_thinking(message) || { blocks }.any(is_thinking)
 }
 
-/// None for instructions.
+/// `None` for instructions.
 fn side(message: &Value) -> Option<Side> {
     let text = |key| message.get(key).and_then(Value::as_str);
     match (text("role"), text("type")) {
@@ -135,7 +133,6 @@ fn side(message: &Value) -> Option<Side> {
     }
 }
 
-/// The exchanges that are left out, and the others.
 fn parted<'i, 'a>(
     input: &'i ContextInput<'a>,
     context: &Context<'_>,
@@ -145,7 +142,7 @@ fn parted<'i, 'a>(
         .split_at(context.left_out.len().min(input.exchanges.len()))
 }
 
-/// Something that was said in an exchange which is sent, but isn't in the request. A late result leaves with its call.
+/// A message of a sent exchange that isn't in the request. A late result leaves with its call.
 fn lost_message(kept: &[SourceExchange<'_>], context: &Context<'_>) -> Option<String> {
     let mut sent: Vec<i64> = context
         .turns
@@ -172,7 +169,7 @@ fn says_something(message: &Message) -> bool {
     has_content && matches!(message.kind, Kind::User | Kind::Assistant | Kind::ToolCall)
 }
 
-/// Over its limit with more in it than the newest exchange and what has to go along, or over it without saying so.
+/// Over the limit with more than the newest exchange and what must go with it, or over it without reporting that.
 fn overflow(
     left_out: &[SourceExchange<'_>],
     kept: &[SourceExchange<'_>],

@@ -1,4 +1,4 @@
-//! A counter that counts each text once: the same conversation is counted again for every budget.
+//! A counter that counts each text once, since the same conversation is counted again for every budget.
 
 use std::{
     collections::HashMap,
@@ -8,12 +8,11 @@ use std::{
 
 use recapd_core::domain::{attachment::Extent, tokens::TokenCounter};
 
-/// Texts remembered; then all are forgotten, which costs no more than counting them again.
+/// The most texts in the cache; then it is cleared, which costs no more than counting them again.
 const TEXTS_MAX: usize = 1 << 18;
-/// Shorter texts are counted as fast as they are looked up.
+/// Counting a shorter text is as fast as looking it up, in bytes.
 const TEXT_BYTES_MIN: usize = 32;
 
-/// Remembers what `counter` counted, by length and hash.
 pub(super) struct KnownCounts {
     counter: Arc<dyn TokenCounter>,
     hashing: RandomState,

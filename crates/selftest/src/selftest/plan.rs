@@ -1,7 +1,7 @@
-//! What is tried: conversations, and for each of them windows of random budgets.
+//! A plan: conversations, and for each of them windows of random budgets.
 //!
-//! Every random choice follows from the seed, the conversation's name and the window's number, and from nothing else:
-//! pieces of work may be done in any order, on any thread, today or tomorrow.
+//! Every random choice follows from the seed, the conversation's name and the window's number only, so pieces of work may
+//! be done in any order, on any thread, at any time.
 
 use std::{ops::Range, sync::Arc};
 
@@ -14,30 +14,24 @@ use recapd_core::domain::{
     window::Budget,
 };
 
-/// The smallest legs that are tried.
 const LEG_TOKENS_MIN: f64 = 500.0;
-/// The largest.
 const LEG_TOKENS_MAX: f64 = 20_000.0;
-/// The smallest budget tried, in tokens.
 const BUDGET_TOKENS_MIN: f64 = 20.0;
-/// The largest budget tried, as a multiple of the whole conversation.
+/// The largest budget, as a multiple of the whole conversation.
 const BUDGET_SHARE_MAX: f64 = 1.25;
-/// A piece of work fills windows with about so many messages.
+/// The approximate number of messages that a piece of work fills windows with.
 const PIECE_MESSAGES: usize = 100_000;
 
-/// A conversation, counted.
 pub struct Conversation {
     pub name: String,
-    /// What was said, in order.
     pub messages: Vec<Message>,
-    /// What each message costs, in tokens.
     pub tokens: Vec<i64>,
-    /// Where a request would be made: once the model has answered, the user is next.
+    /// The places where a request may be made: after the model has answered, before the user speaks.
     pub moments: Vec<usize>,
 }
 
 impl Conversation {
-    /// A conversation whose messages are counted here, once.
+    /// Counts the messages, once.
     pub fn new(name: String, messages: Vec<Message>, counter: &dyn TokenCounter) -> Self {
         let tokens = messages.iter().map(|message| count_message(counter, message));
         let moments = messages.iter().enumerate();
@@ -61,39 +55,31 @@ impl Conversation {
     }
 }
 
-/// How much is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrialSize {
-    /// Random budgets per conversation.
     pub budgets: u32,
-    /// Random moments per budget at which requests are built, besides the last one.
+    /// Random moments per budget at which requests are built, in addition to the last one.
     pub looks: usize,
-    /// Seeds the random choices.
     pub seed: u64,
 }
 
-/// Conversations and what to try with each.
 pub struct Plan {
     /// In order of their names.
     pub conversations: Vec<Conversation>,
-    /// How much is tried with each.
     pub extent: TrialSize,
-    /// Counts what requests hold.
+    /// Counts the tokens of requests.
     pub counter: Arc<dyn TokenCounter>,
-    /// The work, in pieces that take about the same time.
+    /// The work, in pieces of about equal duration.
     pub pieces: Vec<PlanPiece>,
 }
 
 /// Some windows of one conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanPiece {
-    /// Which conversation, from 0.
     pub conversation: usize,
-    /// Which windows, from 0.
     pub windows: Range<u32>,
 }
 
-/// One window to be filled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
     pub budget: Budget,
@@ -102,7 +88,7 @@ pub struct Trial {
 }
 
 impl Plan {
-    /// A plan for `conversations`, of which those without a message are left out.
+    /// Plans the tests of `conversations`, without empty ones.
     pub fn new(conversations: Vec<Conversation>, extent: TrialSize, counter: Arc<dyn TokenCounter>) -> Self {
         let mut conversations = conversations;
         conversations.retain(|conversation| !conversation.messages.is_empty());
@@ -119,12 +105,11 @@ impl Plan {
         }
     }
 
-    /// Windows to be filled.
     pub fn windows(&self) -> u64 {
         self.conversations.len() as u64 * u64::from(self.extent.budgets)
     }
 
-    /// Stands for all that decides what will be found, but for the program itself.
+    /// A hash of everything that determines the findings, except the program itself.
     pub fn fingerprint(&self) -> String {
         let TrialSize { budgets, looks, seed } = self.extent;
         let mut hash = Sha256::new();
@@ -135,7 +120,6 @@ impl Plan {
         format!("{:x}", hash.finalize())
     }
 
-    /// The window number `window` of a conversation.
     pub fn trial(&self, conversation: &Conversation, window: u32) -> Trial {
         let mut random = fastrand::Rng::with_seed(self.seed(&conversation.name, window));
         let mut looks: Vec<usize> = (0..self.extent.looks)
@@ -165,7 +149,7 @@ impl Plan {
     }
 }
 
-/// Legs of every size from 500 to 20,000 tokens are equally likely; in one window of eight exchanges aren't cut.
+/// Logarithmically uniform sizes of legs from 500 to 20,000 tokens; in one window of eight, exchanges aren't cut.
 #[expect(clippy::cast_possible_truncation, reason = "far below 2^52 tokens")]
 fn leg_tokens(random: &mut fastrand::Rng) -> i64 {
     if random.u8(..8) == 0 {
@@ -185,7 +169,7 @@ fn pieces(conversation: usize, messages: usize, budgets: u32) -> impl Iterator<I
     })
 }
 
-/// Budgets of every size, from tiny to larger than the conversation, are equally likely.
+/// Logarithmically uniform budgets, from tiny to larger than the conversation.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,

@@ -1,5 +1,5 @@
-//! Thinking without a signature of Anthropic's, planted in recorded conversations. Programs made for its API write it down
-//! when they stand in front of another provider's model, and Anthropic refuses every request that holds it.
+//! Plants thinking without Anthropic's signature in recorded conversations. Programs made for Anthropic's API write it when
+//! they use another provider's model, and Anthropic refuses every request that holds it.
 
 use recapd_core::domain::{
     message::{Format, Kind, Message, Part},
@@ -8,16 +8,16 @@ use recapd_core::domain::{
 
 const THOUGHT: &str = "Let me see.";
 const WORDS: &str = "One moment.";
-/// Alone in its message, so that nothing may be left of that.
+/// Alone in its message, which must then disappear.
 const ALONE: &str =
     r#"{"role":"assistant","content":[{"type":"thinking","thinking":"Let me see.","signature":""}]}"#;
-/// Before words that have to stay.
+/// Before words that must stay.
 const WITH_WORDS: &str = r#"{"role":"assistant","content":[{"type":"thinking","thinking":"Let me see."},{"type":"text","text":"One moment."}]}"#;
 /// As a router hides it from the program.
 const REDACTED: &str =
     r#"{"role":"assistant","content":[{"type":"redacted_thinking","data":"router.reasoning:eyJ0"}]}"#;
 
-/// `messages`, and behind each of the user's the model's thinking without a signature: alone, with words and redacted by turns.
+/// Adds unsigned thinking of the model after each of the user's messages: in turn alone, with words, and redacted.
 pub fn plant_unsigned_thinking(messages: Vec<Message>) -> Vec<Message> {
     let mut kinds = [alone, with_words, redacted].into_iter().cycle();
     let mut planted = Vec::with_capacity(messages.len());
@@ -63,7 +63,7 @@ mod tests {
     use recapd_core::formats;
 
     #[test]
-    fn what_is_planted_reads_as_it_was_made() {
+    fn planted_messages_are_read_back_unchanged() {
         let user = formats::parse(Format::Anthropic, r#"{"role":"user","content":"Hello."}"#).unwrap();
         let planted = plant_unsigned_thinking(vec![user.clone(), user.clone(), user]);
         assert_eq!(planted.len(), 6);

@@ -1,4 +1,4 @@
-//! How far the work has come, in a file, so that it can be stopped and gone on with.
+//! The progress of the work, saved in a file, so that it can be stopped and resumed.
 
 use std::{
     io::{self, Write as _},
@@ -9,52 +9,33 @@ use serde::{Deserialize, Serialize};
 
 use super::work::{Work, WorkFindings};
 
-/// What was done and found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialProgress<F> {
-    /// Of which work: see [`Work::fingerprint`].
     plan: String,
-    /// Which pieces are done, in no order.
+    /// The indices of completed pieces, in any order.
     done: Vec<usize>,
-    /// What was found in them.
     findings: F,
-    /// Where this is kept, if it is.
     #[serde(skip)]
     file: Option<PathBuf>,
 }
 
-/// Why work can't be gone on with.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgressError {
-    /// The file can't be read or written.
     #[error("`{}`: {error}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
-    /// Something else stands in it.
+    Io { path: PathBuf, error: io::Error },
+    /// The file holds something else.
     #[error("`{}` holds no progress of a self-test: {error}; name another file", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        error: serde_json::Error,
-    },
-    /// Other conversations, or others of the settings that decide what is tried.
+    Unreadable { path: PathBuf, error: serde_json::Error },
+    /// It belongs to other conversations, or to other settings that determine the tests.
     #[error(
         "`{}` belongs to other conversations or settings; give the same ones again, or remove it to start anew",
         path.display()
     )]
-    OtherPlan {
-        /// The file.
-        path: PathBuf,
-    },
+    OtherPlan { path: PathBuf },
 }
 
 impl<F: WorkFindings> TrialProgress<F> {
-    /// The beginning of `work`, kept nowhere.
+    /// Begins `work` without saving progress.
     pub fn begin<W: Work<Findings = F>>(work: &W) -> Self {
         Self {
             plan: work.fingerprint(),
@@ -64,10 +45,10 @@ impl<F: WorkFindings> TrialProgress<F> {
         }
     }
 
-    /// What `file` says of `work`, or its beginning if there is no such file yet. Kept there from now on.
+    /// Resumes `work` from `file`, or begins it if there is no such file yet. Saves progress there from now on.
     ///
     /// # Errors
-    /// [`ProgressError`]; the file is left as it is.
+    /// [`ProgressError`]; the file stays as it is.
     pub fn resume<W: Work<Findings = F>>(work: &W, file: &Path) -> Result<Self, ProgressError> {
         let path = file.to_owned();
         let begun = Self::begin(work);
@@ -86,20 +67,18 @@ impl<F: WorkFindings> TrialProgress<F> {
         Ok(progress)
     }
 
-    /// Whether piece number `piece` is done.
     pub fn is_done(&self, piece: usize) -> bool {
         self.done.contains(&piece)
     }
 
-    /// What was found so far.
     pub fn findings(&self) -> &F {
         &self.findings
     }
 
-    /// Takes in what was found in piece number `piece`, and keeps it.
+    /// Adds the findings of piece number `piece`, and saves the progress.
     ///
     /// # Errors
-    /// [`ProgressError::Io`]; the file then says what it said before.
+    /// [`ProgressError::Io`]; the file then keeps its old contents.
     pub fn finish(&mut self, piece: usize, found: F) -> Result<(), ProgressError> {
         self.done.push(piece);
         self.findings.add(found.of_piece(piece));
@@ -112,7 +91,7 @@ impl<F: WorkFindings> TrialProgress<F> {
         }
     }
 
-    /// The old file stays whole until the new one is; a link to it stays a link.
+    /// Replaces the old file atomically; a link to it stays a link.
     fn save(&self, path: &Path) -> io::Result<()> {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

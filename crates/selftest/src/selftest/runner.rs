@@ -1,4 +1,4 @@
-//! The work itself, on every core.
+//! Does the work, on every core.
 
 use std::{
     panic::resume_unwind,
@@ -14,10 +14,10 @@ use super::{
     work::Work,
 };
 
-/// Does what is left of `work`, on `threads` threads. `done` hears the size of each piece that was done.
+/// Does the remaining pieces of `work` on `threads` threads. Calls `done` with the size of each completed piece.
 ///
 /// # Errors
-/// When progress can't be kept: the work ends then.
+/// If progress can't be saved; the work ends then.
 pub fn run<W: Work>(
     work: &W,
     progress: TrialProgress<W::Findings>,

@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! seed ─► course ─► daemons (ingestor · worker · heartbeat · reconciler)   killed, stopped, stalled, with wrong clocks
-//!                      │ one step at a time, whoever chance picks
+//!                      │ one step at a time, of a random actor
 //!                      ▼
-//!                   store ── tables in memory ── judge: after each operation, and when all is quiet
-//!                   (calls fail before or after they took effect)
+//!                   store ── tables in memory ── judge: after each operation, and at the end
+//!                   (calls fail before or after they take effect)
 //! ```
 //!
-//! Nothing runs by itself: each actor is a future that is polled by hand, and each call of the store is a point before
-//! and after which others may go first. So a seed is a history, and the same seed is the same history.
+//! Nothing runs by itself: each actor is a future that the simulation polls, and other actors may run before and after each
+//! call of the store. So a seed determines a history.
 //!
-//! What is simulated is the store: [`tables`] say the protocol in other words than the SQL. Everything above the `Store`
-//! seam is what daemons run, but for the worker's loop around claims and the timers.
+//! The store is simulated: [`tables`] implement the protocol independently of the SQL. Everything above the `Store` trait
+//! is the daemons' own code, except the worker's loop around claims and the timers.
 
 mod client;
 mod course;
@@ -41,16 +41,14 @@ use recapd_core::domain::{number::usize_or_max, time::Timestamp};
 use recapd_platform::{crontab::Crontab, notice::Notices};
 use recapd_telemetry::metrics::Metrics;
 
-/// Runs in a piece of work.
 const RUNS_OF_PIECE: u64 = 200;
 
 /// A number of simulated runs with consecutive seeds.
 pub struct Simulation {
-    /// How many runs.
     pub runs: u64,
-    /// The seed of the first run; the next one has the next number.
+    /// The seed of the first run; each further run has the next number.
     pub seed: u64,
-    /// Guards that the store does without.
+    /// The disabled guards of the store.
     pub without: BTreeSet<Guard>,
 }
 
@@ -87,7 +85,7 @@ impl Work for Simulation {
 }
 
 impl Simulation {
-    /// A run that fails is lived through again, and told.
+    /// Repeats a failed run to record its trace.
     fn try_run(&self, seed: u64, surroundings: &Surroundings, found: &mut SimulationFindings) {
         let ended = run::run(seed, &self.without, surroundings, false);
         found.add_run(&ended.counts, &ended.breaches);

@@ -1,4 +1,4 @@
-//! That the self-test can fail: without any one of the builder's repairs it does. And that it can be stopped.
+//! The self-test can fail: without any one of the builder's repairs, it does. And it can be stopped.
 
 use std::sync::{
     Arc,
@@ -23,7 +23,7 @@ use recapd_core::{
     formats,
 };
 
-/// A message in few letters: `u hello`, `a hello`, `c id`, `r id text`, `t thought`.
+/// A message in short form: `u hello`, `a hello`, `c id`, `r id text`, `t thought`.
 fn message(line: &str) -> Message {
     let (kind, rest) = line.split_once(' ').unwrap();
     let (first, second) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -45,7 +45,7 @@ fn conversation(name: &str, script: &str) -> Conversation {
     Conversation::new(name.to_owned(), messages, &Characters)
 }
 
-/// For each repair a conversation that needs it, and what the judge says without it.
+/// For each repair, a conversation that needs it, and the judge's finding without it.
 const IRREGULAR: [(Pass, &str, &str); 7] = [
     (
         Pass::MissingResults,
@@ -107,7 +107,7 @@ fn found(script: &str, passes: Passes) -> TrialFindings {
 }
 
 #[test]
-fn without_any_one_repair_the_judge_finds_what_it_is_for() {
+fn without_any_one_repair_the_judge_finds_a_breach() {
     for (pass, script, says) in IRREGULAR {
         let whole = found(script, Passes::ALL);
         assert!(whole.is_clean() && whole.requests > 100, "{pass:?}: {whole:#?}");
@@ -122,7 +122,7 @@ fn without_any_one_repair_the_judge_finds_what_it_is_for() {
 }
 
 #[test]
-fn thinking_that_nobody_signed_is_in_no_request() {
+fn unsigned_thinking_is_in_no_request() {
     let said = conversation(
         "it",
         "u First. | a Yes. | u Second. | c 1 | r 1 done | a Done. | u Third.",
@@ -142,7 +142,7 @@ fn every_repair_is_tried() {
 }
 
 #[test]
-fn a_window_that_loses_what_it_holds_is_found() {
+fn a_window_that_loses_exchanges_is_found() {
     let mut findings = TrialFindings::default();
     for (promise, count) in [
         (WindowPromise::Whole, (0, 1, 0, 0)),
@@ -163,7 +163,7 @@ fn a_window_that_loses_what_it_holds_is_found() {
     }
 }
 
-/// An extent of which each conversation is several pieces of work.
+/// A size for which each conversation is several pieces of work.
 const PIECES: TrialSize = TrialSize {
     budgets: 60_000,
     looks: 0,
@@ -171,7 +171,7 @@ const PIECES: TrialSize = TrialSize {
 };
 
 #[test]
-fn the_work_can_be_stopped_and_gone_on_with() {
+fn the_work_can_be_stopped_and_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("progress.json");
     let extent = TrialSize {
@@ -204,13 +204,13 @@ fn the_work_can_be_stopped_and_gone_on_with() {
     };
     assert_eq!(run(&plan, resumed, 2, &windows).unwrap(), whole);
     assert_eq!(done.into_inner(), 5 * 30);
-    // All of it is done: nothing is tried again, and the figures are the same.
+    // The work is complete: nothing is repeated, and the figures are the same.
     let again = TrialProgress::resume(&plan, &file).unwrap();
     assert_eq!(run(&plan, again, 1, &|_| panic!("tried again")).unwrap(), whole);
 }
 
 #[test]
-fn breaches_are_the_same_ones_in_whatever_order_they_come() {
+fn described_breaches_do_not_depend_on_their_order() {
     let found = |piece: usize| {
         let mut findings = TrialFindings::default();
         for number in 0..9 {
@@ -233,7 +233,7 @@ fn breaches_are_the_same_ones_in_whatever_order_they_come() {
 }
 
 #[test]
-fn progress_of_another_plan_is_refused_and_stays() {
+fn progress_of_another_plan_is_refused_and_kept() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("progress.json");
     let mut progress = TrialProgress::resume(&plan(EXTENT), &file).unwrap();

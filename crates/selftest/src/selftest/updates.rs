@@ -1,7 +1,7 @@
-//! Updates of summaries by a model that does its worst: what holds for every document, whatever it says.
+//! Updates of summaries by an adversarial model: checks what must hold for every document, whatever the model answers.
 //!
-//! A piece of work is the life of one agent: exchanges leave its window, a model is asked for items and for operations,
-//! and the document is composed, update after update. Everything follows from the seed and the life's number.
+//! A piece of work is the life of one agent: exchanges leave its window, a model is asked for items and operations, and the
+//! document is composed, update after update. Everything follows from the seed and the life's number.
 
 mod adversary;
 mod findings;
@@ -15,16 +15,13 @@ pub use findings::UpdateFindings;
 use super::{known_counts::KnownCounts, work::Work};
 use recapd_core::domain::{number::usize_or_max, tokens::TokenCounter};
 
-/// Updates in the life of an agent: enough to fill a document of any size.
+/// Updates in an agent's life: enough to fill a document of any size.
 const UPDATES_OF_LIFE: u64 = 250;
 
 /// A number of updates, in simulated lives that follow from the seed.
 pub struct Updates {
-    /// How many updates.
     pub updates: u64,
-    /// Seeds the random choices.
     pub seed: u64,
-    /// Counts the documents.
     pub counter: Arc<dyn TokenCounter>,
 }
 
@@ -50,7 +47,7 @@ impl Work for Updates {
 
     fn try_piece(&self, piece: usize) -> UpdateFindings {
         let counter = KnownCounts::of(Arc::clone(&self.counter));
-        // Lives of neighbouring seeds have nothing in common.
+        // Lives with neighbouring seeds have nothing in common.
         let seed = fastrand::Rng::with_seed(self.seed).u64(..) ^ piece as u64;
         life::live(seed, self.size(piece), counter.as_ref())
     }

@@ -1,5 +1,5 @@
-//! The window and the context, over one conversation and a budget: whole exchanges, never over budget, the newest
-//! always kept, and requests that no provider refuses.
+//! The window and the context of one conversation under a budget: whole exchanges, never over budget, the newest always
+//! kept, and requests that no provider refuses.
 
 use std::sync::Arc;
 
@@ -26,14 +26,13 @@ use recapd_core::{
     formats::outgoing::{RequestFormat, render},
 };
 
-/// Evicted exchanges that the summary in a request tells of.
+/// The most evicted exchanges in the summary of a request.
 const DIGESTS_MAX: usize = 8;
-/// The summary takes at most this part of a request.
+/// The summary takes at most one part in so many of a request.
 const SUMMARY_SHARE: i64 = 4;
-/// Every way of telling neighbouring turns of one side apart.
 const MODES: [Alternation; 3] = [Alternation::Merge, Alternation::Ack, Alternation::Keep];
 
-/// A window that is being filled, and what left it.
+/// A window that is being filled, and the exchanges that left it.
 struct WindowFill<'c> {
     conversation: &'c Conversation,
     trial: &'c Trial,
@@ -101,7 +100,7 @@ impl<'c> WindowFill<'c> {
         self.check_window(message, findings);
     }
 
-    /// An exchange has all its messages: their numbers follow each other.
+    /// Checks that an exchange has all its messages, by their consecutive numbers.
     fn check_exchange(&self, held: &HeldExchange<&Message>, findings: &mut TrialFindings) {
         let exchange = &held.exchange;
         let messages = i64_or_max(held.messages.len());
@@ -166,7 +165,7 @@ impl<'c> WindowFill<'c> {
         }
     }
 
-    /// As the daemon does it: whole exchanges, and once some have left the anchor and a summary.
+    /// Builds the input as the daemon does: whole exchanges, and after an eviction the anchor and a summary.
     fn input(&self) -> ContextInput<'_> {
         ContextInput {
             anchor: self.anchor(),
@@ -224,7 +223,6 @@ impl Work for Plan {
         windows.map_or(0, |windows| u64::from(windows.end - windows.start))
     }
 
-    /// Fills the windows of a piece.
     fn try_piece(&self, piece: usize) -> TrialFindings {
         let mut findings = TrialFindings::default();
         let counter = KnownCounts::of(self.counter.clone());

@@ -12,7 +12,6 @@ use super::{
 };
 use recapd_core::domain::time::{SECOND_MS, Timestamp};
 
-/// Metrics of batches.
 #[derive(Debug)]
 pub struct Batches {
     sent: Family<BatchLabels, Counter>,
@@ -48,12 +47,12 @@ impl Batches {
         Self {
             sent: to.counters(
                 "batches",
-                "Batches sent to a provider, and those that came to nothing",
+                "Batches submitted to a provider, and those lost",
                 BatchOutcome::ALL.iter().map(|&outcome| BatchLabels { outcome }),
             ),
             questions: to.counters(
                 "batch_questions",
-                "Questions put off for a batch, and what became of them",
+                "Questions deferred to a batch, by outcome",
                 QuestionOutcome::ALL
                     .iter()
                     .map(|&outcome| QuestionLabels { outcome }),
@@ -81,45 +80,41 @@ impl Batches {
         }
     }
 
-    /// Sets how long exchanges may wait for a batch, in milliseconds; 0 if there are no batches.
+    /// Sets the longest wait of exchanges for a batch, in milliseconds; 0 if batches are off.
     pub fn may_wait(&self, wait_ms: i64) {
         self.wait_limit.set(wait_ms / SECOND_MS);
     }
 
-    /// How long exchanges may wait for a batch, in milliseconds; 0 if there are no batches.
+    /// The longest wait of exchanges for a batch, in milliseconds; 0 if batches are off.
     pub fn wait_limit_ms(&self) -> i64 {
         self.wait_limit.get().saturating_mul(SECOND_MS)
     }
 
-    /// Counts a question that was deferred to a batch.
     pub fn deferred(&self) {
         self.question(QuestionOutcome::Deferred, 1);
     }
 
-    /// Counts questions that were withdrawn before they were sent.
     pub fn withdrawn(&self, count: i64) {
         self.question(QuestionOutcome::Withdrawn, count);
     }
 
-    /// Counts a batch that a provider accepted.
     pub fn submitted(&self) {
         self.batch(BatchOutcome::Submitted);
     }
 
-    /// Counts a batch that was lost.
     pub fn lost(&self) {
         self.batch(BatchOutcome::Lost);
     }
 
-    /// Counts the questions of a batch that was closed.
+    /// Counts the questions of a closed batch.
     pub fn ended(&self, answered: i64, failed: i64, late: i64) {
         self.question(QuestionOutcome::Answered, answered);
         self.question(QuestionOutcome::Failed, failed);
         self.question(QuestionOutcome::Late, late);
     }
 
-    /// Sets the gauges read from the database: batches, by whether the provider is known to have them, and questions,
-    /// by whether they are in a batch.
+    /// Sets the gauges read from the database: batches, by whether the provider is known to have them, and questions, by
+    /// whether they are in a batch.
     pub fn sampled(&self, batches: (i64, i64), questions: (i64, i64), oldest_at: Option<Timestamp>) {
         let (intents, submitted) = batches;
         let (waiting, out) = questions;

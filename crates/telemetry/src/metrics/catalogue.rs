@@ -1,4 +1,4 @@
-//! The list of all metrics, read from a scrape of the registry itself, so that it can't differ from `/metrics`.
+//! The list of all metrics, read from a scrape of the registry, so that it always agrees with `/metrics`.
 
 use serde::Serialize;
 
@@ -9,37 +9,34 @@ use recapd_core::domain::time::Timestamp;
 const OPEN: [&str; 7] = [
     "provider", "model", "route", "code", "version", "revision", "rustc",
 ];
-/// The name of a model or a route in this list.
+/// The placeholder for a model or a route in this list.
 const ANY: &str = "any";
 
-/// A metric, as a scrape describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MetricDescription {
-    /// Its name, as rules use it: with `_total` if it is a counter; a histogram's samples add `_bucket`, `_sum`, `_count`.
+    /// Its name in rules: with `_total` for a counter; a histogram's samples add `_bucket`, `_sum`, `_count`.
     pub name: String,
     /// `counter`, `gauge` or `histogram`.
     pub kind: String,
-    /// Its help text.
     pub help: String,
     /// Its labels, in the order of a scrape.
     pub labels: Vec<Label>,
-    /// A histogram's upper bounds, without the last one, which is infinite.
+    /// A histogram's upper bounds, without the infinite one.
     pub buckets: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Label {
     pub name: String,
-    /// All values that it can have; empty if they aren't known beforehand.
+    /// The label's possible values; empty if they are open.
     pub values: Vec<String>,
 }
 
-/// All metrics, in the order of a scrape.
 pub fn catalogue() -> Vec<MetricDescription> {
     read(&example())
 }
 
-/// A scrape, in the text format, of a daemon that has done nothing yet; its model and its route are called `any`.
+/// A scrape of a new daemon in the text format; its model and its route are named `any`.
 pub fn example() -> String {
     let metrics = Metrics::new(Timestamp(0), &[(ANY, ANY)]);
     metrics.service.route(ANY, Method::Get);
@@ -47,7 +44,7 @@ pub fn example() -> String {
     metrics.encode(None).1
 }
 
-/// The metrics of a scrape in the text format, in which each one's description stands before its samples.
+/// Parses a scrape in the text format, where each metric's description precedes its samples.
 fn read(scrape: &str) -> Vec<MetricDescription> {
     let mut all: Vec<MetricDescription> = Vec::new();
     for line in scrape.lines() {
@@ -74,7 +71,7 @@ fn read(scrape: &str) -> Vec<MetricDescription> {
 }
 
 impl MetricDescription {
-    /// Learns the labels of a sample, whose values hold neither commas nor quotes here.
+    /// Adds the labels of a sample; their values contain neither commas nor quotes here.
     fn sample(&mut self, line: &str) {
         let Some((_, labels)) = line.split_once('{') else {
             return;
@@ -145,7 +142,7 @@ mod tests {
             assert!(values <= 100, "{} has {values} series", metric.name);
             for label in &metric.labels {
                 assert!(!label.name.contains("agent"), "{}", metric.name);
-                // Reasons and rules are closed sets of ours, and longer than the rest.
+                // Reasons and rules are closed sets of recapd's own, and longer than others.
                 let is_long = ["reason", "class", "rule"].contains(&label.name.as_str());
                 assert!(
                     is_long || label.values.len() <= 10,

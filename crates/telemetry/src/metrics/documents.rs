@@ -1,4 +1,4 @@
-//! Summaries: their size, what happens to their items, who reads them, how they age.
+//! Summaries: size, changes of items, reads, ageing.
 
 use std::time::Duration;
 
@@ -14,14 +14,13 @@ use super::{
 };
 use recapd_core::domain::{redaction::Redactor, summary::state::FactRefusal, time::Timestamp};
 
-/// The last boundary is the ceiling: a document above it is a defect, and has an alert of its own.
+/// The last boundary is the ceiling: a larger document is a defect, with an alert of its own.
 const TOKENS: [f64; 13] = [
     500.0, 1_000.0, 2_000.0, 3_000.0, 4_000.0, 5_000.0, 6_000.0, 7_000.0, 8_000.0, 8_500.0, 9_000.0, 9_500.0,
     10_000.0,
 ];
 const READ_SECONDS: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0];
 
-/// Metrics of summaries.
 #[derive(Debug)]
 pub struct Documents {
     tokens: Histogram,
@@ -117,19 +116,16 @@ impl Documents {
         }
     }
 
-    /// Counts a summary of `tokens` tokens that was stored.
     pub fn stored(&self, tokens: i64) {
         self.tokens.observe(float(tokens));
     }
 
-    /// Counts what happened to `items` items.
     pub fn items(&self, action: ItemAction, items: i64) {
         self.items
             .get_or_create(&ItemLabels { action })
             .inc_by(increase(items));
     }
 
-    /// Counts changes of facts that weren't believed.
     pub fn facts_refused(&self, refusals: &[FactRefusal]) {
         for refusal in refusals {
             let reason = refusal.name();
@@ -137,14 +133,13 @@ impl Documents {
         }
     }
 
-    /// Counts a summary that had to drop decisions and constraints of `tokens` tokens to keep the ceiling.
+    /// Counts a summary that had to drop decisions and constraints of `tokens` tokens to stay below the ceiling.
     pub fn truncated(&self, tokens: i64) {
         self.truncations.inc();
         self.truncated_tokens.inc_by(increase(tokens));
     }
 
-    /// Counts a read of a summary. `took` is `None` for readers that asked to wait: their time says nothing about
-    /// reading.
+    /// Counts a read of a summary. `took` is `None` for a reader that asked to wait, whose time says nothing about reading.
     pub fn read(&self, via: ReadVia, result: ReadResult, took: Option<Duration>) {
         self.reads.get_or_create(&ReadLabels { via, result }).inc();
         if let Some(took) = took {
@@ -152,17 +147,16 @@ impl Documents {
         }
     }
 
-    /// Counts a secret that `rule` redacted.
     pub fn redacted(&self, rule: &'static str) {
         self.redactions.get_or_create(&RuleLabels { rule }).inc();
     }
 
-    /// Counts a run of the ageing job.
     pub fn aged(&self, outcome: RunOutcome) {
         self.ageing_runs.get_or_create(&RunLabels { outcome }).inc();
     }
 
-    /// Sets when the ageing job was last done, as the database knows it: also before a restart, and by other daemons.
+    /// Sets when the ageing job last completed according to the database, including runs before a restart and by other
+    /// daemons.
     pub fn last_aged(&self, at: Option<Timestamp>) {
         self.aged_at.set(unix_seconds(at));
     }

@@ -1,4 +1,4 @@
-//! The text of a scrape, in either of the two formats that Prometheus reads.
+//! The text of a scrape, in either of Prometheus's two formats.
 
 use std::collections::BTreeSet;
 
@@ -17,8 +17,8 @@ pub(super) fn encode(registry: &Registry, accept: Option<&str>) -> (&'static str
     }
 }
 
-/// The older format: a counter's description bears the name of its sample, `_total` included; there are no units and
-/// there is no end mark.
+/// Converts to the older format: a counter's description has its sample's name, including `_total`; there are no units and
+/// no end mark.
 fn plain(openmetrics: &str) -> String {
     let counters: BTreeSet<&str> = openmetrics
         .lines()

@@ -8,7 +8,6 @@ use prometheus_client::{
 use super::{Register, SecondsGauge, labels::InboxRefusal, unix_seconds};
 use recapd_core::domain::time::Timestamp;
 
-/// Metrics of the inbox.
 #[derive(Debug)]
 pub struct Inbox {
     waiting: Gauge,
@@ -18,14 +17,11 @@ pub struct Inbox {
     refused: Family<RefusalLabels, Counter>,
 }
 
-/// The figures about the inbox at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InboxSample {
-    /// Rows that wait.
     pub waiting: i64,
-    /// When the oldest of them was inserted.
     pub oldest_at: Option<Timestamp>,
-    /// Rows that were refused and are kept.
+    /// Refused rows that are kept.
     pub refused: i64,
 }
 
@@ -59,17 +55,15 @@ impl Inbox {
         }
     }
 
-    /// Counts rows that were taken in.
+    /// Counts rows that became messages.
     pub fn taken(&self, rows: usize) {
         self.taken.inc_by(rows as u64);
     }
 
-    /// Counts rows that were refused.
     pub fn refused(&self, reason: InboxRefusal, rows: u64) {
         self.refused.get_or_create(&RefusalLabels { reason }).inc_by(rows);
     }
 
-    /// Sets the gauges to these figures.
     pub fn sampled(&self, sample: &InboxSample) {
         self.waiting.set(sample.waiting);
         self.refused_kept.set(sample.refused);

@@ -1,6 +1,6 @@
-//! The values that labels can have, by what they tell of.
+//! The values of labels, by topic.
 
-/// A closed set of label values, with the text of each.
+/// Defines a closed set of label values with their texts.
 macro_rules! labels {
     ($(#[$doc:meta])* $set:ident { $($(#[$value_doc:meta])* $value:ident = $text:literal,)+ }) => {
         $(#[$doc])*
@@ -10,17 +10,14 @@ macro_rules! labels {
         }
 
         impl $set {
-            /// All values.
             pub const ALL: &[Self] = &[$(Self::$value),+];
 
-            /// The text of the value.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$value => $text,)+
                 }
             }
 
-            /// The value of that text.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|value| value.name() == name)
             }

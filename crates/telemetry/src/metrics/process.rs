@@ -1,4 +1,4 @@
-//! The usual metrics of a process, read from `/proc` at each scrape; without that, only the start time.
+//! Standard process metrics, read from `/proc` at each scrape; without it, only the start time.
 
 use std::{fmt, fs};
 
@@ -12,7 +12,7 @@ use prometheus_client::{
 use super::unix_seconds;
 use recapd_core::domain::time::Timestamp;
 
-/// Linux counts a process's time in hundredths of a second, whatever the kernel's own clock does.
+/// Linux reports a process's time in hundredths of a second, whatever the kernel's own clock.
 const TICKS_PER_SECOND: f64 = 100.0;
 const BYTES_PER_KIBIBYTE: f64 = 1_024.0;
 
@@ -61,7 +61,6 @@ fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// The first number after `name` at the beginning of a line.
 fn number(text: &str, name: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
@@ -75,14 +74,14 @@ fn files_max(limits: &str) -> Option<f64> {
     number(limits, "Max open files")
 }
 
-/// How many files are open, without the folder that is read to count them.
+/// The number of open files, without the folder that is read to count them.
 fn open_files() -> Option<f64> {
     let files = fs::read_dir("/proc/self/fd").ok()?.count();
     Some(f64::from(u32::try_from(files.saturating_sub(1)).ok()?))
 }
 
-/// User and system time. The second field is the program's name in parentheses and may hold anything, so counting
-/// starts after the last one.
+/// User and system time. The program's name, in parentheses, may contain anything, so fields are counted after the last
+/// parenthesis.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut times = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);

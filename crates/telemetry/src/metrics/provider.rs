@@ -21,11 +21,10 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// The label of models that aren't configured: names from outside must not make series.
+/// The label of models that aren't configured, so that outside names create no series.
 const OTHER: &str = "other";
 const REQUEST_SECONDS: [f64; 10] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0, 120.0];
 
-/// Metrics of calls to models.
 #[derive(Debug)]
 pub struct Provider {
     known: Mutex<Vec<ModelLabels>>,
@@ -51,14 +50,12 @@ struct ProviderLabels {
     provider: String,
 }
 
-/// How a provider's circuit stands, as `status` shows it.
+/// The state of a provider's circuit breaker, as `status` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Circuit {
-    /// The provider.
     pub provider: String,
-    /// The model.
     pub model: String,
-    /// Until when it isn't asked; `None` if it is.
+    /// When the provider will be called again; null if the circuit is closed.
     pub open_until: Option<Timestamp>,
 }
 
@@ -82,15 +79,14 @@ struct TokenLabels {
     r#type: TokenType,
 }
 
-/// The tokens of a call as the provider bills them, each counted once: `input` is without those from and to the cache.
+/// The tokens of a call as the provider bills them, each counted once: `input` excludes cached tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProviderTokens {
-    /// Tokens read, at the full price.
+    /// Tokens read at full price.
     pub input: i64,
     pub cache_read: i64,
     /// Tokens read and written to the cache.
     pub cache_write: i64,
-    /// Tokens written by the model.
     pub output: i64,
 }
 
@@ -144,7 +140,7 @@ impl Provider {
             limits: Mutex::default(),
             circuits_open: to.gauges(
                 "provider_circuit_open",
-                "Models of the provider that aren't asked for a while, because it fails",
+                "Models of the provider whose circuit breaker is open",
                 [],
             ),
             circuits: Mutex::default(),
@@ -156,7 +152,7 @@ impl Provider {
         metrics
     }
 
-    /// Makes the series of a model that will be called exist from now on, at 0.
+    /// Creates the series, at 0, of a model that will be called.
     pub fn know(&self, provider: &str, model: &str) {
         let known = labels(provider, model);
         for &outcome in RequestOutcome::ALL {
@@ -177,14 +173,13 @@ impl Provider {
         }
     }
 
-    /// Counts an answer.
     pub fn answered(&self, provider: &str, model: &str, tokens: ProviderTokens, took: Duration) {
         let model = self.model(provider, model);
         self.called(&model, RequestOutcome::Success, took);
         self.bill(&model, tokens);
     }
 
-    /// Counts the tokens of an answer from a batch; its duration would be the batch's.
+    /// Counts the tokens of an answer from a batch, which has no duration of its own.
     pub fn billed(&self, provider: &str, model: &str, tokens: ProviderTokens) {
         self.bill(&self.model(provider, model), tokens);
     }
@@ -202,32 +197,30 @@ impl Provider {
         }
     }
 
-    /// Counts a call without an answer, or with one of no use.
+    /// Counts a call without a usable answer.
     pub fn failed(&self, provider: &str, model: &str, class: ProviderErrorClass, took: Duration) {
         let model = self.model(provider, model);
         self.called(&model, RequestOutcome::Error, took);
         self.errors.get_or_create(&model.error(class)).inc();
     }
 
-    /// Adds a call's cost. A cost of 0 makes the model's series exist.
+    /// Adds a call's cost. A cost of 0 only creates the model's series.
     pub fn cost(&self, provider: &str, model: &str, cost_microusd: i64) {
         let usd = float(cost_microusd.max(0)) / float(MICROUSD_PER_USD);
         self.cost.get_or_create(&self.model(provider, model)).inc_by(usd);
     }
 
-    /// Sets the daily limits on all calls.
     pub fn limit(&self, limits: SpendLimits) {
         self.cost_limit
             .set(float(limits.cost_microusd) / float(MICROUSD_PER_USD));
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
-    /// The daily limits on all calls.
     pub fn limits(&self) -> SpendLimits {
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the state of a model's circuit: until when it isn't asked.
+    /// Sets until when a model's circuit is open; `None` if it is closed.
     pub fn circuit(&self, provider: &str, model: &str, open_until: Option<Timestamp>) {
         let mut circuits = self.locked_circuits();
         let is_it = |circuit: &&mut Circuit| circuit.provider == provider && circuit.model == model;
@@ -246,7 +239,6 @@ impl Provider {
         gauge.set(i64_or_max(open));
     }
 
-    /// The states of the circuits that were set.
     pub fn circuits(&self) -> Vec<Circuit> {
         self.locked_circuits().clone()
     }

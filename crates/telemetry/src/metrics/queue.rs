@@ -1,4 +1,4 @@
-//! The queue and its leases, and the gauges that one sampler reads from the database.
+//! The queue and its leases, and the gauges that a sampler reads from the database.
 
 use std::{
     collections::VecDeque,
@@ -21,7 +21,6 @@ use recapd_core::domain::time::{HOUR_MS, Timestamp};
 
 const WAIT_SECONDS: [f64; 10] = [1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0];
 
-/// Metrics of the queue and of what is sampled.
 #[derive(Debug)]
 pub struct Queue {
     wait: Histogram,
@@ -40,7 +39,7 @@ pub struct Queue {
     depths: Mutex<VecDeque<HourDepth>>,
 }
 
-/// The queue's depth in an hour, as sampled by this process.
+/// The queue's depth in one hour, as sampled by this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HourDepth {
     pub began_at: Timestamp,
@@ -48,7 +47,6 @@ pub struct HourDepth {
     pub rows: i64,
 }
 
-/// How many hours' depths are kept.
 const HOURS_KEPT: usize = 25;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -71,18 +69,14 @@ struct AgentLabels {
     state: AgentState,
 }
 
-/// What the sampler read from the database. A state that isn't listed has no rows.
+/// A sample from the database. States that aren't listed have no rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueSample {
-    /// Queue rows by state.
     pub depth: Vec<(QueueState, i64)>,
-    /// Since when the longest waiting row has been ready to be claimed.
     pub oldest_ready_at: Option<Timestamp>,
     /// When the oldest exchange without a summary was evicted.
     pub oldest_unsummarized_at: Option<Timestamp>,
-    /// How many summaries there are.
     pub documents: i64,
-    /// Tokens of all summaries.
     pub documents_tokens: i64,
     pub agents: Vec<(AgentState, i64)>,
 }
@@ -97,7 +91,7 @@ impl Queue {
             ),
             claims: to.counters(
                 "queue_claims",
-                "Looks at the queue for work, by what they brought",
+                "Polls of the queue, by result",
                 ClaimResult::ALL.iter().map(|&result| ClaimLabels { result }),
             ),
             looked_at: to.seconds(
@@ -153,7 +147,7 @@ impl Queue {
         self.wait.observe(wait.as_secs_f64());
     }
 
-    /// Counts a look at the queue. If the database answered, that is progress, made `at` that time.
+    /// Counts a poll of the queue. If the database answered, notes `at` as the time of progress.
     pub fn looked(&self, result: ClaimResult, at: Timestamp) {
         self.claims.get_or_create(&ClaimLabels { result }).inc();
         if result != ClaimResult::Failed {
@@ -161,17 +155,15 @@ impl Queue {
         }
     }
 
-    /// Counts leases that had expired and were taken over.
     pub fn leases_expired(&self, leases: i64) {
         self.leases_expired.inc_by(increase(leases));
     }
 
-    /// Counts a renewal.
     pub fn renewed(&self, result: RenewalResult) {
         self.renewals.get_or_create(&RenewalLabels { result }).inc();
     }
 
-    /// The queue in a few words, as sampled last: `now` gives how long the oldest work has waited.
+    /// The queue in a few words as last sampled; `now` gives the age of the oldest work.
     pub fn line(&self, now: Timestamp) -> String {
         let depth = |state| self.depth.get_or_create(&DepthLabels { state }).get();
         let (ready, running) = (depth(QueueState::Ready), depth(QueueState::Running));
@@ -188,7 +180,7 @@ impl Queue {
         line
     }
 
-    /// The queue's depth in each of the last hours, oldest first, as far as this process has run.
+    /// The queue's depth in each of the last hours, oldest first, since this process started.
     pub fn depths(&self) -> Vec<HourDepth> {
         self.held_depths().iter().copied().collect()
     }
@@ -209,7 +201,7 @@ impl Queue {
         }
     }
 
-    /// Sets the gauges to a sample read `at` that time, and how long reading took.
+    /// Sets the gauges to a sample read `at` that time, and its duration.
     pub fn sampled(&self, sample: &QueueSample, at: Timestamp, took: Duration) {
         for &state in QueueState::ALL {
             let rows = listed(&sample.depth, state);

@@ -1,4 +1,4 @@
-//! The daemon: what it was built from, its database, its HTTP interface.
+//! The daemon: its build, database and HTTP interface.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -18,7 +18,6 @@ const REQUEST_SECONDS: [f64; 12] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0,
 ];
 
-/// Metrics of the daemon.
 #[derive(Debug)]
 pub struct Service {
     db_errors: Family<DbErrorLabels, Counter>,
@@ -36,7 +35,7 @@ pub struct Service {
     audit_dropped: Counter,
 }
 
-/// A client that is subscribed to events, as the gauge counts it.
+/// Counts a subscribed client until it is dropped.
 #[derive(Debug)]
 pub struct SubscriberGuard(Gauge);
 
@@ -86,7 +85,7 @@ struct RequestLabels {
     code: u16,
 }
 
-/// What this binary was built from; `unknown` if the build doesn't say.
+/// The build of this binary; `unknown` for what the build doesn't tell.
 const BUILD: BuildLabels = BuildLabels {
     version: env!("CARGO_PKG_VERSION"),
     revision: known(option_env!("RECAPD_REVISION")),
@@ -102,7 +101,7 @@ const fn known(name: Option<&'static str>) -> &'static str {
 
 impl Service {
     pub(super) fn register(to: &mut Register<'_>) -> Self {
-        to.gauges("build_info", "What this is; always 1", [BUILD])
+        to.gauges("build_info", "The build of this program; always 1", [BUILD])
             .get_or_create(&BUILD)
             .set(1);
         Self {
@@ -125,11 +124,11 @@ impl Service {
             ),
             pool_timeouts: to.counter(
                 "db_pool_acquire_timeouts",
-                "Connections to the database that were waited for in vain: all were at work, or the server was away (sampled)",
+                "Waits for a database connection that timed out: all were in use, or the server was down (sampled)",
             ),
             log_events: to.counters(
                 "log_events",
-                "Events logged that somebody should read",
+                "Logged warnings, errors and alerts",
                 LogLevel::ALL.iter().map(|&level| LogLabels { level }),
             ),
             is_reloaded: to.gauge(
@@ -147,27 +146,26 @@ impl Service {
                 || Histogram::new(REQUEST_SECONDS),
                 [],
             ),
-            sse_clients: to.gauge("sse_clients", "Clients that are told of events as they happen"),
+            sse_clients: to.gauge("sse_clients", "Clients subscribed to events"),
             audit_dropped: to.counter(
                 "audit_dropped",
-                "Events of the audit that the database doesn't have: too many came at once, or it was away too long",
+                "Audit events that the database lacks: too many came at once, or it was down too long",
             ),
             spans: to.counters(
                 "trace_spans",
-                "Spans of traces, by what became of them",
+                "Spans of traces, by outcome",
                 SpanOutcome::ALL.iter().map(|&outcome| SpanLabels { outcome }),
             ),
         }
     }
 
-    /// Counts a failed database operation by class; `None` if the database worked and only refused.
+    /// Counts a failed database operation by class; `None` means that the database worked and refused the operation.
     pub fn db_failed(&self, class: Option<&str>) {
         let Some(class) = class else { return };
         let class = DbErrorClass::from_name(class).unwrap_or(DbErrorClass::Other);
         self.db_errors.get_or_create(&DbErrorLabels { class }).inc();
     }
 
-    /// Sets the gauges of the connections to the database.
     pub fn connections(&self, idle: i64, in_use: i64, max: i64) {
         for (state, count) in [(ConnectionState::Idle, idle), (ConnectionState::InUse, in_use)] {
             self.connections
@@ -177,17 +175,16 @@ impl Service {
         self.connections_max.set(max);
     }
 
-    /// Sets how often no connection to the database became free in time. Several samplers may report the same total.
+    /// Sets how often no database connection became free in time. Several samplers may report the same total.
     pub fn pool_timeouts(&self, total: u64) {
         self.pool_timeouts.inner().fetch_max(total, Ordering::Relaxed);
     }
 
-    /// Counts a logged event of that level.
     pub fn logged(&self, level: LogLevel) {
         self.log_events.get_or_create(&LogLabels { level }).inc();
     }
 
-    /// Notes that the configuration was read `at` that time, and whether it was valid.
+    /// Notes that the configuration was read at `at`, and whether it was valid.
     pub fn reloaded(&self, is_good: bool, at: Timestamp) {
         self.is_reloaded.set(i64::from(is_good));
         if is_good {
@@ -195,41 +192,38 @@ impl Service {
         }
     }
 
-    /// Whether the configuration was valid when it was read last.
+    /// Returns true if the configuration was valid when it was last read.
     pub fn is_reloaded(&self) -> bool {
         self.is_reloaded.get() != 0
     }
 
-    /// Counts a client as subscribed to events until the returned value is dropped.
+    /// Counts a client as subscribed to events until the returned guard is dropped.
     pub fn subscribed(&self) -> SubscriberGuard {
         self.sse_clients.inc();
         SubscriberGuard(self.sse_clients.clone())
     }
 
-    /// Counts events of the audit that weren't written to the database.
     pub fn audit_dropped(&self, count: usize) {
         self.audit_dropped
             .inc_by(u64::try_from(count).unwrap_or(u64::MAX));
     }
 
-    /// Counts spans of traces that were sent, or lost.
     pub fn spans(&self, outcome: SpanOutcome, count: usize) {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         self.spans.get_or_create(&SpanLabels { outcome }).inc_by(count);
     }
 
-    /// Sets the number of the last migration applied.
     pub fn db_schema_version(&self, version: i64) {
         self.db_schema_version.set(version);
     }
 
-    /// Makes the series of a route (its template, `/v1/agents/{id}/summary`) exist: its successes are counted from 0.
+    /// Creates the series of a route (its template, `/v1/agents/{id}/summary`), so that successes count from 0.
     pub fn route(&self, route: &str, method: Method) {
         drop(self.requests.get_or_create(&request(route, method, 200)));
         drop(self.request_duration.get_or_create(&labels(route, method)));
     }
 
-    /// Counts an answered request. `route` is the template, never the path, which names an agent.
+    /// Counts an answered request. `route` is the template, since a path names an agent.
     pub fn answered(&self, route: &str, method: Method, code: u16, took: Duration) {
         self.requests.get_or_create(&request(route, method, code)).inc();
         self.request_duration

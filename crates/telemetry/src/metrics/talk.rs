@@ -8,10 +8,9 @@ use prometheus_client::{
 use super::{Register, labels::Convergence};
 use recapd_core::domain::convergence::{ConvergenceScore, ConvergenceState};
 
-/// The usual thresholds are boundaries.
+/// Includes the usual thresholds.
 const SCORES: [f64; 11] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95];
 
-/// Metrics of conversations of several speakers.
 #[derive(Debug)]
 pub struct Talk {
     scores: Histogram,
@@ -33,13 +32,12 @@ impl Talk {
             ),
             crossings: to.counters(
                 "convergence_crossings",
-                "Turns after which speakers sounded alike as they had not before: to warn, or to stop",
+                "Turns with which the similarity of two speakers crossed a threshold: to warn, or to stop",
                 Convergence::ALL.iter().map(|&state| CrossingLabels { state }),
             ),
         }
     }
 
-    /// Counts the score of a completed turn.
     pub fn scored(&self, reading: &ConvergenceScore) {
         self.scores.observe(reading.score.score);
         let state = match reading.score.state {

@@ -1,4 +1,4 @@
-//! Names and labels are a contract, everything starts at 0, and each method moves what it says.
+//! Names and labels are a contract, everything starts at 0, and each method changes the right metrics.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,7 +25,7 @@ fn metrics() -> Metrics {
     )
 }
 
-/// All samples that aren't of the process: series and value.
+/// All samples except the process metrics: series and value.
 fn samples(metrics: &Metrics) -> BTreeMap<String, f64> {
     let (_, text) = metrics.encode(None);
     text.lines()
@@ -37,7 +37,7 @@ fn samples(metrics: &Metrics) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// What changed between two scrapes, buckets and sums left out.
+/// The changes between two scrapes, without buckets and sums.
 fn changes(act: impl FnOnce(&Metrics)) -> String {
     let metrics = metrics();
     let before = samples(&metrics);
@@ -51,7 +51,7 @@ fn changes(act: impl FnOnce(&Metrics)) -> String {
     lines.join("\n")
 }
 
-/// Each metric's name, type and number of series; of a histogram, the number of its label sets.
+/// Each metric's name, type and number of series; for a histogram, the number of its label sets.
 fn contract(text: &str) -> String {
     let described = |line: &str| {
         let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
@@ -126,7 +126,6 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     rest_of_the_contract(&second);
 }
 
-/// Two halves of some lines.
 fn halves(text: &str) -> (String, String) {
     let lines: Vec<&str> = text.lines().collect();
     let (first, second) = lines.split_at(lines.len() / 2);
@@ -236,7 +235,7 @@ fn both_formats_say_the_same() {
 }
 
 #[test]
-fn the_process_speaks_for_itself() {
+fn process_metrics_are_present() {
     let (_, text) = metrics().encode(None);
     let value = |name: &str| -> f64 {
         let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
@@ -367,7 +366,7 @@ fn a_sample_replaces_the_one_before() {
 }
 
 #[test]
-fn what_batches_may_take_is_told_in_seconds() {
+fn the_wait_for_batches_is_in_seconds() {
     let text = changes(|metrics| {
         metrics.batches.may_wait(14_400_000);
         assert_eq!(metrics.batches.wait_limit_ms(), 14_400_000);
@@ -490,7 +489,7 @@ fn requests_and_database_errors_are_counted() {
 }
 
 #[test]
-fn reasons_and_error_classes_go_together() {
+fn reasons_and_error_classes_agree() {
     let classes = FailureReason::ALL
         .iter()
         .filter_map(|&reason| ProviderErrorClass::from_reason(reason));
@@ -500,7 +499,7 @@ fn reasons_and_error_classes_go_together() {
         Some(FailureReason::ProviderRefusal)
     );
     assert_eq!(ProviderErrorClass::from_reason(FailureReason::Db), None);
-    // What a model error calls itself is a reason.
+    // The name of a model error is a reason.
     let errors = [
         recapd_llm::LlmError::Transient("".into()),
         recapd_llm::LlmError::Truncated { usage: None },

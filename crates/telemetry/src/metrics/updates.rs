@@ -13,13 +13,12 @@ use super::{
 };
 use recapd_core::domain::{number::i64_or_max, work::Reason};
 
-/// 30 s is the threshold of the alert on slow updates, so it is a boundary.
+/// Includes 30 s, the alert's threshold for slow updates.
 const DURATION_SECONDS: [f64; 13] = [
     0.05, 0.25, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 120.0, 300.0,
 ];
 const BATCH_EXCHANGES: [f64; 9] = [1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 12.0, 20.0, 50.0];
 
-/// Metrics of updates.
 #[derive(Debug)]
 pub struct Updates {
     queued: Family<QueuedLabels, Counter>,
@@ -74,7 +73,7 @@ impl Updates {
         Self {
             queued: to.counters(
                 "updates_queued",
-                "Updates asked for, by why",
+                "Updates requested, by reason",
                 Trigger::all().map(|trigger| QueuedLabels { trigger }),
             ),
             coalesced: to.counter("updates_coalesced", "Updates merged into the agent's waiting one"),
@@ -114,16 +113,16 @@ impl Updates {
             ),
             fenced: to.counters(
                 "updates_fenced",
-                "Updates that a guard kept from being applied, since somebody else went first",
+                "Updates that a guard refused, because another one was first",
                 Fence::ALL.iter().map(|&fence| FencedLabels { fence }),
             ),
             workers: to.gauge("workers", "Updates that may run at the same time"),
             busy: to.gauge("workers_busy", "Updates that run"),
-            paused: to.gauge("paused", "1 while claiming is paused by hand"),
+            paused: to.gauge("paused", "1 while an operator has paused claiming"),
         }
     }
 
-    /// Counts a request for an update that made a queue row.
+    /// Counts a request for an update that created a queue row.
     pub fn queued(&self, reason: Reason) {
         let trigger = Trigger(reason);
         self.queued.get_or_create(&QueuedLabels { trigger }).inc();
@@ -134,7 +133,7 @@ impl Updates {
         self.coalesced.inc();
     }
 
-    /// Counts an update as running until the returned value is dropped.
+    /// Counts an update as running until the returned guard is dropped.
     pub fn start(&self) -> InProgress {
         self.in_progress.inc();
         self.busy.inc();
@@ -152,43 +151,39 @@ impl Updates {
         }
     }
 
-    /// Counts the cause of a failed attempt only: [`Self::finished`] counts the update.
+    /// Counts only the cause of a failed attempt; [`Self::finished`] counts the update.
     pub fn failed(&self, reason: FailureReason) {
         self.failures.get_or_create(&FailureLabels { reason }).inc();
     }
 
-    /// Counts queue rows that were parked.
     pub fn retries_exhausted(&self, rows: i64) {
         self.exhausted.inc_by(increase(rows));
     }
 
-    /// Counts an update that was given back without a failure.
+    /// Counts an update that was put back without a failure.
     pub fn postponed(&self, reason: PostponeReason) {
         self.postponed.get_or_create(&PostponedLabels { reason }).inc();
     }
 
-    /// Counts an update that a guard kept from being applied.
+    /// Counts an update that a guard kept from being applied twice.
     pub fn fenced(&self, fence: Fence) {
         self.fenced.get_or_create(&FencedLabels { fence }).inc();
     }
 
-    /// Sets how many updates may run at the same time.
     pub fn workers(&self, concurrency: usize) {
         self.workers.set(i64_or_max(concurrency));
     }
 
-    /// Whether claiming is paused, as it was set last.
     pub fn is_paused(&self) -> bool {
         self.paused.get() != 0
     }
 
-    /// Sets whether claiming is paused.
     pub fn paused(&self, is_paused: bool) {
         self.paused.set(i64::from(is_paused));
     }
 }
 
-/// A running update, as the gauges count it.
+/// Counts a running update until it is dropped.
 #[derive(Debug)]
 #[must_use = "the update counts as running until this is dropped"]
 pub struct InProgress([Gauge; 2]);

@@ -1,4 +1,4 @@
-//! Messages coming in, exchanges leaving.
+//! Incoming messages and evicted exchanges.
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -25,10 +25,10 @@ const TOKENS: [f64; 12] = [
     500_000.0,
     1_000_000.0,
 ];
-/// More than 1 is a window whose newest exchange alone is too big.
+/// Above 1, the newest exchange alone exceeds the budget.
 const FILL_RATIOS: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0, 1.25, 2.0];
 
-/// Below 1 the estimate was too low.
+/// Below 1, the estimate was too low.
 const ERROR_RATIOS: [f64; 11] = [0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0];
 
 #[derive(Debug)]
@@ -84,7 +84,6 @@ impl WindowMetrics {
         }
     }
 
-    /// Counts a stored message of `tokens` tokens.
     pub fn ingested(&self, role: Role, tokens: i64) {
         let labels = RoleLabels { role };
         self.messages.get_or_create(&labels).inc();
@@ -93,13 +92,12 @@ impl WindowMetrics {
             .inc_by(increase(tokens));
     }
 
-    /// Counts `exchanges` exchanges of `tokens` tokens that left a window.
     pub fn evicted(&self, exchanges: i64, tokens: i64) {
         self.evicted.inc_by(increase(exchanges));
         self.evicted_tokens.inc_by(increase(tokens));
     }
 
-    /// Counts a comparison of an estimate with the provider's report.
+    /// Compares an estimate with the provider's report.
     pub fn token_count_compared(&self, provider: &str, sample: CalibrationSample) {
         let provider = CountProvider::of(provider);
         self.count_errors
@@ -107,17 +105,15 @@ impl WindowMetrics {
             .observe(float(sample.estimated_tokens) / float(sample.reported_tokens.max(1)));
     }
 
-    /// Counts messages that were written to the journal.
     pub fn journalled(&self, messages: usize) {
         self.journalled.inc_by(messages as u64);
     }
 
-    /// Counts messages that could not be written to the journal.
     pub fn journal_failed(&self, messages: usize) {
         self.journal_failures.inc_by(messages as u64);
     }
 
-    /// Counts a window of `tokens` tokens against its budget, after an eviction if one was needed.
+    /// Records a window of `tokens` tokens against its budget, after any eviction.
     pub fn checked(&self, tokens: i64, budget: Budget) {
         self.tokens.observe(float(tokens));
         if 0 < budget.budget_tokens() {

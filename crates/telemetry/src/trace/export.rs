@@ -1,4 +1,4 @@
-//! Sending spans to the collector, in batches.
+//! Sends spans to the collector in batches.
 
 use std::{
     convert::Infallible,
@@ -22,22 +22,20 @@ use crate::metrics::{Metrics, labels::SpanOutcome};
 use recapd_core::domain::number::usize_or_max;
 use recapd_platform::http_client::{Endpoint, HttpClientError};
 
-/// The most spans of one call. OpenTelemetry's default.
+/// The most spans per call. OpenTelemetry's default.
 const BATCH_MAX: usize = 512;
-/// How often a batch is sent at most while the collector can't take it.
 const ATTEMPTS_MAX: u32 = 4;
-/// The first wait before it is sent again; each further one is twice as long.
+/// The wait before the first retry; each further one is twice as long.
 const WAIT_FIRST: Duration = Duration::from_secs(1);
-/// How long the last spans may take to be sent when the daemon ends.
+/// The longest time to send the last spans when the daemon ends.
 const FLUSH: Duration = Duration::from_secs(2);
-/// The statuses after which trying again may help.
+/// The statuses after which a retry may help.
 const PASSING: [u16; 4] = [429, 502, 503, 504];
 
-/// Sends the spans that [`super::Spans`] has recorded.
+/// Sends the spans that [`super::Spans`] recorded.
 pub struct Exporter {
     endpoint: Endpoint,
     spans: Receiver<FinishedSpan>,
-    /// The spans that are being sent.
     batch: Vec<FinishedSpan>,
     lost: Arc<AtomicU64>,
     resource: Json,
@@ -45,7 +43,7 @@ pub struct Exporter {
     is_failing: bool,
 }
 
-/// Why the collector didn't take spans.
+/// The reason why the collector didn't accept spans.
 enum ExportRefusal {
     Passing(String),
     Final(String),
@@ -69,7 +67,7 @@ impl Exporter {
         }
     }
 
-    /// Sends spans for as long as it is polled.
+    /// Sends spans as long as it is polled.
     pub async fn run(&mut self, metrics: &Metrics) -> Infallible {
         loop {
             self.gather().await;
@@ -77,7 +75,7 @@ impl Exporter {
         }
     }
 
-    /// Sends the spans that are left, within [`FLUSH`].
+    /// Sends the remaining spans within [`FLUSH`].
     pub async fn flush(mut self, metrics: &Metrics) {
         self.spans.close();
         let rest = async {
@@ -99,7 +97,7 @@ impl Exporter {
         }
     }
 
-    /// Waits for a span, and for a while for others.
+    /// Waits for a span, then a limited time for others.
     async fn gather(&mut self) {
         while self.batch.is_empty() {
             match self.spans.recv().await {
@@ -117,7 +115,7 @@ impl Exporter {
         }
     }
 
-    /// Sends the batch; what the collector doesn't take after some attempts is lost.
+    /// Sends the batch; it is lost if the collector refuses it repeatedly.
     async fn send(&mut self, metrics: &Metrics) {
         let mut wait = WAIT_FIRST;
         for attempt in 1..=ATTEMPTS_MAX {
@@ -175,7 +173,7 @@ impl Exporter {
         metrics.service.spans(SpanOutcome::Lost, lost);
     }
 
-    /// Logs the failure, but only once until sending works again.
+    /// Logs a failure once until sending works again.
     fn tell(&mut self, why: &str) {
         if !std::mem::replace(&mut self.is_failing, true) {
             warn!(error = why, "trace.export_failed");

@@ -1,4 +1,4 @@
-//! Recording spans as they begin and end.
+//! Records spans as they begin and end.
 
 use std::{
     fmt,
@@ -24,7 +24,6 @@ use recapd_platform::clock::{Clock as _, SystemClock};
 const TEXT_BYTES_MAX: usize = 1_024;
 const NANOS_PER_MS: u64 = 1_000_000;
 
-/// A span that has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FinishedSpan {
     pub(super) trace: u128,
@@ -38,19 +37,17 @@ pub(super) struct FinishedSpan {
     pub(super) attributes: Vec<(&'static str, Value)>,
 }
 
-/// What is at the other end of a span.
+/// The role of a span, by its other end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SpanKind {
-    /// Nothing: it is internal.
     #[default]
     Internal,
-    /// The client that sent the request.
+    /// The other end is the client.
     Server,
-    /// The server that was asked.
+    /// The other end is a server.
     Client,
 }
 
-/// The value of an attribute.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Text(String),
@@ -59,7 +56,7 @@ pub(super) enum Value {
     Bool(bool),
 }
 
-/// A layer of `tracing` that records spans and queues those that have ended.
+/// A `tracing` layer that records spans and queues those that have ended.
 #[derive(Debug)]
 pub struct Spans {
     queue: Sender<FinishedSpan>,
@@ -68,7 +65,6 @@ pub struct Spans {
     random: Mutex<fastrand::Rng>,
 }
 
-/// The data of an open span.
 struct OpenSpan {
     trace: u128,
     span: u64,
@@ -89,12 +85,12 @@ impl Spans {
         }
     }
 
-    /// A new span below `parent` if there is one, else below the client's span, else the first one of a trace.
+    /// Opens a span below `parent`, else below the client's span, else as the root of a trace.
     fn open(&self, parent: Option<&OpenSpan>, fields: SpanFields) -> OpenSpan {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         let (now, span) = (Instant::now(), random.u64(1..));
         if let Some(parent) = parent {
-            // By the parent's clock, so that no part begins before the whole.
+            // Uses the parent's clock, so that no child begins before its parent.
             let since = u64::try_from((now - parent.began).as_nanos()).unwrap_or(0);
             return OpenSpan {
                 trace: parent.trace,
@@ -172,7 +168,7 @@ impl OpenSpan {
 }
 
 impl FinishedSpan {
-    /// The error that made it fail, if it did.
+    /// The error that made the span fail; `None` if it succeeded.
     pub(super) fn failure(&self) -> Option<&Value> {
         let failure = self.attributes.iter().find(|(name, _)| *name == ERROR);
         failure.map(|(_, value)| value)
@@ -244,7 +240,7 @@ mod tests {
 
     const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7";
 
-    /// What is noted of `work`, in the order in which it ends; and how much was lost of it.
+    /// The spans recorded during `work`, in the order of their ends, and the number of lost ones.
     fn noted(sample: f64, places: usize, work: impl FnOnce()) -> (Vec<FinishedSpan>, u64) {
         let (sender, mut receiver): (_, Receiver<FinishedSpan>) = mpsc::channel(places);
         let lost = Arc::new(AtomicU64::new(0));
@@ -258,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_belongs_to_its_whole() {
+    fn a_child_span_belongs_to_its_parent() {
         let (spans, lost) = noted(1.0, 9, || {
             let whole = info_span!(
                 "whole",
@@ -283,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_decides_whether_a_trace_is_sent() {
+    fn the_caller_decides_whether_a_trace_is_sent() {
         let asked = |flags: &str, sample: f64| {
             let parent = format!("{CALLER}-{flags}");
             noted(sample, 9, || {
@@ -304,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_place_is_lost_and_counted() {
+    fn spans_beyond_the_queue_are_lost_and_counted() {
         let (spans, lost) = noted(1.0, 1, || {
             for _ in 0..3 {
                 drop(info_span!("whole"));

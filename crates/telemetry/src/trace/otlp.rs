@@ -1,4 +1,4 @@
-//! Spans as OTLP has them in JSON (opentelemetry-proto 1.x, `ExportTraceServiceRequest`): ids in hexadecimal digits, 64-bit
+//! Spans in OTLP's JSON encoding (opentelemetry-proto 1.x, `ExportTraceServiceRequest`): ids in hexadecimal digits, 64-bit
 //! integers as text.
 
 use serde_json::{Value as Json, json};
@@ -8,10 +8,8 @@ use super::{
     layer::{FinishedSpan, SpanKind, Value},
 };
 
-/// `STATUS_CODE_ERROR`
 const STATUS_ERROR: u8 = 2;
 
-/// The attributes of this process.
 pub(super) fn resource(settings: &TraceSettings) -> Json {
     let own = [
         ("service.name", settings.service.as_str()),
@@ -19,14 +17,13 @@ pub(super) fn resource(settings: &TraceSettings) -> Json {
     ];
     let others = settings.resource.iter();
     let others = others.map(|(name, value)| (name.as_str(), value.as_str()));
-    // The service's own name takes precedence, as OpenTelemetry says.
+    // The service's own name takes precedence, as OpenTelemetry requires.
     let others = others.filter(|(name, _)| own.iter().all(|(known, _)| known != name));
     let all = own.into_iter().chain(others);
     let all = all.map(|(name, value)| json!({ "key": name, "value": { "stringValue": value } }));
     json!({ "attributes": all.collect::<Vec<_>>() })
 }
 
-/// The body of a call to the collector.
 pub(super) fn body(resource: &Json, spans: &[FinishedSpan]) -> Vec<u8> {
     let spans: Vec<Json> = spans.iter().map(span).collect();
     let scope = json!({ "name": recapd_platform::PROGRAM, "version": env!("CARGO_PKG_VERSION") });
@@ -75,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_is_worded_as_the_protocol_has_it() {
+    fn a_span_follows_the_protocol() {
         let settings = TraceSettings {
             url: String::new(),
             headers: Vec::new(),

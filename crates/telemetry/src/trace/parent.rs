@@ -1,22 +1,21 @@
-//! The parent of a trace: the header `traceparent` (W3C Trace Context, 3.2).
+//! The parent of a trace: the `traceparent` header (W3C Trace Context, 3.2).
 
-/// The numbers of hexadecimal digits of its parts: version, trace, span, flags.
+/// The number of hexadecimal digits of its parts: version, trace, span, flags.
 const DIGITS: [usize; 4] = [2, 32, 16, 2];
-/// The flag for a trace that the caller samples.
+/// The flag of a trace that the caller samples.
 const SAMPLED: u8 = 1;
 
-/// The trace and the span that a caller names.
+/// The trace and the span in a caller's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
     pub trace: u128,
-    /// The caller's span in it.
     pub span: u64,
-    /// Whether the caller sends the trace to its collector; then recapd does, too.
+    /// True if the caller records the trace; then recapd does, too.
     pub is_sampled: bool,
 }
 
 impl TraceParent {
-    /// Parses a header, if it is valid. Later versions may have more parts after these.
+    /// Parses a header; `None` if it is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         let parts: Vec<&str> = text.split('-').collect();
         let is_hexadecimal = |part: &str| part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
@@ -41,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trace_is_believed_if_it_is_one() {
+    fn a_valid_parent_is_accepted() {
         let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
         let read = |text: String| TraceParent::parse(&text).map(|parent| parent.is_sampled);
         for (given, expected) in [

@@ -1,9 +1,8 @@
-//! aider's chat history: Markdown in which a line's beginning says whose it is.
+//! aider's chat history: Markdown in which the beginning of a line says who wrote it.
 //!
-//! `# aider chat started at …` opens a conversation, `####` begins the user's lines, `>` the program's, and the rest
-//! is the model's. That is aider's own rule: it heeds no code fences, since an answer that was cut off leaves its
-//! fence open. Each block becomes one message in the native format; the marks and the blank lines between blocks are
-//! all that is left out.
+//! `# aider chat started at …` opens a conversation, `####` marks the user's lines, `>` the program's output, and the rest
+//! is the model's. aider follows the same rule and ignores code fences, since a truncated answer leaves its fence open.
+//! Each block becomes one message in the native format, without its marks and the blank lines between blocks.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -19,17 +18,15 @@ use super::{
 };
 use crate::domain::time::Timestamp;
 
-/// How the line begins that opens a conversation; its time follows, in the user's local time.
+/// The beginning of the line that opens a conversation; its time follows, in the user's local time.
 const START: &str = "# aider chat started at ";
-/// The marks of the user's lines and of the program's.
 const USER_MARK: &str = "####";
 const OUTPUT_MARK: &str = ">";
 /// aider ends its lines with two spaces, a line break in Markdown.
 const LINE_BREAK: &str = "  ";
-/// The biggest block that becomes one message, in bytes; what is longer becomes several.
+/// The biggest block that becomes one message, in bytes; longer ones are split.
 const BLOCK_BYTES_MAX: usize = LINE_BYTES_MAX;
 
-/// Whose a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineVoice {
     Start,
@@ -51,7 +48,7 @@ impl LineVoice {
         }
     }
 
-    /// The kind under which its blocks are kept.
+    /// The kind of message that its blocks become.
     fn kind(self) -> &'static str {
         match self {
             Self::Start => "aider_started",
@@ -61,7 +58,7 @@ impl LineVoice {
         }
     }
 
-    /// What a line says, without its mark.
+    /// The line without its mark.
     fn content(self, line: &str) -> &str {
         let mark = match self {
             Self::Start | Self::Model => return line,
@@ -74,14 +71,14 @@ impl LineVoice {
     }
 }
 
-/// Whether a line is a mark alone, or a mark, a space, and more.
+/// Returns true if a line is a mark alone, or a mark, a space, and more.
 fn is_marked(line: &str, mark: &str) -> bool {
     line.strip_prefix(mark)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
-/// Whether a file is such a history: a line like [`START`] comes in time. `head` grows by what is read to know it;
-/// its first line begins at `start`.
+/// Returns true if a line like [`START`] comes early enough. Appends everything it reads to `head`, whose first line begins
+/// at `start`.
 pub(super) fn is_history(source: &mut impl BufRead, head: &mut Vec<u8>, start: usize) -> io::Result<bool> {
     let mut begin = start;
     let is_json = head.get(start).is_some_and(|byte| b"{[".contains(byte));
@@ -102,14 +99,13 @@ pub(super) fn is_history(source: &mut impl BufRead, head: &mut Vec<u8>, start: u
     Ok(false)
 }
 
-/// Lines that follow each other and are the same person's.
+/// Consecutive lines of one author.
 struct LineBlock {
     voice: LineVoice,
     line: u64,
     text: String,
 }
 
-/// The messages of a history.
 pub(super) struct Blocks {
     lines: Lines,
     stem: String,
@@ -121,7 +117,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Reads `lines`; conversations are called `<stem>-<time>`.
+    /// Reads `lines`; conversations are named `<stem>-<time>`.
     pub(super) fn new(lines: Lines, stem: &str) -> Self {
         Self {
             lines,
@@ -149,7 +145,7 @@ impl Blocks {
         }
     }
 
-    /// A blank line parts what the user said at one prompt from what was said at the next.
+    /// A blank line separates what the user said at two prompts.
     fn take_blank(&mut self, text: &str) {
         match &mut self.open {
             Some(block) if block.voice != LineVoice::User => block.add(text),
@@ -181,7 +177,7 @@ impl Blocks {
         }
     }
 
-    /// Times repeat, if rarely; then the line's number tells two conversations apart.
+    /// Times rarely repeat; if one does, the line number distinguishes the two conversations.
     fn start(&mut self, line: u64, text: &str) {
         let time = text.strip_prefix(START).unwrap_or_default().trim();
         self.started_at = Timestamp::parse(time);

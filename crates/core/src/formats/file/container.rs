@@ -1,6 +1,5 @@
-//! Documents and lines that hold whole conversations: `messages`, `history` (SWE-agent), `traj` (tau-bench),
-//! `contents` (Gemini), `input` and `output` (Responses), `simulations` (tau2), arrays of messages, and arrays of all
-//! these.
+//! Documents and lines that hold whole conversations: `messages`, `history` (SWE-agent), `traj` (tau-bench), `contents`
+//! (Gemini), `input` and `output` (Responses), `simulations` (tau2), arrays of messages, and arrays of all these.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -16,22 +15,18 @@ use super::{
 };
 use crate::domain::{message::Format, text::cut};
 
-/// Fields that hold the messages of one conversation.
 const MESSAGES_FIELDS: [&str; 4] = ["messages", "history", "traj", "contents"];
-/// Fields that hold the items of a request to OpenAI's Responses API, and of its answer. Much else is called so, so
-/// they count only with items in them.
+/// Fields that hold the items of a request to OpenAI's Responses API, and of its answer. These names are common, so the
+/// fields count only if there are items in them.
 const ITEMS_FIELDS: [&str; 2] = ["input", "output"];
-/// Fields that hold instructions to Gemini.
 const GEMINI_INSTRUCTIONS: [&str; 2] = ["systemInstruction", "system_instruction"];
-/// The field that holds several conversations.
 const SIMULATIONS_FIELD: &str = "simulations";
 
-/// Whether an object holds conversations.
 pub(super) fn is_container(fields: &Fields<'_>) -> bool {
     fields.list(SIMULATIONS_FIELD).is_some() || messages(fields).is_some()
 }
 
-/// The format of a document's messages where they are roles and texts only: what stands beside them may tell.
+/// The format of a document's messages if they are roles and texts only, guessed from the document's other fields.
 pub(super) fn chat_format(document: &str) -> Format {
     match Fields::parse(document) {
         Ok(fields) if fields.has("system") => Format::Anthropic,
@@ -40,7 +35,7 @@ pub(super) fn chat_format(document: &str) -> Format {
     }
 }
 
-/// The most telling shape of the messages in an object that holds conversations.
+/// The most specific shape among the messages in a container.
 pub(super) fn shape_within(container: &Fields<'_>) -> MessageShape {
     if asks_by_text(container) {
         return MessageShape::Certain(Format::OpenAiResponses);
@@ -62,8 +57,8 @@ pub(super) fn shape_within(container: &Fields<'_>) -> MessageShape {
 }
 
 impl FileReader {
-    /// The messages in a document, or in a line (with its number) that holds conversations. They are numbered from
-    /// 1, across conversations. What is none of both comes back as one piece.
+    /// Splits a document, or the line with number `line`, into messages, numbered from 1 across conversations. Text that is
+    /// no container comes back as one piece.
     pub(super) fn take_apart(&mut self, text: &str, line: Option<u64>) -> Vec<PendingPiece> {
         let Ok(raw) = serde_json::from_str::<&RawValue>(text) else {
             return Vec::new();
@@ -91,7 +86,7 @@ struct ContainerParts<'n> {
 }
 
 impl ContainerParts<'_> {
-    /// Elements of a document: messages of one conversation, or conversations.
+    /// Adds the elements of a document: messages of one conversation, or conversations.
     fn add_elements(&mut self, elements: &[&RawValue]) {
         for (number, raw) in (1..).zip(elements) {
             let fields = Fields::of(raw).filter(|fields| shape(fields) == MessageShape::Unknown);
@@ -106,7 +101,7 @@ impl ContainerParts<'_> {
         }
     }
 
-    /// One object that holds conversations; `number` is its place among several.
+    /// Adds one container; `number` is its place among several.
     fn add_container(&mut self, container: &Fields<'_>, number: Option<u64>) {
         for (number, raw) in (1..).zip(container.list(SIMULATIONS_FIELD).unwrap_or_default()) {
             if let Some(simulation) = Fields::of(raw) {
@@ -141,7 +136,7 @@ impl ContainerParts<'_> {
         });
     }
 
-    /// `<stem>-<id or number>`; a name that is taken gets the number too, since ids repeat in real data.
+    /// `<stem>-<id or number>`. Ids repeat in real data: if the name is taken, the number is appended.
     fn name(&mut self, id: Option<String>, number: u64) -> Arc<str> {
         let id = id.map_or_else(|| number.to_string(), |id| cut(&id, NAME_CHARS_MAX));
         let mut name = format!("{}-{id}", self.stem);
@@ -157,7 +152,7 @@ fn messages<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
     named.or_else(|| items(fields))
 }
 
-/// The items of a request to the Responses API, of its answer, or of both in one object.
+/// The items of a Responses API request, its answer, or both in one object.
 fn items<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
     let lists = ITEMS_FIELDS.iter().filter_map(|name| fields.list(name));
     let items: Vec<&RawValue> = lists.flatten().collect();
@@ -172,15 +167,15 @@ fn items<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
     (asks_by_text(fields) || items.iter().any(is_item)).then_some(items)
 }
 
-/// Whether it is a request to the Responses API whose input is a text. What a program keeps of a call, with an output as
-/// text, is none.
+/// Returns true for a Responses API request with a text as input. A program's own log entry, with an `output` as text, is
+/// not one.
 fn asks_by_text(fields: &Fields<'_>) -> bool {
     let is_request = fields.has("instructions") || fields.has("model");
     let holds_more = fields.has("output") || MESSAGES_FIELDS.iter().any(|name| fields.has(name));
     is_request && !holds_more && fields.text("input").is_some()
 }
 
-/// What a request says beside its messages and before them, as messages: instructions, and an input that is a text.
+/// The request's instructions and text input as messages, to precede its other messages.
 fn instructions(request: &Fields<'_>) -> Vec<String> {
     let mut messages = Vec::new();
     if let Some(system) = request.raw("system") {

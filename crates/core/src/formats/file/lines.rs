@@ -7,15 +7,14 @@ use super::{super::FormatError, LINE_BYTES_MAX};
 /// The byte order mark that some editors put before UTF-8.
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A line.
 pub(super) struct FileLine {
     /// From 1; blank lines count.
     pub(super) number: u64,
-    /// Without its end, and without a byte order mark.
+    /// Without its line ending and byte order mark.
     pub(super) text: Result<String, FormatError>,
 }
 
-/// Reads lines that end with LF or CR LF. As an iterator it passes over blank ones.
+/// Reads lines that end with LF or CR LF. The iterator skips blank ones.
 pub(super) struct Lines {
     source: Box<dyn BufRead + Send>,
     number: u64,
@@ -39,7 +38,7 @@ impl Lines {
         }
     }
 
-    /// The next line, blank or not; none at the end.
+    /// The next line, blank or not; `None` at the end.
     pub(super) fn next_line(&mut self) -> Option<FileLine> {
         let text = match self.read() {
             Ok(text) => text?,

@@ -1,4 +1,4 @@
-//! Opening a file: is it lines or one document, and of which format?
+//! Opening a file: decides whether it is lines or one document, and of which format.
 
 use std::io::{self, BufRead, Cursor, Read};
 
@@ -21,7 +21,7 @@ use crate::domain::message::Format;
 type ByteSource = Box<dyn BufRead + Send>;
 
 impl FileReader {
-    /// Takes the source in: a document whole, lines as far as it needs to know their format.
+    /// Reads a document whole, or as many lines as needed to detect their format.
     pub(super) fn begin(&mut self, mut source: ByteSource, name: &str) -> Result<(), ReadError> {
         let io_error = |error| ReadError::Io {
             name: name.to_owned(),
@@ -71,7 +71,7 @@ impl FileReader {
         self.settle(name, container::chat_format(text), None)
     }
 
-    /// `broken` is why the file is no document, if it could have been one.
+    /// Begins reading lines. `broken` says why the file is no document, if it looked like one.
     fn begin_lines(
         &mut self,
         source: ByteSource,
@@ -95,7 +95,7 @@ impl FileReader {
         self.settle(name, Format::OpenAiChat, broken)
     }
 
-    /// Decides on the format by what is pending; `chat` is taken where only roles and texts were seen.
+    /// Decides on the format by the pending pieces; `chat` is the choice if they are roles and texts only.
     fn settle(&mut self, name: &str, chat: Format, broken: Option<String>) -> Result<(), ReadError> {
         let mut seen = MessageShape::Unknown;
         for text in self
@@ -123,8 +123,8 @@ impl FileReader {
         Ok(())
     }
 
-    /// The shape of a line or of a document's message; of a line that holds conversations, that of the messages in
-    /// it. With a format given, a line that can be read so is certain.
+    /// The shape of a line or a document's message; for a container line, the shape of its messages. With a requested
+    /// format, a line that can be read in it is certain.
     fn shape(&self, text: &str) -> MessageShape {
         let Ok(fields) = Fields::parse(text) else {
             return MessageShape::Unknown;
@@ -139,8 +139,8 @@ impl FileReader {
     }
 }
 
-/// Reads up to and including the first line that isn't blank, and says where it begins: at the end, if nothing came
-/// for the length of a line. A line that is too long is read in part.
+/// Reads through the first line that isn't blank, and returns where it begins: at the end, if only blank lines came within
+/// the length limit. Reads an overlong line in part.
 fn read_first_line(source: &mut ByteSource, head: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         let start = head.len();
@@ -157,7 +157,7 @@ fn read_first_line(source: &mut ByteSource, head: &mut Vec<u8>) -> io::Result<us
     }
 }
 
-/// Whether the file can be one JSON document that needs reading whole. Objects on lines of their own don't.
+/// Returns true if the file may be one JSON document that must be read whole. JSON lines need not.
 fn may_be_document(source: &mut ByteSource, head: &mut Vec<u8>, start: usize) -> io::Result<bool> {
     let first = head.get(start..).unwrap_or_default();
     if first.starts_with(b"[") {
@@ -166,7 +166,7 @@ fn may_be_document(source: &mut ByteSource, head: &mut Vec<u8>, start: usize) ->
     if !first.starts_with(b"{") || first.len() >= LINE_BYTES_MAX || !breaks_off(first) {
         return Ok(false);
     }
-    // A first line that is cut short looks like the head of a document, until the next line begins anew.
+    // A truncated first line looks like the start of a document, until the next line begins a new object.
     source
         .by_ref()
         .take(LINE_BYTES_MAX as u64)
@@ -174,13 +174,13 @@ fn may_be_document(source: &mut ByteSource, head: &mut Vec<u8>, start: usize) ->
     Ok(breaks_off(head.get(start..).unwrap_or_default()))
 }
 
-/// Whether `json` is good as far as it goes, but goes on. A string can't go on behind the end of a line.
+/// Returns true if `json` is a valid but unfinished beginning. A string can't continue past the end of a line.
 fn breaks_off(json: &[u8]) -> bool {
     let error = serde_json::from_slice::<serde::de::IgnoredAny>(json).err();
     error.is_some_and(|error| error.classify() == Category::Eof && !error.to_string().contains("string"))
 }
 
-/// The whole file as one JSON value; otherwise why it is none.
+/// Returns the whole file as one JSON value, or the reason why it is none.
 fn document(head: &[u8]) -> Result<&str, String> {
     if head.len() > DOCUMENT_BYTES_MAX {
         return Err(format!("it is longer than {DOCUMENT_BYTES_MAX} bytes"));

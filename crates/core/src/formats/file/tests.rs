@@ -1,4 +1,4 @@
-//! Files as a whole: the fixtures, bad files, big lines, and chunks of any size.
+//! Whole files: the fixtures, bad files, big lines, and chunks of any size.
 
 mod chunks;
 mod fixtures;
@@ -20,7 +20,6 @@ fn from_text(text: impl Into<Vec<u8>>) -> Result<FileReader, ReadError> {
     FileReader::from_reader(io::Cursor::new(text.into()), "log.jsonl", None)
 }
 
-/// Everything in a file, one line each.
 fn listing(reader: FileReader) -> String {
     let lines: Vec<String> = reader
         .map(|item| match item {
@@ -38,7 +37,7 @@ fn listing(reader: FileReader) -> String {
 }
 
 #[test]
-fn a_role_that_nobody_knows_is_kept_unless_it_is_refused() {
+fn an_unknown_role_is_kept_unless_refused() {
     let text = "{\"role\":\"user\",\"content\":\"Hi\"}\n{\"role\":\"assitant\",\"content\":\"Hello\"}\n";
     let told = listing(from_text(text).unwrap());
     assert_eq!(told, "log | user: \"Hi\"\nlog | assitant: \"Hello\"");
@@ -138,7 +137,7 @@ fn bad_lines_are_skipped_and_the_rest_is_read() {
 }
 
 #[test]
-fn files_that_cannot_be_read_are_named_with_a_cure() {
+fn an_unreadable_file_is_an_error_with_a_cure() {
     for (name, expected) in [
         (
             "empty.jsonl",
@@ -170,7 +169,7 @@ fn files_that_cannot_be_read_are_named_with_a_cure() {
 }
 
 #[test]
-fn a_format_that_is_given_is_not_detected() {
+fn a_given_format_is_not_detected() {
     let path = fixture("unknown_format.jsonl");
     let reader = FileReader::open(&path, Some(Format::Native)).unwrap();
     assert_eq!(reader.format(), Format::Native);
@@ -198,7 +197,7 @@ fn plain_chat_is_openai_until_a_line_says_otherwise() {
         formats(format!("{plain}\n{result}\n{plain}")),
         [Format::Anthropic; 3]
     );
-    // Beyond the lines that are looked at, each line still speaks for itself.
+    // Past the lines used for detection, each line is still read by its own format.
     let late = formats(format!(
         "{}{result}\n{plain}",
         format!("{plain}\n").repeat(DETECT_LINES_MAX)
@@ -310,7 +309,7 @@ fn a_message_of_20_mb_is_read() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_skipped_without_holding_it() {
+fn an_overlong_line_is_skipped_in_bounded_memory() {
     let good = "{\"kind\":\"user\",\"content\":\"Hi\"}\n";
     let long = io::repeat(b'{').take(LINE_BYTES_MAX as u64 + 100);
     let source = io::Cursor::new(good)
@@ -366,7 +365,7 @@ fn a_source_that_fails_midway_says_so_and_ends() {
 }
 
 #[test]
-fn nesting_stops_no_file() {
+fn deep_nesting_does_not_stop_a_file() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let user = r#"{"kind":"user","content":"Hi"}"#;
     let text = format!("{user}\n{{\"kind\":\"user\",\"content\":{deep}}}\n{{\"messages\":{deep}}}\n{user}");

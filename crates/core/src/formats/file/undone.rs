@@ -1,5 +1,5 @@
-//! Lines of a transcript that its conversation went back behind: prompts that were edited and turns that were taken
-//! back, with all that followed from them. Read in a row with the others they would be what nobody said.
+//! Transcript lines that the conversation took back: edited prompts and turns that were rolled back, with everything that
+//! followed from them. Read in sequence with the others, they would make a conversation that never took place.
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::domain::message::{Format, Kind};
 
-/// The numbers of the lines in a file of this format that its conversation went back behind. A pipe has none.
+/// The line numbers that the file's conversation took back; empty for a pipe.
 pub(super) fn undone_lines(path: &Path, format: Format) -> HashSet<u64> {
     let may_have = matches!(format, Format::ClaudeCode | Format::Codex) && path.is_file();
     let reader = may_have.then(|| FileReader::open(path, Some(format)));
@@ -27,16 +27,16 @@ pub(super) fn undone(reader: FileReader) -> HashSet<u64> {
     }
 }
 
-/// A line of Claude Code, in the tree that its lines make.
+/// A Claude Code line in the tree of lines.
 struct Node {
-    /// Its number, and those of its copies.
+    /// Its line number, and those of its copies.
     lines: Vec<u64>,
     parent: Option<usize>,
     is_prompt: bool,
 }
 
-/// Prompts of Claude Code that were edited: a later prompt follows from the same line. All else that branches is said,
-/// such as the results of calls made at once. A branch that went on after the later one began isn't given up.
+/// Finds edited Claude Code prompts: a later prompt has the same parent. All other branches were said, such as the results
+/// of parallel calls. A branch that continued after the later one began is kept.
 fn edited(reader: FileReader) -> HashSet<u64> {
     let nodes = nodes(reader.filter_map(Result::ok));
     let order = order(&nodes);
@@ -52,7 +52,7 @@ fn edited(reader: FileReader) -> HashSet<u64> {
         .collect()
 }
 
-/// The lines as they stand in the file. Of those with the same id the first one counts.
+/// The lines in file order. Of lines with the same id, the first one counts.
 fn nodes(records: impl Iterator<Item = Record>) -> Vec<Node> {
     let mut links: Vec<(Vec<u64>, Option<String>, bool)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -94,7 +94,7 @@ fn order(nodes: &[Node]) -> Vec<usize> {
     order
 }
 
-/// The last in the file of the lines that follow from each.
+/// For each line, the last line in the file that follows from it.
 fn ends(nodes: &[Node], order: &[usize]) -> Vec<usize> {
     let mut ends: Vec<usize> = (0..nodes.len()).collect();
     for &place in order.iter().rev() {
@@ -105,7 +105,7 @@ fn ends(nodes: &[Node], order: &[usize]) -> Vec<usize> {
     ends
 }
 
-/// Which of the nodes are prompts that were edited after all that follows from them was said.
+/// Marks the prompts that were edited after everything that follows from them was said.
 fn given_up(nodes: &[Node], ends: &[usize]) -> Vec<bool> {
     let mut is_given_up = vec![false; nodes.len()];
     let mut prompts = HashMap::new();
@@ -118,7 +118,7 @@ fn given_up(nodes: &[Node], ends: &[usize]) -> Vec<bool> {
     is_given_up
 }
 
-/// Turns of Codex that were taken back, each from what the user said on.
+/// The lines of rolled-back Codex turns, each from the user's message on.
 fn taken_back(reader: FileReader) -> HashSet<u64> {
     let (mut turns, mut lines) = (Vec::new(), HashSet::new());
     for record in reader.filter_map(Result::ok) {

@@ -12,7 +12,6 @@ use crate::domain::{
     message::Part,
 };
 
-/// `{system?, messages}`.
 pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) -> Value {
     let system: Vec<Value> = instructions(turns)
         .flat_map(|turn| blocks(turn, &mut TurnCalls::new(&[]), notes))
@@ -40,7 +39,7 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
     Value::Object(body)
 }
 
-/// What the model said last must not end with white space, as it then goes on from there.
+/// Trims the model's last message, which must not end with white space: the model would continue from it.
 fn end_cleanly(last: &mut Value) {
     if last["role"] != "assistant" {
         return;
@@ -63,7 +62,7 @@ fn content(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Val
         return text;
     }
     let blocks = blocks(turn, calls, notes);
-    // Anything in front of the results parts them from their calls.
+    // Results must come first, or the API doesn't match them to their calls.
     let (results, rest): (Vec<Value>, Vec<Value>) = blocks
         .into_iter()
         .partition(|block| turn.role == Role::Tool && kind(block) == "tool_result");
@@ -81,7 +80,7 @@ fn blocks(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<
     blocks
 }
 
-/// The blocks that Anthropic's model wrote or was given, if they are all there and say what the parts say.
+/// The message's own Anthropic blocks, if none is missing and they agree with the parts.
 fn own_blocks(role: Role, piece: &Piece<'_>, notes: &mut Notes) -> Option<Vec<Value>> {
     let mut message = own::message(RequestFormat::Anthropic, piece)?;
     let is_model = message.get("role").and_then(Value::as_str) == Some("assistant");
@@ -111,8 +110,8 @@ fn is_thinking(block: &Value) -> bool {
     matches!(kind(block), "thinking" | "redacted_thinking")
 }
 
-/// Whether thinking may be Anthropic's own, which it signs in base64. Other models' servers that speak its API leave the
-/// signature empty, or out, or put a name and a colon before what they redact, and Anthropic refuses requests with that.
+/// Returns true if thinking may have Anthropic's signature, which is base64. Other servers with Anthropic's API leave the
+/// signature empty or out, or put a name and a colon before redacted thinking; Anthropic refuses requests with such blocks.
 fn is_signed(block: &Value) -> bool {
     let seal = if kind(block) == "thinking" {
         "signature"
@@ -127,8 +126,8 @@ fn is_signed(block: &Value) -> bool {
     seal.is_some_and(is_base64)
 }
 
-/// A block without its markers of the prompt cache: they belong to the request that it was sent in, a request has room for
-/// four, and who stores each one gets the markers of all of them back.
+/// Removes the block's prompt cache markers. They belong to the request in which it was sent; a request may have four, and
+/// stored messages would bring all of theirs back.
 fn clean(mut block: Value) -> Value {
     if let Some(fields) = block.as_object_mut() {
         fields.remove("cache_control");
@@ -144,7 +143,7 @@ fn clean(mut block: Value) -> Value {
     }
 }
 
-/// A result without the blank texts in it.
+/// Removes the blank texts from a result.
 fn without_blanks(mut block: Value) -> Value {
     if let Some(fields) = block.as_object_mut() {
         let is_empty = match fields.get_mut("content") {
@@ -162,7 +161,7 @@ fn without_blanks(mut block: Value) -> Value {
     block
 }
 
-/// A call or a result by the names that it goes by here.
+/// Replaces the id, and a call's tool name, by those assigned for this request.
 fn with_names(mut block: Value, calls: &mut TurnCalls<'_>) -> Value {
     let (field, is_call) = match kind(&block) {
         "tool_use" => ("id", true),

@@ -1,5 +1,5 @@
-//! Ids of calls and names of tools: each keeps its own; one that is missing, repeated, or impossible at the target gets
-//! another, the same for the same turns, and its result with it.
+//! Ids of calls and names of tools. Each keeps its own; a missing, repeated or invalid one is replaced, in the call and its
+//! result alike, and always by the same one for the same turns.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,14 +15,13 @@ use crate::domain::{
     message::Part,
 };
 
-/// What a call and its result go by.
+/// The id and the tool name of a call and its result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
     pub(super) id: String,
     pub(super) tool: String,
 }
 
-/// The names of one turn's calls or results, handed out in their order.
 pub(super) struct TurnCalls<'n>(slice::Iter<'n, Names>);
 
 impl<'n> TurnCalls<'n> {
@@ -35,7 +34,7 @@ impl<'n> TurnCalls<'n> {
     }
 }
 
-/// OpenAI's form of a call's arguments: a text of JSON that is never empty.
+/// A call's arguments as OpenAI takes them: JSON text that is never empty.
 pub(super) fn arguments_text(arguments: &str) -> &str {
     if arguments.trim().is_empty() {
         "{}"
@@ -44,7 +43,7 @@ pub(super) fn arguments_text(arguments: &str) -> &str {
     }
 }
 
-/// For each turn the names of its calls; for a turn of results those of the turn before.
+/// For each turn, the names of its calls; for a turn of results, those of the turn before.
 pub(super) fn names(target: RequestFormat, turns: &[Turn<'_>]) -> Vec<Vec<Names>> {
     let called = turns.iter().flat_map(Turn::parts).filter_map(|part| match part {
         Part::ToolCall { name, .. } => Some(name.as_str()),
@@ -72,11 +71,10 @@ pub(super) fn names(target: RequestFormat, turns: &[Turn<'_>]) -> Vec<Vec<Names>
     all
 }
 
-/// The ids that were given so far.
 struct AssignedIds {
     spelling: Spelling,
     ids: HashSet<String>,
-    /// How often each id has been asked for.
+    /// How often each id was requested.
     repeats: HashMap<String, u64>,
 }
 

@@ -1,4 +1,4 @@
-//! OpenAI Chat Completions, and everything that speaks it.
+//! OpenAI Chat Completions, and compatible servers.
 
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ use crate::domain::{
     message::Part,
 };
 
-/// Fields of a message that a request takes.
+/// Fields of a message that a request accepts.
 const FIELDS: [&str; 7] = [
     "role",
     "content",
@@ -25,8 +25,8 @@ const FIELDS: [&str; 7] = [
 ];
 /// Fields in which compatible servers keep thinking.
 const THINKING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
-/// The blocks that a request takes, each with a field of its type's name; films and sounds by their address are those of
-/// compatible servers. Whatever else gets into logs is other providers'.
+/// The blocks that a request accepts, each with a field named like its type; compatible servers take films and sounds by
+/// URL. Any other block in a log comes from another provider.
 const BLOCKS: [&str; 7] = [
     "text",
     "image_url",
@@ -37,7 +37,6 @@ const BLOCKS: [&str; 7] = [
     "audio_url",
 ];
 
-/// `{messages}`.
 pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) -> Value {
     let pieces = turns.iter().flat_map(|turn| &turn.pieces);
     let said_by = pieces.filter_map(|piece| piece.speaker.or_else(|| piece.source?.speaker.as_deref()));
@@ -86,20 +85,19 @@ fn message(
     message
 }
 
-/// The name of who says all of this.
+/// The common speaker of all pieces, if they have one.
 fn shared_name<'s>(said: &'s [(&Piece<'_>, Option<Map<String, Value>>)]) -> Option<&'s str> {
     let mut names = said.iter().map(|(piece, own)| name(piece, own.as_ref()));
     let first = names.next()?;
     names.all(|name| name == first).then_some(first).flatten()
 }
 
-/// The name of who says a piece.
 fn name<'s>(piece: &'s Piece<'_>, own: Option<&'s Map<String, Value>>) -> Option<&'s str> {
     let named = own.and_then(|own| own.get("name")?.as_str());
     named.filter(|name| !name.is_empty()).or(piece.speaker)
 }
 
-/// A message for each result, and one for what the user says after them.
+/// One message per result, and one for what the user says after them.
 fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<Value> {
     let (mut messages, mut said) = (Vec::new(), Vec::new());
     for piece in &turn.pieces {
@@ -121,7 +119,7 @@ fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec
     messages
 }
 
-/// What a piece says, as blocks, if need be without its `own` message.
+/// A piece as blocks, from its `own` message if given.
 fn blocks(piece: &Piece<'_>, own: Option<Map<String, Value>>, notes: &mut Notes) -> Vec<Value> {
     match own.and_then(|mut own| own.remove("content")) {
         Some(Value::String(text)) => vec![text_block(&text)],
@@ -137,7 +135,7 @@ fn text_block(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-/// One text if there is nothing but text, else the blocks; null for nothing.
+/// A single text if there are only texts, else the blocks; null if there are none.
 fn content(blocks: Vec<Value>) -> Value {
     let texts: Option<Vec<&str>> = blocks
         .iter()
@@ -159,7 +157,7 @@ fn call(part: &Part, calls: &mut TurnCalls<'_>) -> Option<Value> {
     Some(json!({"id": id, "type": "function", "function": {"name": tool, "arguments": arguments}}))
 }
 
-/// The message as it was sent or received, if a request takes it as it is.
+/// The message as it was sent or received, if a request accepts it unchanged.
 fn own(role: Role, piece: &Piece<'_>) -> Option<Map<String, Value>> {
     if piece.parts.iter().any(fails_silently) {
         return None;
@@ -186,7 +184,7 @@ fn own(role: Role, piece: &Piece<'_>) -> Option<Map<String, Value>> {
         is_role && !message.contains_key("function_call") && own::calls_and_results(piece) == (made, results);
     let content = own_content(message.remove("content"))?;
     if let Some(Value::Object(audio)) = message.get_mut("audio") {
-        // An answer tells what was spoken, too; a request only names it.
+        // An answer also holds the transcript of its audio; a request only refers to it by id.
         audio.retain(|name, _| name == "id");
     }
     let is_mute = content.is_null() && role != Role::Assistant;
@@ -194,12 +192,12 @@ fn own(role: Role, piece: &Piece<'_>) -> Option<Map<String, Value>> {
     is_faithful.then_some(message)
 }
 
-/// A result that tells its failure by a mark alone, which no request takes.
+/// Returns true for a failed result without a text: no request takes the failure flag.
 fn fails_silently(part: &Part) -> bool {
     matches!(part, Part::ToolResult { text, is_error: true, .. } if text.trim().is_empty())
 }
 
-/// The content without blank texts; null if nothing is left. `None` if blocks are in it that no request takes.
+/// The content without blank texts; null if nothing is left. `None` if it holds blocks that no request accepts.
 fn own_content(content: Option<Value>) -> Option<Value> {
     match content {
         None => Some(Value::Null),
@@ -223,7 +221,7 @@ fn own_content(content: Option<Value>) -> Option<Value> {
     }
 }
 
-/// How many calls there are, if they are as a request takes them.
+/// The number of calls, if a request accepts all of them unchanged.
 fn sound_calls(calls: &Value) -> Option<usize> {
     let calls = calls.as_array()?;
     let is_sound = |call: &Value| match kind(call) {
@@ -234,7 +232,7 @@ fn sound_calls(calls: &Value) -> Option<usize> {
     (!calls.is_empty() && calls.iter().all(is_sound)).then_some(calls.len())
 }
 
-/// A message by the names that its calls, its result and its `speaker` go by here. The name of a result is its tool's.
+/// Replaces the ids, names and speaker by those assigned for this request. A result is named after its tool.
 fn with_names(
     mut message: Map<String, Value>,
     calls: &mut TurnCalls<'_>,

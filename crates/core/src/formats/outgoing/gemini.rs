@@ -10,14 +10,14 @@ use crate::domain::{
     message::Part,
 };
 
-/// What stands for a signature that another provider's model couldn't give (provider documentation, section 5).
+/// The placeholder for a signature that another provider's model couldn't give (provider documentation, section 5).
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 const CALL: &str = "functionCall";
 const RESPONSE: &str = "functionResponse";
 const SIGNATURE: &str = "thoughtSignature";
-/// The data of a part, of which there is one; what else Gemini runs on its side is only named.
+/// The data fields, of which a part has exactly one. Other data belongs to tools that Gemini runs, and is only named.
 const DATA: [&str; 5] = ["text", "inlineData", "fileData", CALL, RESPONSE];
-/// What may stand beside it.
+/// Fields that may accompany it.
 const NOTES: [&str; 5] = [
     "thought",
     SIGNATURE,
@@ -26,7 +26,6 @@ const NOTES: [&str; 5] = [
     "partMetadata",
 ];
 
-/// `{systemInstruction?, contents}`.
 pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) -> Value {
     let system: Vec<Value> = instructions(turns)
         .flat_map(|turn| texts(turn, notes))
@@ -38,13 +37,13 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
             continue;
         }
         let mut parts = parts(turn, &mut calls, notes);
-        // Gemini asks for signatures only since the user last spoke. But stand-ins that went then would change what the prompt
-        // cache holds.
+        // Gemini requires signatures only since the user last spoke. But removing older placeholders would change the
+        // prompt cache's prefix.
         if turn.role == Role::Assistant {
             sign(&mut parts, notes);
         }
         match contents.last_mut() {
-            // A call must not follow another turn of the model's.
+            // A call must not follow another turn of the model.
             Some((Role::Assistant, before)) if turn.role == Role::Assistant => before.extend(parts),
             _ => contents.push((turn.role, parts)),
         }
@@ -75,7 +74,7 @@ fn parts(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<V
     results.into_iter().chain(rest).collect()
 }
 
-/// The parts that Gemini's model wrote or was given, if they are all there and say what the parts say.
+/// The message's own Gemini parts, if none is missing and they agree with the parsed parts.
 fn own_parts(role: Role, piece: &Piece<'_>) -> Option<Vec<Value>> {
     let mut content = own::message(RequestFormat::Gemini, piece)?;
     let is_model = content.get("role").and_then(Value::as_str) == Some("model");
@@ -91,7 +90,7 @@ fn own_parts(role: Role, piece: &Piece<'_>) -> Option<Vec<Value>> {
     (is_faithful && !parts.is_empty()).then_some(parts)
 }
 
-/// Whether a request takes the part as it is.
+/// Returns true if a request accepts the part unchanged.
 fn is_sound(part: &Value) -> bool {
     let Some(fields) = part.as_object() else {
         return false;
@@ -108,13 +107,13 @@ fn is_sound(part: &Value) -> bool {
         }
 }
 
-/// A text that says nothing and signs nothing.
+/// Returns true for an empty text without a signature.
 fn is_blank(part: &Value) -> bool {
     let text = part.get("text").and_then(Value::as_str);
     text.is_some_and(|text| text.trim().is_empty()) && part.get(SIGNATURE).is_none()
 }
 
-/// A part by the names that its call or its result goes by here.
+/// Replaces the id and the tool name by those assigned for this request.
 fn with_names(mut part: Value, calls: &mut TurnCalls<'_>) -> Value {
     let field = if part.get(CALL).is_some() { CALL } else { RESPONSE };
     if let Some(function) = part.get_mut(field).and_then(Value::as_object_mut) {
@@ -141,7 +140,7 @@ fn made(part: &Part, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Option<Val
     }
 }
 
-/// Gives the first call its stand-in for a signature, if it has none.
+/// Gives the first call a placeholder signature, if it has none.
 fn sign(parts: &mut [Value], notes: &mut Notes) {
     let first_call = parts.iter_mut().find(|part| part.get(CALL).is_some());
     if let Some(call) = first_call.filter(|call| call.get(SIGNATURE).is_none()) {

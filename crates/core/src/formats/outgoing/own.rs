@@ -1,4 +1,4 @@
-//! Messages in the form in which their provider wrote them.
+//! Messages in the form that their provider wrote.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,8 @@ use crate::domain::{
     message::{Format, Part},
 };
 
-/// The message of `piece` as the target's provider wrote it, if it did, without the envelope of a transcript.
+/// The message of `piece` as the target's provider wrote it, without a transcript's envelope. `None` if another provider
+/// wrote it.
 pub(super) fn message(target: RequestFormat, piece: &Piece<'_>) -> Option<Map<String, Value>> {
     let source = piece.source?;
     let is_own = matches!(
@@ -27,7 +28,7 @@ pub(super) fn message(target: RequestFormat, piece: &Piece<'_>) -> Option<Map<St
     let mut line: Map<String, Value> = serde_json::from_str(&source.payload).ok()?;
     let wrapped = match source.format {
         Format::ClaudeCode => Some(line.remove("message")?),
-        // Older ones have none.
+        // Older rollouts have no envelope.
         Format::Codex => line.remove("payload"),
         _ => None,
     };
@@ -38,7 +39,7 @@ pub(super) fn message(target: RequestFormat, piece: &Piece<'_>) -> Option<Map<St
     }
 }
 
-/// How many calls and results a piece holds.
+/// Counts the calls and the results of a piece.
 pub(super) fn calls_and_results(piece: &Piece<'_>) -> (usize, usize) {
     let count = |is: fn(&Part) -> bool| piece.parts.iter().filter(|part| is(part)).count();
     (
@@ -47,12 +48,12 @@ pub(super) fn calls_and_results(piece: &Piece<'_>) -> (usize, usize) {
     )
 }
 
-/// The type of a content block; empty if it says none.
+/// The type of a content block; empty if it has none.
 pub(super) fn kind(block: &Value) -> &str {
     block.get("type").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A text block that says nothing: providers refuse it.
+/// Returns true for a blank text block: providers refuse it.
 pub(super) fn is_blank_text(block: &Value) -> bool {
     matches!(kind(block), "text" | "input_text" | "output_text")
         && block

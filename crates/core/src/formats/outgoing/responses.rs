@@ -12,11 +12,11 @@ use crate::domain::{
     message::Part,
 };
 
-/// The blocks that others than the model write, and those that the model writes.
+/// The block types of other speakers, and of the model.
 const INPUT: [&str; 3] = ["input_text", "input_image", "input_file"];
 const OUTPUT: [&str; 2] = ["output_text", "refusal"];
 
-/// `{instructions?, input}`: leading instructions are apart, later ones stand in their place.
+/// `{instructions?, input}`: only leading instructions go to `instructions`, later ones stay in place.
 pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) -> Value {
     let leading = turns.iter().take_while(|turn| turn.role == Role::System).count();
     let instructions: Vec<String> = turns
@@ -30,7 +30,7 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
             Role::System => input.extend(said("system", &heard(&turn.pieces, notes))),
             Role::User => input.extend(said("user", &heard(&turn.pieces, notes))),
             Role::Assistant => {
-                // Outputs follow the calls, so nothing may stand between those.
+                // Outputs follow the calls, so nothing may come between calls.
                 input.extend(turn.pieces.iter().flat_map(|piece| spoken(piece, notes)));
                 input.extend(turn.parts().filter_map(|part| call(part, &mut calls)));
             }
@@ -52,7 +52,7 @@ fn said(role: &str, content: &[Value]) -> Option<Value> {
     (!content.is_empty()).then(|| json!({"type": "message", "role": role, "content": content}))
 }
 
-/// What others than the model say, in one message.
+/// One message of what speakers other than the model say.
 fn heard<'p, 'a: 'p>(pieces: impl IntoIterator<Item = &'p Piece<'a>>, notes: &mut Notes) -> Vec<Value> {
     let mut content = Vec::new();
     for piece in pieces {
@@ -66,7 +66,7 @@ fn heard<'p, 'a: 'p>(pieces: impl IntoIterator<Item = &'p Piece<'a>>, notes: &mu
     content
 }
 
-/// What the model says: its own message with the phase that it is of, or one for each text.
+/// The model's own message with its phase, or one message per text.
 fn spoken(piece: &Piece<'_>, notes: &mut Notes) -> Vec<Value> {
     if let Some((own, phase)) = own_message(piece, &OUTPUT) {
         let mut message = json!({"type": "message", "role": "assistant", "content": own});
@@ -81,8 +81,8 @@ fn spoken(piece: &Piece<'_>, notes: &mut Notes) -> Vec<Value> {
         .collect()
 }
 
-/// The blocks of a message as it was sent or received, and its phase, if a request takes them as they are: without ids, which
-/// belong to the reasoning beside them.
+/// The blocks and the phase of a message as it was sent or received, if a request accepts them unchanged. Leaves out ids,
+/// which belong to the reasoning next to them.
 fn own_message(piece: &Piece<'_>, kinds: &[&str]) -> Option<(Vec<Value>, Option<Value>)> {
     let mut item = own::message(RequestFormat::OpenAiResponses, piece)?;
     if item.get("type").is_some_and(|kind| kind != "message") {
@@ -92,7 +92,7 @@ fn own_message(piece: &Piece<'_>, kinds: &[&str]) -> Option<(Vec<Value>, Option<
     Some((blocks, item.remove("phase").filter(Value::is_string)))
 }
 
-/// The blocks without blank texts, if all are of these kinds and any is left.
+/// The blocks without blank texts; `None` if any is of another kind, or none is left.
 fn own_blocks(content: Value, kinds: &[&str]) -> Option<Vec<Value>> {
     let Value::Array(mut blocks) = content else {
         return None;
@@ -102,7 +102,7 @@ fn own_blocks(content: Value, kinds: &[&str]) -> Option<Vec<Value>> {
     is_sound.then_some(blocks)
 }
 
-/// An output for each result, and a message of what the user says after them.
+/// One output per result, and a message of what the user says after them.
 fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<Value> {
     let (mut outputs, mut others) = (Vec::new(), Vec::new());
     for piece in &turn.pieces {
@@ -122,7 +122,7 @@ fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec
     outputs
 }
 
-/// What a tool returned in blocks, an image for example; a failure is told otherwise.
+/// The blocks that a tool returned, such as an image. `None` for a failure, which is written as text.
 fn own_output(piece: &Piece<'_>) -> Option<Value> {
     let has_failed = |part: &Part| matches!(part, Part::ToolResult { is_error: true, .. });
     let mut item = own::message(RequestFormat::OpenAiResponses, piece)?;

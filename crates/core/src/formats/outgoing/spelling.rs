@@ -1,17 +1,17 @@
-//! Ids and names as a target takes them: what it wouldn't take is written in its characters, and cut to its length.
+//! Ids and names as a target accepts them: invalid characters are replaced, long names truncated.
 //!
-//! What is taken stays as it is. The rest gets the same spelling in each request that holds the same, so that a prompt
-//! cache goes on; a cut one ends with a hash of the whole, so that two that begin alike stay two.
+//! Valid names are unchanged. Others get the same spelling in each request with the same names, so that the prompt cache
+//! still matches; a truncated one ends with a hash of the whole, so that two with the same beginning stay distinct.
 
 use std::collections::{HashMap, HashSet};
 
 use super::RequestFormat;
 use crate::domain::fnv::fnv32;
 
-/// Digits of the hash behind what is cut.
+/// Digits of the hash after a truncated name.
 const HASH_DIGITS: usize = 8;
 
-/// What a target takes.
+/// The characters and the length that a target accepts.
 #[derive(Clone, Copy)]
 pub(super) struct Spelling {
     takes: fn(char) -> bool,
@@ -19,8 +19,8 @@ pub(super) struct Spelling {
 }
 
 impl Spelling {
-    /// Ids of calls. Gemini says nothing about its own. OpenAI's chat took longer ones than 40 characters once, but has
-    /// refused them often.
+    /// Ids of calls. Gemini documents no rule. OpenAI's chat API once accepted ids longer than 40 characters, but has often
+    /// refused them.
     pub(super) fn id(target: RequestFormat) -> Self {
         match target {
             RequestFormat::Anthropic => Self::new(is_plain, usize::MAX),
@@ -30,7 +30,6 @@ impl Spelling {
         }
     }
 
-    /// Names of tools.
     pub(super) fn tool(target: RequestFormat) -> Self {
         match target {
             RequestFormat::Anthropic => Self::new(is_plain, 128),
@@ -39,7 +38,7 @@ impl Spelling {
         }
     }
 
-    /// Names of speakers, which only OpenAI's chat has.
+    /// Names of speakers, which only OpenAI's chat API has.
     pub(super) fn speaker() -> Self {
         Self::new(|c| !c.is_whitespace() && !"<|\\/>".contains(c), 64)
     }
@@ -48,7 +47,6 @@ impl Spelling {
         Self { takes, chars_max }
     }
 
-    /// `name` as it is taken.
     pub(super) fn of(self, name: &str) -> String {
         if name.chars().count() > self.chars_max {
             self.hashed(name)
@@ -57,7 +55,7 @@ impl Spelling {
         }
     }
 
-    /// `name` as it is taken, told apart from what is spelled alike.
+    /// `name` in the target's spelling, with a hash that distinguishes it from others spelled alike.
     fn hashed(self, name: &str) -> String {
         let head = self.written(name).take(self.chars_max - HASH_DIGITS - 1);
         format!("{}_{:08x}", head.collect::<String>(), fnv32(name.bytes()))
@@ -68,14 +66,14 @@ impl Spelling {
     }
 }
 
-/// Names with their spellings, of which no two are alike.
+/// Names with unique spellings.
 pub(super) struct SpelledNames<'n> {
     spelling: Spelling,
     changed: HashMap<&'n str, String>,
 }
 
 impl<'n> SpelledNames<'n> {
-    /// `names` in their order. One that is taken as it is keeps itself, wherever it stands.
+    /// Spells `names` in their order. A valid name keeps its spelling, wherever it stands.
     pub(super) fn new(spelling: Spelling, names: impl Iterator<Item = &'n str>) -> Self {
         let all: Vec<&str> = names.collect();
         let (taken, others): (Vec<&str>, Vec<&str>) =
@@ -97,7 +95,6 @@ impl<'n> SpelledNames<'n> {
         Self { spelling, changed }
     }
 
-    /// The spelling of `name`.
     pub(super) fn of(&self, name: &str) -> String {
         self.changed
             .get(name)
@@ -115,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_stays_and_the_rest_is_written_alike_each_time() {
+    fn valid_names_stay_and_others_get_a_stable_spelling() {
         let tool = Spelling::tool(RequestFormat::OpenAiChat);
         let long = "a".repeat(65);
         for (name, spelled) in [

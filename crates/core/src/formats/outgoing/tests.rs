@@ -1,4 +1,4 @@
-//! Requests in each format: what a person would look for, and properties over random conversations.
+//! Requests in each format: examples, and properties over random conversations.
 
 mod checker;
 mod perspective;
@@ -18,7 +18,7 @@ use crate::{
     validator::{Target, validate},
 };
 
-/// The window of a conversation: an exchange for each thing the user says.
+/// The window of a conversation, with one exchange per user message.
 pub(super) fn input_of(messages: &[Message]) -> ContextInput<'_> {
     let mut input = ContextInput::default();
     for (seq, message) in (1..).zip(messages) {
@@ -63,9 +63,9 @@ const NATIVE: [&str; 6] = [
     r#"{"kind":"assistant","content":"One: a.rs"}"#,
 ];
 
-/// `important` is for recapd alone, whatever else a line holds that goes back as it came.
+/// Only recapd reads `important`; it is removed even from lines that otherwise go back unchanged.
 #[test]
-fn no_provider_sees_what_is_important() {
+fn no_provider_sees_the_flag_important() {
     let lines = [
         r#"{"role":"user","content":"x","important":true}"#,
         r#"{"role":"assistant","content":"y","important":true}"#,
@@ -109,7 +109,7 @@ fn gemini() {
 }
 
 #[test]
-fn what_the_provider_wrote_goes_back_as_it_was() {
+fn a_providers_own_messages_go_back_unchanged() {
     let user = r#"{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}},{"type":"text","text":""},{"type":"text","text":"What is it?","cache_control":{"type":"ephemeral"}}]}"#;
     let model = r#"{"role":"assistant","id":"msg_1","model":"claude","content":[{"type":"thinking","thinking":"","signature":"xyz"},{"type":"server_tool_use","id":"s","name":"web_search","input":{}},{"type":"text","text":"A cat."}]}"#;
     let out = outgoing(RequestFormat::Anthropic, Format::Anthropic, &[user, model]);
@@ -130,7 +130,7 @@ fn what_the_provider_wrote_goes_back_as_it_was() {
     assert_eq!(out.notes, Vec::<String>::new());
 }
 
-/// Servers of other models that speak Anthropic's API sign nothing, and Anthropic refuses what isn't signed.
+/// Other servers with Anthropic's API don't sign thinking, and Anthropic refuses unsigned thinking.
 #[test]
 fn thinking_without_a_signature_is_left_out() {
     let user = r#"{"role":"user","content":"Which files?"}"#;
@@ -142,7 +142,7 @@ fn thinking_without_a_signature_is_left_out() {
         ["thinking is left out: only the provider that wrote it can read it, as it wrote it"]
     );
 
-    // Nothing else in its message.
+    // The message holds nothing else.
     let alone = r#"{"type":"assistant","message":{"role":"assistant","content":[{"type":"thinking","thinking":"Hm.","signature":""}]}}"#;
     let line = |message: &str| format!(r#"{{"type":"user","message":{message}}}"#);
     let lines = [&line(user), alone, &line(user), alone];
@@ -151,9 +151,9 @@ fn thinking_without_a_signature_is_left_out() {
     assert!(said.iter().all(|message| message["role"] == "user"), "{said:?}");
 }
 
-/// Images, what the model's signatures belong to, and results in the shape that the tool gave them.
+/// Images, parts with signatures, and results in the tool's own shape.
 #[test]
-fn what_gemini_wrote_goes_back_as_it_was() {
+fn geminis_own_messages_go_back_unchanged() {
     let lines = [
         r#"{"role":"user","parts":[{"inlineData":{"mimeType":"image/png","data":"AAAA"}},{"text":""},{"text":"What is it?"}]}"#,
         r#"{"role":"model","parts":[{"text":"I look.","thought":true},{"functionCall":{"name":"look","args":{"n":1}},"thoughtSignature":"c2ln"}]}"#,
@@ -173,7 +173,7 @@ fn what_gemini_wrote_goes_back_as_it_was() {
     let body = render(RequestFormat::Gemini, &turns).body.to_string();
     assert!(body.contains("c2ln") && !body.contains("I look."), "{body}");
 
-    // What runs on Gemini's side, or is spelled as only the Python library does, is written anew.
+    // Parts that Gemini runs itself, or spelled as in the Python library only, are rewritten.
     let lines = [
         r#"{"role":"user","parts":[{"text":"Count."},{"inline_data":{"mime_type":"image/png","data":"AAAA"}}]}"#,
         r#"{"role":"model","parts":[{"executableCode":{"code":"1+1"}},{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"2"}},{"text":"2."}]}"#,
@@ -186,9 +186,9 @@ fn what_gemini_wrote_goes_back_as_it_was() {
     );
 }
 
-/// Images, phases, and what tools return in blocks; without ids, since reasoning stays behind.
+/// Images, phases, and results in blocks; without ids, since reasoning is dropped.
 #[test]
-fn what_the_responses_api_wrote_goes_back_as_it_was() {
+fn the_responses_apis_own_items_go_back_unchanged() {
     let user = r#"{"type":"message","role":"user","content":[{"type":"input_text","text":" "},{"type":"input_text","text":"What is it?"},{"type":"input_image","image_url":"data:image/png;base64,aGk="}]}"#;
     let lines = [
         user,
@@ -207,7 +207,7 @@ fn what_the_responses_api_wrote_goes_back_as_it_was() {
         assert_eq!(codex.body["input"][0], out.body["input"][0], "{line}");
     }
 
-    // A failure has no mark here, whatever it is told in.
+    // The format has no failure flag.
     let failed = lines[3].replace("\"call_id\"", "\"status\":\"failed\",\"call_id\"");
     let out = outgoing(
         RequestFormat::OpenAiResponses,
@@ -218,7 +218,7 @@ fn what_the_responses_api_wrote_goes_back_as_it_was() {
 }
 
 #[test]
-fn a_message_of_blocks_that_nobody_else_reads_is_never_lost() {
+fn a_message_of_foreign_blocks_is_never_lost() {
     let paused = [
         r#"{"role":"user","content":"Search."}"#,
         r#"{"role":"assistant","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{}}],"stop_reason":"pause_turn"}"#,
@@ -298,7 +298,7 @@ fn only_blocks_that_a_request_takes_go_back_to_openai() {
 }
 
 #[test]
-fn what_was_spoken_is_named_to_who_spoke_it() {
+fn an_answer_in_sound_is_sent_by_its_id_or_as_text() {
     let lines = [
         r#"{"role":"user","content":"Hi"}"#,
         r#"{"role":"assistant","content":null,"audio":{"id":"a","transcript":"Hello.","data":"AAAA"}}"#,
@@ -331,13 +331,13 @@ fn markers_of_the_prompt_cache_stay_behind() {
     let body = outgoing(RequestFormat::Anthropic, Format::Anthropic, &lines)
         .body
         .to_string();
-    // An argument of that name is the tool's.
+    // A tool argument of that name is kept.
     assert_eq!(body.matches("cache_control").count(), 1, "{body}");
     assert!(body.contains(r#"{"cache_control":"mine"}"#), "{body}");
 }
 
 #[test]
-fn what_cannot_be_carried_over_is_named() {
+fn notes_name_what_cannot_be_carried_over() {
     let lines = [
         r#"{"role":"user","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}}]}"#,
         r#"{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"s"},{"type":"tool_use","id":"a","name":"f","input":{}}]}"#,
@@ -368,9 +368,9 @@ fn repeated_ids_are_told_apart() {
     }
 }
 
-/// A result without a text is no success where only its text tells.
+/// In a format without a failure flag, an empty result would pass for success.
 #[test]
-fn a_failure_without_words_is_said() {
+fn a_failed_result_without_text_gets_one() {
     let lines = [
         r#"{"role":"user","content":"go"}"#,
         r#"{"role":"assistant","tool_calls":[{"id":"x","type":"function","function":{"name":"f","arguments":"{}"}}]}"#,
@@ -383,9 +383,9 @@ fn a_failure_without_words_is_said() {
     }
 }
 
-/// Users who speak one after the other stay two, with the names that they have.
+/// Consecutive user messages stay separate and keep their names.
 #[test]
-fn who_spoke_is_told_where_turns_become_one() {
+fn merged_turns_keep_their_speakers() {
     let lines = [
         r#"{"role":"user","name":"ida","content":"Postgres."}"#,
         r#"{"role":"user","name":"ida","content":"Please."}"#,
@@ -397,7 +397,7 @@ fn who_spoke_is_told_where_turns_become_one() {
     insta::assert_snapshot!(anthropic, @r#"{"messages":[{"content":[{"text":"ida:","type":"text"},{"text":"Postgres.","type":"text"},{"text":"Please.","type":"text"},{"text":"omar:","type":"text"},{"text":"MySQL.","type":"text"}],"role":"user"}]}"#);
 }
 
-/// OpenAI's chat has a `name` for what other formats call a speaker.
+/// OpenAI's chat API calls a speaker `name`.
 #[test]
 fn speakers_of_every_format_keep_their_names() {
     let lines = [
@@ -414,9 +414,9 @@ fn speakers_of_every_format_keep_their_names() {
     insta::assert_snapshot!(chat, @r#"{"messages":[{"content":"MySQL.","name":"omar","role":"user"}]}"#);
 }
 
-/// What a target wouldn't take is spelled otherwise, a call and its result alike, and each time.
+/// Invalid names are respelled, alike in a call and its result, and in each request.
 #[test]
-fn names_and_ids_are_those_that_the_target_takes() {
+fn names_and_ids_are_valid_at_the_target() {
     let id = "mcp_github_enterprise_server_list_pull_requests-1763816000123-9b1f2c3d4e5f6";
     let call = |id: &str, name: &str| {
         format!(
@@ -445,7 +445,7 @@ fn names_and_ids_are_those_that_the_target_takes() {
         };
         let violations = validate(validated, &out.body, None);
         assert!(violations.is_empty(), "{violations:?} in {}", out.body);
-        // The beginning of a conversation is spelled the same when it has gone on.
+        // The beginning of a conversation is spelled the same after it has continued.
         let before = outgoing(target, Format::OpenAiChat, &lines[..5]).body.to_string();
         let same = before.trim_end_matches(['}', ']']);
         assert!(out.body.to_string().starts_with(same), "{before} {}", out.body);

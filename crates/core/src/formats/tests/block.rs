@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_message_that_no_model_would_see_is_refused_in_what_is_said_and_kept_in_what_is_told() {
+fn a_message_of_unknown_blocks_is_refused_when_said_and_kept_in_transcripts() {
     for (format, json, block) in [
         (
             Format::OpenAiChat,
@@ -52,7 +52,7 @@ fn a_message_that_no_model_would_see_is_refused_in_what_is_said_and_kept_in_what
 }
 
 #[test]
-fn a_block_that_its_provider_may_know_is_kept_in_what_is_said_too() {
+fn a_block_that_its_provider_may_know_is_accepted_when_said() {
     for (format, json) in [
         (
             Format::Anthropic,

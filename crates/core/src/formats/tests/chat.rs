@@ -211,7 +211,7 @@ fn anthropic_messages() {
 }
 
 #[test]
-fn a_tool_round_of_anthropic_keeps_its_order_and_its_pictures_apart() {
+fn an_anthropic_tool_round_keeps_its_order_and_separates_images() {
     let call = r#"{"role":"assistant","content":[{"type":"thinking","thinking":"Read it.","signature":"c2ln"},{"type":"text","text":"I'll look."},{"type":"tool_use","id":"t1","name":"read","input":{"path": "a.csv", "lines": 1}}]}"#;
     insta::assert_debug_snapshot!(parse(Format::Anthropic, call).unwrap(), @r#"
     Message {
@@ -281,7 +281,7 @@ fn a_tool_round_of_anthropic_keeps_its_order_and_its_pictures_apart() {
     "#);
 }
 
-/// As PHP writes JSON, and those who escape whatever HTML could stumble over.
+/// PHP escapes slashes in JSON, and so do writers that guard against HTML.
 #[test]
 fn an_image_is_measured_however_its_data_is_escaped() {
     use crate::domain::attachment::{Extent, ImageSize};

@@ -63,7 +63,7 @@ fn lines_that_the_user_did_not_write_are_not_the_users() {
 }
 
 #[test]
-fn what_programs_put_in_tags_is_not_the_users_but_what_stands_beside_it() {
+fn tagged_texts_of_programs_are_not_the_users_and_the_rest_is() {
     check(
         Format::ClaudeCode,
         &[
@@ -104,7 +104,7 @@ fn what_programs_put_in_tags_is_not_the_users_but_what_stands_beside_it() {
 }
 
 #[test]
-fn interrupts_and_the_request_that_may_come_with_one() {
+fn an_interrupt_may_come_with_a_request() {
     check(
         Format::ClaudeCode,
         &[
@@ -207,7 +207,7 @@ fn a_line_carries_its_own_id_and_time_not_the_messages() {
 }
 
 #[test]
-fn a_prompt_without_a_word_is_told_from_one_that_says_something() {
+fn empty_prompts_are_recognised() {
     let user =
         |content: &str| format!(r#"{{"type":"user","message":{{"role":"user","content":{content}}}}}"#);
     for (line, is_wordless) in [
@@ -243,13 +243,13 @@ fn a_prompt_without_a_word_is_told_from_one_that_says_something() {
         let message = parse(Format::ClaudeCode, &line).unwrap();
         assert_eq!(is_wordless_prompt(&message), is_wordless, "{line}");
     }
-    // Who sends one of another format means it.
+    // An empty message in another format is deliberate.
     let said = parse(Format::Anthropic, r#"{"role":"user","content":""}"#).unwrap();
     assert!(!is_wordless_prompt(&said));
 }
 
 #[test]
-fn a_line_that_says_where_it_comes_from_is_taken_at_its_word() {
+fn a_lines_origin_determines_its_author() {
     let line = |rest: &str, text: &str| {
         format!(
             r#"{{"type":"user",{rest}"message":{{"role":"user","content":{}}}}}"#,

@@ -107,7 +107,7 @@ fn data_is_an_attachment() {
 }
 
 #[test]
-fn parts_without_a_type_tell_gemini() {
+fn parts_without_a_type_mean_gemini() {
     for (json, expected) in [
         (r#"{"role":"user","parts":[{"text":"Hi"}]}"#, Some(Format::Gemini)),
         (r#"{"role":"model","parts":[]}"#, Some(Format::Gemini)),

@@ -107,9 +107,9 @@ fn nesting_has_no_limit() {
     assert_eq!(message.tool_names().collect::<Vec<_>>(), ["dig"]);
 }
 
-/// Every format has room for the flag beside its own fields; what isn't true or false counts for nothing.
+/// Every format accepts the flag in addition to its own fields; a value that isn't a boolean is ignored.
 #[test]
-fn a_line_may_say_that_it_is_important() {
+fn a_line_may_have_the_flag_important() {
     for (format, payload, important) in [
         (
             Format::Native,

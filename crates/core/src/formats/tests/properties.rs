@@ -2,7 +2,7 @@ use proptest::{collection::vec, option, prelude::*};
 
 use super::*;
 
-/// Values and field names that mean something to a reader.
+/// Values and field names with a meaning to some reader.
 const VALUES: &[&str] = &[
     "user",
     "assistant",
@@ -89,7 +89,7 @@ const KEYS: &[&str] = &[
     "initial_prompt",
 ];
 
-/// JSON with the field names and values that the readers look for, in all the wrong places.
+/// JSON with the readers' field names and values in wrong places.
 fn json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
@@ -115,7 +115,7 @@ fn json() -> impl Strategy<Value = String> {
     })
 }
 
-/// A message that has at least what its format demands.
+/// A message with the fields that its format requires.
 fn message_of(format: Format) -> impl Strategy<Value = String> {
     let (head, values): (&str, &[&'static str]) = match format {
         Format::Native | Format::Aider => ("kind", &["user", "assistant", "tool_result", "system", "mark"]),
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn a_message_with_what_its_format_demands_is_never_refused(
+    fn a_message_with_its_formats_required_fields_is_never_refused(
         (format, json) in prop::sample::select(Format::ALL.to_vec()).prop_flat_map(|f| (Just(f), message_of(f)))
     ) {
         let message = parse(format, &json);

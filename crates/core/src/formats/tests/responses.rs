@@ -172,7 +172,7 @@ fn a_call_that_openai_answers_itself_holds_its_result() {
 }
 
 #[test]
-fn items_are_told_from_chat_and_from_anthropic() {
+fn items_are_distinguished_from_chat_and_anthropic() {
     for (json, expected) in [
         (r#"{"role":"user","content":"Hi"}"#, None),
         (

@@ -2,7 +2,7 @@ use super::*;
 use crate::formats::{chat, gemini};
 
 #[test]
-fn a_role_that_nobody_knows_is_refused_in_what_is_said_and_kept_in_what_is_told() {
+fn an_unknown_role_is_refused_when_said_and_kept_in_transcripts() {
     for (format, json, expected) in [
         (
             Format::OpenAiChat,
@@ -64,7 +64,7 @@ fn a_role_that_nobody_knows_is_refused_in_what_is_said_and_kept_in_what_is_told(
 }
 
 #[test]
-fn whatever_else_is_unknown_is_kept_in_what_is_said_too() {
+fn other_unknown_content_is_accepted_when_said() {
     for (format, json) in [
         (Format::OpenAiChat, r#"{"role":"exit","content":"diff"}"#),
         (
@@ -94,7 +94,7 @@ fn whatever_else_is_unknown_is_kept_in_what_is_said_too() {
 }
 
 #[test]
-fn known_roles_are_those_that_are_read_as_more_than_metadata() {
+fn known_roles_are_not_read_as_metadata() {
     for role in chat::ROLES {
         let json = format!(r#"{{"role":"{role}","content":"x"}}"#);
         assert!(

@@ -1,4 +1,4 @@
-//! Codex and Pidgin, line by line where the fixtures don't say it all.
+//! Codex and Pidgin lines that the fixtures don't cover.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn lines_of_codex_that_cannot_be_read() {
 }
 
 #[test]
-fn what_codex_writes_in_the_users_name_is_no_request() {
+fn texts_that_codex_writes_in_the_users_name_are_no_requests() {
     for (text, expected) in [
         ("<environment_context>x</environment_context>", "system:"),
         ("# AGENTS.md instructions for /garden", "system:"),
@@ -51,7 +51,7 @@ fn what_codex_writes_in_the_users_name_is_no_request() {
 }
 
 #[test]
-fn events_of_pidgin_that_say_little_or_nothing() {
+fn pidgin_events_with_little_content() {
     check(
         Format::Pidgin,
         &[
@@ -89,7 +89,7 @@ fn events_of_pidgin_that_say_little_or_nothing() {
 }
 
 #[test]
-fn transcripts_are_told_by_their_lines() {
+fn transcript_formats_are_detected_by_their_lines() {
     for (json, expected) in [
         (
             r#"{"timestamp":"t","type":"event_msg","payload":{}}"#,

@@ -1,11 +1,11 @@
-//! Anthropic messages: `system` beside the messages, content as blocks.
+//! Anthropic messages: `system` as a separate field, content as blocks.
 
 use serde_json::{Map, Value};
 
 use super::{super::overhead, Speaker, Tally, list};
 use crate::domain::thought::Sealer;
 
-/// Whether a request with `messages` can only be in this shape.
+/// Returns true if a request with `messages` must have this shape.
 pub(super) fn is_anthropic(request: &Map<String, Value>) -> bool {
     let is_block = |block: &Value| {
         let kind = block["type"].as_str();
@@ -86,7 +86,6 @@ fn block(tally: &mut Tally<'_>, speaker: Speaker, block: &Value) {
     }
 }
 
-/// A document that is text is counted as text.
 fn document(tally: &mut Tally<'_>, speaker: Speaker, source: &Value) {
     match source["type"].as_str() {
         Some("text") => tally.value(speaker, &source["data"]),

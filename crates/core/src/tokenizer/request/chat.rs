@@ -1,11 +1,11 @@
-//! OpenAI chat completions, and everything that speaks it.
+//! OpenAI chat completions, and compatible APIs.
 
 use serde_json::{Map, Value};
 
 use super::{super::overhead, Speaker, Tally, list, text};
 use crate::domain::attachment::data_url;
 
-/// Whether a request with `messages` can only be in this shape.
+/// Returns true if a request with `messages` must have this shape.
 pub(super) fn is_chat(request: &Map<String, Value>) -> bool {
     let has_role =
         |message: &Value| matches!(message["role"].as_str(), Some("system" | "developer" | "tool"));

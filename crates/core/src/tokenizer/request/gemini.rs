@@ -1,5 +1,5 @@
-//! Gemini's `generateContent`: `contents` of parts, `systemInstruction` beside them. Fields come in camel case, and in
-//! snake case from older clients.
+//! Gemini's `generateContent`: `contents` of parts, and `systemInstruction`. Fields are in camel case, or in snake case
+//! from older clients.
 
 use serde_json::{Map, Value};
 

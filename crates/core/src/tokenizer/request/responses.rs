@@ -61,7 +61,7 @@ fn item(tally: &mut Tally<'_>, item: &Map<String, Value>) {
     }
 }
 
-/// A sealed reasoning stands for its summary too.
+/// If reasoning is sealed, the seal covers its summary, too.
 fn reasoning(tally: &mut Tally<'_>, item: &Map<String, Value>) {
     let sealed = text(item, "encrypted_content");
     if sealed.is_empty() {

@@ -16,7 +16,6 @@ fn gpt(request: &Value) -> RequestCount {
     counted("openai", "gpt-5", request)
 }
 
-/// `request` without `field`.
 fn without(request: &Value, field: &str) -> Value {
     let mut request = request.clone();
     request.as_object_mut().unwrap().remove(field);
@@ -91,8 +90,8 @@ fn gemini() -> Value {
     })
 }
 
-/// By hand, in o200k: each text alone, 3 and the role for a message, 1 and the name for a named one, 3 for the call
-/// and 3 for the answer.
+/// Computed from o200k: each text alone, 3 and the role for a message, 1 and the name for a named one, 3 for the call and 3
+/// for the answer.
 #[cfg(feature = "tokenizer")]
 #[test]
 fn a_chat_is_counted_in_parts() {
@@ -132,7 +131,7 @@ fn the_same_conversation_costs_about_the_same_in_each_shape() {
 }
 
 #[test]
-fn what_is_left_out_of_a_request_is_left_out_of_its_count() {
+fn a_missing_part_is_missing_from_the_count() {
     let cases = [
         (anthropic(), "system"),
         (responses(), "instructions"),
@@ -159,7 +158,7 @@ fn what_is_left_out_of_a_request_is_left_out_of_its_count() {
 }
 
 #[test]
-fn tools_bring_anthropics_instructions_along() {
+fn tools_add_anthropics_instructions() {
     let cases = [
         ("claude-sonnet-4-5", None, 496),
         ("claude-sonnet-4-5-20250929", Some("any"), 588),
@@ -243,7 +242,7 @@ fn an_image_is_counted_by_its_pixels_in_each_shape() {
 }
 
 #[test]
-fn what_nobody_knows_is_counted_by_bytes() {
+fn an_unknown_request_is_counted_by_bytes() {
     let chat = chat().to_string();
     let deep = format!(r#"{{"messages":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
     let cases = [
@@ -267,7 +266,7 @@ fn what_nobody_knows_is_counted_by_bytes() {
 }
 
 #[test]
-fn a_claude_behind_openais_shape_is_counted_as_claude_in_that_shape() {
+fn claude_behind_openais_shape_is_counted_with_claudes_tokenizer() {
     let count = counted("anthropic", "claude-opus-4-6", &chat());
     let declared = counted("openai", "gpt-5", &chat());
     assert!(
@@ -277,9 +276,9 @@ fn a_claude_behind_openais_shape_is_counted_as_claude_in_that_shape() {
     assert_ne!(count.method, declared.method);
 }
 
-/// The base64 of something huge that is no image is not text, and is not decoded to its end.
+/// Huge base64 data that is no image isn't counted as text, and isn't decoded to its end.
 #[test]
-fn hostile_images_cost_an_image() {
+fn hostile_image_data_costs_one_image() {
     for data in [
         "A".repeat(4_000_000),
         format!("/9j/{}", "/".repeat(1_000_000)),

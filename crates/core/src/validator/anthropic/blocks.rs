@@ -1,4 +1,4 @@
-//! Each block by itself: required fields, ids, empty text, and whose message it may stand in.
+//! Checks each block: required fields, ids, empty text, and the role of its message.
 
 use serde_json::Value;
 
@@ -9,7 +9,6 @@ use super::{
 };
 use crate::validator::findings::Findings;
 
-/// Checks every block.
 pub(super) fn check(conversation: &Conversation<'_>, findings: &mut Findings) {
     for message in &conversation.messages {
         check_not_empty(message, conversation.length, findings);
@@ -53,7 +52,7 @@ fn check_role(role: TurnRole, block: &Block<'_>, findings: &mut Findings) {
         }
         _ => return,
     };
-    // Only text may stand in a system message, which is a rule of its own.
+    // Text alone may be in a system message, which is a rule of its own.
     if role != only && role != TurnRole::System {
         let text = format!(
             "messages.{}: `{}` blocks can only be in `{name}` messages",
@@ -134,7 +133,7 @@ fn check_id(block: &Block<'_>, key: &str, findings: &mut Findings) {
     }
 }
 
-/// A thinking block without its seal can't be sent; whether the seal is genuine, only the provider knows.
+/// A thinking block without its seal can't be sent. Only the provider can tell whether the seal is genuine.
 fn check_sealed(block: &Block<'_>, seal: &str, findings: &mut Findings) {
     let (name, kind) = (block.name(), block.kind);
     let text = match block.text_of(seal) {
@@ -145,7 +144,7 @@ fn check_sealed(block: &Block<'_>, seal: &str, findings: &mut Findings) {
     findings.add(&SIGNATURE, block.place(), text);
 }
 
-/// Whether a seal can be Anthropic's, as far as its characters tell.
+/// Returns true if a seal has only base64 characters, as Anthropic's have.
 fn is_base64(seal: &str) -> bool {
     let is_digit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/');
     let digits = seal.trim_end_matches('=');

@@ -1,14 +1,13 @@
-//! Markers of the prompt cache: there are few of them in a request, wherever they stand.
+//! Checks prompt cache markers, whose number is limited in a request.
 
 use serde_json::Value;
 
 use super::{CACHE_MARKERS, turn::Conversation};
 use crate::validator::{findings::Findings, request::CheckedRequest};
 
-/// Blocks that may have a marker.
+/// The most blocks with a marker.
 const MARKERS_MAX: usize = 4;
 
-/// Counts the markers of tools, instructions and messages.
 pub(super) fn check(request: &CheckedRequest<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
     let listed = |key: &str| request.body().and_then(|body| body.get(key)).map_or(0, in_list);
     let blocks = conversation.messages.iter().flat_map(|message| &message.blocks);

@@ -1,4 +1,4 @@
-//! Every call answered in the next turn, no result without its call.
+//! Checks that every call is answered in the next turn, and that every result has its call.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,6 @@ use super::{
 };
 use crate::validator::findings::{Findings, listed, quoted};
 
-/// Checks calls and results.
 pub(super) fn check(turns: &[RoleTurn<'_>], findings: &mut Findings) {
     check_ids(turns, findings);
     for (position, turn) in turns.iter().enumerate() {
@@ -21,7 +20,7 @@ pub(super) fn check(turns: &[RoleTurn<'_>], findings: &mut Findings) {
     }
 }
 
-/// The ids of a turn's blocks of one kind.
+/// The ids in `key` of a turn's blocks of one kind.
 fn ids<'a>(turn: Option<&RoleTurn<'a>>, kind: &str, key: &str) -> HashSet<&'a str> {
     turn.into_iter()
         .flat_map(|turn| &turn.blocks)

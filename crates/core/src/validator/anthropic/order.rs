@@ -1,4 +1,4 @@
-//! Which message may be first, which last, and whose turn it is.
+//! Checks the first message, the last one, and the alternation of roles.
 
 use super::{
     FIRST_MESSAGE, PREFILL, RESULTS_SPLIT, ROLES_ALTERNATE, TRAILING_WHITESPACE,
@@ -6,10 +6,9 @@ use super::{
 };
 use crate::validator::{findings::Findings, request::CheckedRequest};
 
-/// The first version that refuses a last message of the assistant.
+/// The first version that refuses an assistant message at the end.
 const NO_PREFILL_FROM: (u32, u32) = (4, 6);
 
-/// Checks the order of the messages.
 pub(super) fn check(request: &CheckedRequest<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
     check_first(conversation, findings);
     check_alternation(conversation, findings);
@@ -24,7 +23,7 @@ fn check_first(conversation: &Conversation<'_>, findings: &mut Findings) {
     else {
         return;
     };
-    // The vendor's own compaction stands first, in place of what it summarises.
+    // The vendor's own compaction comes first and replaces what it summarises.
     let is_compaction = first
         .blocks
         .first()

@@ -1,4 +1,4 @@
-//! Parameters that some models refuse. Without a model's version nothing is said.
+//! Checks parameters that some models refuse. Reports nothing if the model's version is unknown.
 
 use serde_json::Value;
 
@@ -9,18 +9,16 @@ use crate::validator::{
     request::{CheckedRequest, Object},
 };
 
-/// From here on: no manual thinking, no sampling parameters.
+/// The first version without manual thinking and sampling parameters.
 const ADAPTIVE_ONLY_FROM: ModelVersion = (4, 7);
 /// The last version without adaptive thinking.
 const MANUAL_ONLY_UP_TO: ModelVersion = (4, 5);
-/// Families that always think, with the first version that does.
+/// Families that always think, and the first version that does.
 const ALWAYS_THINKS: [(&str, ModelVersion); 3] = [("fable", (5, 0)), ("mythos", (5, 0)), ("opus", (5, 5))];
-/// Families that can't be made to call a tool, with the first version.
+/// Families that can't be forced to call a tool, and the first such version.
 const NEVER_FORCED: [(&str, ModelVersion); 3] = [("fable", (5, 1)), ("mythos", (5, 1)), ("opus", (5, 5))];
-/// Parameters of sampling.
 const SAMPLING_KEYS: [&str; 3] = ["temperature", "top_p", "top_k"];
 
-/// Checks the parameters of a whole body.
 pub(super) fn check(request: &CheckedRequest<'_>, findings: &mut Findings) {
     if let (Some(body), Some(version)) = (request.body(), request.model.claude()) {
         check_thinking(body, &request.model, version, findings);

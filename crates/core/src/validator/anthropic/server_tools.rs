@@ -1,4 +1,4 @@
-//! Tools that run at the provider: each call with its result, each result with its call.
+//! Checks tools that run at the provider: each call has its result, each result its call.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,6 @@ use crate::validator::{
     request::CheckedRequest,
 };
 
-/// Checks calls and results of server tools.
 pub(super) fn check(request: &CheckedRequest<'_>, turns: &[RoleTurn<'_>], findings: &mut Findings) {
     let mut called = HashSet::new();
     for (position, turn) in turns.iter().enumerate() {
@@ -32,9 +31,8 @@ pub(super) fn check(request: &CheckedRequest<'_>, turns: &[RoleTurn<'_>], findin
     check_advisor(request, turns, findings);
 }
 
-/// Whether the provider is still to run, or to go on with, the calls of the turn at `position`.
-///
-/// So it is at the end of the request, also after a user turn that only answers the client's own calls.
+/// Returns true if the provider may still run or continue the calls of the turn at `position`: at the end of the request,
+/// or before a last user turn that only answers the client's own calls.
 fn is_open(turns: &[RoleTurn<'_>], position: usize) -> bool {
     match turns.get(position + 1..) {
         None | Some([]) => true,
@@ -77,7 +75,8 @@ fn check_call(
     }
 }
 
-/// Whether the body is known and defines no tool of that name; of a family (`bash_code_execution`) the family will do.
+/// Returns true if the body is known and defines no such tool. For `bash_code_execution`, its family's definition is
+/// enough.
 fn is_gone(request: &CheckedRequest<'_>, name: &str) -> bool {
     let Some(body) = request.body() else { return false };
     let tools = body.get("tools").and_then(Value::as_array).into_iter().flatten();
@@ -111,7 +110,7 @@ fn check_result(called: &HashSet<&str>, result: &Block<'_>, findings: &mut Findi
     }
 }
 
-/// An advisor's result stays bound to its tool, also when the call is long answered.
+/// An advisor's result needs its tool to be defined, even long after the call was answered.
 fn check_advisor(request: &CheckedRequest<'_>, turns: &[RoleTurn<'_>], findings: &mut Findings) {
     let mut blocks = turns.iter().flat_map(|turn| &turn.blocks);
     let advice = blocks.find(|block| block.kind == "advisor_tool_result");

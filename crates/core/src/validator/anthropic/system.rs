@@ -1,4 +1,4 @@
-//! The `system` field, and system messages in the middle of a conversation.
+//! Checks the `system` field, and system messages in the middle of a conversation.
 
 use serde_json::Value;
 
@@ -8,7 +8,6 @@ use super::{
 };
 use crate::validator::{findings::Findings, request::CheckedRequest};
 
-/// Checks both.
 pub(super) fn check(request: &CheckedRequest<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
     if let Some(system) = request.body().and_then(|body| body.get("system")) {
         check_field(system, findings);
@@ -75,7 +74,7 @@ fn check_message(
     }
 }
 
-/// Why a system message must not stand between those two.
+/// The reason why a system message must not be between those two, if there is one.
 fn misplaced(before: &RoleMessage<'_>, after: Option<&RoleMessage<'_>>) -> Option<&'static str> {
     let last = before.blocks.last();
     let follows_server_tool = last.is_some_and(|block| block.is_server_call() || block.is_server_result());

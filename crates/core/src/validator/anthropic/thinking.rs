@@ -1,4 +1,4 @@
-//! Where thinking blocks must stand. Whether they are as they came, one request doesn't tell.
+//! Checks the places of thinking blocks. One request can't show whether they are unchanged.
 
 use super::{
     THINKING_FIRST, THINKING_LAST,
@@ -6,10 +6,9 @@ use super::{
 };
 use crate::validator::{findings::Findings, request::CheckedRequest};
 
-/// The last version on which manual thinking asks for a thinking block before a tool round.
+/// The last version whose manual thinking requires a thinking block before a tool round.
 const MANUAL_UP_TO: (u32, u32) = (4, 5);
 
-/// Checks the places of thinking blocks.
 pub(super) fn check(request: &CheckedRequest<'_>, turns: &[RoleTurn<'_>], findings: &mut Findings) {
     for turn in turns.iter().filter(|turn| turn.role == TurnRole::Assistant) {
         if turn.blocks.last().is_some_and(Block::is_thinking) {
@@ -25,7 +24,7 @@ pub(super) fn check(request: &CheckedRequest<'_>, turns: &[RoleTurn<'_>], findin
     }
 }
 
-/// The assistant turns of the tool round that is still open, newest first; a last assistant turn is one too.
+/// The assistant turns of the open tool round, newest first; an assistant turn at the end counts, too.
 fn open_round<'a, 'b>(turns: &'b [RoleTurn<'a>]) -> impl Iterator<Item = &'b RoleTurn<'a>> {
     let answers = |turn: &RoleTurn<'_>| turn.blocks.iter().any(|block| block.kind == "tool_result");
     turns
@@ -35,7 +34,7 @@ fn open_round<'a, 'b>(turns: &'b [RoleTurn<'a>]) -> impl Iterator<Item = &'b Rol
         .filter(|turn| turn.role == TurnRole::Assistant)
 }
 
-/// A model that doesn't think between calls thinks once, at the start of the round: one block in it is enough.
+/// A model that doesn't think between calls thinks once, at the start of the round: one block per round is enough.
 fn check_round(request: &CheckedRequest<'_>, turns: &[RoleTurn<'_>], findings: &mut Findings) {
     let starts_thinking = |turn: &RoleTurn<'_>| turn.blocks.first().is_some_and(Block::is_thinking);
     let Some(first) = open_round(turns).next().and_then(|turn| turn.blocks.first()) else {

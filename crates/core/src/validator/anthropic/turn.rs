@@ -8,7 +8,6 @@ use crate::validator::{
     request::{Object, text},
 };
 
-/// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TurnRole {
     User,
@@ -16,38 +15,35 @@ pub(super) enum TurnRole {
     System,
 }
 
-/// A content block; text that is no block but a string is a text block.
+/// A content block; content that is a plain string counts as a text block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block<'a> {
-    /// Index of its message.
+    /// The index of its message.
     pub(super) message: usize,
-    /// Index within its message; none for a string.
+    /// The index within its message; `None` for a string.
     pub(super) index: Option<usize>,
-    /// Its `type`.
     pub(super) kind: &'a str,
-    /// The text of a text block.
     pub(super) text: Option<&'a str>,
     fields: Option<&'a Object>,
 }
 
-/// A message of a known role.
+/// A message with a known role.
 #[derive(Debug)]
 pub(super) struct RoleMessage<'a> {
-    /// Index in the request.
+    /// The index in the request.
     pub(super) index: usize,
     pub(super) role: TurnRole,
     pub(super) blocks: Vec<Block<'a>>,
 }
 
-/// All messages that can be read.
 #[derive(Debug)]
 pub(super) struct Conversation<'a> {
     pub(super) messages: Vec<RoleMessage<'a>>,
-    /// Messages in the request, readable or not.
+    /// The number of messages in the request, readable or not.
     pub(super) length: usize,
 }
 
-/// Consecutive messages of one role, which the API joins; system messages aside.
+/// Consecutive messages of one role, which the API joins; without system messages.
 #[derive(Debug)]
 pub(super) struct RoleTurn<'a> {
     pub(super) role: TurnRole,
@@ -55,17 +51,15 @@ pub(super) struct RoleTurn<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// A field's text.
     pub(super) fn text_of(&self, key: &str) -> Option<&'a str> {
         self.fields.and_then(|fields| text(fields, key))
     }
 
-    /// A field.
     pub(super) fn field(&self, key: &str) -> Option<&'a Value> {
         self.fields.and_then(|fields| fields.get(key))
     }
 
-    /// Pointer below the array of messages.
+    /// The pointer below the array of messages.
     pub(super) fn place(&self) -> String {
         match self.index {
             Some(index) => format!("/{}/content/{index}", self.message),
@@ -73,7 +67,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// How the API's errors name it.
+    /// Its name in the API's errors.
     pub(super) fn name(&self) -> String {
         match self.index {
             Some(index) => format!("messages.{}.content.{index}", self.message),
@@ -81,12 +75,10 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// A call of a tool that runs at the provider.
     pub(super) fn is_server_call(&self) -> bool {
         ["server_tool_use", "mcp_tool_use"].contains(&self.kind)
     }
 
-    /// The result of a tool that ran at the provider.
     pub(super) fn is_server_result(&self) -> bool {
         self.kind.ends_with("_tool_result")
     }
@@ -97,19 +89,18 @@ impl<'a> Block<'a> {
 }
 
 impl RoleTurn<'_> {
-    /// Index of the last message in it.
     pub(super) fn last_message(&self) -> usize {
         self.blocks.last().map_or(0, |block| block.message)
     }
 
-    /// A user turn that only answers calls.
+    /// Returns true for a user turn that only answers calls.
     pub(super) fn is_only_results(&self) -> bool {
         self.role == TurnRole::User && self.blocks.iter().all(|block| block.kind == "tool_result")
     }
 }
 
 impl<'a> Conversation<'a> {
-    /// Reads the messages; what has no readable role or content is told and left out.
+    /// Reads the messages. Reports and drops those without a readable role or content.
     pub(super) fn read(messages: &'a [Value], findings: &mut Findings) -> Self {
         let read = messages.iter().enumerate();
         Self {
@@ -120,7 +111,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// The turns; a message without a block adds nothing to one.
+    /// The turns, without empty messages and system messages.
     pub(super) fn turns(&self) -> Vec<RoleTurn<'a>> {
         let mut turns: Vec<RoleTurn<'a>> = Vec::new();
         for message in &self.messages {

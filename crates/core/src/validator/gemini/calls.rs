@@ -1,11 +1,10 @@
-//! Function calls after a user or response turn, and as many responses in the turn after.
+//! Checks that function calls follow a user or response turn, and that the next turn has as many responses.
 
 use serde_json::Value;
 
 use super::{CALL_POSITION, RESPONSE_COUNT, RESPONSE_NAME, RESPONSE_ORPHAN, content::ContentTurn};
 use crate::validator::findings::{Findings, quoted};
 
-/// Checks calls and responses, turn by turn.
 pub(super) fn check(turns: &[ContentTurn<'_>], findings: &mut Findings) {
     for (position, turn) in turns.iter().enumerate() {
         let before = position.checked_sub(1).and_then(|position| turns.get(position));
@@ -56,8 +55,8 @@ fn check_count(turn: &ContentTurn<'_>, next: Option<&ContentTurn<'_>>, findings:
     }
 }
 
-/// The first `key` in which calls and responses differ, in whatever order they come; none if one of them has no such
-/// key, since ids are optional.
+/// The first `key` on which calls and responses differ, in any order. `None` if one of them lacks the key, since ids are
+/// optional.
 fn mismatch<'a>(calls: &[&'a Value], responses: &[&'a Value], key: &str) -> Option<(&'a str, &'a str)> {
     let texts = |functions: &[&'a Value]| -> Option<Vec<&'a str>> {
         functions.iter().map(|function| function[key].as_str()).collect()

@@ -1,4 +1,4 @@
-//! Each content by itself: its role, its parts, and one data field in each part.
+//! Checks each content: its role, its parts, and one data field in each part.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::validator::{
     request::{Object, text},
 };
 
-/// The fields of a part of which there is exactly one.
+/// The data fields, of which a part has exactly one.
 const DATA_FIELDS: [(&str, &str); 9] = [
     ("text", "text"),
     ("inlineData", "inline_data"),
@@ -22,7 +22,7 @@ const DATA_FIELDS: [(&str, &str); 9] = [
     ("toolCall", "tool_call"),
     ("toolResponse", "tool_response"),
 ];
-/// The fields that only describe the data; any other field may be data of a new kind.
+/// The fields that only describe the data; any other field may be a new kind of data.
 const DESCRIBING_FIELDS: [&str; 9] = [
     "thought",
     "thoughtSignature",
@@ -35,33 +35,29 @@ const DESCRIBING_FIELDS: [&str; 9] = [
     "part_metadata",
 ];
 
-/// A content.
 pub(super) struct ContentTurn<'a> {
-    /// Index in the contents.
     pub(super) index: usize,
     role: Option<&'a str>,
     /// The parts that are objects, with their indices.
     pub(super) parts: Vec<(usize, &'a Object)>,
 }
 
-/// A field in either spelling, if it isn't null.
+/// A field in either spelling; `None` if it is null.
 pub(super) fn field<'a>(part: &'a Object, camel: &str, snake: &str) -> Option<&'a Value> {
     let value = part.get(camel).or_else(|| part.get(snake));
     value.filter(|value| !value.is_null())
 }
 
-/// The function call in a part.
 pub(super) fn call(part: &Object) -> Option<&Value> {
     field(part, "functionCall", "function_call")
 }
 
-/// The function response in a part.
 pub(super) fn response(part: &Object) -> Option<&Value> {
     field(part, "functionResponse", "function_response")
 }
 
 impl<'a> ContentTurn<'a> {
-    /// Reads a content; what can't be read is told.
+    /// Reads a content, and reports what can't be read.
     pub(super) fn read(index: usize, content: &'a Value, findings: &mut Findings) -> Option<Self> {
         let parts = content.get("parts").and_then(Value::as_array);
         let Some(parts) = parts.filter(|parts| !parts.is_empty()) else {
@@ -93,19 +89,16 @@ impl<'a> ContentTurn<'a> {
         format!("/{}", self.index)
     }
 
-    /// Spoken by the model.
     pub(super) fn is_of_model(&self) -> bool {
         self.role == Some("model")
     }
 
-    /// Its function calls.
     pub(super) fn calls(&self) -> impl Iterator<Item = (usize, &'a Value)> {
         self.parts
             .iter()
             .filter_map(|&(index, part)| Some((index, call(part)?)))
     }
 
-    /// Its function responses.
     pub(super) fn responses(&self) -> impl Iterator<Item = (usize, &'a Value)> {
         self.parts
             .iter()
@@ -113,7 +106,7 @@ impl<'a> ContentTurn<'a> {
     }
 }
 
-/// Checks a content; `turns` is how many there are.
+/// Checks a content; `turns` is the number of contents.
 pub(super) fn check(turn: &ContentTurn<'_>, turns: usize, findings: &mut Findings) {
     match turn.role {
         Some("user" | "model" | "function") => {}

@@ -1,4 +1,4 @@
-//! Thought signatures of the current turn, which Gemini 3 and later want back.
+//! Checks thought signatures of the current turn, which Gemini 3 and later require.
 
 use super::{
     SIGNATURE_MISSING,
@@ -9,10 +9,10 @@ use crate::validator::{
     request::{CheckedRequest, Object},
 };
 
-/// The first version that asks for signatures.
+/// The first version that requires signatures.
 const SIGNED_FROM: (u32, u32) = (3, 0);
 
-/// Checks every step since the user last spoke: of parallel calls the first one carries the signature.
+/// Checks every step since the user last spoke; of parallel calls, the first one carries the signature.
 pub(super) fn check(request: &CheckedRequest<'_>, turns: &[ContentTurn<'_>], findings: &mut Findings) {
     let is_signed = request.model.gemini().map(|version| version >= SIGNED_FROM);
     let current = turns.iter().rposition(is_said_by_user).unwrap_or(0);
@@ -27,7 +27,7 @@ pub(super) fn check(request: &CheckedRequest<'_>, turns: &[ContentTurn<'_>], fin
     }
 }
 
-/// A turn of the user that isn't only responses.
+/// Returns true for a user turn that has more than responses.
 fn is_said_by_user(turn: &ContentTurn<'_>) -> bool {
     let is_said = |part: &Object| content::response(part).is_none();
     !turn.is_of_model() && turn.parts.iter().any(|(_, part)| is_said(part))

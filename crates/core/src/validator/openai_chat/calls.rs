@@ -1,4 +1,4 @@
-//! Tool messages follow the assistant message whose calls they answer, and answer all of them.
+//! Checks that tool messages follow the assistant message whose calls they answer, and answer all of them.
 
 use serde_json::Value;
 
@@ -8,20 +8,19 @@ use crate::validator::{
     request::{Object, text},
 };
 
-/// A call, and the message that answers it.
+/// A call, and the index of the message that answers it.
 struct AnsweredCall<'a> {
     id: &'a str,
     answer: Option<usize>,
 }
 
-/// The calls of the latest assistant message, while only tool messages have followed it.
+/// The calls of the latest assistant message, as long as only tool messages follow it.
 #[derive(Default)]
 struct Round<'a> {
     message: usize,
     calls: Vec<AnsweredCall<'a>>,
 }
 
-/// Checks the messages, which come with their indices.
 pub(super) fn check(messages: &[(usize, &Object)], findings: &mut Findings) {
     let mut round = Round::default();
     for &(index, message) in messages {

@@ -1,4 +1,4 @@
-//! Each message by itself.
+//! Checks each message.
 
 use serde_json::Value;
 
@@ -16,12 +16,10 @@ use crate::validator::{
 };
 
 const ROLES: [&str; 6] = ["system", "assistant", "user", "function", "tool", "developer"];
-/// Characters of a call's id: many reports of refusals, and in 2026 one of a longer id that was taken.
+/// The most characters of a call's id: many refusals are reported, and in 2026 one longer id that was accepted.
 const ID_CHARS_MAX: usize = 40;
-/// Characters of a function's name.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Checks the message at `index`.
 pub(super) fn check(index: usize, message: &Object, findings: &mut Findings) {
     let place = format!("/{index}");
     let parameter = format!("messages[{index}]");
@@ -44,7 +42,7 @@ pub(super) fn check(index: usize, message: &Object, findings: &mut Findings) {
     check_calls(role, &place, &parameter, message, findings);
 }
 
-/// Whether an assistant message says or does something besides its content.
+/// Returns true if an assistant message has something in place of its content.
 fn has_instead_of_content(message: &Object) -> bool {
     let is_there = |key: &str| message.get(key).is_some_and(|value| !value.is_null());
     ["tool_calls", "function_call", "refusal", "audio"]

@@ -1,11 +1,11 @@
-//! Calls and their outputs, matched by `call_id`; and no item twice.
+//! Checks calls and their outputs, matched by `call_id`, and that no item is repeated.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{CALL_ID_TWICE, CALL_UNANSWERED, ITEM_ID_TWICE, InputItem, RESULT_ORPHAN, RESULT_TWICE};
 use crate::validator::findings::{Findings, quoted};
 
-/// Calls whose outputs carry their `call_id`, and how the API's errors call them.
+/// Calls whose outputs carry their `call_id`, and their names in the API's errors.
 const CALLS: [(&str, &str); 5] = [
     ("function_call", "function call"),
     ("custom_tool_call", "custom tool call"),
@@ -14,19 +14,18 @@ const CALLS: [(&str, &str); 5] = [
     ("computer_call", "computer call"),
 ];
 
-/// The calls of one kind and `call_id` so far.
+/// The calls so far of one kind and `call_id`.
 #[derive(Default)]
 struct Calls {
     /// Items that no output has answered yet, oldest first.
     open: Vec<usize>,
-    /// How many were answered.
     answered: usize,
 }
 
-/// Checks the items; of a conversation that the provider keeps, calls may be there and not here.
+/// Checks the items. If the provider keeps the conversation, it may hold calls that the request lacks.
 pub(super) fn check(items: &[InputItem<'_>], is_continued: bool, findings: &mut Findings) {
     check_item_ids(items, findings);
-    // A reference may stand for a call that the provider keeps.
+    // A reference may point to a call that the provider keeps.
     let may_be_kept = is_continued || items.iter().any(|item| item.kind == "item_reference");
     for (call_kind, words) in CALLS {
         let output_kind = format!("{call_kind}_output");

@@ -1,4 +1,4 @@
-//! Each item by itself.
+//! Checks each item.
 
 use serde_json::Value;
 
@@ -15,10 +15,8 @@ const ROLES: [&str; 4] = ["assistant", "system", "developer", "user"];
 const OUTPUT_PARTS: [&str; 2] = ["output_text", "refusal"];
 /// Parts that only others write.
 const INPUT_PARTS: [&str; 3] = ["input_text", "input_image", "input_file"];
-/// Characters of a call's id.
 const ID_CHARS_MAX: usize = 64;
 
-/// Checks an item.
 pub(super) fn check(item: &InputItem<'_>, findings: &mut Findings) {
     match item.kind {
         "message" => check_message(item, findings),

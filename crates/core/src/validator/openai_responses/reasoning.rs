@@ -1,12 +1,11 @@
-//! Reasoning goes with the item it led to, as long as the provider's ids are resent.
+//! Checks that reasoning goes with the item it led to, as long as the provider's ids are resent.
 
 use super::{InputItem, REASONING_ALONE, REASONING_ID_ALONE, REASONING_MISSING};
 use crate::validator::findings::{Findings, quoted};
 
-/// How the provider's ids of function calls begin.
+/// The prefix of the provider's ids of function calls.
 const CALL_ID_PREFIX: &str = "fc_";
 
-/// Checks that reasoning is followed by what it led to, and that it isn't missing.
 pub(super) fn check(items: &[InputItem<'_>], findings: &mut Findings) {
     for (position, item) in items.iter().enumerate() {
         if item.kind == "reasoning" && item.id().is_some() {
@@ -32,7 +31,8 @@ fn check_followed(item: &InputItem<'_>, next: Option<&InputItem<'_>>, findings: 
     }
 }
 
-/// Where turns have reasoning, a turn that calls without any has probably lost it; one request can't prove it.
+/// Reports a turn that calls tools without reasoning while other turns have some: it has probably lost it, but one request
+/// can't prove that.
 fn check_missing(items: &[InputItem<'_>], findings: &mut Findings) {
     let turns = || items.chunk_by(|_, after| !after.is_said_to_model());
     let reasons = |turn: &[InputItem<'_>]| turn.iter().any(|item| item.kind == "reasoning");

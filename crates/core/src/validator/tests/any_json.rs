@@ -1,4 +1,4 @@
-//! Whatever it is given, the validator answers, and points into what it was given.
+//! For any input, the validator returns and points into the input.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ const TARGETS: [Target; 4] = [
     Target::Gemini,
 ];
 
-/// Keys and texts that the rules look at, so that chance gets past the first check.
+/// Keys and texts that the rules look at, so that random values get past the first check.
 const WORDS: [&str; 46] = [
     "messages",
     "input",

@@ -1,11 +1,11 @@
-//! Conversations that are fine, made up from an outline and written down as each provider wants them.
+//! Valid conversations, generated from an outline and written in each provider's format.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::validator::{Target, validate};
 
-/// A model that every rule which depends on one holds for.
+/// A model to which every model-dependent rule applies.
 pub(super) fn model(target: Target) -> &'static str {
     match target {
         Target::Anthropic => "claude-opus-4-6",
@@ -14,7 +14,7 @@ pub(super) fn model(target: Target) -> &'static str {
     }
 }
 
-/// The model calls tools, all at once, after saying something or not.
+/// Parallel tool calls of the model, with or without text before them.
 #[derive(Clone, Debug)]
 pub(super) struct ToolStep {
     pub(super) calls: usize,
@@ -27,7 +27,7 @@ pub(super) struct Exchange {
     pub(super) steps: Vec<ToolStep>,
 }
 
-/// A conversation: all exchanges but the last are answered.
+/// A conversation in which every exchange but the last is answered.
 #[derive(Clone, Debug)]
 pub(super) struct Outline {
     pub(super) exchanges: Vec<Exchange>,
@@ -39,18 +39,17 @@ pub(super) fn any_outline() -> impl Strategy<Value = Outline> {
     prop::collection::vec(exchange, 1..6).prop_map(|exchanges| Outline { exchanges })
 }
 
-/// The ids of the calls of a step.
 fn ids(exchange: usize, step: usize, calls: usize) -> Vec<String> {
     (0..calls)
         .map(|call| format!("call_{exchange}_{step}_{call}"))
         .collect()
 }
 
-/// How a provider wants the parts of an exchange.
+/// The parts of an exchange in a provider's format.
 struct ProviderShape {
     question: fn() -> Value,
     step: fn(&ToolStep, &[String]) -> Vec<Value>,
-    /// The answer to the exchange of that index.
+    /// Takes the index of the exchange.
     answer: fn(usize) -> Value,
 }
 
@@ -81,7 +80,7 @@ impl ProviderShape {
     }
 }
 
-/// Writes `outline` down for `target`, as the bare array.
+/// Writes `outline` for `target`, as the bare array.
 pub(super) fn written(target: Target, outline: &Outline) -> Vec<Value> {
     let dialect = ProviderShape::of(target);
     let mut messages = Vec::new();
@@ -201,7 +200,7 @@ fn gemini_answer(_: usize) -> Value {
 
 proptest! {
     #[test]
-    fn fine_conversations_are_fine(outline in any_outline()) {
+    fn valid_conversations_have_no_violations(outline in any_outline()) {
         for target in [Target::Anthropic, Target::OpenAiChat, Target::OpenAiResponses, Target::Gemini] {
             let request = Value::from(written(target, &outline));
             let violations = validate(target, &request, Some(model(target)));

@@ -1,4 +1,4 @@
-//! What goes wrong when a conversation is cut, shuffled or patched, and which rule notices.
+//! Conversations that are cut, shuffled or patched, and the rules that notice.
 
 #![expect(
     clippy::ptr_arg,
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::generated::{Exchange, Outline, ToolStep, any_outline, model, written};
 use crate::validator::{Target, validate};
 
-/// Changes a conversation; false if it holds nothing of the kind.
+/// Changes a conversation; returns false if it has no place for the change.
 type MutateFn = fn(&mut Vec<Value>) -> bool;
 
-/// A change and the rule it breaks.
+/// A name, a change and the rule it breaks.
 type Mutation = (&'static str, MutateFn, &'static str);
 
 fn holds(message: &Value, list: &str, test: impl Fn(&Value) -> bool) -> bool {
@@ -59,7 +59,7 @@ fn drop_result(messages: &mut Vec<Value>) -> bool {
     })
 }
 
-/// Of parallel results in one message, the last.
+/// Of parallel results in one message, drops the last.
 fn drop_last_part_of_result(messages: &mut Vec<Value>) -> bool {
     change_first(messages, is_result, |messages, result| {
         for list in ["content", "parts"] {
@@ -98,7 +98,7 @@ fn repeat_result_in_message(messages: &mut Vec<Value>) -> bool {
     })
 }
 
-/// As a cut at a message count does it: what is first is whatever was there.
+/// Cuts at a message count, so that any message may come first.
 fn cut_first(messages: &mut Vec<Value>) -> bool {
     messages.remove(0);
     messages.len() > 1
@@ -209,7 +209,7 @@ fn cut_after_reasoning(messages: &mut Vec<Value>) -> bool {
     true
 }
 
-/// Each response in a turn of its own; only parallel ones can be split.
+/// Puts each response in a turn of its own; only parallel ones can be split.
 fn split_responses(messages: &mut Vec<Value>) -> bool {
     let is_parallel = |turn: &Value| is_result(turn) && turn["parts"].as_array().unwrap().len() > 1;
     let Some(turn) = messages.iter().position(is_parallel) else {
@@ -220,7 +220,7 @@ fn split_responses(messages: &mut Vec<Value>) -> bool {
     true
 }
 
-/// The signature of the last call, if the user hasn't spoken since.
+/// Removes the signature of the last call, if the user hasn't spoken since.
 fn unsign_last_call(messages: &mut Vec<Value>) -> bool {
     let Some(call) = messages.iter().rposition(is_call) else {
         return false;
@@ -300,7 +300,7 @@ const GEMINI: [Mutation; 10] = [
     ("the model last", model_speaks_last, "last_turn"),
 ];
 
-/// Whether each mutation could be made; where it could, its rule must have noticed.
+/// Returns for each mutation whether it could be made. Checks that its rule noticed.
 fn outcomes(target: Target, mutations: &[Mutation], outline: &Outline) -> Vec<(&'static str, bool)> {
     let outcome = |&(name, change, rule): &Mutation| {
         let mut messages = written(target, outline);
@@ -379,7 +379,7 @@ fn a_window_cut_by_messages_starts_with_the_assistant() {
 }
 
 proptest! {
-    // Each case makes some forty mutations.
+    // Each case makes about forty mutations.
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn every_mutation_is_noticed(outline in any_outline()) {

@@ -1,5 +1,5 @@
-//! The rules as vectors: for each a request that breaks it and nothing else, what the provider says to it, and a
-//! request nearby that is fine.
+//! The rules as vectors: for each, a request that breaks only this rule, the provider's error text, and a similar valid
+//! request.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -14,13 +14,13 @@ struct Vector {
     rule: String,
     why: String,
     model: Option<String>,
-    /// `risky`, where the verdict isn't that it's refused.
+    /// `risky`, unless the request is refused.
     severity: Option<String>,
     broken: Value,
     path: String,
-    /// What the provider's text holds.
+    /// A part of the provider's text.
     message: String,
-    /// Other rules that can't but be broken as well.
+    /// Other rules that are inevitably broken as well.
     #[serde(default)]
     also: BTreeSet<String>,
     mended: Value,
@@ -82,7 +82,7 @@ fn assert_broken(target: Target, vector: &Vector) {
 }
 
 #[test]
-fn every_broken_request_is_told_with_the_providers_text() {
+fn every_broken_request_is_reported_with_the_providers_text() {
     for (target, file) in FILES {
         for vector in vectors(file) {
             assert_broken(target, &vector);
@@ -95,7 +95,7 @@ fn every_mended_request_is_fine() {
     for (target, file) in FILES {
         for vector in vectors(file) {
             let violations = validate(target, &vector.mended, vector.model.as_deref());
-            // Whether a model takes system messages, or a prefill, isn't what these requests are about.
+            // These requests don't test whether a model takes system messages or a prefill.
             let refused: Vec<_> = violations
                 .iter()
                 .filter(|violation| violation.severity == Severity::Refused || violation.rule == vector.rule)
@@ -112,7 +112,7 @@ fn every_mended_request_is_fine() {
 
 #[test]
 fn every_rule_has_a_vector_and_a_code_of_its_own() {
-    // Requests of 100,000 messages or 32 MB are built by a test, not written down.
+    // Requests of 100,000 messages or 32 MB are built by a test.
     let built = ["messages_too_many", "body_too_large"];
     for (target, file) in FILES {
         let codes: Vec<&str> = target.rules().iter().map(|rule| rule.code).collect();
@@ -147,14 +147,14 @@ fn a_bare_array_and_a_whole_body_get_the_same_verdict() {
                 .map(|violation| format!("/{key}{}", violation.path))
                 .collect();
             let paths: Vec<_> = whole.iter().map(|violation| violation.path.clone()).collect();
-            // What a body lacks (a tool that was called before) can only be told of a body.
+            // Only a body shows that a called tool is missing.
             assert!(paths.starts_with(&expected) || whole.iter().any(|it| it.rule == "server_tool_gone"));
         }
     }
 }
 
 #[test]
-fn limits_of_size_are_told() {
+fn size_limits_are_checked() {
     let message = serde_json::json!({"role": "user", "content": "hi"});
     let messages = serde_json::json!({"messages": vec![message.clone(); 100_001]});
     let rules = |request: &Value| -> BTreeSet<&'static str> {

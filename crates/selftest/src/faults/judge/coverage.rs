@@ -1,4 +1,4 @@
-//! Watermarks, totals and coverage, reckoned anew from rows.
+//! Watermarks, totals and coverage, computed anew from rows.
 
 use super::{
     super::findings::Promise,
@@ -6,7 +6,6 @@ use super::{
     stored::{AgentRecord, Exchange, Reach},
 };
 
-/// What is wrong with one agent.
 pub(super) fn check(agent: &str, stored: &AgentRecord) -> Vec<Breach> {
     let mut breaches = [numbers(agent, stored), watermarks(agent, stored)].concat();
     for exchange in stored.exchanges.iter().filter(|exchange| !exchange.is_preamble) {
@@ -21,7 +20,7 @@ pub(super) fn check(agent: &str, stored: &AgentRecord) -> Vec<Breach> {
     breaches
 }
 
-/// Messages and versions are numbered without a gap, and each message lies in the exchange that it names.
+/// Messages and versions are numbered without gaps, and each message is in the exchange that it names.
 fn numbers(agent: &str, stored: &AgentRecord) -> Vec<Breach> {
     let mut breaches = Vec::new();
     let expected = (stored.fork_seq + 1..).zip(&stored.messages);
@@ -87,14 +86,14 @@ fn watermarks(agent: &str, stored: &AgentRecord) -> Vec<Breach> {
     let between = stored.summarized_through + 1..stored.first_exchange;
     let has_pending = live(stored).any(|exchange| between.contains(&exchange.number));
     if has_pending && !stored.is_pending {
-        let breach = format!("{agent}: exchanges in {between:?} are pending, and nobody knows");
+        let breach = format!("{agent}: exchanges in {between:?} are pending, but pending_since is unset");
         breaches.push((Promise::Drained, breach));
     }
     breaches
 }
 
-/// A live exchange behind the watermark is covered once and was evicted; none before it is covered, and none that is set
-/// aside.
+/// A live exchange up to the watermark is covered once and was evicted. No exchange after it is covered, and none that is
+/// set aside.
 fn exchange_state(agent: &str, stored: &AgentRecord, exchange: &Exchange) -> Vec<Breach> {
     let number = exchange.number;
     let times = |reaches: &[Reach]| {
@@ -106,7 +105,7 @@ fn exchange_state(agent: &str, stored: &AgentRecord, exchange: &Exchange) -> Vec
     let (covered, evicted) = (times(&stored.covered), times(&stored.evicted));
     let is_behind = !exchange.is_set_aside && number <= stored.summarized_through;
     let mut breaches = Vec::new();
-    // What is between the live ones may lie within an item's range.
+    // Set-aside exchanges between live ones may be within an item's range.
     if !exchange.is_set_aside && covered != usize::from(is_behind) {
         let promise = if covered == 0 {
             Promise::Kept
@@ -126,7 +125,7 @@ fn exchange_state(agent: &str, stored: &AgentRecord, exchange: &Exchange) -> Vec
     breaches
 }
 
-/// What stands before an exchange is the sum of the live ones before it.
+/// The running total of each exchange is the sum of the live ones before it.
 fn totals(agent: &str, stored: &AgentRecord) -> Vec<Breach> {
     let live: Vec<&Exchange> = live(stored).collect();
     let wrong = live.windows(2).find_map(|pair| match pair {
@@ -162,7 +161,7 @@ mod tests {
 
     type Damage = fn(&mut AgentRecord);
 
-    /// Three exchanges of two messages: one is covered, one is pending, one is in the window.
+    /// Three exchanges of two messages: one covered, one pending, one in the window.
     fn sound() -> AgentRecord {
         let exchange = |number: i64| Exchange {
             number,
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sound_is_left_alone() {
+    fn sound_data_has_no_breaches() {
         assert_eq!(check("a", &sound()), []);
     }
 
@@ -210,7 +209,7 @@ mod tests {
             ("versions are [1, 3]", |stored| stored.versions.push(3)),
             ("versions are []", |stored| stored.versions.clear()),
             ("into the window", |stored| stored.first_exchange = 1),
-            ("nobody knows", |stored| stored.is_pending = false),
+            ("pending_since is unset", |stored| stored.is_pending = false),
             ("exchange 1 is covered 0 times", |stored| stored.covered.clear()),
             ("exchange 1 is covered 2 times", |stored| {
                 stored.covered.push((1, 1));

@@ -1,4 +1,4 @@
-//! Whether what is stored is possible, given what was acknowledged and what nobody knows of.
+//! Checks that the stored data is possible, given the acknowledged requests and those of unknown outcome.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,30 +11,27 @@ use super::{
     stored::{AgentRecord, Message},
 };
 
-/// What writers can't have said: the course of the conversation.
+/// Kinds of messages that don't come from writers, but from steps.
 const STEPS: [&str; 5] = ["clear", "mark", "rewind", "pin", "unpin"];
 
-/// Exchanges of an agent's messages that somebody asked to forget, by it or by who shares them.
+/// Exchanges that were to be forgotten, by the owning agent's request or that of an agent that shares them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Forgettings {
-    /// That was acknowledged.
     pub(super) done: BTreeSet<i64>,
-    /// Nobody knows of it.
+    /// Of unknown outcome.
     pub(super) ambiguous: BTreeSet<i64>,
 }
 
-/// What is wrong with one agent, and the markers of what must stand nowhere.
+/// The breaches of one agent, and the markers that must not be found anywhere.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     pub(super) breaches: Vec<Breach>,
     pub(super) forgotten: Vec<String>,
-    /// Turns that are stored.
     pub(super) turns: u64,
-    /// Messages that are forgotten.
     pub(super) tombstones: u64,
 }
 
-/// Holds an agent's messages against its history.
+/// Compares an agent's messages with its history.
 pub(super) fn check(
     agent: &str,
     history: &History,
@@ -55,19 +52,19 @@ pub(super) fn check(
     bench.verdict
 }
 
-/// One agent under examination.
+/// The state of one agent's check.
 struct Bench<'a> {
     agent: &'a str,
     stored: &'a AgentRecord,
     by_payload: HashMap<&'a str, Vec<usize>>,
     by_id: HashMap<&'a str, usize>,
-    /// Of each message: whether a turn accounts for it.
+    /// For each message: true if a turn accounts for it.
     is_known: Vec<bool>,
-    /// Where the turns stand: the first message of each, or none if all of it is forgotten or missing.
+    /// The first message of each turn; `None` if the turn is forgotten or missing.
     places: Vec<Option<i64>>,
-    /// Messages without an id that are nowhere: tombstones have to stand for those that were acknowledged …
+    /// Missing messages without an id: those acknowledged must have tombstones …
     unnamed: u64,
-    /// … and may for these.
+    /// … and these may.
     unnamed_maybe: u64,
     verdict: Verdict,
 }
@@ -102,7 +99,7 @@ impl<'a> Bench<'a> {
         self.verdict.breaches.push((promise, breach));
     }
 
-    /// A turn's messages are all there, once, or none of them is.
+    /// Checks that a turn's messages are all stored once, or none of them.
     fn turn(&mut self, turn: &Turn) {
         let said = turn.voice.turn(turn.number);
         let found: Vec<Option<usize>> = said.iter().map(|said| self.find(turn, said)).collect();
@@ -115,7 +112,7 @@ impl<'a> Bench<'a> {
                 RequestFate::Acknowledged => self.unnamed += times,
                 RequestFate::Ambiguous | RequestFate::Refused => self.unnamed_maybe += times,
             }
-            // If they are forgotten shows when tombstones are counted.
+            // The count of tombstones shows whether they are forgotten.
             self.verdict
                 .forgotten
                 .extend(missing(&said, &found).map(|said| said.marker.clone()));
@@ -140,7 +137,7 @@ impl<'a> Bench<'a> {
             .push(first.and_then(|place| Some(self.stored.messages.get(place)?.seq)));
     }
 
-    /// Where a message stands, itself or its tombstone.
+    /// The place of a message or its tombstone.
     fn find(&mut self, turn: &Turn, said: &Utterance) -> Option<usize> {
         let payload = said.payload.to_string();
         let places = self.by_payload.get(payload.as_str()).cloned().unwrap_or_default();
@@ -173,7 +170,7 @@ impl<'a> Bench<'a> {
         Some(place)
     }
 
-    /// What a writer said after another turn of it was acknowledged stands behind that.
+    /// Checks that a writer's turns are stored in the order of their acknowledgements.
     fn order(&mut self, history: &History) {
         let mut last: HashMap<String, (i64, u64)> = HashMap::new();
         let mut wrong = Vec::new();
@@ -196,7 +193,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// What was said before a rewind, and behind its mark, is set aside; what was said after the last one isn't.
+    /// Messages from before a rewind and after its mark are set aside; messages after the last rewind aren't.
     fn rewinds(&mut self, history: &History) {
         let rewinds: Vec<_> = history
             .steps
@@ -218,7 +215,7 @@ impl<'a> Bench<'a> {
                 continue;
             };
             let name = format!("turn {} by {}", turn.number, turn.voice.door.name());
-            // An insert is acknowledged before it is taken in.
+            // An insert is acknowledged before it becomes a message.
             let is_by_sql = turn.voice.door == Door::Sql;
             let undone = rewinds.iter().find(|(to, asked)| {
                 asked.fate == RequestFate::Acknowledged
@@ -252,7 +249,7 @@ impl<'a> Bench<'a> {
         Some((holds.number, holds.is_set_aside))
     }
 
-    /// There are as many steps as were acknowledged, and at most those more of which nobody knows.
+    /// Checks that there are as many steps as were acknowledged, and at most as many more as have an unknown outcome.
     fn steps(&mut self, history: &History) {
         for kind in ["mark", "rewind", "clear"] {
             let of = |fate: RequestFate| {
@@ -282,7 +279,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// What was to be forgotten is, and nothing else.
+    /// Checks that exactly the requested messages are forgotten.
     fn forgettings(&mut self, forgettings: &Forgettings) {
         let mut wrong = Vec::new();
         for message in self.stored.messages.iter().filter(|message| !is_step(message)) {
@@ -305,7 +302,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Whatever no turn accounts for is a step, or the tombstone of a message without an id.
+    /// Every message without a turn is a step, or the tombstone of a message without an id.
     fn strangers(&mut self) {
         let rest = self.stored.messages.iter().zip(&self.is_known);
         let rest: Vec<&Message> = rest
@@ -359,7 +356,7 @@ mod tests {
     };
     use recapd_core::domain::number::i64_or_max;
 
-    /// Three turns, of which the second one was given up.
+    /// Three turns; the writer gave up on the second one.
     fn history(door: Door) -> History {
         let turn = |number: u64, fate: RequestFate| Turn {
             voice: Voice {
@@ -387,7 +384,7 @@ mod tests {
         }
     }
 
-    /// What is stored when these turns are, each in an exchange of its own.
+    /// The stored data of these turns, each in an exchange of its own.
     fn stored(history: &History, turns: &[usize]) -> AgentRecord {
         let mut stored = AgentRecord::default();
         for (turn, exchange) in turns.iter().map(|turn| &history.turns[*turn]).zip(1..) {
@@ -429,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_of_may_be_there_or_not() {
+    fn a_turn_of_unknown_outcome_may_be_stored_or_not() {
         for door in [Door::Ids, Door::Key, Door::Sql] {
             let history = history(door);
             for turns in [&[0, 1, 2][..], &[0, 2], &[0, 2, 1]] {
@@ -440,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_impossible_is_named() {
+    fn impossible_data_is_a_breach() {
         let impossible: [(&[usize], &str); 3] = [
             (&[0, 1], "missing"),
             (&[0, 2, 2], "stored 2 times"),
@@ -468,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forgotten_was_asked_for() {
+    fn only_requested_messages_may_be_forgotten() {
         for door in [Door::Ids, Door::Key] {
             let history = history(door);
             let mut buried = stored(&history, &[0, 2]);
@@ -491,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rewind_sets_aside_what_was_behind_its_mark_and_nothing_later() {
+    fn a_rewind_sets_aside_only_messages_after_its_mark() {
         let mut history = history(Door::Ids);
         history.turns.remove(1);
         let rewind = |fate: RequestFate| Request {

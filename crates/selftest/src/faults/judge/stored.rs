@@ -1,4 +1,4 @@
-//! What the database holds, read by SQL.
+//! Reads the database by SQL.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(super) struct Message {
 pub(super) struct Exchange {
     pub(super) number: i64,
     pub(super) is_preamble: bool,
-    /// Whose messages it holds.
+    /// The agent that owns its messages.
     pub(super) source: String,
     pub(super) first_seq: i64,
     pub(super) last_seq: i64,
@@ -30,7 +30,6 @@ pub(super) struct Exchange {
     pub(super) is_set_aside: bool,
 }
 
-/// From one exchange to another one.
 pub(super) type Reach = (i64, i64);
 
 #[derive(Clone, Debug, Default)]
@@ -40,21 +39,20 @@ pub(super) struct AgentRecord {
     pub(super) is_pending: bool,
     pub(super) tokens_before_window: i64,
     pub(super) last_seq: i64,
-    /// Its own messages are numbered from behind that one.
+    /// The agent's own messages have higher numbers.
     pub(super) fork_seq: i64,
     pub(super) messages: Vec<Message>,
     pub(super) exchanges: Vec<Exchange>,
-    /// What items cover that weren't replaced or withdrawn.
+    /// The ranges of items that weren't replaced or withdrawn.
     pub(super) covered: Vec<Reach>,
     pub(super) evicted: Vec<Reach>,
     pub(super) versions: Vec<i64>,
-    /// Of the document; none without one.
+    /// The version of the document; `None` without one.
     pub(super) version: Option<i64>,
     /// Messages that wait in the inbox, or were refused there.
     pub(super) left_in_inbox: u64,
 }
 
-/// Every agent by name.
 pub(super) fn read(place: &Place) -> Result<BTreeMap<String, AgentRecord>, Refusal> {
     let mut all: BTreeMap<String, AgentRecord> = BTreeMap::new();
     for row in place.rows(

@@ -1,4 +1,4 @@
-//! Batches, as Anthropic has them: made, sometimes without an answer that says so, listed, looked at, ended after a while.
+//! Anthropic's batches: created (sometimes without a confirmation), listed, polled, and ended after a while.
 
 use std::time::Duration;
 
@@ -18,9 +18,8 @@ use super::{Model, good, message, nonsense};
 use recapd_core::domain::time::Timestamp;
 use recapd_platform::clock::{Clock as _, SystemClock};
 
-/// How long a batch takes, at most.
 const SPAN_MS_MAX: u64 = 4_000;
-/// One creation in so many fails, made or not.
+/// One in so many creations returns an error, whether or not the batch was created.
 const FAILS: u8 = 8;
 
 pub(super) struct Batch {
@@ -30,7 +29,6 @@ pub(super) struct Batch {
     lines: Vec<BatchQuestion>,
 }
 
-/// A question, by its key.
 struct BatchQuestion {
     key: String,
     params: Value,

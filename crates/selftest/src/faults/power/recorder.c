@@ -1,9 +1,9 @@
-/* Writes down what a program does to a database's files, in order, so that a disk can be made as it may be after the power
-   failed: see ../power.rs. Loaded before the C library (LD_PRELOAD), compiled by `selftest faults`.
+/* Logs a program's writes to a database's files, in order, so that the disk after a power failure can be rebuilt: see
+   ../power.rs. Loaded before the C library (LD_PRELOAD), compiled by `selftest faults`.
 
-   RECAPD_POWER_FILE is the database; RECAPD_POWER_LOG the log. A record is a line `W|T|S|U file offset length` and then the
-   bytes of a write. An operation and its record are made together: none comes between. Each sync takes up to
-   RECAPD_POWER_SYNC_US microseconds before it begins, as disks do, so that faults meet what isn't synced. */
+   RECAPD_POWER_FILE is the database, RECAPD_POWER_LOG the log. A record is a line `W|T|S|U file offset length`, followed by
+   the bytes of a write. An operation and its record are atomic with respect to others. Each sync is delayed by up to
+   RECAPD_POWER_SYNC_US microseconds, as on a disk, so that faults hit unsynced data. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -43,7 +43,7 @@ __attribute__((constructor)) static void begin(void) {
   if (database && path) log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 }
 
-/* 'd' the database, 'w' its log of changes, 'j' its journal; 0 anything else. */
+/* 'd' the database, 'w' its write-ahead log, 'j' its journal; 0 any other file. */
 static char file_at(const char *path) {
   size_t length = strlen(database);
   if (strncmp(path, database, length) != 0) return 0;

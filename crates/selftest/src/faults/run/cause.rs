@@ -1,4 +1,4 @@
-//! Faults: which one comes next, and what it does to whom.
+//! Causes faults: chooses the next one and its victim.
 
 use std::time::Duration;
 
@@ -10,19 +10,18 @@ use crate::faults::{
     kind::Kind,
 };
 
-/// Between two faults, at most.
 const GAP_MS_MAX: u64 = 300;
-/// How long a daemon stands still, if not beyond its lease.
+/// How long a daemon is stopped, if not beyond its lease.
 const STALL_MS_MAX: u64 = 3_000;
-/// How long the disk stays full, or the server away, at most.
+/// The longest time with a full disk or without the server.
 const OUTAGE_MS_MAX: u64 = 600;
-/// A call to a model is waited for so long, to be cut.
+/// How long to wait for a model call to interrupt.
 const CALL_WAIT_MS: u64 = 3_000;
-/// How long recovery may take beyond two leases; it isn't measured then.
+/// The time that recovery may take beyond two leases; a slower one isn't measured.
 const RESUME_MS_MAX: u64 = 5_000;
-/// The furthest that a clock jumps.
+/// The longest jump of a clock.
 const JUMP_MS_MAX: i64 = 3_600_000;
-/// How many times faults may be drawn that can't happen just then, for each that does.
+/// How many kinds may be drawn per fault, since some can't happen at the moment.
 const DRAWS_MAX: u64 = 20;
 
 impl Run {
@@ -54,7 +53,7 @@ impl Run {
         None
     }
 
-    /// Makes a fault happen. False if it can't just now.
+    /// Causes a fault. Returns false if it can't happen now.
     async fn cause(&mut self, kind: Kind) -> bool {
         let up = self.up();
         let Some(&daemon) = up.get(self.random.usize(..up.len().max(1))) else {
@@ -98,7 +97,7 @@ impl Run {
     }
 
     pub(super) fn kill(&mut self, daemon: usize, away_ms: u64) {
-        // Nobody may wonder who asks it just now.
+        // From now on, no client may expect answers from it.
         self.roster.moved(daemon, None);
         self.with(daemon, |daemon| {
             daemon.kill();
@@ -106,7 +105,7 @@ impl Run {
         });
     }
 
-    /// Often beyond its lease, where there is somebody else to take over.
+    /// Often beyond its lease, if another daemon can take over.
     fn stall(&mut self, daemon: usize, extra_ms: u64) {
         let is_long = self.random.usize(..8) < self.daemons.len();
         let span_ms = if is_long {
@@ -118,7 +117,7 @@ impl Run {
         self.with(daemon, |daemon| daemon.stall(after_ms(span_ms)));
     }
 
-    /// Waits for one of them to ask the model, and kills it before the answer comes.
+    /// Waits for a model call of one of the daemons, and kills it before the answer arrives.
     async fn kill_in_call(&mut self, daemons: &[usize], away_ms: u64) -> bool {
         self.model.hold(true);
         let model = self.model.clone();
@@ -133,8 +132,7 @@ impl Run {
         called.is_ok()
     }
 
-    /// Lets nothing else happen until those who lost their daemon are asked about again, so that recovery is measured
-    /// alone.
+    /// Causes no other fault until agents that lost their daemon get another call, so that each recovery is measured alone.
     async fn until_resumed(&mut self) {
         let until = after_ms(2 * self.lease_ms + RESUME_MS_MAX);
         while self.model.has_orphans() && Instant::now() < until {

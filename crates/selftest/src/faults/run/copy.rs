@@ -1,5 +1,5 @@
-//! A move to another database under faults: a copy that is killed leaves nothing, one that ends has everything, and the run
-//! goes on with it.
+//! A move to another database under faults: a killed copy leaves nothing, a completed one has everything, and the run
+//! continues with it.
 
 use std::{
     io,
@@ -12,21 +12,21 @@ use tokio::{task::spawn_blocking, time::Instant};
 use super::{Run, SETTLE_MS, TICK_MS, after_ms};
 use crate::faults::daemon::State;
 
-/// A copy is killed after so long, at most, in milliseconds.
+/// The longest time before a copy is killed.
 const KILL_MS_MAX: u64 = 2_000;
-/// What a copy says to a target that has been written.
+/// The error of a copy whose target has data.
 const NOT_EMPTY: &str = "the target isn't empty";
-/// The longest that a copy may take.
 const COPY_MS_MAX: u64 = 120_000;
 
 impl Run {
-    /// Moves everything to another database, by a copy that is killed and another one. False if it can't be done just now.
+    /// Moves everything to another database, by a copy that is killed and another one. Returns false if that is impossible
+    /// now.
     pub(super) async fn copy(&mut self) -> bool {
         if self.outage_until.is_some() {
             return false;
         }
         self.out(after_ms(COPY_MS_MAX));
-        // A server that doesn't hear of their death keeps their connections, and a copy wants to be alone.
+        // A server that doesn't notice their death keeps their connections, and a copy needs to be alone.
         self.open_ways();
         for daemon in 0..self.daemons.len() {
             self.kill(daemon, COPY_MS_MAX);
@@ -52,10 +52,10 @@ impl Run {
         let target = spawn_blocking(move || place.new_target());
         let target = target.await.map_err(|error| error.to_string())??;
         let kill_ms = self.random.u64(..KILL_MS_MAX);
-        // One that is done by then has nothing left to be killed.
+        // A copy that is done by then isn't killed.
         if self.copy_once(&target, kill_ms).await.is_err() {
             let again = self.copy_once(&target, COPY_MS_MAX).await;
-            // It was committed before it was killed; whether all is there is judged at the end.
+            // It was killed after its commit; whether the data is complete is judged at the end.
             if !again.as_ref().is_err_and(|error| error.contains(NOT_EMPTY)) {
                 again?;
             }
@@ -65,7 +65,6 @@ impl Run {
         moved.await.map_err(|error| error.to_string())?
     }
 
-    /// Copies, unless it takes too long.
     async fn copy_once(&self, target: &str, ms_max: u64) -> Result<(), String> {
         let mut copy = Command::new(&self.program);
         copy.env_clear()
@@ -78,7 +77,7 @@ impl Run {
     }
 }
 
-/// Runs a program that says little, and kills it if it takes too long.
+/// Runs a program with little output, and kills it if it takes too long.
 fn run_within(program: &mut Command, ms_max: u64) -> Result<(), String> {
     let mut run = || -> io::Result<Result<(), String>> {
         let (mut child, until) = (program.spawn()?, after_ms(ms_max));

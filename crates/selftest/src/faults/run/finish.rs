@@ -1,4 +1,4 @@
-//! The end of a run: all turns are pushed, the queue runs dry, daemons end, and what is left is judged.
+//! The end of a run: all turns are pushed, the queue drains, the daemons end, and the data is judged.
 
 use std::time::Duration;
 
@@ -18,16 +18,14 @@ use recapd_store::{
     operate::{OperatorStore as _, QueueState},
 };
 
-/// The most agents that are read.
 const AGENTS_READ: i64 = 100;
-/// How long the queue may stand still before it is dry, beyond two leases: longer than two calls to a model that never come back
-/// (60 s each) and two statements (35 s each), as daemons are set up by default.
+/// How long the queue may make no progress, beyond two leases, before it counts as stuck: longer than two unanswered model
+/// calls (60 s each) and two statements (35 s each), as daemons have it by default.
 const DRY_MS_MAX: u64 = 200_000;
-/// How long it may take in all.
 const DRY_MS_IN_ALL: u64 = 600_000;
 
 impl Run {
-    /// Whether all clients come to their end.
+    /// Waits until all clients have ended. Returns false on a timeout.
     pub(super) async fn until_over(&mut self, clients: &mut JoinSet<()>) -> bool {
         let until = after_ms(DRY_MS_MAX);
         while !clients.is_empty() {
@@ -43,7 +41,7 @@ impl Run {
         true
     }
 
-    /// Lets the queue run dry, ends the daemons, and judges what is left.
+    /// Lets the queue drain, ends the daemons, and judges the data.
     pub(super) async fn finish(&mut self) {
         let store = match SqlStore::look(&self.place.settings()).await {
             Ok(store) => store,
@@ -84,7 +82,7 @@ impl Run {
                 return Ok(());
             }
             if Instant::now() >= until {
-                let breach = format!("rows are left, or nobody works on what is pending: {sample:?}");
+                let breach = format!("rows are left, or pending exchanges have none: {sample:?}");
                 let times = u64::try_from(left).unwrap_or(1).max(1);
                 self.found.break_promise(Promise::Drained, times, breach);
                 return Ok(());
@@ -96,8 +94,8 @@ impl Run {
         }
     }
 
-    /// What was evicted after a row was parked waits for the next eviction, or for a hand. Who has no row at all is left alone:
-    /// that must show.
+    /// Revives parked rows: exchanges evicted after a row was parked wait for the next eviction, or an operator. Agents
+    /// without any row are left alone, so that the fault shows.
     async fn revive(&mut self, store: &SqlStore) -> StoreResult<()> {
         let now = self.latest();
         for agent in parked_and_pending(store, now).await? {
@@ -107,7 +105,7 @@ impl Run {
         Ok(())
     }
 
-    /// What is pending and its row are written in one transaction, so no fault is an excuse for a row that is missing.
+    /// Pending exchanges and their row are written in one transaction, so no fault excuses a missing row.
     pub(super) fn count_repairs(&mut self) {
         for (number, daemon) in self.daemons.iter().enumerate() {
             let (promise, times, breach) = match daemon.repairs() {
@@ -152,7 +150,7 @@ impl Run {
     }
 }
 
-/// How many versions there are of all summaries.
+/// The number of versions of all summaries.
 async fn versions(store: &SqlStore) -> StoreResult<i64> {
     let mut versions = 0;
     for agent in store.agents(None, AGENTS_READ).await? {
@@ -162,7 +160,7 @@ async fn versions(store: &SqlStore) -> StoreResult<i64> {
     Ok(versions)
 }
 
-/// Agents of which something is pending while their row is parked.
+/// Agents with pending exchanges and a parked row.
 async fn parked_and_pending(store: &SqlStore, now: Timestamp) -> StoreResult<Vec<AgentId>> {
     let mut found = Vec::new();
     for row in store.queue_rows(None, AGENTS_READ, now).await? {

@@ -1,4 +1,4 @@
-//! Faults of what is beneath the daemons, and of the ways there.
+//! Faults of databases and connections.
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
@@ -10,21 +10,19 @@ use crate::faults::{
     proxy::{CommitFate, Proxy, ProxyFlow},
 };
 
-/// How long a way between two is cut, in milliseconds.
 const PARTED_MS: Range<u64> = 500..10_000;
-/// How long the server says nothing: beyond all that waits for a statement, at most.
+/// How long the server is silent: at most longer than any timeout of a statement.
 const SILENT_MS: Range<u64> = 2_000..45_000;
-/// How long another program holds the lock: beyond the five seconds that everybody waits, mostly.
+/// How long another program holds the lock: mostly longer than the usual wait of five seconds.
 const LOCKED_MS: Range<u64> = 4_000..9_000;
 /// The most turns that are acknowledged before the power is cut.
 const BUSY_TURNS_MAX: u64 = 40;
 /// The longest wait for these turns.
 const BUSY_MS_MAX: u64 = 4_000;
-/// A commit is waited for so long.
 const COMMIT_WAIT_MS: u64 = 500;
 
 impl Run {
-    /// Cuts a way for some seconds.
+    /// Cuts a connection for some seconds.
     pub(super) fn part(&mut self, line: Option<Proxy>) {
         if let Some(line) = line {
             let flow = self.random.choice(ProxyFlow::PARTED).unwrap_or(ProxyFlow::Silent);
@@ -33,7 +31,7 @@ impl Run {
         }
     }
 
-    /// Whether the power could be cut.
+    /// Cuts the power. Returns false if this run can't.
     pub(super) async fn cut_power(&mut self, daemon: usize, away_ms: u64) -> bool {
         let Some(power) = self.power.clone() else {
             return false;
@@ -48,7 +46,7 @@ impl Run {
         true
     }
 
-    /// Waits until some turns are acknowledged, so that there is something to lose.
+    /// Waits until some turns are acknowledged, so that there is data to lose.
     async fn until_busy(&mut self) {
         let ledger = Arc::clone(&self.load.ledger);
         let enough = ledger.acknowledged() + self.random.u64(..BUSY_TURNS_MAX);
@@ -58,7 +56,7 @@ impl Run {
         }
     }
 
-    /// Something happens to the database, or to the ways there. False if it can't just now.
+    /// Causes a fault of the database, or of the connections to it. Returns false if it can't happen now.
     pub(super) async fn hurt_database(&mut self, kind: Kind, daemon: usize, outage_ms: u64) -> bool {
         if self.outage_until.is_some() {
             return false;
@@ -104,7 +102,7 @@ impl Run {
         true
     }
 
-    /// Whether a commit of the daemon's met its fate.
+    /// Returns true if a commit of the daemon met its fate.
     async fn cut_commit(&mut self, daemon: usize, line: Option<Proxy>) -> bool {
         let Some(line) = line else { return false };
         let fate = if self.random.bool() {

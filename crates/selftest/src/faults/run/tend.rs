@@ -1,4 +1,4 @@
-//! What is looked after while a run waits: who ended is started again, who was stopped is woken, outages end.
+//! Maintenance while a run waits: restarts ended daemons, continues stopped ones, ends outages.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{AWAY_MS_MAX, END_MS_MAX, Run, SETTLE_MS, TICK_MS, after_ms};
 use crate::faults::{daemon::State, kind::Database, proxy::ProxyFlow, settings::DRAIN_MS};
 
 impl Run {
-    /// Waits, and looks after everything meanwhile.
+    /// Waits, with maintenance.
     pub(super) async fn pause(&mut self, span_ms: u64) {
         let until = after_ms(span_ms);
         loop {
@@ -20,7 +20,7 @@ impl Run {
         }
     }
 
-    /// Starts again what ended, wakes what was stopped, ends outages, when their time has come.
+    /// Restarts ended daemons, continues stopped ones and ends outages when they are due.
     async fn tend(&mut self) {
         let now = Instant::now();
         if self.outage_until.is_some_and(|until| until <= now) {
@@ -55,7 +55,7 @@ impl Run {
             },
             State::Up => {
                 if daemon.ended().is_some() {
-                    // As a service manager does.
+                    // Restarted, as a service manager does.
                     daemon.state = State::Away(after_ms(AWAY_MS_MAX));
                     self.roster.moved(number, None);
                     self.found.ended_alone += 1;
@@ -75,7 +75,7 @@ impl Run {
         }
     }
 
-    /// Ways that are cut are open again when their time has come.
+    /// Opens the cut connections that are due.
     fn open_ways_due(&mut self, now: Instant) {
         self.parted.retain(|(until, line)| {
             let is_parted = *until > now;
@@ -86,7 +86,6 @@ impl Run {
         });
     }
 
-    /// No way is cut any more.
     pub(super) fn open_ways(&mut self) {
         let now = Instant::now();
         for (until, _) in &mut self.parted {
@@ -95,14 +94,14 @@ impl Run {
         self.open_ways_due(now);
     }
 
-    /// Nothing that is between a daemon and its database is measured, until it has had time to find it again.
+    /// Excludes a daemon's database access from measurements, until it has had time to reconnect.
     pub(super) fn troubled(&mut self, daemon: usize, until: Instant) {
         self.roster.troubled(daemon);
         self.settling
             .push((until + Duration::from_millis(SETTLE_MS), daemon));
     }
 
-    /// The database is out for everybody.
+    /// Begins an outage of the database.
     pub(super) fn out(&mut self, until: Instant) {
         self.outage_until = Some(until);
         for daemon in 0..self.daemons.len() {
@@ -128,7 +127,7 @@ impl Run {
         }
     }
 
-    /// Everything runs again, and clocks show no time that has been before.
+    /// Ends all faults, and sets clocks so that no time repeats.
     pub(super) async fn mend(&mut self) {
         self.open_ways();
         self.end_outage().await;

@@ -1,4 +1,4 @@
-//! Clients: what they ask an ingestor for.
+//! Clients and their requests to an ingestor.
 
 use std::sync::Arc;
 
@@ -17,19 +17,13 @@ use recapd_core::{
 use recapd_engine::ingest::Ingestor;
 use recapd_store::{StoreError, StoreResult};
 
-/// A client tries so often to be heard.
 const TRIES: usize = 3;
-/// And waits so long in between.
 const TRY_AGAIN_MS: i64 = 500;
-/// The most rounds of work in a turn.
 const ROUNDS_MAX: usize = 12;
-/// The longest message, in words.
 const WORDS_MAX: usize = 24;
 
-/// All clients of a run.
 #[derive(Default)]
 pub(super) struct Client {
-    /// The number of the last message that one of them sent.
     last: u64,
 }
 
@@ -42,7 +36,7 @@ enum ClientRequest {
 }
 
 impl Client {
-    /// The next request for `agent`, as a client makes it that doesn't give up at once.
+    /// The next request for `agent`, of a client that retries.
     pub(super) fn request(
         &mut self,
         world: &Arc<World>,
@@ -78,7 +72,8 @@ impl Client {
         }
     }
 
-    /// A question and its answer, perhaps with work in between, and now and then with much of it. They come again under the same ids.
+    /// A question and its answer, sometimes with tool rounds in between, rarely with many. Repeated messages have the same
+    /// ids.
     fn turn(&mut self, world: &World) -> Vec<Message> {
         let rounds = match world.draw(|random| random.u8(..12)) {
             0 => world.draw(|random| random.usize(2..=ROUNDS_MAX)),

@@ -1,4 +1,4 @@
-//! What a run is like: drawn from its seed.
+//! The parameters of a run, drawn from its seed.
 
 use std::sync::Arc;
 
@@ -18,16 +18,13 @@ use recapd_core::domain::{
 };
 use recapd_store::AppendRules;
 
-/// A run's agents, at most.
 const AGENTS_MAX: usize = 3;
-/// A run's daemons, at most.
 const DAEMONS_MAX: usize = 3;
 
-/// Everything about a run that doesn't change in it.
 pub(super) struct Course {
     pub(super) agents: usize,
     pub(super) daemons: usize,
-    /// The database's clock counts, as on PostgreSQL, and not the daemons', as on SQLite.
+    /// True if the database's clock counts, as on PostgreSQL; otherwise the daemons' clocks do, as on SQLite.
     pub(super) has_own_clock: bool,
     pub(super) rules: AppendRules,
     pub(super) retry: RetryPolicy,
@@ -40,7 +37,7 @@ pub(super) struct Course {
     pub(super) redactor: Redactor,
 }
 
-/// Counts four bytes as a token: exact counts would cost more time than all the rest.
+/// Counts four bytes as a token: exact counts would cost more time than everything else.
 pub(super) struct Quarters;
 
 impl TokenCounter for Quarters {

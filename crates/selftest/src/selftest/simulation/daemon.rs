@@ -1,4 +1,4 @@
-//! A daemon of the simulation: the real ingestor, worker and schedule over the simulated store, driven step by step.
+//! A simulated daemon: the real ingestor, worker and schedule over the simulated store, driven step by step.
 
 use std::{
     sync::{
@@ -29,16 +29,15 @@ use recapd_platform::{clock::Clock, crontab::Crontab, notice::Notices};
 use recapd_store::{MaterialLimits, Store};
 use recapd_telemetry::metrics::Metrics;
 
-/// What daemons share that costs time to make, and nobody looks at.
+/// Objects that all daemons share because they are slow to create, and that the simulation ignores.
 #[derive(Clone)]
 pub(super) struct Surroundings {
     pub(super) notices: Notices,
     pub(super) metrics: Metrics,
-    /// Schedules need one; here nothing goes by it.
+    /// Required by the schedule, but not used here.
     pub(super) crontab: Crontab,
 }
 
-/// A life of a daemon, and what is under way in it.
 pub(super) struct SimulatedDaemon {
     number: usize,
     pub(super) clock: Arc<SkewedClock>,
@@ -46,20 +45,19 @@ pub(super) struct SimulatedDaemon {
     worker: Worker,
     schedule: Schedule,
     store: Arc<dyn Store>,
-    /// It stops, and can't wait for models.
+    /// Cancelled when the daemon stops and can't wait for models.
     pub(super) stop: CancellationToken,
     pub(super) actors: Vec<Actor>,
 }
 
-/// Something under way.
 pub(super) struct Actor {
     life: SimulatedTask,
-    /// When it wants to go on; never, if something else has to happen first.
+    /// When it wants to continue; `None` if another event must come first.
     pub(super) wait: Option<Timestamp>,
     woken: Arc<Woken>,
 }
 
-/// Something that an actor waits for has happened.
+/// Set when an event that an actor waits for has happened.
 struct Woken(AtomicBool);
 
 impl Wake for Woken {
@@ -81,7 +79,7 @@ impl Actor {
         self.woken.0.load(Relaxed) || self.wait.is_some_and(|until| until <= now)
     }
 
-    /// Goes on to the next point at which others may go first. True when it is done.
+    /// Runs until the next point at which others may run first. Returns true if it is done.
     pub(super) fn go_on(&mut self, world: &World) -> bool {
         self.woken.0.store(false, Relaxed);
         world.inner().wait = None;
@@ -93,7 +91,7 @@ impl Actor {
 }
 
 impl SimulatedDaemon {
-    /// A daemon that has just been started, perhaps for another time.
+    /// Starts a daemon, for the first time or again.
     pub(super) fn start(
         world: &Arc<World>,
         number: usize,
@@ -158,7 +156,7 @@ impl SimulatedDaemon {
         self.actors.push(Actor::new(life));
     }
 
-    /// What goes on in a daemon as long as it lives.
+    /// Starts the tasks that run throughout a daemon's life.
     fn set_off(&mut self, world: &Arc<World>, course: &Course) {
         self.claiming(world, course);
         let (own, worker, beat_ms) = (Arc::clone(world), self.worker.clone(), course.lease_ms / 4);
@@ -173,13 +171,13 @@ impl SimulatedDaemon {
             loop {
                 own.pause(reconcile_ms).await;
                 schedule.reconcile().await;
-                // What fails is made up for at the next look.
+                // The next run makes up for a failure.
                 drop(schedule.age().await);
             }
         }));
     }
 
-    /// Takes its leases back, then claims what is due and sets it off.
+    /// Takes its leases back, then claims due rows and starts their updates.
     fn claiming(&mut self, world: &Arc<World>, course: &Course) {
         let (own, worker, stop) = (Arc::clone(world), self.worker.clone(), self.stop.clone());
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));

@@ -1,4 +1,4 @@
-//! What was simulated, and what came of it.
+//! The results of the simulation.
 
 use std::collections::BTreeMap;
 
@@ -7,72 +7,61 @@ use serde::{Deserialize, Serialize};
 use super::judge::{Promise, PromiseBreach};
 use crate::selftest::work::WorkFindings;
 
-/// Failing runs kept word for word, the shortest ones.
+/// The most failing runs that are described, shortest first.
 const TOLD_MAX: usize = 3;
 /// The last lines of a run that are kept.
 const TRACE_LINES_MAX: usize = 120;
 
-/// What happened, in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Steps between two points at which others could go first.
+    /// Steps between two points at which other actors could run.
     pub steps: u64,
-    /// Requests of clients.
     pub requests: u64,
-    /// Leases given out.
     pub claims: u64,
     pub model_calls: u64,
     /// Versions that updates wrote.
     pub updates: u64,
-    /// Updates refused for their token.
+    /// Updates refused because of their token.
     pub fenced_by_lease: u64,
-    /// Updates refused for version, watermark or exchanges.
+    /// Updates refused because of version, watermark or exchanges.
     pub fenced_by_state: u64,
-    /// Updates refused for anything else.
+    /// Updates refused for other reasons.
     pub refused: u64,
-    /// Daemons killed.
     pub killed: u64,
-    /// Daemons that stood still for a while.
+    /// Daemons that were stopped for a while.
     pub stalled: u64,
     /// Calls of the store that failed, before or after they took effect.
     pub cut: u64,
-    /// Clocks that were turned.
     pub clocks_turned: u64,
-    /// Queue rows deleted by hand.
+    /// Queue rows deleted by the simulated operator.
     pub rows_lost: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedRun {
-    /// The seed of just this run.
     pub seed: u64,
-    /// Its steps until it failed.
     pub steps: u64,
-    /// What was broken.
     pub breaches: Vec<PromiseBreach>,
-    /// Its last lines: moment, daemon, operation, and the agents that it changed.
+    /// Its last lines: time, daemon, operation, and the agents that it changed.
     pub trace: Vec<String>,
 }
 
-/// What was simulated, and what came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SimulationFindings {
     pub runs: u64,
-    /// What happened in them.
     pub counts: Counts,
-    /// In how many runs each promise was broken.
+    /// The number of runs in which each promise was broken.
     pub broken: BTreeMap<Promise, u64>,
     /// The shortest of these runs.
     pub failed: Vec<FailedRun>,
 }
 
 impl SimulationFindings {
-    /// Nothing was broken.
+    /// Returns true if no promise was broken.
     pub fn is_clean(&self) -> bool {
         self.broken.is_empty()
     }
 
-    /// How often `promise` was broken.
     pub fn broken(&self, promise: Promise) -> u64 {
         self.broken.get(&promise).copied().unwrap_or_default()
     }
@@ -85,7 +74,7 @@ impl SimulationFindings {
         }
     }
 
-    /// Whether a failing run of so many steps is among the shortest.
+    /// Returns true if a failing run of so many steps is among the shortest.
     pub(super) fn is_short(&self, steps: u64) -> bool {
         self.failed.len() < TOLD_MAX || self.failed.iter().any(|failed| steps < failed.steps)
     }
@@ -132,7 +121,7 @@ impl WorkFindings for SimulationFindings {
         self.keep_shortest();
     }
 
-    /// A run's seed says which it is.
+    /// A run's seed already identifies it.
     fn of_piece(self, _piece: usize) -> Self {
         self
     }

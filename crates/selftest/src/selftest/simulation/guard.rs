@@ -1,5 +1,4 @@
-//! The protocol's guards, each of which the tables can be told to do without: so the simulation shows that it would
-//! notice.
+//! The guards of the protocol. The tables can disable each of them, to show that the simulation would notice.
 
 use std::{fmt, str::FromStr};
 
@@ -7,26 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use recapd_store::Fence;
 
-/// A guard of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Guard {
-    /// A completion needs the row's fencing token; without it, whoever comes finishes the row.
+    /// A completion needs the row's fencing token; without this guard, any daemon can finish the row.
     Lease,
-    /// A completion needs the version that it has read; without it, any version is followed by the next.
+    /// A completion needs the version that it read; without this guard, it may follow any version.
     Version,
-    /// A completion needs the watermark that it has read, and the boundary behind it.
+    /// A completion needs the watermark that it read, and the boundary after it.
     Watermark,
-    /// A completion needs as many live exchanges in its range as it has read.
+    /// A completion needs as many live exchanges in its range as it read.
     Exchanges,
-    /// A rewind takes the lease from whoever holds it.
+    /// A rewind revokes the current lease.
     Void,
-    /// A completion re-arms a row that was woken meanwhile or has more to do; without it, the row goes.
+    /// A completion re-arms a row that was woken meanwhile or has more to do; without this guard, the row is deleted.
     Rearm,
 }
 
 impl Guard {
-    /// All, in the order in which they are met.
     pub const ALL: [Self; 6] = [
         Self::Lease,
         Self::Version,
@@ -36,7 +33,6 @@ impl Guard {
         Self::Rearm,
     ];
 
-    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lease => "lease",
@@ -48,7 +44,7 @@ impl Guard {
         }
     }
 
-    /// The guard that raises a fence; none for one that no update meets.
+    /// The guard that raises a fence; `None` for a fence that no update meets.
     pub fn of(fence: Fence) -> Option<Self> {
         match fence {
             Fence::Lease => Some(Self::Lease),
@@ -66,7 +62,6 @@ impl fmt::Display for Guard {
     }
 }
 
-/// There is no such guard.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no guard; there are {names}", names = Guard::ALL.map(Guard::name).join(", "))]
 pub struct UnknownGuard(String);

@@ -1,4 +1,4 @@
-//! The judge: what has to hold after each operation, told from what the tables hold before and after it.
+//! The judge: checks after each operation what must hold, by the tables before and after it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,36 +15,34 @@ use super::{
 use recapd_core::domain::{agent::AgentId, summary::item::Item, tokens::TokenCounter, work::Lease};
 use recapd_store::{Completion, Material, Patch};
 
-/// What is promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Promise {
-    /// Each guard by itself refuses a completion that it has to refuse, whatever the others say.
+    /// Each guard by itself refuses the completions that it must refuse, whatever the others decide.
     Guarded,
     /// Only the holder of a row's lease writes an update.
     HeldByWriter,
-    /// A version follows from the one before it, which its writer has read.
+    /// A version follows the one before it, which its writer has read.
     InOrder,
-    /// Each exchange before the watermark stands in exactly one item, and none after it in any.
+    /// Each exchange up to the watermark is in exactly one item, and none after it in any.
     CoveredOnce,
-    /// No item tells of what was set aside.
+    /// No item covers a set-aside exchange, and no fact comes from one.
     SetAsideUntold,
-    /// Versions have no gap, each a token of its own, and each covers on from the one before.
+    /// Versions have no gap, each has a token of its own, and each continues the coverage of the one before.
     Chained,
-    /// No document is over its ceiling, or of another size than it says.
+    /// No document exceeds its ceiling, or differs from its stated size.
     Ceiling,
-    /// The window is within its budget, but for the newest exchange.
+    /// The window is within its budget, except for the newest exchange.
     WindowFits,
-    /// What is pending has a row, and a row that was woken during the work isn't deleted by it.
+    /// Pending exchanges have a row, and a row that was woken during an update isn't deleted by it.
     Woken,
-    /// Nobody is needed to make rows: the reconciler finds none missing but those that were lost on purpose.
+    /// The reconciler finds no missing rows except those that were deleted on purpose.
     RowsThere,
-    /// With healthy workers, everything pending is covered and every row is worked off.
+    /// With healthy workers, everything pending gets covered and every row processed.
     Drained,
 }
 
 impl Promise {
-    /// All.
     pub const ALL: [Self; 11] = [
         Self::Guarded,
         Self::HeldByWriter,
@@ -59,7 +57,6 @@ impl Promise {
         Self::Drained,
     ];
 
-    /// What is said where it is broken.
     pub fn title(self) -> &'static str {
         match self {
             Self::Guarded => "a guard let a stale update pass",
@@ -77,12 +74,9 @@ impl Promise {
     }
 }
 
-/// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromiseBreach {
-    /// The promise that was broken.
     pub promise: Promise,
-    /// What was found.
     pub found: String,
 }
 
@@ -92,17 +86,15 @@ impl fmt::Display for PromiseBreach {
     }
 }
 
-/// Watches the tables of one run.
 pub(super) struct Judge {
     max_tokens: i64,
     counter: Arc<dyn TokenCounter>,
-    /// The wake counter of each agent's row as it was claimed.
+    /// The wake counter of each agent's row when it was claimed.
     claimed_wakes: BTreeMap<AgentId, i64>,
-    /// What each lease's holder has read: live exchanges in its range.
+    /// The live exchanges that each lease's holder read in its range.
     read: BTreeMap<i64, Vec<i64>>,
-    /// Agents whose row was lost on purpose, and not made again yet.
+    /// Agents whose row was deleted on purpose, and not created again yet.
     orphans: BTreeSet<AgentId>,
-    /// The first breach of each promise.
     pub(super) breaches: Vec<PromiseBreach>,
 }
 
@@ -118,7 +110,7 @@ impl Judge {
         }
     }
 
-    /// Whether the tables are broken: nothing that follows would tell more.
+    /// Returns true if the tables are broken: later findings would be consequences.
     pub(super) fn is_over(&self) -> bool {
         let is_about_tables = |breach: &PromiseBreach| {
             !matches!(
@@ -153,14 +145,14 @@ impl Judge {
         self.orphans.insert(agent.clone());
     }
 
-    /// The reconciler has made this row.
+    /// Notes that the reconciler created this row.
     pub(super) fn saw_row_made(&mut self, agent: &AgentId) {
         if !self.orphans.contains(agent) {
             self.find(Promise::RowsThere, || format!("{agent} had none"));
         }
     }
 
-    /// Each fence has to refuse what is stale, told by other signs than the fence goes by.
+    /// Checks that each fence refuses stale updates, by other signs than the fence uses.
     pub(super) fn judge_verdicts(
         &mut self,
         lease: &Lease,
@@ -185,7 +177,7 @@ impl Judge {
             kept.row.as_ref().and_then(|row| row.token) != Some(lease.token),
             kept.versions.last().map_or(0, |last| last.version) != patch.version,
             covers_again || leaves_gap || is_in_window,
-            // A count can't see more than a count. An update may be about a part of what was read.
+            // A count can only reveal a different count. An update may cover a part of what was read.
             self.read.get(&lease.token).is_some_and(|read| {
                 let read = read.iter().filter(|exchange| is_in_range(**exchange));
                 read.count() != live.len()
@@ -202,7 +194,6 @@ impl Judge {
         }
     }
 
-    /// An update was written over `before`.
     pub(super) fn judge_update(&mut self, lease: &Lease, patch: &Patch, before: &AgentTables) {
         let token = before.row.as_ref().and_then(|row| row.token);
         if token != Some(lease.token) {
@@ -223,7 +214,7 @@ impl Judge {
         }
     }
 
-    /// A lease has ended with its work done.
+    /// Checks the end of a lease with its work done.
     pub(super) fn judge_end(
         &mut self,
         lease: &Lease,
@@ -244,7 +235,7 @@ impl Judge {
         }
     }
 
-    /// What holds of an agent after whatever was done.
+    /// Checks what must hold of an agent after any operation.
     pub(super) fn judge(&mut self, agent: &AgentId, before: Option<&AgentTables>, kept: &AgentTables) {
         self.judge_rewind(agent, before, kept);
         self.judge_coverage(agent, kept);
@@ -266,7 +257,7 @@ impl Judge {
         }
     }
 
-    /// Whoever worked while something was set aside has no lease any more.
+    /// Checks that a rewind ended the lease of an update in progress.
     fn judge_rewind(&mut self, agent: &AgentId, before: Option<&AgentTables>, kept: &AgentTables) {
         let last = |kept: &AgentTables| kept.live(1, i64::MAX).last().map(|live| live.exchange);
         let is_rewound = before.is_some_and(|before| last(kept) < last(before));
@@ -343,7 +334,7 @@ impl Judge {
         }
     }
 
-    /// What holds when healthy workers had time enough.
+    /// Checks what must hold after healthy workers had enough time.
     pub(super) fn judge_end_of_all(&mut self, agents: &BTreeMap<AgentId, AgentTables>) {
         for (agent, kept) in agents {
             let pending = kept.pending().count();
@@ -356,13 +347,13 @@ impl Judge {
     }
 }
 
-/// Whether a version that covers from `after` on goes on where one before it ended. What lies between was set aside, and
-/// the watermark moved over it without a version.
+/// Returns true if a version that covers from `after` on continues one that ended at `ended`. The exchanges between were
+/// set aside, and the watermark moved over them without a version.
 fn continues(kept: &AgentTables, ended: i64, after: i64) -> bool {
     ended <= after && kept.live(ended + 1, after).next().is_none()
 }
 
-/// The exchanges that items stand for, each as often as it is covered, ascending.
+/// The exchanges that items cover, each as often as it is covered, ascending.
 fn covered(kept: &AgentTables) -> Vec<i64> {
     let in_force = kept.items.iter().filter(|kept| !kept.is_removed);
     let ranges = in_force.flat_map(|kept| of(&kept.item));

@@ -1,5 +1,5 @@
-//! One run: daemons and clients take turns as chance has it, until time is up; then everybody is healthy, and
-//! everything has to be worked off.
+//! One run: daemons and clients take random turns until time is up; then everything is healthy, and all work must be
+//! completed.
 
 use std::{
     collections::BTreeSet,
@@ -26,31 +26,28 @@ use recapd_core::domain::{
     time::{HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp},
 };
 
-/// When runs begin.
 const BORN_AT: Timestamp = Timestamp(1_795_000_000_000);
-/// Steps in trouble, at most; then it is over.
 const TROUBLED_STEPS_MAX: u64 = 500;
-/// Within so many steps healthy workers write a version, while anything is left to do: a model that was silent for long is asked
-/// about few exchanges at a time.
+/// The steps within which healthy workers write a version while there is work: after a long silence, a model is asked about
+/// few exchanges at a time.
 const HEALTHY_STEPS_MAX: u64 = 5_000;
-/// In so many steps they have worked everything off.
+/// The steps within which they complete all work.
 const HEALTHY_STEPS_IN_ALL: u64 = 50_000;
-/// Parked rows are looked at again after six hours.
+/// Parked rows are retried after six hours.
 const PROBE_MS: i64 = 7 * HOUR_MS;
 
-/// What came of a run.
 pub(super) struct SimulationOutcome {
     pub(super) counts: Counts,
     pub(super) breaches: Vec<PromiseBreach>,
-    /// What happened, if it was to be told.
+    /// The events, if a trace was requested.
     pub(super) trace: Vec<String>,
 }
 
-/// A daemon, or the place where it will be started again.
+/// A daemon, or the slot in which it will be restarted.
 struct DaemonSlot {
     daemon: Option<SimulatedDaemon>,
     clock: Arc<SkewedClock>,
-    /// It doesn't move until then, or is started then.
+    /// It is stopped until this time, or restarted then.
     still_until: Timestamp,
 }
 
@@ -63,7 +60,6 @@ struct SimulationRun<'s> {
     agents: Vec<AgentId>,
 }
 
-/// Lives through the run of that seed.
 pub(super) fn run(
     seed: u64,
     without: &BTreeSet<Guard>,
@@ -98,7 +94,7 @@ pub(super) fn run(
         agents,
     };
     run.live(steps);
-    // What is under way holds the world.
+    // Running actors hold references to the world.
     drop(run);
     let mut inner = world.inner();
     SimulationOutcome {
@@ -139,13 +135,13 @@ impl SimulationRun<'_> {
         self.world.inner().judge.is_over()
     }
 
-    /// Versions that were ever written, of all agents.
+    /// The number of versions written so far, of all agents.
     fn versions(&self) -> i64 {
         let inner = self.world.inner();
         inner.tables.agents.values().map(|kept| kept.version).sum()
     }
 
-    /// Whether nothing is pending or under way. If only parked rows are left, hours pass.
+    /// Returns true if nothing is pending or running. If only parked rows are left, lets hours pass.
     fn is_drained(&self) -> bool {
         let mut inner = self.world.inner();
         let agents = inner.tables.agents.values();
@@ -164,7 +160,7 @@ impl SimulationRun<'_> {
         false
     }
 
-    /// One actor goes on to the next point at which others may go first.
+    /// Lets one actor run to the next point at which others may run first.
     fn step(&mut self) {
         self.start_daemons();
         let now = self.world.inner().now;
@@ -185,7 +181,7 @@ impl SimulationRun<'_> {
             }
         }
         let Some((number, index)) = self.world.draw(|random| random.choice(ready)) else {
-            // Nobody can go on now.
+            // No actor can continue now.
             self.world.inner().now = next;
             return;
         };
@@ -218,7 +214,7 @@ impl SimulationRun<'_> {
         }
     }
 
-    /// Something may happen to somebody, and clients want something.
+    /// May cause a fault, and sends clients' requests.
     fn trouble(&mut self) {
         let (what, number, agent) = self.world.draw(|random| {
             let (number, agent) = (
@@ -249,7 +245,7 @@ impl SimulationRun<'_> {
             .tell(|inner| format!("{:>9} d{number} {what}", inner.now.0));
     }
 
-    /// A daemon dies, with all it knew, and comes back some time later.
+    /// Kills a daemon, which loses its memory and restarts later.
     fn kill(&mut self, number: usize) {
         let now = self.world.inner().now;
         let down_ms = self.world.draw(|random| random.i64(..30 * SECOND_MS));
@@ -261,7 +257,7 @@ impl SimulationRun<'_> {
         }
     }
 
-    /// A daemon stands still, and goes on later as if nothing had happened.
+    /// Stops a daemon, which continues later as if nothing had happened.
     fn stall(&mut self, number: usize) {
         let now = self.world.inner().now;
         let still_ms = self.world.draw(|random| random.i64(SECOND_MS..MINUTE_MS));
@@ -280,12 +276,12 @@ impl SimulationRun<'_> {
         self.tell(number, "has another time");
     }
 
-    /// Somebody deletes a queue row by hand.
+    /// Deletes a queue row, as an operator may.
     fn lose_row(&mut self, agent: usize) {
         let agent = &self.agents[agent];
         let call = StoreCall {
             daemon: 0,
-            method: "a hand deletes the row",
+            method: "an operator deletes the row",
         };
         let lost = self.world.operate(call, |inner| {
             if inner
@@ -304,7 +300,6 @@ impl SimulationRun<'_> {
         drop(lost);
     }
 
-    /// A client asks a daemon for something.
     fn ask(&mut self, number: usize, agent: usize) {
         let Some(daemon) = &mut self.places[number].daemon else {
             return;
@@ -316,7 +311,7 @@ impl SimulationRun<'_> {
         self.world.inner().counts.requests += 1;
     }
 
-    /// From now on nothing fails, nobody asks for anything more, and all clocks are right.
+    /// Ends faults and requests, and corrects all clocks.
     fn heal(&mut self) {
         let mut inner = self.world.inner();
         inner.is_troubled = false;

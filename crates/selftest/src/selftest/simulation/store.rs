@@ -1,5 +1,5 @@
-//! The tables behind the `Store` seam, as one daemon sees them: the real ingestor, worker and schedule use them without
-//! knowing.
+//! The tables behind the `Store` trait, as one daemon sees them: the real ingestor, worker and schedule use them
+//! unknowingly.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -29,13 +29,12 @@ use recapd_store::{
     SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
 };
 
-/// The tables, as a daemon reaches them.
 pub(super) struct SimulatedStore {
     pub(super) world: Arc<World>,
     pub(super) daemon: usize,
 }
 
-/// What is more than a call of the tables: what the judge hears of.
+/// Operations that also inform the judge.
 impl Inner {
     fn claim(&mut self, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
         let leases = self.tables.claim(claim)?;
@@ -96,7 +95,7 @@ impl Inner {
     }
 }
 
-/// The methods of the seam: those of the world, those of the tables, and those that no update needs.
+/// The methods of the trait: those of the world, those of the tables, and those that no update needs.
 macro_rules! seam {
     (
         $(world fn $w:ident = $of_world:ident($($wn:ident: $wt:ty),*) -> $wa:ty;)+
@@ -213,7 +212,6 @@ seam! {
 }
 
 impl super::findings::Counts {
-    /// How a completion went.
     fn hear(&mut self, completed: &StoreResult<Completion>) {
         match completed {
             Ok(_) => self.updates += 1,

@@ -1,8 +1,8 @@
-//! The tables, in memory: what a database holds of each agent, and the operations of an update as plain functions on
-//! it. One operation is one transaction: it changes a copy, which takes the place of the original if it succeeds.
+//! In-memory tables: the database's data of each agent, and the operations of an update as plain functions on it. One
+//! operation is one transaction: it changes a copy, which replaces the original on success.
 //!
-//! Written from the protocol and not from the SQL, with the domain's own ledger, composition and digests, so that it
-//! says the same in other words.
+//! Written from the protocol and not from the SQL, but with the domain's own ledger, composition and digests, so that it is
+//! an independent implementation.
 
 #![expect(
     clippy::needless_pass_by_value,
@@ -33,7 +33,7 @@ use recapd_core::domain::{
 };
 use recapd_store::{JournalledAnswer, StoreError, StoreResult, StoredMessage};
 
-/// An item, and which versions dropped or removed it.
+/// An item, and whether a version dropped or removed it.
 #[derive(Clone)]
 pub(super) struct KeptItem {
     pub(super) item: Item,
@@ -41,31 +41,29 @@ pub(super) struct KeptItem {
     pub(super) is_removed: bool,
 }
 
-/// A version of the document.
 #[derive(Clone, Copy)]
 pub(super) struct KeptVersion {
     pub(super) version: i64,
     pub(super) token: i64,
     pub(super) covers_after: i64,
     pub(super) covers_through: i64,
-    /// A rewind wrote it, and no update.
+    /// True if a rewind wrote it, not an update.
     pub(super) is_rewind: bool,
 }
 
-/// What is kept of one agent.
 #[derive(Clone)]
 pub(super) struct AgentTables {
     pub(super) settings: AgentSettings,
-    /// What the last append kept.
+    /// The budget of the last append.
     pub(super) budget: Budget,
     pub(super) ledger: Ledger,
-    /// All exchanges, set-aside ones too, without preambles.
+    /// All exchanges, including set-aside ones, without preambles.
     pub(super) exchanges: BTreeMap<i64, Exchange>,
-    /// By their numbers, which begin with 1.
+    /// In order of their numbers, from 1.
     pub(super) messages: Vec<Arc<StoredMessage>>,
     pub(super) client_ids: BTreeMap<String, String>,
     pub(super) marks: Vec<(Option<String>, Mark)>,
-    /// Nothing before this exchange comes back into the window: a clear sent it away.
+    /// A clear sent the exchanges before this one away: they never return to the window.
     pub(super) cleared_before: i64,
     pub(super) pending_since: Option<Timestamp>,
     pub(super) created_at: Timestamp,
@@ -80,14 +78,12 @@ pub(super) struct AgentTables {
     pub(super) row: Option<Row>,
 }
 
-/// All of it.
 pub(super) struct Tables {
     pub(super) agents: BTreeMap<AgentId, AgentTables>,
-    /// The database's own time, where its clock counts; else the daemons' clocks do.
+    /// The database's time if its clock counts; `None` if the daemons' clocks do.
     pub(super) clock: Option<Timestamp>,
-    /// The agents that the running operation has changed, as they were before.
+    /// The agents that the current operation changed, in their former state.
     pub(super) changed: Vec<(AgentId, Option<AgentTables>)>,
-    /// What the fences said of the completion that the running operation is.
     pub(super) verdicts: Option<Verdicts>,
     without: BTreeSet<Guard>,
     last_token: i64,
@@ -107,7 +103,7 @@ impl Tables {
         }
     }
 
-    /// The time that counts where a daemon says it is `told`.
+    /// The time that counts when a daemon's clock shows `told`.
     fn time(&self, told: Timestamp) -> Timestamp {
         self.clock.unwrap_or(told)
     }
@@ -126,7 +122,6 @@ impl Tables {
         found.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))
     }
 
-    /// Puts `kept` in place of what was there.
     fn commit(&mut self, agent: &AgentId, kept: AgentTables) -> StoreResult<()> {
         kept.check()?;
         let before = self.agents.insert(agent.clone(), kept);
@@ -134,7 +129,7 @@ impl Tables {
         Ok(())
     }
 
-    /// One transaction on one agent that is there.
+    /// Runs one transaction on an existing agent.
     fn change<T>(
         &mut self,
         agent: &AgentId,
@@ -172,7 +167,7 @@ impl AgentTables {
         }
     }
 
-    /// What the schema of a database refuses.
+    /// Checks the constraints of a database schema.
     fn check(&self) -> StoreResult<()> {
         let ledger = &self.ledger;
         if ledger.summarized_through >= ledger.first_exchange {
@@ -189,9 +184,9 @@ impl AgentTables {
         Ok(())
     }
 
-    /// The live exchanges numbered `from` to `through`.
+    /// The live exchanges from `from` through `through`.
     pub(super) fn live(&self, from: i64, through: i64) -> impl Iterator<Item = &Exchange> {
-        // A range that ends before it begins is none.
+        // A range that ends before it begins is empty.
         let range = (from <= through).then_some(from..=through);
         let within = range.into_iter().flat_map(|range| self.exchanges.range(range));
         let exchanges = within.map(|(_, exchange)| exchange);
@@ -203,7 +198,7 @@ impl AgentTables {
         self.live(self.ledger.summarized_through + 1, self.ledger.first_exchange - 1)
     }
 
-    /// Whether what is pending after the exchange `through` has so many tokens.
+    /// Returns true if the pending exchanges after `through` have at least `tokens_min` tokens.
     pub(super) fn has_tokens(&self, through: i64, tokens_min: i64) -> bool {
         let first = self.exchanges.range(through + 1..).next();
         let tokens = first.map(|(_, first)| self.ledger.tokens_before_window - first.tokens_before);
@@ -217,7 +212,7 @@ impl AgentTables {
         shown.map(|kept| kept.item.clone()).collect()
     }
 
-    /// Notes since when something is pending, as of `now`.
+    /// Sets when exchanges began to be pending.
     fn note_pending(&mut self, now: Timestamp) {
         let is_pending = self.ledger.pending_numbers() > 0;
         self.pending_since = is_pending.then(|| self.pending_since.unwrap_or(now));

@@ -1,11 +1,11 @@
-//! The simulation holds; the same seed is the same history; and without a guard it fails.
+//! The simulation keeps every promise; a seed determines the history; and without a guard, the simulation fails.
 
 use super::*;
 use crate::selftest::work::WorkFindings as _;
 
-/// Runs in which nothing may happen.
+/// Runs that must keep every promise.
 const RUNS: u64 = 80;
-/// Runs in which something has to happen.
+/// Runs within which a breach must be found.
 const RUNS_MAX: u64 = 1_500;
 
 fn without(guards: &[Guard], runs: u64) -> Simulation {
@@ -25,13 +25,13 @@ fn simulated(guards: &[Guard], runs: u64) -> SimulationFindings {
     })
 }
 
-/// Without these guards each of these promises is broken sooner or later.
+/// Asserts that each of these promises is broken sooner or later without these guards.
 #[track_caller]
 fn assert_broken(guards: &[Guard], promises: &[Promise]) {
     assert_broken_from(1, guards, promises);
 }
 
-/// As [`assert_broken`], for what few histories show: the first one of them begins soon after this seed.
+/// As [`assert_broken`], for rare breaches: the first one comes soon after this seed.
 #[track_caller]
 fn assert_broken_from(first_seed: u64, guards: &[Guard], promises: &[Promise]) {
     let (simulation, surroundings) = (without(guards, RUNS_MAX), Surroundings::new());
@@ -84,25 +84,25 @@ fn without_the_fencing_check_a_zombie_writes() {
     assert_broken(&[Guard::Lease], &[Promise::Guarded, Promise::HeldByWriter]);
 }
 
-/// By itself each of these is backed up by the lease's token, so the guard's own word is held against what is so.
+/// The lease's token backs up each of these guards, so the guard's own verdict is checked.
 #[test]
-fn a_check_that_lets_stale_updates_pass_is_found_though_others_refuse_them() {
+fn a_guard_that_passes_stale_updates_is_found_even_if_others_refuse_them() {
     for guard in [Guard::Version, Guard::Watermark, Guard::Exchanges, Guard::Void] {
         assert_broken(&[guard], &[Promise::Guarded]);
     }
 }
 
-/// What it takes to see an item about what was set aside: the lease isn't taken away, and nobody looks at anything else.
+/// An item about set-aside exchanges requires that the lease isn't revoked and nothing else is checked.
 #[test]
-fn without_all_that_stops_it_what_was_set_aside_is_told() {
+fn without_the_guards_set_aside_exchanges_are_covered() {
     let without = [Guard::Void, Guard::Version, Guard::Watermark, Guard::Exchanges];
     assert_broken_from(300, &without, &[Promise::SetAsideUntold]);
 }
 
-/// What the version, the watermark and the token are there for: any one of them is enough to prevent the worst, so that
-/// it takes all three away to see it, and giving one back prevents it again.
+/// Version, watermark and token: any one of them prevents the worst, so only without all three it happens, and restoring
+/// one prevents it again.
 #[test]
-fn without_token_version_and_watermark_exchanges_are_told_twice() {
+fn without_token_version_and_watermark_exchanges_are_covered_twice() {
     let worst = [Promise::InOrder, Promise::CoveredOnce];
     let all = [Guard::Lease, Guard::Version, Guard::Watermark];
     assert_broken(&all, &worst);

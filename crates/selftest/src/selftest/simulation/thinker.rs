@@ -1,4 +1,4 @@
-//! A model that thinks for a while, and fails in every way that one can.
+//! A model that takes some time, and fails in every way.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,6 @@ use recapd_core::domain::{
 };
 use recapd_llm::{Cause, ChatModel, LlmError, ModelAnswer, ModelRequest, TransientFailure, Wait};
 
-/// The model.
 pub(super) struct Thinker {
     pub(super) world: Arc<World>,
 }
@@ -83,7 +82,7 @@ impl ChatModel for Thinker {
     }
 }
 
-/// An item for every two exchanges.
+/// One item for every two exchanges.
 fn items(request: &ModelRequest) -> String {
     let exchanges: Vec<i64> = request
         .transcripts
@@ -99,7 +98,7 @@ fn items(request: &ModelRequest) -> String {
         )
     };
     let items: Vec<Value> = exchanges.chunks(2).filter_map(item).collect();
-    // Each answer says something that holds, and ends what has held longest.
+    // Each answer opens a fact, and closes the oldest one.
     let last = exchanges.last();
     let add = last
         .map(|last| json!({"kind": "open", "text": format!("what exchange {last} left"), "exchange": last}));
@@ -110,7 +109,6 @@ fn items(request: &ModelRequest) -> String {
         .to_string()
 }
 
-/// Merges neighbours.
 fn operations(question: &str) -> String {
     let label = |line: &str| line.split_once(". ")?.0.parse::<i64>().ok();
     let labels: Vec<i64> = question.lines().filter_map(label).collect();

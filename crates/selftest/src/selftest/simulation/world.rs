@@ -1,4 +1,4 @@
-//! The world of one run: tables, time and chance, and the points between which actors take turns.
+//! The world of one run: tables, time and random choices, and the points at which actors take turns.
 
 use std::{
     future::poll_fn,
@@ -17,36 +17,33 @@ use recapd_core::domain::{agent::AgentId, time::Timestamp};
 use recapd_platform::clock::Clock;
 use recapd_store::{StoreError, StoreResult};
 
-/// One in so many calls of the store fails, half of them after it took effect.
+/// One in so many calls of the store fails, half of them after taking effect.
 const CALL_FAILS_ONE_IN: u32 = 40;
-/// A run tells at most so much.
+/// The most lines of a run's trace.
 const TRACE_LINES_MAX: usize = 20_000;
 
-/// Something that runs by itself until it is done, or dropped.
+/// A task that runs until it is done or dropped.
 pub(super) type SimulatedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What is there beside the actors.
 pub(super) struct Inner {
     pub(super) random: Rng,
     pub(super) now: Timestamp,
     pub(super) tables: Tables,
     pub(super) judge: Judge,
     pub(super) counts: Counts,
-    /// Faults happen.
     pub(super) is_troubled: bool,
-    /// The database's clock counts, not the daemons'.
+    /// True if the database's clock counts, not the daemons'.
     pub(super) has_own_clock: bool,
-    /// When the actor that was last polled wants to go on.
+    /// When the last polled actor wants to continue.
     pub(super) wait: Option<Timestamp>,
-    /// What it has set off, and on which daemon.
+    /// The tasks that it started, with their daemons.
     pub(super) begun: Vec<(usize, SimulatedTask)>,
     trace: Option<Vec<String>>,
 }
 
-/// Shared by all that live in it.
 pub(super) struct World(Mutex<Inner>);
 
-/// A call of the store as it is told.
+/// A call of the store, as the trace shows it.
 #[derive(Clone, Copy)]
 pub(super) struct StoreCall {
     pub(super) daemon: usize,
@@ -83,7 +80,7 @@ impl Inner {
         self.trace.take().unwrap_or_default()
     }
 
-    /// Judges what the running operation has changed, and tells of it.
+    /// Judges the changes of the current operation, and adds them to the trace.
     fn settle(&mut self, call: StoreCall, error: Option<&StoreError>) {
         let changed = std::mem::take(&mut self.tables.changed);
         for (agent, before) in &changed {
@@ -146,7 +143,7 @@ impl World {
         from(&mut self.inner().random)
     }
 
-    /// Lets others go first, and so much time pass at least.
+    /// Lets other actors run, and at least this much time pass.
     pub(super) async fn pause(&self, wait_ms: i64) {
         let mut until = None;
         poll_fn(|_| {
@@ -162,7 +159,7 @@ impl World {
         .await;
     }
 
-    /// One call of the store: others may go first, and after it, and it may fail on either side.
+    /// One call of the store: others may run before and after it, and it may fail on either side.
     pub(super) async fn call<T>(
         &self,
         call: StoreCall,
@@ -192,7 +189,7 @@ impl World {
         answer
     }
 
-    /// Carries an operation out, and judges what it did.
+    /// Runs an operation and judges its changes.
     pub(super) fn operate<T>(
         &self,
         call: StoreCall,
@@ -205,13 +202,12 @@ impl World {
         answer
     }
 
-    /// Sets something off on a daemon; it begins when its turn comes.
+    /// Starts a task on a daemon; it begins when its turn comes.
     pub(super) fn begin(&self, daemon: usize, life: SimulatedTask) {
         self.inner().begun.push((daemon, life));
     }
 }
 
-/// A daemon's clock, which somebody may set wrong.
 pub(super) struct SkewedClock {
     pub(super) world: Arc<World>,
     pub(super) skew_ms: AtomicI64,

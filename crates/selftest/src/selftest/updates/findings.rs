@@ -1,57 +1,47 @@
-//! What was tried with updates, and what came of it.
+//! The results of update trials.
 
 use serde::{Deserialize, Serialize};
 
 use crate::selftest::work::WorkFindings;
 
-/// Breaches kept word for word; more are counted.
+/// The most breaches that are described; further ones are only counted.
 const TOLD_MAX: usize = 20;
 
-/// What was tried with updates, and what came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdateFindings {
-    /// Updates made.
     pub updates: u64,
-    /// Exchanges that left the window.
     pub exchanges: u64,
-    /// Answers for items that were refused: digests stood in.
+    /// Refused answers for items, replaced by digests.
     pub answers_refused: u64,
-    /// Facts added.
     #[serde(default)]
     pub facts: u64,
-    /// Changes of facts that were refused.
     #[serde(default)]
     pub facts_refused: u64,
-    /// Answers for operations that were carried out.
+    /// Answers for operations that were applied.
     pub compactions: u64,
-    /// Answers for operations that were refused as a whole.
+    /// Answers for operations that were refused entirely.
     pub compactions_refused: u64,
-    /// Operations left out of the others.
+    /// Operations refused within other answers.
     pub operations_refused: u64,
-    /// Items joined with others.
     pub merged: u64,
-    /// Items that say the same in fewer words.
     pub condensed: u64,
     /// Items that left a document for its size, or because a model proposed it.
     pub dropped: u64,
-    /// Documents that not even all decisions and constraints fitted in.
+    /// Documents that couldn't hold all decisions and constraints.
     pub truncated: u64,
-    /// The largest document, in tokens.
     pub tokens_max: i64,
-    /// Documents over their ceiling.
     pub over_ceiling: u64,
     /// Exchanges not covered exactly once after an update.
     pub uncovered: u64,
-    /// Decisions and constraints that a document lost while anything lower remained.
+    /// Decisions and constraints that a document lost while less important items remained.
     pub decisions_lost: u64,
-    /// Documents with a line that is none.
+    /// Documents with an invalid line.
     pub malformed: u64,
-    /// The first breaches, word for word.
     pub told: Vec<String>,
 }
 
 impl UpdateFindings {
-    /// Nothing was broken.
+    /// Returns true if no promise was broken.
     pub fn is_clean(&self) -> bool {
         (
             self.over_ceiling,

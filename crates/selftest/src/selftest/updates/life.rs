@@ -28,14 +28,11 @@ use recapd_core::domain::{
     zone::Zone,
 };
 
-/// When lives begin.
 const BORN_AT: Timestamp = Timestamp(1_767_600_000_000);
-/// One life in so many has a document of full size; small ones are full sooner, and break just as well.
+/// One life in so many has a document of full size; small ones fill up sooner, and are as good a test.
 const FULL_SIZE_ONE_IN: u32 = 12;
-/// What a question may hold, in tokens.
 const QUESTION_TOKENS_MAX: i64 = 24_000;
 
-/// What an agent's life has come to.
 struct AgentLife<'c> {
     random: Rng,
     model: Adversary,
@@ -45,15 +42,12 @@ struct AgentLife<'c> {
     now: Timestamp,
     last_exchange: i64,
     last_item: i64,
-    /// The items shown.
     items: Vec<Item>,
     last_fact: i64,
-    /// The facts that hold.
     facts: Vec<Fact>,
     found: UpdateFindings,
 }
 
-/// Lives through so many updates.
 pub(super) fn live(seed: u64, updates: u64, counter: &dyn TokenCounter) -> UpdateFindings {
     let mut random = Rng::with_seed(seed);
     let mut life = AgentLife {
@@ -141,7 +135,7 @@ impl AgentLife<'_> {
         self.keep(&composed, batch.is_empty());
     }
 
-    /// Exchanges that have left the window; some numbers are holes.
+    /// Exchanges that left the window; some numbers are skipped.
     fn batch(&mut self) -> Vec<Exchange> {
         let count = self.random.usize(1..7);
         let batch: Vec<Exchange> = (0..count)
@@ -172,7 +166,7 @@ impl AgentLife<'_> {
         batch
     }
 
-    /// What a model makes of them; where it is not believed, digests.
+    /// The model's items about them, or digests if its answer is refused.
     fn condensed(&mut self, batch: &[Exchange]) -> Vec<Item> {
         if batch.is_empty() {
             return Vec::new();
@@ -190,8 +184,7 @@ impl AgentLife<'_> {
         })
     }
 
-    /// Makes those changes of the facts that are believed. What a demand's words are looked for in is what the user of the
-    /// exchange said.
+    /// Applies the accepted changes of facts. A demand's words must be in what the exchange's user said.
     fn change_facts(&mut self, changes: &FactChanges, batch: &[Exchange]) {
         let said = |exchange: &Exchange| Transcript {
             exchange: exchange.exchange,
@@ -219,7 +212,7 @@ impl AgentLife<'_> {
         }
     }
 
-    /// Has the model compact what grew too big. Returns the items that left.
+    /// Lets the model compact a document that is too big. Returns the items that left.
     fn compacted(&mut self) -> Vec<Item> {
         let fixed: Vec<i64> = self
             .items
@@ -274,7 +267,7 @@ impl AgentLife<'_> {
         }
     }
 
-    /// Each exchange that was covered still is, and each of the batch is now; once.
+    /// Checks that every exchange covered before or in the batch is covered once.
     fn judge_coverage(&mut self, before: &[Item], batch: &[Exchange], left: &[Item]) {
         let mut expected = covered(before.iter());
         expected.extend(batch.iter().map(|exchange| exchange.exchange));
@@ -294,7 +287,7 @@ impl AgentLife<'_> {
         }
     }
 
-    /// What a decision or a constraint stood for is still shown as one, or nothing lower is.
+    /// Checks that decisions and constraints are still shown as such, or that nothing less important is.
     fn judge_decisions(&mut self, all: &[Item], left: &[Item], composed: &Composition) {
         let is_high = |item: &&Item| item.importance >= Importance::Constraint;
         let aged: BTreeSet<usize> = composed.aged.iter().copied().collect();
@@ -320,7 +313,6 @@ impl AgentLife<'_> {
         }
     }
 
-    /// The next update finds what this one has left.
     fn keep(&mut self, composed: &Composition, only_ages: bool) {
         let leaving = if only_ages {
             &composed.aged
@@ -335,7 +327,7 @@ impl AgentLife<'_> {
             self.last_item += 1;
             item.item = self.last_item;
         }
-        // As if a model had come back: what is provisional is condensed again some day.
+        // As if a model had become available: provisional items are condensed again some day.
         if self.random.u8(..8) == 0 {
             self.items.iter_mut().for_each(|item| item.provisional = false);
         }
@@ -350,7 +342,7 @@ fn covered<'a>(items: impl Iterator<Item = &'a Item>) -> Vec<i64> {
     covered
 }
 
-/// Whether a line can stand in a document: a heading of ours, an item, nothing, or the end.
+/// Returns true for a valid line of a document: a heading, an item, an empty line, or the end.
 fn is_line(line: &str) -> bool {
     let is_heading = || {
         let heading = line.strip_prefix("## ").map(|heading| name_and_span(heading).0);

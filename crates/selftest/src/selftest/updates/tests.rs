@@ -11,7 +11,7 @@ fn updates(updates: u64, seed: u64) -> Updates {
 }
 
 #[test]
-fn a_model_that_does_its_worst_breaks_nothing() {
+fn an_adversarial_model_breaks_nothing() {
     let work = updates(80, 3);
     let found = run(&work, TrialProgress::begin(&work), 2, &|_| ()).unwrap();
     assert!(found.is_clean(), "{found:#?}");
@@ -32,7 +32,7 @@ fn a_model_that_does_its_worst_breaks_nothing() {
 }
 
 #[test]
-fn a_seed_tells_all_that_happens() {
+fn a_seed_determines_all_findings() {
     let many = updates(260, 5);
     let sizes = [0, 1, 2].map(|piece| many.size(piece));
     assert_eq!((many.pieces(), sizes), (2, [250, 10, 0]));

@@ -1,47 +1,37 @@
 //! Batches at a provider, and the questions in them.
 
 labels! {
-    /// What became of a batch.
     BatchOutcome {
-        /// The provider has it.
         Submitted = "submitted",
-        /// It was refused, or never came back.
+        /// It was refused, or never returned.
         Lost = "lost",
     }
 }
 
 labels! {
-    /// What became of a question for a batch.
     QuestionOutcome {
-        /// It waits.
         Deferred = "deferred",
-        /// Its answer is used.
         Answered = "answered",
-        /// It has none, and is asked directly.
+        /// It has no answer, and is asked directly.
         Failed = "failed",
-        /// Its answer came too late.
         Late = "late",
-        /// It was asked directly before it was sent.
+        /// It was asked directly before its batch was sent.
         Withdrawn = "withdrawn",
     }
 }
 
 labels! {
-    /// How far an open batch is.
     BatchStage {
-        /// Written down; the provider may not know it.
+        /// Recorded; the provider may not know it.
         Intent = "intent",
-        /// The provider works on it.
+        /// The provider is working on it.
         Submitted = "submitted",
     }
 }
 
 labels! {
-    /// Where a question without an answer is.
     QuestionStage {
-        /// In no batch yet.
         Waiting = "waiting",
-        /// In an open batch.
         Out = "out",
     }
 }

@@ -1,42 +1,30 @@
-//! Summaries: what happens to their items, how they are read, how the jobs end that age them.
+//! Summaries: changes of items, reads, outcomes of cron jobs.
 
 labels! {
-    /// What happened to items of a summary.
+    /// A change of a summary's item.
     ItemAction {
-        /// New.
         Added = "added",
-        /// Joined with others.
         Merged = "merged",
-        /// Shown by a shorter text.
+        /// Shown in a shorter text.
         Condensed = "condensed",
-        /// Moved to an older section.
         Moved = "moved",
-        /// Left the summary.
         Dropped = "dropped",
     }
 }
 
 labels! {
-    /// By which way a summary was read.
     ReadVia {
         Http = "http",
-        /// Model context protocol.
         Mcp = "mcp",
-        /// A hook of an agent.
         Hook = "hook",
-        /// The command line.
         Cli = "cli",
     }
 }
 
 labels! {
-    /// What a reader of a summary got.
     ReadResult {
-        /// The summary.
         Hit = "hit",
-        /// Nothing new.
         NotModified = "not_modified",
-        /// There is none yet.
         Empty = "empty",
         /// The last copy; the database is down.
         Stale = "stale",
@@ -46,11 +34,8 @@ labels! {
 }
 
 labels! {
-    /// How a run of a cron job ended.
     RunOutcome {
-        /// Done.
         Completed = "completed",
-        /// Not done.
         Failed = "failed",
     }
 }

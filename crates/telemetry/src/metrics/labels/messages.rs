@@ -1,19 +1,14 @@
-//! Messages: whose they are, who counts them, why one is refused, how alike their speakers sound.
+//! Messages: roles, counters, reasons of refusal, similarity of speakers.
 
 use recapd_core::domain::message::Kind;
 
 labels! {
-    /// Whose message it is.
     Role {
-        /// Instructions.
         System = "system",
         User = "user",
-        /// The model.
         Assistant = "assistant",
-        /// The model, calling tools.
         ToolCall = "tool_call",
         ToolResult = "tool_result",
-        /// Nobody's: metadata.
         Metadata = "metadata",
     }
 }
@@ -32,19 +27,18 @@ impl From<&Kind> for Role {
 }
 
 labels! {
-    /// Whose tokenizer counts, as far as it matters to how well.
+    /// The provider whose tokenizer counts, as far as it affects accuracy.
     CountProvider {
         OpenAi = "openai",
         Anthropic = "anthropic",
         Google = "google",
-        /// A server of one's own.
+        /// The user's own server.
         Local = "local",
         Other = "other",
     }
 }
 
 impl CountProvider {
-    /// The provider of that name.
     pub fn of(provider: &str) -> Self {
         match provider {
             "gemini" => Self::Google,
@@ -55,29 +49,27 @@ impl CountProvider {
 }
 
 labels! {
-    /// Why a message that was inserted by SQL was refused.
+    /// The reason why a message inserted by SQL was refused.
     InboxRefusal {
-        /// The agent's id is none.
+        /// The agent's id is invalid.
         Agent = "agent",
-        /// It can't be read.
+        /// The message can't be read.
         Message = "message",
-        /// Its client id was used for another one.
+        /// Its client id belongs to another message.
         ClientId = "client_id",
-        /// It alone is too big for the window, and the agent wants that refused.
+        /// It exceeds the window alone, and the agent's settings refuse that.
         Overflow = "overflow",
-        /// It pins more than fits.
+        /// It pins more than the limit.
         Pins = "pins",
-        /// The database refuses it.
         Database = "database",
-        /// Reading it or counting it panics.
+        /// Reading or counting it panicked.
         Defect = "defect",
     }
 }
 
 labels! {
-    /// What the likeness of two speakers has begun to call for.
+    /// A threshold that the similarity of two speakers has crossed.
     Convergence {
-        /// Somebody should know.
         Warn = "warn",
         /// The conversation should end.
         Stop = "stop",

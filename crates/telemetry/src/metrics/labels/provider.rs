@@ -1,45 +1,35 @@
-//! Calls to models: how they end, what goes wrong in them, what is billed.
+//! Calls to models: outcomes, errors, billed tokens.
 
 use super::FailureReason;
 
 labels! {
-    /// How a call to a model ended.
     RequestOutcome {
-        /// With an answer.
         Success = "success",
-        /// Without.
         Error = "error",
     }
 }
 
 labels! {
-    /// What went wrong in a call to a model.
+    /// The class of a failed call to a model.
     ProviderErrorClass {
-        /// Too many calls.
         RateLimited = "rate_limited",
-        /// Too much to do.
         Overloaded = "overloaded",
-        /// Took too long.
         Timeout = "timeout",
-        /// Key or account refused.
+        /// The key or the account was refused.
         Auth = "auth",
-        /// Request refused.
         InvalidRequest = "invalid_request",
-        /// Input too long.
         ContextLength = "context_length",
-        /// The provider failed.
         Server = "server",
-        /// Not reached.
         Network = "network",
-        /// Declined.
+        /// The model declined.
         Refusal = "refusal",
-        /// An answer that is of no use.
+        /// The answer is unusable.
         BadOutput = "bad_output",
     }
 }
 
 impl ProviderErrorClass {
-    /// The class of a failure of an update, if a provider caused it.
+    /// The class of a failed update, if a provider caused it.
     pub fn from_reason(reason: FailureReason) -> Option<Self> {
         let name = reason.name();
         Self::from_name(name.strip_prefix("provider_").unwrap_or(name))
@@ -47,15 +37,14 @@ impl ProviderErrorClass {
 }
 
 labels! {
-    /// Which tokens a provider bills. The sets are disjoint, so that their sum is the bill.
+    /// The kinds of tokens that a provider bills. They are disjoint, so that their sum is the bill.
     TokenType {
-        /// Read, at the full price.
+        /// Input at full price.
         Input = "input",
-        /// Read from the provider's cache.
+        /// Input from the provider's cache.
         CacheRead = "cache_read",
-        /// Written to the provider's cache.
+        /// Input written to the provider's cache.
         CacheWrite = "cache_write",
-        /// Written by the model.
         Output = "output",
     }
 }

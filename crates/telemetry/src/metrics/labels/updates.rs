@@ -1,4 +1,4 @@
-//! Updates: why they are queued, how they end, why they fail or wait, what keeps them from being applied twice.
+//! Updates: reasons to queue, outcomes, failures, and guards against applying one twice.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 
 use recapd_core::domain::work::Reason;
 
-/// Why an update was queued; the reasons of the queue, by their names.
+/// The reason why an update was queued, by the queue's own names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trigger(pub(crate) Reason);
 
@@ -29,19 +29,17 @@ impl EncodeLabelValue for Trigger {
 }
 
 labels! {
-    /// How an update ended.
     UpdateOutcome {
-        /// It was committed.
         Completed = "completed",
-        /// It wasn't; it is tried again, or parked.
+        /// It will be retried, or is parked.
         Failed = "failed",
-        /// Somebody else had done the work.
+        /// Someone else had done the work.
         Superseded = "superseded",
     }
 }
 
 labels! {
-    /// How far an update had to go to fit the summary's ceiling.
+    /// The steps that an update took to fit the summary's ceiling.
     UpdatePath {
         /// New items were appended.
         Append = "append",
@@ -49,40 +47,29 @@ labels! {
         Merge = "merge",
         /// Everything was compacted.
         Full = "full",
-        /// It ended before that was known.
+        /// It ended before the steps were known.
         None = "none",
     }
 }
 
 labels! {
-    /// Why an update failed.
     FailureReason {
         ProviderRateLimited = "provider_rate_limited",
-        /// The provider has too much to do.
         ProviderOverloaded = "provider_overloaded",
-        /// The provider took too long.
         ProviderTimeout = "provider_timeout",
-        /// The provider refuses the key or the account.
         ProviderAuth = "provider_auth",
-        /// The provider refuses the request.
         ProviderInvalidRequest = "provider_invalid_request",
-        /// The input was too long for the model.
         ProviderContextLength = "provider_context_length",
-        /// The provider failed.
         ProviderServer = "provider_server",
-        /// The provider couldn't be reached.
         ProviderNetwork = "provider_network",
         /// The model declined.
         ProviderRefusal = "provider_refusal",
         /// The answer was unusable.
         BadOutput = "bad_output",
-        /// The database failed.
         Db = "db",
-        /// Those who held the row vanished again and again.
+        /// The holders of the row's lease disappeared repeatedly.
         Crashed = "crashed",
-        /// The lease was lost.
         LeaseLost = "lease_lost",
-        /// The daemon was stopped.
         Shutdown = "shutdown",
         /// Anything else: a defect of recapd.
         Internal = "internal",
@@ -90,31 +77,29 @@ labels! {
 }
 
 labels! {
-    /// Why an update is given back without having failed.
+    /// The reason why an update was put back without a failure.
     PostponeReason {
-        /// As many calls are under way as may be.
+        /// The limit of concurrent calls is reached.
         Places = "places",
         /// The limits of the key are used up.
         Rate = "rate",
-        /// The provider rests after its failures.
+        /// The provider's circuit is open after failures.
         Circuit = "circuit",
-        /// A limit of spending is used up.
+        /// A spending limit is used up.
         Spend = "spend",
     }
 }
 
 labels! {
-    /// The guard that kept an update from being applied a second time.
+    /// The guard that kept an update from being applied twice.
     Fence {
-        /// The lease is somebody else's.
         Lease = "lease",
-        /// The summary has another version by now.
         Version = "version",
         /// A watermark moved.
         Watermark = "watermark",
         /// Exchanges were set aside.
         Exchanges = "exchanges",
-        /// A row of the inbox was taken by somebody else.
+        /// Another daemon took a row of the inbox.
         Inbox = "inbox",
     }
 }

@@ -1,4 +1,4 @@
-//! The fixtures: each one is recognised by what stands in it, and by one format only.
+//! The fixtures: each one is recognised by its content, and by one format only.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The fixtures of Codex, Pidgin and aider as a whole.
+//! The Codex, Pidgin and aider fixtures as a whole.
 
 use super::*;
 
@@ -108,7 +108,7 @@ fn the_start_of_a_pidgin_conversation_is_never_lost() {
 }
 
 #[test]
-fn marks_of_aider_are_told_from_markdown() {
+fn aider_marks_are_distinguished_from_markdown() {
     for (text, expected) in [
         ("####x\n", "assistant: \"####x\""),
         (">x\n> \n>\n", "assistant: \">x\"\nlog | aider_output:"),

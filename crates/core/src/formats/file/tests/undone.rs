@@ -1,4 +1,4 @@
-//! Lines that a conversation went back behind.
+//! Lines that a conversation took back.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn undone(format: Format, lines: &[Value]) -> Vec<u64> {
     found
 }
 
-/// A line of Claude Code that follows from the line `parent`.
+/// A Claude Code line that follows the line `parent`.
 fn says(role: &str, uuid: &str, parent: impl Into<Value>, content: impl Into<Value>) -> Value {
     let (parent, content): (Value, Value) = (parent.into(), content.into());
     let message = json!({ "role": role, "content": content });
@@ -38,7 +38,7 @@ fn begun() -> Vec<Value> {
 }
 
 #[test]
-fn what_is_undone_is_left_out_and_counted() {
+fn undone_messages_are_left_out_and_counted() {
     let lines = [begun(), begun()].concat();
     let mut reader = reader(Format::ClaudeCode, &lines);
     reader.undone = HashSet::from([2, 3]);
@@ -47,7 +47,7 @@ fn what_is_undone_is_left_out_and_counted() {
 }
 
 #[test]
-fn a_prompt_without_a_word_is_left_out_of_a_conversation_and_leads_on_to_what_follows() {
+fn an_empty_prompt_is_left_out_and_its_descendants_are_kept() {
     let rest = vec![
         says("user", "first", "a", "Fix it"),
         says("user", "wordless", "first", " "),
@@ -64,7 +64,7 @@ fn a_prompt_without_a_word_is_left_out_of_a_conversation_and_leads_on_to_what_fo
     let read: Vec<u64> = conversation.by_ref().map(|item| item.unwrap().line).collect();
     assert_eq!(read, [1, 2, 6]);
     assert_eq!((conversation.undone(), conversation.wordless()), (3, 1));
-    // Who only reads the file gets every line.
+    // A plain reader of the file gets every line.
     let all = reader(Format::ClaudeCode, &lines);
     assert_eq!(all.map(Result::unwrap).count(), lines.len());
 }
@@ -96,7 +96,7 @@ fn an_edited_prompt_is_undone_with_all_that_followed() {
 }
 
 #[test]
-fn other_branches_are_said() {
+fn other_branches_are_kept() {
     let with = |mut line: Value, name: &str, value: Value| {
         line[name] = value;
         line
@@ -113,7 +113,7 @@ fn other_branches_are_said() {
         vec![with(prompt("n"), "origin", origin), prompt("p")],
         vec![with(prompt("s"), "isSidechain", true.into()), prompt("p")],
         vec![says("user", "anew", Value::Null, "Hi again")],
-        // Both go on.
+        // Both branches continue.
         vec![prompt("p"), prompt("q"), says("assistant", "b", "p", "Done.")],
     ] {
         let lines = [begun(), rest].concat();

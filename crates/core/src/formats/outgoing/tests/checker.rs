@@ -1,4 +1,4 @@
-//! What every request must be, read from its JSON alone: written from the providers' rules, apart from the builder.
+//! Checks any request from its JSON alone. Written from the providers' rules, independently of the builder.
 
 use std::collections::HashSet;
 
@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use super::RequestFormat;
 
-/// One entry of a request: who speaks, which calls it makes, which it answers, and its texts.
+/// One entry of a request: its speaker, the calls it makes, those it answers, and its texts.
 #[derive(Debug, Default)]
 struct RequestEntry {
     role: String,
     calls: Vec<String>,
     answers: Vec<String>,
     texts: Vec<String>,
-    /// Something stands before an answer.
+    /// Something precedes an answer.
     answers_late: bool,
-    /// The model thought something that its provider hasn't signed.
+    /// It has thinking that its provider hasn't signed.
     is_unsigned: bool,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn check(target: RequestFormat, body: &Value, alternates: bool) -> Re
     pairs(&entries, by_message)
 }
 
-/// Every call is answered right after the run of calls it stands in, in order, and nothing else is answered.
+/// Checks that every call is answered right after its run of calls, in order, and that nothing else is answered.
 fn pairs(entries: &[RequestEntry], by_message: bool) -> Result<(), String> {
     let mut seen = HashSet::new();
     let mut at = 0;
@@ -128,7 +128,7 @@ fn anthropic(message: &Value) -> RequestEntry {
     entry
 }
 
-/// Whether thinking lacks what Anthropic writes beside it, in base64.
+/// Returns true for thinking without Anthropic's base64 signature.
 fn is_unsigned(block: &Value) -> bool {
     let seal = match block["type"].as_str() {
         Some("thinking") => text(&block["signature"]),
@@ -200,7 +200,7 @@ fn gemini(content: &Value) -> RequestEntry {
 }
 
 #[test]
-fn it_finds_what_is_wrong() {
+fn the_checker_finds_invalid_requests() {
     let user = serde_json::json!({"role": "user", "content": "go"});
     let call = serde_json::json!({"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {}}]});
     let result =

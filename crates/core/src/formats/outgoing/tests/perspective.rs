@@ -1,4 +1,4 @@
-//! Conversations of several speakers, as each of them sees them: never an invalid request, never another's thoughts.
+//! Conversations of several speakers from each one's perspective: requests are valid, and no one sees another's thoughts.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
     validator::{Severity, Target, validate},
 };
 
-/// What is said: each message holds a word of its own, so that it is known wherever it turns up.
+/// A message with a unique word, so that it is recognised wherever it turns up.
 #[derive(Clone, Debug)]
 struct Utterance {
     kind: u8,
@@ -90,7 +90,7 @@ fn message(place: usize, event: &Utterance) -> Message {
     formats::parse(format, &payload.to_string()).unwrap()
 }
 
-/// What is left of the messages in a window that evicts, and how many left it.
+/// Runs `use_it` on the messages left in a window that evicts.
 fn with_window<T>(messages: &[Message], budget: Budget, use_it: impl FnOnce(&ContextInput<'_>) -> T) -> T {
     let mut window = Window::new(budget, Arc::new(Characters));
     let mut evicted = 0;
@@ -138,7 +138,7 @@ fn target(format: RequestFormat) -> (Target, Value) {
     }
 }
 
-/// The numbers behind `word` in a text, in order.
+/// The numbers after `word` in a text, in order.
 fn numbers(text: &str, word: &str) -> Vec<usize> {
     let behind = text.split(word).skip(1);
     behind
@@ -146,7 +146,7 @@ fn numbers(text: &str, word: &str) -> Vec<usize> {
         .collect()
 }
 
-/// Which messages' words stand in the turns, in order; instructions and what stands before the window aside.
+/// Which messages' words are in the turns, in order; without instructions and what precedes the window.
 fn words(context: &Context<'_>) -> Vec<usize> {
     let said = context
         .turns
@@ -189,7 +189,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn each_speaker_sees_a_valid_request_and_nobody_elses_thoughts(events in events(), (options, mode, window) in ways()) {
+    fn each_speaker_sees_a_valid_request_without_others_thoughts(events in events(), (options, mode, window) in ways()) {
         let messages: Vec<Message> = events.iter().enumerate().map(|(place, event)| message(place, event)).collect();
         for speaker in ["a", "b"] {
             let telling = PerspectiveStyle { participants: vec!["a".to_owned(), "b".to_owned()], mode, ..PerspectiveStyle::default() };
@@ -208,7 +208,7 @@ proptest! {
                     let counted: i64 = context.turns.iter().map(|turn| turn.tokens(&Characters)).sum();
                     prop_assert_eq!(counted, context.tokens);
                     prop_assert!(context.over_budget || context.limit_tokens.is_none_or(|limit| counted <= limit));
-                    // What is over budget is the newest exchange, or the preamble, alone.
+                    // Over budget, only the newest exchange or the preamble is left.
                     prop_assert!(!context.over_budget || context.left_out.len() + 1 >= input.exchanges.len());
                     let words = words(&context);
                     let body = render(format, &context.turns).body;
@@ -230,7 +230,7 @@ proptest! {
                 for what in ["word", "result"] {
                     prop_assert!(numbers(&text, what).iter().all(is_meant), "not meant for {}: {}", speaker, cut(&text, 4_000));
                 }
-                // Text that came with results goes with them; everything else stays in its order, each once.
+                // Text that came with results moves with them; everything else stays in order and appears once.
                 let said: Vec<usize> = words.into_iter().filter(|place| events[*place].kind != 7).collect();
                 prop_assert!(said.windows(2).all(|pair| pair[0] < pair[1]), "{:?}", said);
             }

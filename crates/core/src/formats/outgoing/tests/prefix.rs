@@ -1,4 +1,4 @@
-//! What a provider's prompt cache sees of neighbouring requests: bytes.
+//! Consecutive requests, compared byte for byte as a provider's prompt cache does.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 
@@ -19,18 +19,17 @@ const CLIENTS: [Format; 4] = [
     Format::OpenAiResponses,
     Format::Gemini,
 ];
-/// What may end a request and not stand at its place in the next one: the end of the messages, or of the last one, too, where
-/// the user says something right after results.
+/// Ends of a request that the next one need not repeat: the end of the messages, or also of the last message, where the
+/// user speaks right after results.
 const ENDS: [&str; 2] = ["]", r#"],"role":"user"}]"#];
-/// Short results: what is rendered is compared byte for byte, and often.
+/// Results are short, since requests are compared byte for byte, and often.
 const RESULT_BITS: u32 = 9;
 
-/// A request as it is sent.
 struct SentRequest {
     /// What only a step changes.
     decided: (Vec<i64>, Vec<Elision>),
     thinks: bool,
-    /// All fields but that of the messages.
+    /// All fields except the messages.
     instructions: String,
     messages: String,
 }
@@ -59,7 +58,7 @@ impl SentRequest {
         }
     }
 
-    /// The rest of this request from the first byte on that is another one in the `next`; `None` if only the end is.
+    /// The rest of this request from the first byte that differs in `next`; `None` if only the end differs.
     fn lost_in<'s>(&'s self, next: &Self) -> Option<&'s str> {
         let pairs = self.messages.bytes().zip(next.messages.bytes());
         let shared = pairs.take_while(|(one, other)| one == other).count();
@@ -73,7 +72,7 @@ fn thinks(context: &Context<'_>) -> bool {
     parts.any(|part| matches!(part, Part::Thinking(_)))
 }
 
-/// The run as it is stored and the limit of its requests: legs and rounds are small beside it, as they are in the daemon.
+/// The stored run and its request limit; legs and rounds are small compared with it, as in the daemon.
 fn run(format: Format, rounds: &[RoundOf], times: i64) -> (AgentRun, i64) {
     let biggest = AgentRun::new(format, rounds, 0).rounds.into_iter().max().unwrap();
     let limit = biggest * times + 2_000;
@@ -83,10 +82,10 @@ fn run(format: Format, rounds: &[RoundOf], times: i64) -> (AgentRun, i64) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Whatever client stored the messages and whoever is asked: between two steps only bytes are added.
+    /// For any client format and target, between two steps bytes are only appended.
     ///
-    /// Instructions in the middle of a run stand before all messages where the target takes none in their place. Then they
-    /// change what the cache begins with, and nothing is compared with the request before. Not drawn, since they change what
+    /// Where a target takes no instructions in place, instructions from the middle of a run move before all messages. They
+    /// change the cached prefix, so that request is not compared with the one before. Not generated, since they change what
     /// was sent: results that come after a later answer and move to their calls, and two names that a target spells alike.
     #[test]
     fn between_two_steps_a_request_has_the_bytes_of_the_one_before(
@@ -109,7 +108,7 @@ proptest! {
                     let is_step = before.decided != next.decided;
                     let is_moved = before.instructions != next.instructions;
                     prop_assert!(!is_moved || !target.takes_system_in_place());
-                    // Thinking goes at once and for good: that is a step, too.
+                    // Thinking is dropped all at once and for good: that is a step, too.
                     forgets += i32::from(before.thinks && !next.thinks);
                     prop_assert!(before.thinks || !next.thinks);
                     let is_same = !is_step && !is_moved && before.thinks == next.thinks;

@@ -36,7 +36,7 @@ fn id() -> impl Strategy<Value = Option<String>> {
     )
 }
 
-/// What Anthropic's model signs, and what others leave empty or out.
+/// A signature, or what servers other than Anthropic's leave: an empty one or none.
 fn signature() -> impl Strategy<Value = Option<&'static str>> {
     prop_oneof![3 => Just(Some("s")), 1 => Just(Some("")), 1 => Just(None)]
 }
@@ -49,7 +49,6 @@ fn result(id: Option<&str>, text: &str) -> Value {
     json!({"type": "tool_result", "tool_use_id": id, "content": text})
 }
 
-/// One message as some client writes it.
 fn payload() -> impl Strategy<Value = (Format, Value)> {
     let anthropic = |value: Value| (Format::Anthropic, value);
     let openai = |value: Value| (Format::OpenAiChat, value);
@@ -113,7 +112,7 @@ fn options() -> impl Strategy<Value = ContextOptions> {
     )
 }
 
-/// Every `nth` message that isn't of the preamble, some of them pinned.
+/// Copies of every `nth` message outside the preamble, some of them pinned.
 fn copies_of<'a>(input: &ContextInput<'a>, nth: i64) -> Vec<SourceCopy<'a>> {
     let of_exchange = |exchange: &SourceExchange<'a>| {
         let number = exchange.exchange;
@@ -128,7 +127,7 @@ fn copies_of<'a>(input: &ContextInput<'a>, nth: i64) -> Vec<SourceCopy<'a>> {
     all.filter(|copy| copy.message.seq % nth == 0).collect()
 }
 
-/// The same window, whose exchanges are stored in legs of at least so many messages each; 0 for whole ones.
+/// The same window with exchanges stored in legs of at least `messages` messages; 0 for whole ones.
 fn in_legs(mut input: ContextInput<'_>, messages: usize) -> ContextInput<'_> {
     if messages == 0 {
         return input;
@@ -166,7 +165,8 @@ fn stored(context: &Context<'_>) -> BTreeSet<i64> {
         .collect()
 }
 
-/// Results go with their calls, and thinking alone goes with what was thought.
+/// Returns true if a message may leave its place: results move to their calls, and messages of thinking alone disappear
+/// with it.
 fn may_move(message: &Message) -> bool {
     let says = |part: &Part| match part {
         Part::Text(text) => !text.trim().is_empty(),
@@ -236,7 +236,7 @@ proptest! {
             let expected: BTreeSet<i64> = if is_out { BTreeSet::new() } else { whole.intersection(&seqs).copied().collect() };
             let found: BTreeSet<i64> = sent.intersection(&seqs).copied().collect();
             let found: BTreeSet<i64> = found.into_iter().filter(|seq| !is_out || Some(*seq) != anchor).collect();
-            // A late result goes with its call, and is in view or out of it like the call.
+            // A late result moves with its call, and is in view exactly if the call is.
             let stray: Vec<i64> = found.symmetric_difference(&expected).copied().collect();
             prop_assert!(stray.iter().all(|seq| may_move(&messages[usize::try_from(*seq - 1).unwrap()])), "{:?}", stray);
         }

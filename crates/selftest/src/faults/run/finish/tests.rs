@@ -1,11 +1,11 @@
-//! Who is revived.
+//! Which agents are revived.
 
 use sqlx::{Connection as _, SqliteConnection};
 
 use super::*;
 use recapd_store::sqlite::{MissingFolder, SqliteSettings, Synchronous};
 
-/// Agents by what is pending of them, and by their rows.
+/// Agents with and without pending exchanges, and their rows.
 const LIVES: &str = "
     INSERT INTO agents (agent_id, created_at, updated_at, first_exchange, pending_since) VALUES
       ('lost', 0, 0, 2, 1), ('parked', 0, 0, 2, NULL), ('parked-and-pending', 0, 0, 2, 1), ('waiting', 0, 0, 2, 1);
@@ -14,7 +14,7 @@ const LIVES: &str = "
 ";
 
 #[tokio::test]
-async fn who_lost_his_row_is_not_helped_out() {
+async fn an_agent_without_a_row_is_not_revived() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", folder.path().join("recapd.db").display());
     let settings = SqliteSettings {

@@ -1,4 +1,4 @@
-//! Append: the ledger decides, message by message; clears, marks and rewinds take effect where they stand.
+//! Appends: the ledger decides, message by message; clears, marks and rewinds take effect in their place.
 
 use std::sync::Arc;
 
@@ -18,7 +18,6 @@ use recapd_store::{
     StoreResult, StoredAt, StoredMessage,
 };
 
-/// What an append has come to.
 #[derive(Default)]
 struct AppendState {
     stored: Vec<StoredAt>,
@@ -27,7 +26,7 @@ struct AppendState {
     duplicates: i64,
 }
 
-/// What a rewind needs beside the agent.
+/// What a rewind needs in addition to the agent.
 struct RewindContext<'a> {
     token: i64,
     counter: &'a dyn TokenCounter,
@@ -35,7 +34,7 @@ struct RewindContext<'a> {
 }
 
 impl AgentTables {
-    /// Live exchanges with which the window may begin.
+    /// Live exchanges at which the window may begin.
     fn cuts(&self, room: Overflow) -> impl Iterator<Item = CutPoint> {
         let live = self.live(1, i64::MAX).map(CutPoint::before);
         live.filter(move |cut| room.is_met_by(*cut))
@@ -56,7 +55,7 @@ impl AgentTables {
         self.ledger.evict_to(cut, at)
     }
 
-    /// Takes back pending exchanges that a raised budget has room for; none that a clear sent away.
+    /// Returns pending exchanges that fit a raised budget to the window, except those that a clear sent away.
     fn take_back(&mut self, budget: Budget) -> Option<Return> {
         let room = self.ledger.room(budget)?;
         let first = self.cleared_before.max(self.ledger.summarized_through + 1);
@@ -65,7 +64,6 @@ impl AgentTables {
         self.ledger.take_back(cut)
     }
 
-    /// Writes a message down, and the exchange that it went to.
     fn store(&mut self, place: usize, prepared: &PreparedMessage, rules: &AppendRules) -> StoredAt {
         let PreparedMessage { message, entry } = prepared;
         let appended = self.ledger.append(entry, rules.segmentation());
@@ -152,7 +150,7 @@ impl AgentTables {
         }
     }
 
-    /// Takes a message in, and the step that it is.
+    /// Processes a message, and its step if it is one.
     fn take(
         &mut self,
         (place, prepared): (usize, &PreparedMessage),
@@ -176,7 +174,7 @@ impl AgentTables {
         }
     }
 
-    /// Wakes the queue, if there is anything to do.
+    /// Wakes the queue, if there is work.
     fn wake(&mut self, rules: &AppendRules, done: &AppendState, now: Timestamp) -> Option<EnqueueOutcome> {
         let is_rewritten = |step: &StepOutcome| matches!(step, StepOutcome::Rewound { version: Some(_), .. });
         let is_clear = |step: &StepOutcome| matches!(step, StepOutcome::Cleared { .. });

@@ -1,4 +1,4 @@
-//! The one transaction that writes a summary.
+//! The transaction that writes a summary.
 
 use super::{AgentTables, Guard, Row, Tables, revise::Revision};
 use recapd_core::domain::{
@@ -8,10 +8,10 @@ use recapd_core::domain::{
 };
 use recapd_store::{CRASHED, Completion, Fence, Patch, Settle, StoreError, StoreResult};
 
-/// The fences of a completion, in the order in which they are met.
+/// The fences of a completion, in the order in which they are checked.
 pub(crate) const FENCES: [Fence; 4] = [Fence::Lease, Fence::Version, Fence::Watermark, Fence::Exchanges];
 
-/// Which of the [`FENCES`] let a completion pass.
+/// For each of the [`FENCES`]: true if it lets the completion pass.
 pub(crate) type Verdicts = [bool; 4];
 
 impl AgentTables {
@@ -26,7 +26,7 @@ impl AgentTables {
         ]
     }
 
-    /// Whether the watermark stands where it was read, and the boundary behind where it is to go.
+    /// Returns true if the watermark is where it was read, and the boundary is after its new place.
     fn is_at(&self, lo: i64, hi: i64) -> bool {
         self.ledger.summarized_through == lo && self.ledger.first_exchange > hi
     }
@@ -39,7 +39,8 @@ impl AgentTables {
         self.note_pending(now);
     }
 
-    /// Each exchange of the range stands in one new item; beyond it new items stand for what the removed ones did.
+    /// Checks that each exchange of the range is in one new item, and that outside it new items cover the same as the
+    /// removed ones.
     fn check_coverage(&self, patch: &Patch) -> StoreResult<()> {
         let stands = |items: &mut dyn Iterator<Item = &Item>, exchange: i64| {
             let ranges = items.flat_map(|item| item.ranges.iter());
@@ -62,7 +63,7 @@ impl AgentTables {
         Ok(())
     }
 
-    /// Deletes the row if it asked for nothing more than was done, else re-arms it.
+    /// Deletes the row if its request is done, else re-arms it.
     fn finish(&mut self, lease: &Lease, patch: &Patch, has_rearm: bool, now: Timestamp) -> bool {
         let pending = self.ledger.pending_numbers();
         let is_batch = pending >= patch.batch_exchanges && self.has_tokens(patch.hi, patch.batch_tokens_min);
@@ -79,7 +80,7 @@ impl AgentTables {
     }
 }
 
-/// Parks a row, unless it was woken during the last attempt: what came in then gets one more.
+/// Parks a row, unless it was woken during the last attempt: new exchanges get another attempt.
 fn give_up(row: &mut Row, lease: &Lease, patch: &Patch, now: Timestamp) {
     row.let_go();
     row.crashes = 0;
@@ -120,7 +121,7 @@ impl Revision {
 }
 
 impl Tables {
-    /// Nobody pays for answers here.
+    /// Answers cost nothing here.
     pub(crate) fn age_document(&mut self, lease: &Lease, patch: Patch) -> StoreResult<bool> {
         self.change(&lease.agent, |kept| {
             kept.held(lease)?;

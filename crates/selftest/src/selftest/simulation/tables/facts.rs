@@ -1,4 +1,4 @@
-//! Facts: written with a version, and taken back by a rewind.
+//! Facts: written with a version, reverted by a rewind.
 
 use super::AgentTables;
 use recapd_core::domain::summary::{
@@ -6,7 +6,6 @@ use recapd_core::domain::summary::{
     state::{FactClosure, FactUpdate},
 };
 
-/// A fact, and what became of it.
 #[derive(Clone)]
 pub(crate) struct KeptFact {
     pub(crate) fact: Fact,
@@ -21,7 +20,7 @@ impl AgentTables {
         open.map(|kept| kept.fact.clone()).collect()
     }
 
-    /// Writes what a version changes. A new fact with a number is one that holds again.
+    /// Writes a version's changes. A new fact that already has a number is reopened.
     pub(super) fn write_facts(&mut self, update: FactUpdate) {
         for closure in update.closed {
             for kept in self
@@ -46,7 +45,7 @@ impl AgentTables {
         }
     }
 
-    /// Takes back what exchanges after `through` said: their facts, and the end of others.
+    /// Reverts the changes by exchanges after `through`: their new facts, and the closing of others.
     pub(super) fn facts_taken_back(&self, through: i64) -> FactUpdate {
         let is_beyond = |fact: &Fact| fact.exchange > through;
         let is_open_again = |kept: &&KeptFact| {

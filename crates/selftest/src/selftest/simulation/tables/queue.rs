@@ -11,7 +11,7 @@ use recapd_store::{
     StoreResult,
 };
 
-/// A parked row isn't due again for its document's sake before it has been parked for so long.
+/// How long a row stays parked before ageing makes it due again.
 const AGEING_REST_MS: i64 = 10 * MINUTE_MS;
 
 #[derive(Clone, Debug)]
@@ -28,22 +28,22 @@ pub(crate) struct Row {
     pub(super) attempts: i64,
     pub(super) crashes: i64,
     revived_at: Option<Timestamp>,
-    /// Whether it was parked because its holders vanished.
+    /// True if it was parked because its holders disappeared.
     pub(super) has_crashed: bool,
 }
 
-/// A request to look at an agent.
+/// A request to process an agent.
 #[derive(Clone, Copy)]
 pub(super) struct Wake {
     pub(super) reason: Reason,
     pub(super) delay_ms: i64,
-    /// A parked row is revived at most so often; 0 revives it at once.
+    /// The least time between revivals of a parked row; 0 revives it at once.
     pub(super) revive_after_ms: i64,
     pub(super) now: Timestamp,
 }
 
 impl Row {
-    /// A row that may be claimed at `visible_at`.
+    /// A row that can be claimed from `visible_at`.
     fn new(reason: Reason, visible_at: Timestamp) -> Self {
         let level = reason.priority().level();
         Self {
@@ -63,18 +63,17 @@ impl Row {
         }
     }
 
-    /// Ends the lease.
     pub(super) fn let_go(&mut self) {
         self.token = None;
         self.owner.clear();
     }
 
-    /// As if the attempt had never been made.
+    /// Uncounts the current attempt.
     fn unburn(&mut self) {
         self.attempts = (self.attempts - 1).max(0);
     }
 
-    /// Whether a wake for `reason` is still to be served.
+    /// Returns true if a wake for `reason` hasn't been processed yet.
     fn waits_for(&self, reason: Reason) -> bool {
         self.reasons & reason.bit() != 0 && self.wake_seq != self.claimed_wake
     }
@@ -85,7 +84,7 @@ impl Row {
 }
 
 impl AgentTables {
-    /// Makes the row, or moves its wake counter on.
+    /// Creates the row, or increments its wake counter.
     pub(super) fn enqueue(&mut self, wake: Wake) -> EnqueueOutcome {
         let Wake { reason, now, .. } = wake;
         let new = Row::new(reason, now.plus_ms(wake.delay_ms));
@@ -119,13 +118,13 @@ impl AgentTables {
         }
     }
 
-    /// The row, if `lease` is the one that it was given out under.
+    /// The row, if it is held under `lease`.
     pub(super) fn held(&mut self, lease: &Lease) -> StoreResult<&mut Row> {
         let row = self.row.as_mut().filter(|row| row.token == Some(lease.token));
         row.ok_or(StoreError::Fenced(Fence::Lease))
     }
 
-    /// A rewind takes the lease from whoever holds it.
+    /// Revokes the current lease, for a rewind.
     pub(super) fn void_lease(&mut self, now: Timestamp) {
         if let Some(row) = self.row.as_mut().filter(|row| row.token.is_some()) {
             row.let_go();
@@ -181,7 +180,7 @@ impl Tables {
         })
     }
 
-    /// Leases what is due, most urgent first. Whoever held it before has vanished.
+    /// Leases due rows, most urgent first. An expired holder counts as crashed.
     pub(crate) fn claim(&mut self, claim: ClaimRequest) -> StoreResult<Vec<Lease>> {
         let now = self.time(claim.now);
         let mut leases = Vec::new();
@@ -245,7 +244,7 @@ impl Tables {
             row.priority = row.priority.min(Priority::Low.level());
             row.visible_at = now.plus_ms(failure.backoff_ms);
             row.due_at = row.visible_at.plus_ms(Priority::slack_ms(row.priority));
-            // Nobody may wake it again for what came in meanwhile.
+            // There may be no further wake for exchanges that arrived meanwhile.
             let is_woken = row.wake_seq != lease.claimed_wake;
             row.parked_at = (failure.park && !is_woken).then_some(now);
             row.has_crashed = failure.error.class == CRASHED;
@@ -270,7 +269,7 @@ impl Tables {
     }
 
     pub(crate) fn postpone(&mut self, lease: &Lease, postponement: Postponement) -> StoreResult<()> {
-        // A provider's rest is told as a span of the daemon's time.
+        // A provider's wait is given as a span of the daemon's time.
         let wait_ms = postponement.until.since_ms(postponement.run.finished_at);
         let now = self.time(postponement.run.finished_at);
         self.change(&lease.agent, |kept| {
@@ -328,7 +327,6 @@ impl Tables {
         self.change_rows(|_, row| is_old(row), |row| revive(row, attempts, now))
     }
 
-    /// Changes the rows that `is_meant`. Returns how many.
     fn change_rows(
         &mut self,
         is_meant: impl Fn(&AgentTables, &Row) -> bool,
@@ -357,7 +355,6 @@ impl Tables {
         self.make_rows(Reason::Ageing, now, is_provisional)
     }
 
-    /// Makes the rows that aren't there, of agents that `is_meant`.
     fn make_rows(
         &mut self,
         reason: Reason,
@@ -396,7 +393,7 @@ impl Tables {
                         row.wake_seq += 1;
                         row.reasons |= Reason::Ageing.bit();
                     }
-                    // It will see to that anyway.
+                    // It will be processed anyway.
                     Some(row) if row.waits_for(Reason::Ageing) => {}
                     Some(row) => {
                         row.wake_seq += 1;
@@ -410,7 +407,7 @@ impl Tables {
         Ok(agents.len() as u64)
     }
 
-    /// Somebody empties the queue by hand.
+    /// Deletes a row, as an operator may.
     pub(crate) fn lose_row(&mut self, agent: &AgentId) -> StoreResult<()> {
         self.change(agent, |kept| {
             kept.row = None;

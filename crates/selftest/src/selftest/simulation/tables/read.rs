@@ -1,4 +1,4 @@
-//! What is read.
+//! Reads.
 
 use super::{AgentTables, Tables};
 use recapd_core::domain::{
@@ -46,7 +46,7 @@ impl AgentTables {
     fn material(&self, limits: MaterialLimits) -> Material {
         let (mut batch, takes_all) = self.batch(limits);
         let (lo, boundary) = (self.ledger.summarized_through, self.ledger.first_exchange);
-        // Holes at the end are taken along when the batch takes everything.
+        // Gaps at the end are included if the batch takes everything.
         let hi = match batch.last() {
             Some(last) if !takes_all => last.exchange,
             _ => boundary - 1,
@@ -115,7 +115,7 @@ impl Tables {
         })
     }
 
-    /// Nobody changes models here.
+    /// Models don't change here.
     pub(crate) fn recount_batch(
         &self,
         agent: &AgentId,

@@ -1,4 +1,4 @@
-//! Versions: what an update and a rewind write.
+//! Versions, as updates and rewinds write them.
 
 use super::{AgentTables, KeptItem, KeptVersion};
 use recapd_core::domain::{
@@ -13,12 +13,11 @@ use recapd_core::domain::{
     tokens::TokenCounter,
 };
 
-/// What a version changes.
 pub(super) struct Revision {
     pub(super) token: i64,
     pub(super) covers: (i64, i64),
     pub(super) is_rewind: bool,
-    /// New items, and whether they aren't shown.
+    /// New items, and whether they are hidden.
     pub(super) added: Vec<(Item, bool)>,
     pub(super) dropped: Vec<i64>,
     pub(super) removed: Vec<i64>,
@@ -56,7 +55,7 @@ impl AgentTables {
         self.write_facts(revision.facts);
     }
 
-    /// Withdraws the items that reach beyond the watermark; digests stand for what else they covered.
+    /// Withdraws the items that reach beyond the watermark; digests replace them for the other exchanges that they covered.
     pub(super) fn withdraw(
         &mut self,
         token: i64,
