@@ -1,4 +1,4 @@
-//! Settings of all sorts get hooks and lose them again.
+//! Installs hooks into all sorts of settings, and removes them again.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn commands(host: Host) -> Commands {
     }
 }
 
-/// What the newest version of the host knows, but announcements.
+/// The events of the newest version of the host, without announcements.
 fn events(host: Host) -> Vec<Event> {
     let newest = HostProgram::Found {
         version: "2.1.332".parse().unwrap(),
@@ -153,7 +153,7 @@ fn an_event_that_is_not_known_any_more_is_taken_out() {
     assert_eq!(uninstalled(&changed).unwrap(), OTHERS);
 }
 
-/// The command that an event has in the settings.
+/// The command of an event in the settings.
 fn command(settings: &str, event: &str) -> String {
     let settings: Value = serde_json::from_str(settings).unwrap();
     let command = &settings["hooks"][event][0]["hooks"][0]["command"];
@@ -178,7 +178,7 @@ fn who_shares_the_settings_and_has_no_recapd_is_not_disturbed() {
         assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
         assert_eq!(installed(&text, &shared).unwrap(), text);
         assert_eq!(uninstalled(&text).unwrap(), "{}");
-        // One form takes the other's place.
+        // One form replaces the other.
         let own = installed(&text, &commands(host)).unwrap();
         assert_eq!(own.matches("recapd hook Stop --host").count(), 1, "{own}");
         assert!(!own.contains("command -v"), "{own}");
@@ -204,7 +204,7 @@ fn what_cannot_be_edited_is_refused_with_a_cure() {
     assert!(installed("{}", &unsafe_word).is_err());
 }
 
-/// Values as a settings file may hold them: nothing empty on the way to recapd's entries, which would be tidied up.
+/// Any settings. No container on the path to recapd's entries is empty, since removal would delete it.
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         any::<bool>().prop_map(Value::from),

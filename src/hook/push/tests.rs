@@ -1,4 +1,4 @@
-//! Whatever happens to hooks, each message reaches the daemon, once.
+//! Each message reaches the daemon exactly once, whatever happens to hooks.
 
 mod fork;
 mod half;
@@ -21,16 +21,16 @@ use crate::hook::{
 use recapd_config::Environment;
 use recapd_core::{domain::time::Timestamp, formats};
 
-/// A daemon in memory: it stores a batch whole or not at all, and a message with a known id once.
+/// A daemon in memory: it stores a request atomically, and a message with a known id once.
 #[derive(Default)]
 struct Memory {
     stored: RefCell<Vec<(String, String)>>,
     is_away: Cell<bool>,
-    /// Has nothing for this agent.
+    /// Accepts nothing for this agent.
     declines: RefCell<Option<AgentId>>,
-    /// Takes what it is sent, and doesn't say so.
+    /// Accepts requests without answering.
     is_mute: Cell<bool>,
-    /// Has no time for more messages at once.
+    /// Answers too late for more messages at once.
     most: Cell<Option<usize>>,
     requests: Cell<usize>,
 }
@@ -138,7 +138,7 @@ impl Hooks {
     }
 }
 
-/// A line of a transcript: some have an id of their own, some don't, some are no messages.
+/// A line of a transcript: some have an id, some don't, some are no messages.
 fn line(number: usize, text: &str) -> String {
     match number % 5 {
         0 => {
@@ -163,7 +163,7 @@ fn transcript(texts: &[String]) -> Vec<u8> {
     lines.collect::<String>().into_bytes()
 }
 
-/// What one look at the whole of a transcript stores.
+/// The messages stored if the whole transcript is read at once.
 fn at_once(bytes: &[u8]) -> Vec<String> {
     let hooks = Hooks::new();
     fs::write(hooks.transcript("s"), bytes).unwrap();
@@ -172,16 +172,16 @@ fn at_once(bytes: &[u8]) -> Vec<String> {
     hooks.stored()
 }
 
-/// What happens between two hooks.
+/// A step between two hooks.
 #[derive(Clone, Debug)]
 enum HookStep {
-    /// The transcript has grown to this share, in thousandths.
+    /// The transcript grows to this share, in thousandths.
     Grow(usize),
     Gather,
     Drain,
     Away(bool),
     Mute(bool),
-    /// A hook was killed after a segment was written and before the cursor moved.
+    /// A hook is killed after a segment was written and before the cursor moved.
     LoseCursor,
 }
 
@@ -259,7 +259,7 @@ fn a_rewritten_or_shortened_transcript_is_read_again_and_stored_once() {
     let all = hooks.stored();
     see(&transcript(&texts[..4]));
     assert_eq!(hooks.stored(), all);
-    // Something was put before it: messages with ids of their own are known all the same.
+    // Lines were inserted before it: messages with ids of their own are still recognised.
     let longer = [
         br#"{"type":"user","uuid":"first","message":{"role":"user","content":"x"}}"#,
         &b"\n"[..],
@@ -386,7 +386,7 @@ fn a_mark_survives_a_hook_that_another_one_kept_out() {
 #[test]
 fn a_session_whose_only_hook_was_kept_out_is_taken_by_anothers() {
     let hooks = Hooks::new();
-    // Sessions that were opened and closed have no transcript, and many of them must hold up nobody.
+    // Sessions that were opened and closed have no transcript, and must not block others.
     for number in 0..4 * STRAGGLERS_MAX {
         let nothing = format!("nothing {number}");
         hooks
@@ -424,7 +424,7 @@ fn what_other_agents_sessions_left_is_sent_by_any_hook() {
     hooks.daemon.is_away.set(true);
     hooks.gather("s", Some(SessionMark::Clear));
     hooks.drain();
-    // Lines that came behind the back of its last hook are its own, too.
+    // Lines written after its last hook are its own, too.
     fs::write(hooks.transcript("s"), transcript(&texts(11))).unwrap();
     hooks.agent = "b".parse().unwrap();
     hooks.daemon.is_away.set(false);
@@ -451,7 +451,7 @@ fn an_agent_that_is_declined_holds_no_other_up() {
     visit(&all, &hooks.daemon, Host::ClaudeCode, deadline, Timestamp(0));
     let waits = |agent: &&AgentId| Spool::new(hooks.state().agent(agent).spool()).figures() != (0, 0);
     assert_eq!(agents.iter().filter(waits).collect::<Vec<_>>(), [&first]);
-    // Who isn't there needn't be asked again.
+    // An unreachable daemon isn't asked again for each agent.
     hooks.daemon.is_away.set(true);
     for agent in &agents {
         hooks.agent = agent.clone();

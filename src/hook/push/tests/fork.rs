@@ -1,5 +1,4 @@
-//! What `codex fork` copies is pushed from the rollout that it comes from, and not a second time. What agents say that
-//! the model calls isn't pushed at all.
+//! What `codex fork` copies is pushed once, from the original rollout. Sub-agents' messages aren't pushed at all.
 
 use super::*;
 use recapd_core::domain::message::Kind;
@@ -23,7 +22,7 @@ fn header(session: &str, parent: &str) -> String {
     envelope(LATER, "session_meta", &payload)
 }
 
-/// What the user and the model say in a turn, as lines of this time; newer versions give `more` of each.
+/// Lines of a turn at this time: the user's and the model's message; newer versions add the fields in `more`.
 fn turn(name: &str, asked: &str, at: &str, more: &str) -> String {
     let said = |role: &str, kind: &str, text: &str| {
         let content = format!(r#"[{{"type":"{kind}","text":"{text}"}}]"#);
@@ -52,7 +51,7 @@ fn parent(names: &[&str]) -> String {
     header("parent", "") + &turns(names, BEFORE, "")
 }
 
-/// A fork that has copied these turns, and has these of its own.
+/// A fork with these copied turns, and these of its own.
 fn fork(copied: &[&str], own: &[&str]) -> String {
     let more = r#","id":"msg_1","phase":null"#;
     let headers = header("fork", "parent") + &header("parent", "");
@@ -70,7 +69,7 @@ impl Hooks {
         self.drain();
     }
 
-    /// What the user is known to have asked.
+    /// The stored messages of the user.
     fn asked(&self) -> Vec<String> {
         let messages = self.stored().into_iter();
         let messages = messages.map(|line| formats::parse(Format::Codex, &line).unwrap());
@@ -84,7 +83,7 @@ impl Hooks {
 #[test]
 fn a_fork_is_pushed_from_where_it_is_its_own() {
     let hooks = codex();
-    // Whatever a hook is told of the session, the file bears its name.
+    // The hook may be called with another name, but the file identifies the session.
     let rollout = "rollout-2026-07-13-parent";
     hooks.see(rollout, &parent(&["one", "two"]));
     hooks.see("fork", &fork(&["one", "two"], &["three"]));
@@ -92,7 +91,7 @@ fn a_fork_is_pushed_from_where_it_is_its_own() {
     hooks.see("fork", &fork(&["one", "two"], &["three", "four"]));
     hooks.see(rollout, &parent(&["one", "two", "five"]));
     assert_eq!(hooks.asked(), ["one", "two", "three", "four", "five"]);
-    // From an earlier place.
+    // A fork from an earlier place.
     hooks.see("other fork", &fork(&["one"], &["six"]));
     assert_eq!(hooks.asked().len(), 6);
 }
@@ -123,13 +122,13 @@ fn a_fork_whose_origin_nobody_knows_is_pushed_whole() {
     let hooks = codex();
     hooks.see("fork", &forked);
     assert_eq!(hooks.asked(), ["one", "two"]);
-    // The agent is the fork's alone.
+    // The agent belongs to the fork alone.
     let mut hooks = codex();
     hooks.agent = "codex:fork".parse().unwrap();
     hooks.see("parent", &parent(&["one"]));
     hooks.see("fork", &forked);
     assert_eq!(hooks.asked(), ["one", "one", "two"]);
-    // It is gone.
+    // The original is deleted.
     let hooks = codex();
     hooks.see("parent", &parent(&["one"]));
     fs::remove_file(hooks.transcript("parent")).unwrap();
@@ -168,7 +167,7 @@ fn a_fork_waits_for_time_and_for_its_origin() {
     }
     hooks.drain();
     assert_eq!(hooks.asked(), names[..100]);
-    // By then the other one is read to its end.
+    // By then the original is read to its end.
     hooks.gather("fork", None);
     hooks.drain();
     let all: Vec<&str> = names.into_iter().chain(["own"]).collect();

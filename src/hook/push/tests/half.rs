@@ -1,9 +1,9 @@
-//! Half a line at the end of a transcript waits for its other half, and nothing else waits for it.
+//! An incomplete line at the end of a transcript waits for its rest, and blocks nothing else.
 
 use super::*;
 
 impl Hooks {
-    /// Has another session's hook look at what is left.
+    /// Lets another session's hook gather the rest.
     fn pass(&self) {
         fs::write(self.transcript("another"), "").unwrap();
         self.gather("another", None);
@@ -63,7 +63,7 @@ fn what_a_host_wrote_right_behind_half_a_line_is_not_lost() {
     };
     let half = line(0, "lost ä").into_bytes();
     let cuts = (1..half.len()).map(|at| half[..at].to_vec());
-    // A power cut leaves what was never written.
+    // After a power cut a file may contain bytes that were never written.
     let long = format!("{{\"type\":\"user\",\"content\":\"{}", "x".repeat(2 << 20));
     for before in cuts.chain([vec![0; 300], b"}".to_vec(), long.into_bytes()]) {
         let hooks = Hooks::new();

@@ -1,4 +1,4 @@
-//! Segments that can't be read hold nothing up, and don't pile up. What can be sent, now or later, stays.
+//! Unreadable segments don't block others, and don't accumulate. What can be sent, now or later, stays.
 
 use super::*;
 use recapd_core::domain::time::DAY_MS;
@@ -14,7 +14,7 @@ impl Hooks {
         segment
     }
 
-    /// The numbers of what was put aside.
+    /// The numbers of the segments that were set aside.
     fn aside(&self) -> Vec<usize> {
         let aside = files(&self.files().spool()).into_iter();
         let aside = aside.filter(|file| file.extension().unwrap() == "unreadable");
@@ -47,7 +47,7 @@ fn a_segment_with_something_that_is_no_text_is_put_aside_and_told_and_the_rest_i
     assert_eq!(hooks.aside(), [1]);
     let aside = &files(&hooks.files().spool())[0];
     assert_eq!(fs::read(aside).unwrap(), damaged);
-    // There is nothing left to wait for.
+    // Nothing is left in the spool.
     hooks.spool(2, &[0xff, 0xfe]);
     hooks.spool(3, b"");
     hooks.drain();
@@ -62,7 +62,7 @@ fn what_the_disk_filled_with_zeros_or_cut_at_the_front_is_no_message_and_holds_n
     let zeros = vec![0; 300];
     let cut = [&zeros[..], &vec![b'x'; 100_000], b" {}\n"].concat();
     for (damaged, after) in [zeros.clone(), cut, b"x {}\n".to_vec()].iter().zip(&after) {
-        // Numbers begin anew where nothing waits.
+        // Numbers restart when the spool is empty.
         hooks.spool(1, damaged);
         hooks.spool(2, spooled(Format::ClaudeCode, after).as_bytes());
         hooks.drain();
@@ -79,7 +79,7 @@ fn only_the_newest_few_of_what_was_put_aside_are_kept_and_these_for_a_while() {
     }
     hooks.drain();
     assert_eq!(hooks.aside(), [6, 7, 8, 9]);
-    // As many as an older version left behind.
+    // An older version left this many.
     for number in 10..=19 {
         fs::rename(
             hooks.spool(number, &[0xff]),
