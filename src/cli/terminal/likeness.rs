@@ -1,8 +1,8 @@
-//! Did you mean …?
+//! Suggestions for misspelled names.
 
 use recapd_core::domain::likeness::nearest;
 
-/// What to say of an agent that isn't there, with those that are.
+/// Returns the message for an unknown agent, with similar or existing names.
 pub(crate) fn unknown_agent(agent: &str, known: &[&str], shown_max: usize) -> String {
     if known.is_empty() {
         let cure =

@@ -2,23 +2,21 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
-/// How a column is aligned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
-    /// Words.
+    /// For words.
     Left,
-    /// Figures.
+    /// For figures.
     Right,
 }
 
-/// Rows of cells under a line of names.
+/// Rows of cells below a header.
 pub(crate) struct Table<const N: usize> {
     columns: [(&'static str, Align); N],
     rows: Vec<[String; N]>,
 }
 
 impl<const N: usize> Table<N> {
-    /// A table of these columns.
     pub(crate) fn new(columns: [(&'static str, Align); N]) -> Self {
         Self {
             columns,
@@ -26,12 +24,11 @@ impl<const N: usize> Table<N> {
         }
     }
 
-    /// Adds a row.
     pub(crate) fn row(&mut self, cells: [String; N]) {
         self.rows.push(cells);
     }
 
-    /// The table as text, without blanks at the ends of lines.
+    /// Formats the table, without blanks at the ends of lines.
     pub(crate) fn text(&self) -> String {
         let names = self.columns.map(|(name, _)| name.to_owned());
         let lines = || std::iter::once(&names).chain(&self.rows);

@@ -13,10 +13,14 @@ fn topics_are_read_by_the_help() {
     for (topic, about, words) in [
         (
             "exit-codes",
-            "How commands end",
+            "What the exit codes mean",
             "\n  75  not done yet: ask again later\n",
         ),
-        ("environment", "Which variables are heard", "\n  RECAPD_TOKEN  "),
+        (
+            "environment",
+            "Which variables recapd reads",
+            "\n  RECAPD_TOKEN  ",
+        ),
         (
             "hooks",
             "What the hooks of Claude Code and Codex do",

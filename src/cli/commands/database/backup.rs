@@ -20,7 +20,7 @@ use recapd_store::{
     schema::{self, catalogue},
 };
 
-/// Differences of a backup's schema that are named; the rest is counted.
+/// Schema differences that are named; the rest is counted.
 const FAULTS_SHOWN: usize = 5;
 
 #[derive(Debug, Args)]
@@ -81,13 +81,13 @@ impl Restore {
     }
 }
 
-/// A backup may have been in other hands: what somebody planted in it would run with each write of the daemon, and with the
-/// first migration.
+/// Refuses a backup with a foreign schema. Someone else may have had the file, and a planted trigger would run with
+/// each write of the daemon and with the first migration.
 async fn refuse_other_schemas(from: &str, part: &PartialCopy) -> Result<(), CommandFailure> {
     let settings = part.settings();
     let found = schema::status(&settings).await;
     let found = found.map_err(|error| open::named(from, error))?;
-    // What is no database of recapd's, or a newer one's, is refused for that.
+    // Other code refuses what isn't a recapd database, or is a newer version's.
     if found.is_missing() || found.can_go_on().is_err() {
         return Ok(());
     }
@@ -113,7 +113,7 @@ async fn refuse_other_schemas(from: &str, part: &PartialCopy) -> Result<(), Comm
     .into())
 }
 
-/// Checks what was written, gives it its name, and says so.
+/// Checks the written file, renames it to its final name, and reports.
 async fn finished(
     from: &str,
     to: &str,
@@ -145,7 +145,7 @@ async fn finished(
     })
 }
 
-/// An error with the database that it is about.
+/// Adds the database's name to an error.
 fn failed(about: &str, error: BackupError) -> CommandFailure {
     match error {
         BackupError::Store(error @ (StoreError::Schema(_) | StoreError::InUse(_))) => {

@@ -35,7 +35,7 @@ SQLite needs twice the room on its disk meanwhile. Examples:
   recapd copy postgres://recapd@db/recapd sqlite://back.db  and back
   recapd copy recapd.db copy.db                             into another file")]
 pub(crate) struct Copy {
-    /// Database to copy: a file of SQLite, or an address
+    /// Database to copy: an SQLite file, or an address
     #[arg(value_name = "FROM")]
     from: String,
     /// Empty database to copy to
@@ -100,7 +100,7 @@ async fn carry(from: &DatabaseConfig, to: &DatabaseConfig) -> Result<(CopyReport
     Ok((copied, report))
 }
 
-/// An error with the database that it is about.
+/// Adds the database's name to an error.
 fn failed(from: &str, to: &str, error: CopyError) -> CommandFailure {
     let addressed = |url: &str, error: StoreError| match error {
         StoreError::Schema(_) | StoreError::InUse(_) => open::named(url, error),
@@ -151,13 +151,13 @@ fn text(copied: &CopyReport, report: &Report) -> String {
     lines.join("\n")
 }
 
-/// How far it is, where there is no bar.
+/// The progress line if no bar is shown.
 fn line(progress: &CopyProgress<'_>) -> String {
     let percent = progress.rows * 100 / progress.rows_total.max(1);
     format!("copying  {percent}%  {}", progress.table)
 }
 
-/// A bar over rows, each of which is copied and read back, on a terminal.
+/// The bar over rows, each of which is copied and read back; hidden without a terminal.
 fn progress_bar() -> ProgressBar {
     if !output::shows_progress() {
         return ProgressBar::hidden();

@@ -22,7 +22,7 @@ use recapd_store::{
     archive::{Archive, ArchiveError},
 };
 
-/// Agents read at a time.
+/// Agents read at once.
 const PAGE: i64 = 100;
 
 #[derive(Debug, Args)]
@@ -34,12 +34,11 @@ come those it was forked from, before it, since its first messages are theirs. E
 pub(crate) struct Export {
     /// The agents to export [default: all]
     agents: Vec<AgentId>,
-    /// Write there, a file all or nothing; `-` is stdout [default: stdout]
+    /// Write to this file atomically; `-` is stdout [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
-/// What was written.
 #[derive(Debug, Default, Serialize)]
 struct ExportReport {
     agents: u64,
@@ -59,7 +58,7 @@ impl Export {
                 None => self.write_all(&store, &mut output::JsonLines, &bar).await?,
             };
             bar.finish_and_clear();
-            // With the journal on stdout there is no place for a report.
+            // With the journal on stdout there is nowhere to print a report.
             if let Some(path) = file {
                 exported.report(path, shared)?;
             }
@@ -71,7 +70,7 @@ impl Export {
         })
     }
 
-    /// A file appears, whole, when all is written. What else is there (a device, a pipe) is written to as it is.
+    /// Writes a regular file atomically. A device or a pipe is written to directly.
     async fn write_file(
         &self,
         store: &SqlStore,
@@ -159,8 +158,8 @@ impl Export {
     }
 }
 
-/// The file at the end of all links, or one that isn't there yet: another one can take its place. None where something else
-/// is, or a link that leads nowhere, which would be replaced itself.
+/// Returns the path of a regular file behind all links, or a path where nothing exists: these can be replaced by
+/// rename. Returns `None` for anything else, and for a dangling link, which the rename would replace itself.
 fn replaceable(path: &Path) -> Option<PathBuf> {
     if path.symlink_metadata().is_err() {
         return Some(path.to_owned());
@@ -170,9 +169,9 @@ fn replaceable(path: &Path) -> Option<PathBuf> {
 
 /// Why writing ended early.
 enum Stop {
-    /// Whoever read the output has enough (`| head`): no error.
+    /// The reader of the output closed it (`| head`); no error.
     ReaderLeft,
-    /// A journal can't hold this agent: the others are written all the same.
+    /// A journal can't hold this agent; the others are still written.
     Refused(ArchiveError),
     Failed(CommandFailure),
 }
@@ -183,7 +182,7 @@ impl From<CommandFailure> for Stop {
     }
 }
 
-/// `agent` and those it was forked from, the eldest first, as far as they aren't `known` yet.
+/// Returns `agent` and its ancestors, oldest first, without those already `known`.
 async fn family(
     store: &SqlStore,
     agent: &AgentId,
@@ -252,7 +251,7 @@ impl ExportReport {
     }
 }
 
-/// A bar over so many messages, on a terminal.
+/// The bar over this many messages; hidden without a terminal.
 fn progress_bar(messages: u64) -> ProgressBar {
     if !output::shows_progress() {
         return ProgressBar::hidden();

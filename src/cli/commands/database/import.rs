@@ -39,9 +39,9 @@ use recapd_platform::{clock::SystemClock, files::list_files};
 use recapd_store::{SqlStore, Store, StoreError, archive::ArchiveError};
 use transcripts::{Transcripts, TranscriptsReport};
 
-/// Refusals that are named one by one, per file.
+/// Refusals named one by one for each file.
 const REFUSALS_SHOWN_MAX: u64 = 20;
-/// Agents that are named one by one as not all there.
+/// Incomplete agents that are named one by one.
 const UNFINISHED_SHOWN_MAX: usize = 20;
 /// Messages that are indexed in one transaction.
 const INDEX_MESSAGES_MAX: i64 = 1_000;
@@ -51,7 +51,7 @@ const INDEX_MESSAGES_MAX: i64 = 1_000;
 Reads what `recapd export` or the journal of a daemon wrote (messages, exchanges and sessions as they were, and where the window
 began when the first line was written: with an export, at the end), and conversations of any format that --format names, each as
 an agent of its own. What is there already is left as it is, so that an import that was interrupted is finished by running it
-again. Bisection of an export belong in one import, in any order. The daemon must not run meanwhile; it makes the summaries when it
+again. Pieces of an export belong in one import, in any order. The daemon must not run meanwhile; it makes the summaries when it
 is started. Examples:
   recapd import backup.jsonl --db new.db
   recapd import journal/*.jsonl --dry-run
@@ -64,7 +64,7 @@ pub(crate) struct Import {
     /// Journals and conversations, or folders of them
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// How the conversations are written [default: what they look like]
+    /// The format of the conversations [default: detected]
     #[arg(long, value_parser = replay::format_name())]
     format: Option<Format>,
     /// Put the conversations into this agent [default: the agent or conversation that the file names]
@@ -73,7 +73,7 @@ pub(crate) struct Import {
     /// Fail if anything couldn't be read
     #[arg(long)]
     strict: bool,
-    /// Only look whether everything could be read and would fit
+    /// Only check whether everything can be read and would fit
     #[arg(long)]
     dry_run: bool,
 }
@@ -103,7 +103,7 @@ impl Import {
         self.report(&imported, &told, shared)?;
         let read = imported.accepted + imported.duplicates + told.accepted + told.duplicates;
         let unread = imported.refused + told.skipped;
-        // An agent without messages is something, too.
+        // An agent without messages counts as read, too.
         let is_nothing = read == 0 && (unread > 0 || imported.agents == 0);
         if is_nothing && unread == 0 {
             output::error("nothing was read: there are no files with messages");
@@ -147,7 +147,7 @@ impl Import {
         Ok((import.imported().clone(), told))
     }
 
-    /// The import, and its database: a dry run only looks at it, if it is there.
+    /// Opens the database for the import; a dry run only reads it, if it exists.
     async fn open(&self, config: &Config) -> Result<(import::Import, Option<Arc<SqlStore>>), CommandFailure> {
         let settings = assembly::database_settings(&config.database);
         let (clock, redactor) = (Arc::new(SystemClock), config.summary.redactor());
@@ -162,7 +162,7 @@ impl Import {
                 let target: Arc<dyn import::ImportTarget> = store.clone();
                 Ok((import::Import::dry(Some(target), clock, redactor), Some(store)))
             }
-            // There is no database yet: everything would be new.
+            // Without a database everything would be new.
             Err(StoreError::Unavailable(_)) => Ok((import::Import::dry(None, clock, redactor), None)),
             Err(error) => Err(error.into()),
         }
@@ -205,7 +205,7 @@ impl Import {
     }
 }
 
-/// Names the agents that aren't yet what their journals tell of.
+/// Names the agents whose state still differs from their journals.
 fn tell_unfinished(imported: &ImportReport) {
     let unfinished = &imported.unfinished;
     for agent in unfinished.iter().take(UNFINISHED_SHOWN_MAX) {
@@ -220,7 +220,7 @@ fn tell_unfinished(imported: &ImportReport) {
     }
 }
 
-/// Puts what was imported into the index of recall.
+/// Adds the imported messages to the search index.
 async fn index(store: &dyn Store, progress: &ImportProgress) -> Result<(), CommandFailure> {
     progress.begin_index();
     while let messages @ 1.. = store.index_messages(INDEX_MESSAGES_MAX).await? {

@@ -1,4 +1,4 @@
-//! `recapd age`: the ageing job, by hand.
+//! `recapd age`: runs the ageing job now.
 
 use std::process::ExitCode;
 
@@ -22,7 +22,7 @@ asked. Examples:
   recapd age --dry-run      which they are
   recapd age                now; the daemon does it, or the next one that is started")]
 pub(crate) struct Age {
-    /// Only print which summaries would be looked at
+    /// Only print which summaries would be queued
     #[arg(long)]
     dry_run: bool,
 }

@@ -1,4 +1,4 @@
-//! `recapd init`: a configuration to begin with.
+//! `recapd init`: writes a configuration to start with.
 
 use std::{
     fs::OpenOptions,
@@ -12,7 +12,7 @@ use clap::Args;
 use crate::cli::{GlobalOptions, exit::CommandFailure, terminal::output};
 use recapd_config as config;
 
-/// Where the configuration of a folder is put.
+/// The default file.
 const FILE: &str = "recapd.toml";
 
 #[derive(Debug, Args)]

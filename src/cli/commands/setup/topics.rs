@@ -1,4 +1,4 @@
-//! What is the same for all commands, to be read: `recapd help exit-codes`, `environment` and `hooks`.
+//! Help topics that concern all commands: `recapd help exit-codes`, `environment` and `hooks`.
 
 use std::process::ExitCode;
 
@@ -9,15 +9,15 @@ use crate::cli::{
     terminal::output,
 };
 
-/// A topic has no options to show.
+/// Help of a topic, which has no options.
 const TEMPLATE: &str = "{about}{after-help}";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Topic {
-    /// How commands end
+    /// What the exit codes mean
     #[command(hide = true, help_template = TEMPLATE, after_help = exit_codes())]
     ExitCodes,
-    /// Which variables are heard
+    /// Which variables recapd reads
     #[command(hide = true, help_template = TEMPLATE, after_help = ENVIRONMENT)]
     Environment,
     /// What the hooks of Claude Code and Codex do
@@ -107,18 +107,18 @@ Examples:
   recapd hook status                        what was pushed, what waits, and why
   recapd hook test < input.json             what a session would be given";
 
-/// The exit codes, each on a line.
+/// Formats the exit codes, one on each line.
 fn exit_codes() -> String {
     let lines = exit::CODES.map(|(code, meaning)| format!("{code:>4}  {meaning}"));
     format!("{}\n\n{MORE_ON_CODES}", lines.join("\n"))
 }
 
-/// The topics among the commands below `root`: nothing else there is hidden.
+/// The topics below `root`: the hidden subcommands.
 pub(super) fn among(root: &Command) -> impl Iterator<Item = &Command> {
     root.get_subcommands().filter(|sub| sub.is_hide_set())
 }
 
-/// What a topic says.
+/// Returns the text of a topic.
 pub(super) fn text(topic: &Command) -> String {
     topic
         .get_after_help()
@@ -146,19 +146,19 @@ mod tests {
     use super::*;
     use crate::hook::Event;
 
-    /// Names of variables without the `_` that tells such names from other words.
+    /// Names of variables without a `_`.
     const SHORT: [&str; 3] = ["HOME", "LANG", "TERM"];
-    /// Read by a constant of another module, or by libraries.
+    /// Variables that a constant of another module names, or a library reads.
     const READ_ELSEWHERE: [&str; 4] = [
         "RECAPD_SERVER_USER",
         "RECAPD_TOKEN",
         "SSL_CERT_FILE",
         "SSL_CERT_DIR",
     ];
-    /// Heard in tests alone.
+    /// Read in tests alone.
     const UNTOLD: &str = "RECAPD_HOOK_PATIENCE";
 
-    /// Whether this is the name of a variable, and of no key of the configuration.
+    /// True for the name of a variable that isn't a key of the configuration.
     fn is_variable(word: &str) -> bool {
         let is_name = word.starts_with(|c: char| c.is_ascii_uppercase())
             && word
@@ -167,7 +167,7 @@ mod tests {
         is_name && (word.contains('_') || SHORT.contains(&word)) && !word.starts_with("RECAPD__")
     }
 
-    /// The sources below `folder`, without their tests.
+    /// Reads the sources below `folder`, without their tests.
     fn sources(folder: &Path) -> Vec<String> {
         let mut found = Vec::new();
         for entry in fs::read_dir(folder).unwrap() {

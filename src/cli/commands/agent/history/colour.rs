@@ -1,6 +1,6 @@
-//! Colours of a history on a terminal: what the model doesn't see is dim, the rule bold, what isn't finished stands out.
+//! Colours of a history on a terminal: dim above the rule, bold for the rule, highlights for what isn't finished.
 
-/// The escape that ends a style.
+/// Resets the style.
 const END: &str = "\u{1b}[0m";
 const BOLD: &str = "\u{1b}[1m";
 const DIM: &str = "\u{1b}[2m";
@@ -8,7 +8,7 @@ const RED: &str = "\u{1b}[31m";
 const GREEN: &str = "\u{1b}[32m";
 const YELLOW: &str = "\u{1b}[33m";
 
-/// The text of a history with colours. Its words are the same without.
+/// Adds colours to a history without changing its words.
 pub(super) fn coloured(text: &str) -> String {
     let mut is_archive = false;
     let lines = text.lines().map(|line| {

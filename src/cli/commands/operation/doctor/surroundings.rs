@@ -1,4 +1,4 @@
-//! What lies around: the disk, the window, the time zone, the daemon, the service manager.
+//! Checks of the surroundings: disk, files, window, time zone, daemon, service manager.
 
 use std::{os::unix::net::UnixDatagram, path::Path};
 
@@ -8,12 +8,12 @@ use recapd_config::{Ageing, Config, Environment};
 use recapd_core::domain::{time::Timestamp, zone::Zone};
 use recapd_store::sqlite;
 
-/// Less free space than this is a failure, in bytes: a commit may not fit any more.
+/// Less free space is a failure, in bytes: a commit may not fit.
 const FREE_BYTES_MIN: u64 = 100 << 20;
-/// Less than this is a warning.
+/// Less free space is a warning, in bytes.
 const FREE_BYTES_FEW: u64 = 1 << 30;
 
-/// The disk that a SQLite database is on.
+/// Checks the free space on the disk of an SQLite database.
 pub(super) fn disk(config: &Config) -> Check {
     let name = "disk";
     let Some(file) = cure::file(&config.database.url) else {
@@ -21,7 +21,7 @@ pub(super) fn disk(config: &Config) -> Check {
     };
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
-    // The user's state folder is made with the database.
+    // The user's state folder is created with the database.
     let mut above = folder.ancestors().filter(|_| config.database.is_in_state_folder);
     let folder = above.find(|folder| folder.exists()).unwrap_or(folder);
     let found = match rustix::fs::statvfs(folder) {
@@ -50,7 +50,7 @@ pub(super) fn disk(config: &Config) -> Check {
     }
 }
 
-/// Who can read the database's files.
+/// Checks that only the owner can read the database's files.
 pub(super) fn files(config: &Config) -> Check {
     let name = "files";
     let Some(file) = cure::file(&config.database.url) else {
@@ -68,7 +68,7 @@ pub(super) fn files(config: &Config) -> Check {
     Check::warn(name, format!("others can read what was said: {names}"), fix)
 }
 
-/// Whether a request has room for a full window: what has none is neither sent nor summarised.
+/// Checks that a request has room for a full window: a larger one is neither sent nor summarised.
 pub(super) fn window(config: &Config) -> Check {
     let name = "window";
     let budget_tokens = config.window.budget_tokens;
@@ -81,7 +81,7 @@ pub(super) fn window(config: &Config) -> Check {
     Check::ok(name, "a request has room for it")
 }
 
-/// Which days summaries go by.
+/// Shows the time zone whose days summaries follow.
 pub(super) fn time_zone(config: &Config, now: Timestamp) -> Check {
     let name = "time zone";
     let zone = &config.summary.time_zone;
@@ -104,7 +104,7 @@ pub(super) fn time_zone(config: &Config, now: Timestamp) -> Check {
     Check::ok(name, shown)
 }
 
-/// Whether a daemon runs, and whether it may listen there.
+/// Checks whether a daemon runs, and if not whether one could listen.
 pub(super) async fn daemon(config: &Config, shared: &GlobalOptions) -> Check {
     let name = "daemon";
     let at = match &shared.server {
@@ -135,13 +135,13 @@ pub(super) async fn daemon(config: &Config, shared: &GlobalOptions) -> Check {
     }
 }
 
-/// Whether the service manager can be told that the daemon is ready.
+/// Checks whether the service manager can be notified.
 pub(super) fn notify_socket(environment: &Environment) -> Check {
     let name = "notify";
     let Some(path) = environment.get("NOTIFY_SOCKET") else {
         return Check::skip(name, "no service manager listens to this process (NOTIFY_SOCKET)");
     };
-    // Abstract sockets have no file to look at.
+    // Abstract sockets have no file.
     if path.starts_with('@') {
         return Check::ok(name, path);
     }

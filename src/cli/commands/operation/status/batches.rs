@@ -1,10 +1,10 @@
-//! The line about batches.
+//! The status line about batches.
 
 use crate::cli::terminal::figures::span;
 use recapd_core::domain::time::Timestamp;
 use recapd_store::batch::BatchFigures;
 
-/// The questions that wait for a provider's batch, if there are any.
+/// Says how many questions wait for a provider's batch; `None` if there are none.
 pub(super) fn line(figures: &BatchFigures, now: Timestamp) -> Option<String> {
     let open = figures.intents + figures.submitted;
     if open + figures.waiting == 0 {
