@@ -230,17 +230,17 @@ fn no_module_has_an_empty_name() {
 }
 
 #[test]
-fn every_statement_says_where_it_comes_from() {
+fn every_sql_statement_has_a_label() {
     assert_tidy(unlabelled_sql);
 }
 
 #[test]
-fn the_repository_speaks_of_itself_alone() {
+fn the_repository_does_not_mention_its_workshop() {
     assert_tidy(outside_words);
 }
 
 #[test]
-fn every_test_runs_and_nothing_is_a_stub() {
+fn no_test_is_ignored_and_nothing_is_a_stub() {
     assert_tidy(unfinished);
 }
 
@@ -287,7 +287,7 @@ fn statements_without_a_label_are_found() {
 }
 
 #[test]
-fn words_of_the_workshop_are_found() {
+fn words_from_outside_are_found() {
     let text = concat!(
         "see `/",
         "work/a`\nsrc/",

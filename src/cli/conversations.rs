@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_id_cannot_hold_still_tells_conversations_apart() {
+    fn names_that_do_not_fit_an_id_give_different_agents() {
         for (plain, expected) in [
             ("two-weeks", "two-weeks"),
             ("conv-26", "conv-26"),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn namesakes_are_told_apart_by_their_folders_in_any_order() {
+    fn files_of_the_same_name_are_named_by_folder_in_any_order() {
         let name_all = |files: &[&str]| {
             let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
             names(&files)

@@ -93,7 +93,7 @@ fn ours_in(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_command_that_the_documentation_names_is_one() {
+fn every_command_in_the_documentation_exists() {
     let (mut count, mut wrong) = (0, Vec::new());
     for (page, text) in pages() {
         for command in ours_in(&text) {
@@ -109,7 +109,7 @@ fn every_command_that_the_documentation_names_is_one() {
 }
 
 #[test]
-fn commands_are_told_from_what_stands_around_them() {
+fn commands_are_found_in_surrounding_text() {
     let page = "See `recapd queue list`, or `journalctl -u recapd | grep x` of the user `recapd-x`.\n\
                 ```sh\n\
                 A=b recapd push me <file    # recapd says nothing\n\

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_is_one_agent_wherever_in_it_the_host_works() {
+    fn all_folders_of_a_project_have_one_agent() {
         let folder = tempfile::tempdir().unwrap();
         let (deep, git) = (
             folder.path().join("my shop/src/deep"),

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_about_these_messages_about_this_agent_or_no_daemons() {
+    fn answers_are_classified_as_refused_declined_or_not_a_daemons() {
         let receipt = reply(200, "application/json", r#"{"accepted":1,"duplicates":0}"#);
         assert_eq!(verdict(&receipt), Ok(()));
         for status in REFUSALS {

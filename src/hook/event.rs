@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_told_apart_by_their_input() {
+    fn the_input_shows_which_host_calls() {
         for (json, expected) in [
             (
                 r#"{"session_id":"s","transcript_path":"/home/a/.claude/projects/x/s.jsonl"}"#,
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_is_read_as_far_as_it_makes_sense() {
+    fn invalid_fields_of_an_input_count_as_absent() {
         for nothing in [
             "",
             "[]",
@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_input_is_read_or_left(
+        fn any_input_is_parsed_without_a_panic(
             json in "(\\{|\\}|\\[|\\]|:|,|\"session_id\"|\"transcript_path\"|\"cwd\"|\"/x/rollout-1\"|\"s\"|null|[0-9]|\\PC){0,24}",
             session in "\\PC{0,12}", path in "(/|\\.\\.|rollout-|\\.codex|\\PC){0,8}",
         ) {

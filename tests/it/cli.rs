@@ -120,7 +120,7 @@ pub(crate) fn json(output: &Output) -> serde_json::Value {
 }
 
 #[test]
-fn help_teaches() {
+fn help_has_examples() {
     let output = recapd().arg("--help").output().unwrap();
     assert_eq!(code(&output), Some(0));
     for word in [

@@ -55,7 +55,7 @@ async fn convergence_holds_no_more_than_the_last_messages() {
 
 /// A stop is said, and nothing is refused because of it, or because it can't be told.
 #[tokio::test]
-async fn convergence_stops_nobody() {
+async fn convergence_blocks_no_append() {
     let rig = Rig::new(&config()).await;
     for turn in 0..3 {
         let talk = vec![says("a", "Yes, just so!"), says("b", "Yes, just so!")];

@@ -62,7 +62,7 @@ fn a_window_counts_as_the_request_is_counted() {
 }
 
 #[test]
-fn what_is_sealed_costs_what_was_sealed() {
+fn encrypted_content_counts_the_same_in_window_and_request() {
     let sealed = "QUJD".repeat(4_000);
     let redacted = json!({"role": "assistant", "content": [{"type": "redacted_thinking", "data": sealed}]});
     let unshown =

@@ -57,7 +57,7 @@ fn daemons_on_a_server_survive_faults() {
 }
 
 #[test]
-fn a_daemon_survives_that_the_power_fails() {
+fn a_daemon_survives_power_failures() {
     assert_clean(&run(Database::Sqlite, vec![Kind::PowerCut], 2), 2);
 }
 

@@ -68,7 +68,7 @@ async fn times_do_not_depend_on_how_the_counting_is_shared_out() {
 
 /// Without any time the messages were said now.
 #[tokio::test]
-async fn what_brings_no_time_was_said_now() {
+async fn a_message_without_a_time_gets_the_current_one() {
     let rig = Rig::new(&config()).await;
     rig.parts
         .ingestor
@@ -84,7 +84,7 @@ async fn what_brings_no_time_was_said_now() {
 
 /// Transcripts begin with lines that bring no time, and chunks of them may.
 #[tokio::test]
-async fn what_brings_no_time_in_a_replay_was_said_in_the_past() {
+async fn a_replayed_message_without_a_time_gets_a_past_one() {
     let rig = Rig::new(&config()).await;
     for minutes in [-900, -800] {
         let mut answer = native("assistant", "Hello.");
@@ -118,7 +118,7 @@ fn with_a_wrong_clock() -> Vec<Message> {
 }
 
 #[tokio::test]
-async fn a_time_that_is_still_to_come_ages_nothing() {
+async fn a_future_time_ages_nothing() {
     for is_replay in [false, true] {
         let rig = Rig::new(&config()).await;
         let (ingestor, messages) = (&rig.parts.ingestor, with_a_wrong_clock());
@@ -191,7 +191,7 @@ async fn report_twice(ingestor: &Ingestor, rig: &Rig, turns: i64) -> String {
 }
 
 #[tokio::test]
-async fn reports_of_usage_teach_how_far_estimates_are_off() {
+async fn usage_reports_calibrate_estimates() {
     let rig = Rig::new(&claude()).await;
     let ingestor = &rig.parts.ingestor;
     assert_eq!(report_twice(ingestor, &rig, 2).await, "o200k*claude-4.7");
@@ -238,7 +238,7 @@ async fn what_was_learned_survives_a_restart() {
 }
 
 #[tokio::test]
-async fn a_database_that_fails_keeps_nothing_from_being_learned() {
+async fn a_failing_database_does_not_stop_calibration() {
     let rig = Rig::new(&claude()).await;
     let ingestor = &rig.parts.ingestor;
     report_twice(ingestor, &rig, 4).await;
@@ -261,7 +261,7 @@ async fn methods(rig: &Rig) -> String {
 }
 
 #[tokio::test]
-async fn a_change_of_model_counts_again_before_it_returns() {
+async fn a_change_of_model_recounts_before_it_returns() {
     let rig = Rig::new(&claude()).await;
     let ingestor = &rig.parts.ingestor;
     rig.say(10).await;
@@ -284,7 +284,7 @@ async fn a_change_of_model_counts_again_before_it_returns() {
 }
 
 #[tokio::test]
-async fn a_recount_that_fails_is_made_up_for() {
+async fn a_failed_recount_is_repeated() {
     let rig = Rig::new(&claude()).await;
     let ingestor = &rig.parts.ingestor;
     rig.say(4).await;
@@ -325,7 +325,7 @@ fn brittle_for_all(rig: &Rig) -> Ingestor {
 }
 
 #[tokio::test]
-async fn a_panic_while_counting_is_no_failure_of_the_database() {
+async fn a_panic_while_counting_is_not_reported_as_a_database_failure() {
     let rig = Rig::new(&config()).await;
     let ingestor = brittle_for_all(&rig);
     // Counted where they come in, and on other threads.
@@ -351,7 +351,7 @@ fn long(word: &str) -> Message {
 }
 
 #[tokio::test]
-async fn what_is_long_and_stored_already_is_not_counted_again() {
+async fn a_long_duplicate_is_not_counted_again() {
     let rig = Rig::new(&config()).await;
     let (ingestor, brittle) = (&rig.parts.ingestor, brittle_for_all(&rig));
     let counted = ingestor.append(&rig.agent, vec![long(POISON)]).await.unwrap();
@@ -370,7 +370,7 @@ async fn what_is_long_and_stored_already_is_not_counted_again() {
 }
 
 #[tokio::test]
-async fn what_was_inserted_and_cannot_be_counted_is_put_aside() {
+async fn an_inserted_message_that_cannot_be_counted_is_set_aside() {
     let rig = Rig::new(&config()).await;
     let inserted = [
         ("a", "one"),
@@ -401,7 +401,7 @@ async fn what_was_inserted_and_cannot_be_counted_is_put_aside() {
 }
 
 #[tokio::test]
-async fn whoever_cannot_be_counted_again_keeps_nobody_waiting() {
+async fn an_agent_that_cannot_be_recounted_does_not_block_others() {
     let rig = Rig::new(&claude()).await;
     let (ingestor, store, last) = (brittle(&rig), rig.db.store(), agent("b"));
     let patch = SettingsPatch::parse(json!({"provider": "openai", "model": "gpt-5"})).unwrap();

@@ -148,7 +148,7 @@ async fn goes_out_and_comes_back(drawn: Vec<(u8, String, i64, i64, bool)>, legs:
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn what_goes_out_comes_back_the_same(
+    fn an_export_is_imported_unchanged(
         drawn in proptest::collection::vec(message(), 1..40),
         legs in proptest::collection::vec(leg_tokens(), 1..4),
     ) {
@@ -173,7 +173,7 @@ fn stepped() -> Vec<PreparedMessage> {
 }
 
 #[tokio::test]
-async fn clears_marks_and_rewinds_come_back() {
+async fn clears_marks_and_rewinds_are_imported() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let id = agent("a");
     one.store().append(append(&id, stepped())).await.unwrap();
@@ -202,7 +202,7 @@ async fn clears_marks_and_rewinds_come_back() {
 }
 
 #[tokio::test]
-async fn a_rewind_of_what_is_summarised_is_refused_whole() {
+async fn a_rewind_of_summarised_messages_is_refused_whole() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let id = agent("a");
     let messages = stepped();
@@ -228,7 +228,7 @@ async fn a_rewind_of_what_is_summarised_is_refused_whole() {
 
 /// What stands in a headline is the choice of who imports, as of whoever appends.
 #[tokio::test]
-async fn headlines_are_redacted_as_the_import_is_told() {
+async fn headlines_are_redacted_by_the_imports_redactor() {
     let (one, id) = (SqliteBackend::fresh().await, agent("a"));
     let question = said("user", "Question 1: why is password=\"hunter2\" refused?", 40, T0);
     one.store().append(append(&id, vec![question])).await.unwrap();
@@ -276,7 +276,7 @@ async fn a_long_history_takes_several_chunks() {
 }
 
 #[tokio::test]
-async fn several_agents_stand_in_one_file_and_come_twice() {
+async fn several_agents_in_one_file_are_imported_once() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let mut text = String::new();
     for name in ["a", "b", "c"] {
@@ -300,7 +300,7 @@ async fn several_agents_stand_in_one_file_and_come_twice() {
 }
 
 #[tokio::test]
-async fn an_import_goes_on_where_it_was_interrupted() {
+async fn an_interrupted_import_continues() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let id = agent("a");
     one.store().append(append(&id, turns(1..=5))).await.unwrap();
@@ -318,7 +318,7 @@ async fn an_import_goes_on_where_it_was_interrupted() {
 }
 
 #[tokio::test]
-async fn a_piece_without_a_head_goes_on_from_what_is_there() {
+async fn a_piece_without_a_head_continues_from_stored_messages() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let id = agent("a");
     one.store().append(append(&id, turns(1..=3))).await.unwrap();
@@ -343,7 +343,7 @@ async fn a_piece_without_a_head_goes_on_from_what_is_there() {
 
 /// What only the head tells is set with its last message, in whichever piece that comes.
 #[tokio::test]
-async fn pieces_that_are_imported_together_are_the_whole() {
+async fn pieces_imported_together_are_complete() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let id = agent("a");
     one.store().append(append(&id, stepped())).await.unwrap();
@@ -365,7 +365,7 @@ async fn pieces_that_are_imported_together_are_the_whole() {
 
 /// Unless something happened there meanwhile that the journal doesn't tell.
 #[tokio::test]
-async fn pieces_that_were_imported_apart_are_the_whole_once_they_come_together() {
+async fn pieces_imported_separately_are_complete_after_a_joint_import() {
     let id = agent("a");
     let one = SqliteBackend::fresh().await;
     one.store().append(append(&id, stepped())).await.unwrap();
@@ -409,7 +409,7 @@ async fn pieces_that_were_imported_apart_are_the_whole_once_they_come_together()
 /// Whoever said something before the pieces came together isn't what the head tells, and it can't be set any more. Whoever had
 /// it goes on with it.
 #[tokio::test]
-async fn pieces_that_come_together_too_late_say_so() {
+async fn pieces_imported_together_too_late_are_reported() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let id = agent("a");
     one.store().append(append(&id, stepped())).await.unwrap();
@@ -435,7 +435,7 @@ async fn pieces_that_come_together_too_late_say_so() {
 
 /// Its messages may look like those of today, and mean something else.
 #[tokio::test]
-async fn what_a_newer_recapd_wrote_is_refused_once_and_whole() {
+async fn a_newer_journal_is_refused_once_and_whole() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let mut text = String::new();
     for name in ["a", "b", "c"] {
@@ -465,7 +465,7 @@ async fn what_a_newer_recapd_wrote_is_refused_once_and_whole() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_named_and_leaves_the_other_agents_alone() {
+async fn a_line_that_does_not_fit_is_named_and_other_agents_are_imported() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let mut text = String::new();
     for name in ["a", "b"] {

@@ -203,7 +203,7 @@ fn find_number(value: &serde_json::Value, key: &str) -> Option<i64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_daemons_lose_nothing_and_do_nothing_twice() {
+async fn killed_daemons_lose_nothing_and_repeat_nothing() {
     let plan = Plan::from_environment();
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("kill.db");

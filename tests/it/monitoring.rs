@@ -84,7 +84,7 @@ fn runbooks_name_metrics_that_exist() {
 
 /// What is posted without a content type is refused (415), and whoever is called at night copies what stands there.
 #[test]
-fn runbooks_name_commands_and_no_bare_requests() {
+fn runbooks_use_commands_instead_of_requests() {
     for page in fs::read_dir(file("docs/runbooks")).unwrap() {
         let page = page.unwrap().path();
         for line in fs::read_to_string(&page).unwrap().lines() {

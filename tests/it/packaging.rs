@@ -62,7 +62,7 @@ fn the_composed_containers_find_what_they_mount() {
 }
 
 #[test]
-fn the_containers_speak_of_the_same_port_and_files() {
+fn the_containers_use_the_same_port_and_files() {
     let (file, compose) = (text("Containerfile"), text("packaging/compose.yaml"));
     assert!(compose.contains("build: { context: .., dockerfile: Containerfile }"));
     assert!(file.contains("EXPOSE 7411") && file.contains("\"--listen\", \"0.0.0.0:7411\""));
@@ -78,7 +78,7 @@ fn the_containers_speak_of_the_same_port_and_files() {
 }
 
 #[test]
-fn the_package_has_what_it_names() {
+fn the_package_contains_what_it_names() {
     let manifest = text("Cargo.toml");
     let assets = manifest
         .lines()
@@ -101,7 +101,7 @@ fn the_package_has_what_it_names() {
 
 /// Without it each user's commands would look in that user's folder. Whatever else is set would go before a preset.
 #[test]
-fn what_is_packed_names_the_services_database_and_nothing_else() {
+fn packaged_files_set_the_services_database_only() {
     let nobodys = "#url = \"\"";
     let begun = recapd_config::commented();
     assert!(begun.lines().any(|line| line == nobodys));
@@ -120,7 +120,7 @@ fn what_is_packed_names_the_services_database_and_nothing_else() {
 
 /// What runs for a reload has no credentials of the service, which systemd keeps in the daemon's own namespace.
 #[test]
-fn a_reload_looks_for_no_keys() {
+fn a_reload_checks_without_keys() {
     for unit in ["systemd/recapd.service", "systemd/recapd@.service"] {
         let text = text(unit);
         let commands = values(&text, "ExecReload=");
@@ -133,7 +133,7 @@ fn a_reload_looks_for_no_keys() {
 }
 
 #[test]
-fn the_service_may_have_all_threads_that_it_can_have() {
+fn the_services_task_limit_covers_all_threads() {
     let most = threads::ALL_MAX;
     for unit in ["systemd/recapd.service", "systemd/recapd@.service"] {
         let text = text(unit);
@@ -151,7 +151,7 @@ fn the_service_may_have_all_threads_that_it_can_have() {
 }
 
 #[test]
-fn units_name_pages_that_there_are() {
+fn units_refer_to_existing_pages() {
     for unit in ["systemd/recapd.service", "systemd/recapd@.service"] {
         let text = text(unit);
         let pages = values(&text, "Documentation=");

@@ -110,7 +110,7 @@ async fn statements_find_their_rows_by_indexes_however_many_there_are() {
 
 /// However many versions are kept, pruning looks for those that go, agent by agent.
 #[tokio::test]
-async fn pruning_reads_what_goes_and_not_what_stays() {
+async fn pruning_reads_only_what_it_deletes() {
     let database = Database::create().await;
     fill(&database, AGENTS, false).await;
     let mut connection = database.connect().await;
@@ -166,7 +166,7 @@ async fn partitioning_keeps_every_message_and_the_views() {
 
 /// Forgetting doesn't reach the planner's statistics, so nothing that was said may get there.
 #[tokio::test]
-async fn partitioning_keeps_what_was_said_out_of_the_statistics() {
+async fn partitioning_keeps_message_texts_out_of_the_statistics() {
     let database = Database::create().await;
     let mut connection = database.connect().await;
     execute(&mut connection, "SET scale.agents = 100").await;
@@ -183,7 +183,7 @@ async fn partitioning_keeps_what_was_said_out_of_the_statistics() {
 }
 
 #[tokio::test]
-async fn what_readers_asked_for_is_held_within_a_limit() {
+async fn the_cache_of_summaries_stays_within_its_limit() {
     let db = SqliteBackend::fresh().await;
     let (counter, clock) = (tokenizer::counter_for("openai", "gpt-4o"), Arc::new(SystemClock));
     let bytes_max = 1_000;

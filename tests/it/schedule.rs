@@ -84,7 +84,7 @@ fn parts(db: &SqliteBackend, store: &Arc<TroubledStore>, clock: &Arc<ManualClock
 }
 
 #[tokio::test]
-async fn a_firing_that_failed_is_made_again() {
+async fn a_failed_firing_is_repeated() {
     let fired = Fired::new().await;
     for work in ["enqueue_ageing", "prune"] {
         fired.store.trouble(work, Trouble::Unavailable);
@@ -106,7 +106,7 @@ async fn a_firing_that_failed_is_made_again() {
 
 /// It is done twice then, which does no harm.
 #[tokio::test]
-async fn a_firing_that_could_not_be_noted_is_made_again() {
+async fn a_firing_that_could_not_be_recorded_is_repeated() {
     let fired = Fired::new().await;
     fired.store.trouble("finish_slot", Trouble::Unavailable);
     assert_eq!(fired.done().await, "");
@@ -117,7 +117,7 @@ async fn a_firing_that_could_not_be_noted_is_made_again() {
 
 /// Killed between the two: the slot is taken, and nobody works on it.
 #[tokio::test]
-async fn a_firing_of_a_daemon_that_was_killed_is_made_by_the_next_one() {
+async fn a_firing_of_a_killed_daemon_is_made_by_the_next_one() {
     let fired = Fired::new().await;
     fired.store.trouble("enqueue_ageing", Trouble::Hang);
     let taken = async {
@@ -152,7 +152,7 @@ async fn a_restarted_daemon_knows_when_summaries_were_last_aged() {
 
 /// Also one that another daemon has done.
 #[tokio::test]
-async fn a_daemon_knows_what_another_one_has_aged() {
+async fn a_daemon_sees_what_another_one_has_aged() {
     let fired = Fired::new().await;
     let idle = parts(&fired.db, &fired.store, &fired.clock);
     let aged_at = fired.clock.now().0 / 1_000;

@@ -109,7 +109,7 @@ async fn pending_later(snapshots: &Snapshots, agent: &AgentId) -> Option<i64> {
 }
 
 #[tokio::test]
-async fn a_change_that_nobody_told_of_is_seen_by_who_asks_later() {
+async fn a_change_without_a_notice_is_seen_by_a_later_read() {
     let db = SqliteBackend::fresh().await;
     let (snapshots, agent) = (snapshots(&db), agent("a"));
     db.store().append(append(&agent, turns(1..=3))).await.unwrap();
@@ -124,7 +124,7 @@ async fn a_change_that_nobody_told_of_is_seen_by_who_asks_later() {
 }
 
 #[tokio::test]
-async fn a_projects_document_is_looked_at_again_like_a_summary() {
+async fn a_projects_document_is_refreshed_like_a_summary() {
     let db = SqliteBackend::fresh().await;
     let (store, agent, project): (_, _, ProjectId) = (db.store(), agent("a"), "web".parse().unwrap());
     store.append(append(&agent, turns(1..=3))).await.unwrap();
@@ -145,7 +145,7 @@ async fn a_projects_document_is_looked_at_again_like_a_summary() {
 
 /// Of a large project more is read than any reader waits for: composing goes on, and is given up only if it never ends.
 #[tokio::test]
-async fn a_project_that_changed_is_composed_however_long_that_takes() {
+async fn a_changed_project_is_composed_even_if_that_is_slow() {
     let db = SqliteBackend::fresh().await;
     let (store, agent, project): (_, _, ProjectId) = (db.store(), agent("a"), "web".parse().unwrap());
     store.append(append(&agent, turns(1..=3))).await.unwrap();
@@ -171,7 +171,7 @@ async fn a_project_that_changed_is_composed_however_long_that_takes() {
 
 /// A copy is answered at once, however long the database takes and whatever is known of the copy.
 #[tokio::test]
-async fn a_copy_that_is_outdated_is_read_without_a_wait_for_the_database() {
+async fn an_outdated_copy_is_read_without_waiting_for_the_database() {
     let db = SqliteBackend::fresh().await;
     let (store, agent, project): (_, _, ProjectId) = (db.store(), agent("a"), "web".parse().unwrap());
     store.append(append(&agent, turns(1..=3))).await.unwrap();
@@ -274,7 +274,7 @@ async fn exchanges_too_many_to_list_are_named_as_a_range() {
 }
 
 #[tokio::test]
-async fn a_summary_that_panics_is_stale_and_concerns_no_other() {
+async fn a_panic_over_a_summary_makes_only_that_one_stale() {
     let db = SqliteBackend::fresh().await;
     let snapshots = Arc::new(counted(&db, Brittle::counter()));
     let (notices, stop, tasks) = (Notices::default(), CancellationToken::new(), TaskTracker::new());
@@ -308,7 +308,7 @@ async fn a_summary_that_panics_is_stale_and_concerns_no_other() {
 }
 
 #[tokio::test]
-async fn a_projects_document_that_panics_is_stale_and_concerns_no_other() {
+async fn a_panic_over_a_projects_document_makes_only_that_one_stale() {
     let db = SqliteBackend::fresh().await;
     let projects = Arc::new(projects_counted(db.store(), Brittle::counter()));
     let (notices, stop, tasks) = (Notices::default(), CancellationToken::new(), TaskTracker::new());
@@ -339,7 +339,7 @@ async fn a_projects_document_that_panics_is_stale_and_concerns_no_other() {
 }
 
 #[tokio::test]
-async fn the_documents_of_projects_not_asked_for_the_longest_go() {
+async fn the_least_recently_read_documents_of_projects_are_dropped() {
     let db = SqliteBackend::fresh().await;
     let projects = projects(db.store()).holding(2);
     let names = ["a", "b", "c"];

@@ -88,7 +88,7 @@ fn in_repository(path: &str) -> Option<String> {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_have_targets() {
     assert_tidy(|source| dead_links(source, in_repository));
 }
 

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_told_in_the_units_people_use() {
+    fn spans_have_their_two_largest_units() {
         let told = [0, 59_999, 61_000, 7_260_000, 200_000_000].map(span);
         assert_eq!(told, ["0s", "59s", "1m 1s", "2h 1m", "2d 7h"]);
         assert_eq!([7, 8_240, 61_000].map(duration), ["7ms", "8.2s", "1m 1s"]);

@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_agent_is_told_or_some_that_there_are() {
+    fn the_nearest_agent_is_suggested_or_existing_ones_are_listed() {
         let known = ["ikigai-main", "coder", "planner"];
         assert!(unknown_agent("codr", &known, 2).ends_with("did you mean `coder`?"));
         assert!(unknown_agent("zebra", &known, 2).contains("known agents: ikigai-main, coder, …"));

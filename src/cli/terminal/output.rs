@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_locale_says_what_a_terminal_can_show() {
+    fn the_locale_decides_whether_output_is_ascii() {
         for (variables, expected) in [
             (vec![], false),
             (vec![("LANG", "de_DE.UTF-8")], false),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_for_terminals_and_those_who_want_them() {
+    fn colours_appear_on_terminals_or_on_request() {
         let xterm = ("TERM", "xterm");
         for (choice, variables, is_terminal, expected) in [
             (ColorChoice::Auto, vec![xterm], true, true),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_terminal_without_unicode_is_shown_less() {
+    fn only_a_terminal_without_unicode_gets_ascii() {
         let text = "──── 16k · 18% ├ └ … für\n";
         assert_eq!(shown(text, true, true), "---- 16k - 18% | ` ~ f?r\n");
         for (is_terminal, is_plain) in [(true, false), (false, true), (false, false)] {

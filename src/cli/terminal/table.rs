@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up_by_their_width_on_screen() {
+    fn columns_are_aligned_by_display_width() {
         let mut table = Table::new([
             ("AGENT", Align::Left),
             ("TOKENS", Align::Right),

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_line_comes_now_and_then_in_place_of_a_bar() {
+    async fn lines_are_printed_at_intervals_in_place_of_a_bar() {
         let ticker = Ticker::beside(&ProgressBar::hidden());
         assert!(!ticker.is_due());
         for _ in 0..2 {

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn no_version_is_no_guess() {
+    fn a_program_without_a_version_is_silent() {
         for (script, why) in [("echo hello", "names no version"), ("exit 1", "names no version")] {
             let told = found(&[("bin/claude", script), (PLACES[0], "echo 2.1.90")]);
             assert!(
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_hangs_is_ended() {
+    fn a_hanging_program_is_killed() {
         let mut command = Command::new("sh");
         let child = command
             .args(["-c", "exec cat"])

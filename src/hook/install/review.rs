@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_was_changed_is_told_of() {
+    fn a_review_reports_a_changed_host() {
         let new = settings_for(Host::ClaudeCode, Scope::User, "2.1.332");
         let old = settings_for(Host::ClaudeCode, Scope::User, "2.1.50");
         let fits = reviewed(&new, Scope::User, HostProgram::claude("2.1.78"));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_without_hooks_ask_nobody() {
+    fn a_review_without_hooks_asks_no_program() {
         for settings in [
             "",
             "{}",

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_given_the_events_that_it_knows() {
+    fn a_version_gets_the_events_that_it_knows() {
         for (version, left_out) in [
             ("1.0.128", &["StopFailure", "PostCompact"][..]),
             ("2.0.76", &["StopFailure", "PostCompact"]),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_version_is_not_known_is_given_what_all_know() {
+    fn an_unknown_version_gets_the_events_that_all_know() {
         let unsure = ["StopFailure", "PostCompact"];
         for (scope, program) in [
             (Scope::Project, HostProgram::claude("2.1.332")),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_tried_is_refused_with_a_cure() {
+    fn an_untried_version_is_refused_with_a_hint() {
         for scope in [Scope::User, Scope::Project] {
             let error = support(Host::ClaudeCode, scope, &HostProgram::claude("1.0.127")).unwrap_err();
             let told = error.to_string();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_read_and_compared_by_their_numbers() {
+    fn versions_are_compared_by_their_numbers() {
         let version = |text: &str| text.parse::<HostVersion>();
         for (text, shown) in [
             ("2.1.50", "2.1.50"),

@@ -166,7 +166,7 @@ fn nothing_readable_is_a_failure_that_says_why() {
 
 /// No provider takes one, and no database stores one: it stands for something unknown.
 #[test]
-fn half_an_emoji_may_stand_in_a_tools_name() {
+fn half_an_emoji_in_a_tools_name_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let [file, database] = ["calls.jsonl", "work.db"].map(|name| folder.path().join(name));
     let lines = [

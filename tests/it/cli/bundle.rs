@@ -92,7 +92,7 @@ fn planted_folder(within: &Path) -> PathBuf {
 }
 
 #[test]
-fn nothing_but_hosts_and_first_folders_is_told_of_addresses_and_paths() {
+fn a_bundle_shows_only_hosts_and_first_folders() {
     let within = tempfile::tempdir().unwrap();
     let folder = planted_folder(within.path());
     let prices = folder.join("prices.toml");
@@ -136,7 +136,7 @@ fn unusable(command: &mut Command) -> Value {
 }
 
 #[test]
-fn a_configuration_that_can_not_be_used_is_what_a_bundle_tells_of() {
+fn a_bundle_reports_an_unusable_configuration() {
     let within = tempfile::tempdir().unwrap();
     let file = planted_folder(within.path()).join("own.toml");
     for (toml, told) in [
@@ -190,7 +190,7 @@ async fn a_daemon_that_is_named_needs_no_configuration() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bundle_tells_of_the_daemon_and_nothing_that_was_said() {
+async fn a_bundle_describes_the_daemon_without_conversation_text() {
     let server = two_agents().await;
     let database = format!("database.url=sqlite:{}", server.database().display());
     let output = ask(&server, &["support", "bundle", "--set", &database]);

@@ -5,7 +5,7 @@ use std::fs;
 use super::{code, json, recapd, stderr, stdout};
 
 #[test]
-fn what_is_in_force_is_shown_with_where_it_comes_from() {
+fn settings_in_force_are_shown_with_their_origin() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("own.toml");
     fs::write(
@@ -64,7 +64,7 @@ fn what_is_in_force_is_shown_with_where_it_comes_from() {
 }
 
 #[test]
-fn a_check_tells_what_is_wrong_and_ends_with_78() {
+fn a_check_reports_errors_and_exits_with_78() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("own.toml");
     let check = |text: &str, args: &[&str]| {
@@ -146,7 +146,7 @@ fn a_check_reads_what_a_start_reads() {
 
 /// Also before the log begins, and also where `RUST_LOG` leaves it out.
 #[test]
-fn what_ends_a_daemon_stands_in_its_log() {
+fn a_daemons_log_says_why_it_ended() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("own.toml");
     for (text, words, code_of_exit) in [

@@ -73,7 +73,7 @@ fn a_file_that_is_not_there_is_wrong_usage() {
 
 /// What agents reported is shown beside the estimate when a database is named.
 #[test]
-fn a_database_tells_how_far_the_estimate_is_off() {
+fn a_database_corrects_the_estimate() {
     let folder = tempfile::tempdir().unwrap();
     let (database, transcript) = (folder.path().join("count.db"), folder.path().join("chat.jsonl"));
     let turn = |prompt: i64| {

@@ -7,7 +7,7 @@ use sqlx::{Connection as _, Executor as _};
 use super::{code, recapd, stderr, stdout};
 
 #[test]
-fn a_missing_database_is_unreachable_and_says_which() {
+fn a_missing_database_is_named_as_unreachable() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("none.db");
     for command in [
@@ -35,7 +35,7 @@ fn a_missing_database_is_unreachable_and_says_which() {
 
 /// Whoever copies the file alone, when nobody has it open, has everything.
 #[test]
-fn a_command_leaves_all_that_it_wrote_in_the_file() {
+fn a_command_checkpoints_all_that_it_wrote() {
     let folder = tempfile::tempdir().unwrap();
     let [database, copied] = ["one.db", "copied.db"].map(|name| folder.path().join(name));
     let said = r#"{"role":"user","content":"Fix the parser"}"#;

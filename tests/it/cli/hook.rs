@@ -233,7 +233,7 @@ async fn a_failed_turn_is_marked_and_a_session_ends_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_forgets_an_agent_forgets_what_hooks_hold_of_it() {
+async fn forgetting_an_agent_clears_its_hooks_files() {
     let server = server().await;
     let mut session = Session::new(server.address);
     session.say(1, 2);
@@ -269,7 +269,7 @@ async fn who_forgets_an_agent_forgets_what_hooks_hold_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_the_daemon_down_everything_waits_and_a_copy_is_told() {
+async fn without_a_daemon_messages_wait_and_the_cached_brief_is_used() {
     let server = server().await;
     let mut session = Session::new(server.address);
     session.say(1, 2);
@@ -311,7 +311,7 @@ async fn with_the_daemon_down_everything_waits_and_a_copy_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_daemon_holds_nobody_up() {
+async fn a_slow_daemon_does_not_delay_a_hook() {
     // It accepts, and never answers.
     let slow = TcpListener::bind("127.0.0.1:0").unwrap();
     let session = Session {
@@ -345,7 +345,7 @@ async fn a_slow_daemon_holds_nobody_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_in_the_middle_each_message_is_stored_once() {
+async fn killed_hooks_store_each_message_once() {
     let server = server().await;
     let slow = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut session = Session::new(server.address);
@@ -378,7 +378,7 @@ async fn killed_in_the_middle_each_message_is_stored_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hooks_that_run_at_once_store_each_message_once() {
+async fn concurrent_hooks_store_each_message_once() {
     let server = server().await;
     let session = Session::new(server.address);
     for round in 0..4 {
@@ -407,7 +407,7 @@ async fn an_event_is_known_in_any_spelling() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_can_be_switched_off() {
+async fn hooks_can_be_switched_off() {
     let server = server().await;
     let session = Session::new(server.address);
     session.say(1, 1);
@@ -425,7 +425,7 @@ async fn it_can_be_switched_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_newer_version_is_announced_if_that_is_wanted() {
+async fn a_newer_version_is_announced_if_configured() {
     let server = server().await;
     let session = Session::new(server.address);
     session.say(1, 2);
@@ -449,7 +449,7 @@ async fn a_newer_version_is_announced_if_that_is_wanted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn people_can_try_what_a_session_would_be_given() {
+async fn hook_test_shows_what_a_session_would_get() {
     let server = server().await;
     let session = Session::new(server.address);
     session.say(1, 60);
@@ -474,7 +474,7 @@ async fn people_can_try_what_a_session_would_be_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn codex_is_served_as_well() {
+async fn codex_works_as_well() {
     let server = server().await;
     let session = Session::new(server.address);
     let call = |event: &str| {

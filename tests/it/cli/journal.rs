@@ -99,7 +99,7 @@ fn an_export_replaces_files_and_nothing_else() {
 }
 
 #[test]
-fn a_forked_agent_takes_those_it_came_from_along() {
+fn an_export_of_a_fork_includes_its_ancestors() {
     let folder = tempfile::tempdir().unwrap();
     let (database, other) = (folder.path().join("one.db"), folder.path().join("other.db"));
     let example = package_file("examples/two-weeks.jsonl");
@@ -192,7 +192,7 @@ fn pieces_of_a_journal_are_put_in_order() {
 }
 
 #[test]
-fn pieces_that_were_imported_apart_are_the_whole_once_they_come_together() {
+fn pieces_imported_separately_are_complete_after_a_joint_import() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("imported.db");
     let lines = two_weeks(folder.path());
@@ -220,7 +220,7 @@ fn pieces_that_were_imported_apart_are_the_whole_once_they_come_together() {
 }
 
 #[test]
-fn a_journal_of_a_newer_recapd_is_told_as_that() {
+fn a_journal_of_a_newer_recapd_is_named_as_such() {
     let folder = tempfile::tempdir().unwrap();
     let mut lines = two_weeks(folder.path());
     lines[0] = lines[0].replace("\"journal\":1", "\"journal\":2");
@@ -245,7 +245,7 @@ fn a_journal_of_a_newer_recapd_is_told_as_that() {
 }
 
 #[test]
-fn who_or_what_is_not_there_is_said() {
+fn missing_agents_and_files_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("kept.db");
     let missing = run(&["export"], &database);
@@ -391,7 +391,7 @@ fn different_conversations_are_different_agents() {
 }
 
 #[test]
-fn a_time_that_cannot_be_read_is_said_and_the_message_imported() {
+fn an_unreadable_time_is_reported_and_the_message_imported() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("imported.db");
     let file = folder.path().join("chat.jsonl");
@@ -423,7 +423,7 @@ fn a_time_that_cannot_be_read_is_said_and_the_message_imported() {
 
 /// As a replay says it; it is stored all the same.
 #[test]
-fn an_import_of_hardly_anything_for_a_model_says_so() {
+fn an_import_with_few_messages_for_a_model_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("imported.db");
     let file = folder.path().join("talk.jsonl");
@@ -443,7 +443,7 @@ fn an_import_of_hardly_anything_for_a_model_says_so() {
 }
 
 #[test]
-fn what_a_conversation_went_back_behind_is_left_out() {
+fn turns_that_were_taken_back_are_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("imported.db");
     let file = folder.path().join("session.jsonl");
@@ -502,7 +502,7 @@ fn an_import_of_nothing_fails() {
 }
 
 #[test]
-fn one_agent_gets_no_talk_of_sub_agents() {
+fn one_agent_gets_no_messages_of_sub_agents() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("imported.db");
     let file = package_file("tests/fixtures/claude_code.jsonl");
@@ -547,7 +547,7 @@ fn one_agent_gets_no_talk_of_sub_agents() {
 }
 
 #[test]
-fn a_dry_run_knows_what_is_there() {
+fn a_dry_run_counts_what_is_stored_already() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("imported.db");
     let file = folder.path().join("chat.jsonl");
@@ -568,7 +568,7 @@ fn a_dry_run_knows_what_is_there() {
 }
 
 #[test]
-fn a_prompt_without_a_word_is_left_out_and_told() {
+fn a_prompt_without_a_word_is_left_out_and_reported() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("imported.db");
     let file = folder.path().join("session.jsonl");

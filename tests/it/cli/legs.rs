@@ -26,7 +26,7 @@ fn heads(text: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn legs_stand_below_what_they_are() {
+async fn legs_are_listed_below_their_exchange() {
     let server = Server::in_legs().await;
     for args in [
         &["history", "coder"][..],
@@ -73,7 +73,7 @@ async fn legs_stand_below_what_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_forgets_a_leg_is_told_how_to_forget_the_others() {
+async fn forgetting_a_leg_says_how_to_forget_the_others() {
     let server = Server::in_legs().await;
     let output = ask(&server, &["forget", "coder", "3"]);
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));

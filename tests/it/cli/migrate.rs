@@ -6,7 +6,7 @@ use super::{code, json, recapd, stderr, stdout};
 use crate::support::postgres::Database;
 
 #[test]
-fn a_database_is_migrated_by_hand() {
+fn a_database_is_migrated_by_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("new.db");
     let run = |args: &[&str]| recapd().args(args).arg("--db").arg(&database).output().unwrap();
@@ -44,7 +44,7 @@ fn a_database_is_migrated_by_hand() {
 
 /// A backup isn't written as a database in use is, and stays so.
 #[test]
-fn who_looks_at_the_schema_changes_no_byte() {
+fn reading_the_schema_changes_no_byte() {
     let folder = tempfile::tempdir().unwrap();
     let [database, kept] = ["one.db", "kept.db"].map(|name| folder.path().join(name));
     let run =

@@ -141,7 +141,7 @@ fn export(database: &str) -> String {
 }
 
 #[test]
-fn what_was_said_since_a_backup_is_brought_along_by_an_export() {
+fn an_export_adds_what_a_backup_lacks() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (database, backup, restored) = (path("recapd.db"), path("backup.db"), path("restored.db"));

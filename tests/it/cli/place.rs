@@ -58,7 +58,7 @@ fn timeless(value: &mut Value) {
 }
 
 #[test]
-fn what_works_on_the_database_itself_asks_no_daemon() {
+fn commands_on_the_database_itself_ask_no_daemon() {
     let folder = tempfile::tempdir().unwrap();
     let example = super::package_file("examples/two-weeks.jsonl");
     let example = example.to_str().unwrap();

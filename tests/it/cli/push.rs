@@ -39,7 +39,7 @@ fn exchange(number: i32) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_are_pushed_through_a_daemon_and_into_a_database_alike() {
+async fn a_push_works_the_same_with_a_daemon_and_a_database() {
     let server = Server::start(small).await;
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("push.db");
@@ -134,7 +134,7 @@ async fn transcripts_of_any_format_and_length_are_pushed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_is_named_and_nothing_is_stored() {
+async fn an_unreadable_line_is_named_and_nothing_is_stored() {
     let server = Server::start(small).await;
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("bad.db");
@@ -208,7 +208,7 @@ fn an_import_keeps_the_roles_that_a_push_refuses() {
 }
 
 #[test]
-fn a_push_leaves_out_what_sub_agents_said() {
+fn a_push_leaves_out_messages_of_sub_agents() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("push.db");
     let file = package_file("tests/fixtures/claude_code.jsonl");
@@ -241,7 +241,7 @@ fn a_push_leaves_out_what_sub_agents_said() {
 
 /// What an agent notes for itself is no conversation, and nothing is said of a few notes; of many it is, and nothing fails.
 #[test]
-fn a_push_of_nothing_for_a_model_says_so() {
+fn a_push_without_messages_for_a_model_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("notes.db");
     let push = |notes: usize| {

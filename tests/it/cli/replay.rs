@@ -30,7 +30,7 @@ fn the_example_fills_all_three_sections_and_verifies() {
 
 /// In the words of an import.
 #[test]
-fn a_time_that_cannot_be_read_is_told() {
+fn an_unreadable_time_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("chat.jsonl");
     let lines = ["2026-03-02T08:00:00Z", "yesterday"].map(|at| {
@@ -51,7 +51,7 @@ fn a_time_that_cannot_be_read_is_told() {
 
 /// Nothing is lost in silence: what is of no kind that a model is shown is stored, and said.
 #[test]
-fn a_replay_of_hardly_anything_for_a_model_says_so() {
+fn a_replay_with_few_messages_for_a_model_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("talk.jsonl");
     let said = |role: &str, number: usize| {
@@ -79,7 +79,7 @@ fn a_replay_of_hardly_anything_for_a_model_says_so() {
 
 /// What hosts write in the user's place opens no exchange and is no title, and what the user answers is.
 #[test]
-fn exchanges_are_the_users_requests_whatever_a_host_writes_in_their_place() {
+fn only_requests_of_the_user_begin_exchanges() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("kept.db");
     let surroundings = "<environment_details>\nACT MODE\n</environment_details>";
@@ -262,7 +262,7 @@ fn every_format_is_detected_and_a_folder_is_read_whole() {
 }
 
 #[test]
-fn a_kept_database_can_be_looked_at_and_refuses_the_same_conversation_again() {
+fn a_kept_database_is_readable_and_refuses_the_same_conversation() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("kept.db");
     let replay = || {

@@ -66,7 +66,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 #[test]
-fn it_is_asked_by_its_socket() {
+fn a_daemon_on_a_socket_answers_commands() {
     let daemon = Daemon::start(None);
     until("its mode is as configured", || {
         let file = std::fs::metadata(daemon.socket()).unwrap();
@@ -124,7 +124,7 @@ fn beside(folder: &Path, port: u16) -> Child {
 }
 
 #[test]
-fn a_daemon_at_an_address_is_asked_by_the_socket_beside_it() {
+fn a_daemon_at_an_address_also_has_a_socket() {
     let folder = tempfile::tempdir().unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -177,7 +177,7 @@ fn a_daemon_at_an_address_is_asked_by_the_socket_beside_it() {
 }
 
 #[test]
-fn who_answers_there_already_is_left_alone() {
+fn an_address_in_use_is_left_alone() {
     let daemon = Daemon::start(None);
     let other = recapd()
         .args(["serve", "--listen", &daemon.server(), "--db"])
@@ -195,7 +195,7 @@ fn who_answers_there_already_is_left_alone() {
 
 /// Two daemons may run here: who is sent to the other one changes that one's agents.
 #[test]
-fn who_finds_the_database_in_use_is_sent_where_the_configuration_says() {
+fn a_database_in_use_names_the_daemons_address() {
     let daemon = Daemon::start(None);
     for (listen, base) in [
         (daemon.server(), daemon.server()),
@@ -239,7 +239,7 @@ fn replace(file: &Path, text: &str) {
 }
 
 #[test]
-fn tokens_come_from_a_file_and_go_with_it() {
+fn tokens_in_a_file_follow_its_changes() {
     let ((one, one_line), (other, other_line)) = (offline("one"), offline("other"));
     assert!(!one_line.contains(&one));
     let daemon = Daemon::start(Some(&format!("# who may ask\n{one_line}\n")));

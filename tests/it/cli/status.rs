@@ -8,7 +8,7 @@ use super::{
 use crate::support::troubled_store::Trouble;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_cannot_write_is_told() {
+async fn status_shows_that_a_daemon_cannot_write() {
     let server = two_agents().await;
     assert_eq!(json(&ask(&server, &["status", "--json"])).get("not_ready"), None);
     server.store.trouble("ping", Trouble::Unavailable);
@@ -70,7 +70,7 @@ async fn the_block_is_the_same_from_the_daemon_and_from_the_database() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_can_be_watched() {
+async fn status_can_be_watched() {
     let server = two_agents().await;
     let mut watching = std::process::Command::new(assert_cmd::cargo::cargo_bin("recapd"));
     watching

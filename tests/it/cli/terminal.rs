@@ -38,7 +38,7 @@ fn shown(args: &[&str]) -> (Output, String) {
 }
 
 #[test]
-fn a_terminal_is_shown_how_far_something_is_whatever_goes_to_stdout() {
+fn progress_is_shown_on_the_terminal_whatever_stdout_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (chat, one, other) = (path("chat.jsonl"), path("one.db"), path("other.db"));
@@ -63,7 +63,7 @@ fn a_terminal_is_shown_how_far_something_is_whatever_goes_to_stdout() {
 }
 
 #[test]
-fn a_terminal_is_shown_what_is_wrong_with_a_hook_and_a_host_would_not_be() {
+fn hook_errors_are_shown_on_a_terminal_only() {
     for (args, wanted) in [
         (&["hook"][..], "drain"),
         (&["hook", "statsu"], "status"),

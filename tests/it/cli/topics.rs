@@ -3,7 +3,7 @@
 use super::{code, recapd, stderr, stdout};
 
 #[test]
-fn topics_are_read_by_the_help() {
+fn topics_are_shown_by_help() {
     let run = |args: &[&str]| {
         let output = recapd().args(args).output().unwrap();
         assert_eq!(code(&output), Some(0), "{args:?}: {}", stderr(&output));

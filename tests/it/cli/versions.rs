@@ -80,7 +80,7 @@ fn versions_are_listed_and_compared() {
 }
 
 #[test]
-fn a_document_is_corrected_gone_back_from_and_made_anew() {
+fn a_document_is_corrected_rolled_back_and_rebuilt() {
     let database = Database::of(EXAMPLE);
     let items = database.told(&["items", "list", "coder"]);
     let number = items.split_whitespace().next().unwrap().to_owned();
@@ -127,7 +127,7 @@ fn a_document_is_corrected_gone_back_from_and_made_anew() {
 }
 
 #[test]
-fn what_is_not_there_is_said_with_what_is() {
+fn a_missing_version_is_reported_with_those_that_exist() {
     let database = Database::of("tests/fixtures/pidgin.jsonl");
     for (args, status, words) in [
         (&["versions", "coder"][..], 0, ""),
@@ -158,7 +158,7 @@ fn what_is_not_there_is_said_with_what_is() {
 }
 
 #[test]
-fn facts_are_listed_and_changed_by_hand() {
+fn facts_are_listed_and_changed() {
     let database = Database::of(EXAMPLE);
     let added = database.told(&["facts", "add", "coder", "demand", "never push to main"]);
     assert!(added.starts_with("added fact "), "{added}");

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_answers_late_is_not_away() {
+    fn a_late_answer_does_not_count_as_absence() {
         let late = HttpClientError::Late("operation timed out".to_owned());
         assert!(matches!(unheard(&late), NotReady::Silent(why) if why == "operation timed out"));
         let nobody = HttpClientError::Unreachable("connection refused".to_owned());

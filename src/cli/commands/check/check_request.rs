@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_request_reaches_the_terminal_raw() {
+    fn control_characters_of_a_request_are_escaped() {
         let request = serde_json::json!([{"role": "\u{1b}[31mred\n", "content": "x"}]);
         let printed = text(&validate(Target::OpenAiChat, &request, None));
         assert!(!printed.contains('\u{1b}'), "{printed}");

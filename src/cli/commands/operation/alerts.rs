@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rule_is_told_with_all_that_is_said_of_it() {
+    fn every_rule_is_parsed_in_full() {
         let rules = rules(SHIPPED);
         let marked = |mark: &str| SHIPPED.matches(mark).count();
         let (recorded, alerts): (Vec<_>, Vec<_>) = rules.iter().partition(|rule| rule.contains_key("record"));

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_told_either_way() {
+    fn a_time_is_absolute_or_a_span() {
         assert_eq!(since("2h"), Ok(Since::Ago(2 * 60 * 60 * 1_000)));
         let at = Timestamp::parse("2026-11-20T08:40:00Z").unwrap();
         assert_eq!(since("2026-11-20T08:40:00Z"), Ok(Since::At(at)));

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_text_in_the_configuration_it_is_decided_what_is_told() {
+    fn every_text_setting_is_listed_as_shown_or_hidden() {
         let places = places::settings(&Config::default()).map(|(key, _)| key);
         let decided = [&places[..], &KEPT_BACK, &TOLD].concat();
         let keys = keys_of_texts();

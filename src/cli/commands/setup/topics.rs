@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn all_variables_that_are_read_are_told_and_no_others() {
+    fn the_topic_lists_exactly_the_variables_that_are_read() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let sources = ["src", "crates"]
             .map(|folder| sources(&root.join(folder)))
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn all_events_and_exit_codes_are_told() {
+    fn the_topics_list_all_events_and_exit_codes() {
         for event in Event::ALL {
             assert!(HOOKS.contains(event.name()), "{}", event.name());
         }

@@ -81,7 +81,7 @@ impl Hooks {
 }
 
 #[test]
-fn a_fork_is_pushed_from_where_it_is_its_own() {
+fn a_fork_is_pushed_after_its_copied_lines() {
     let hooks = codex();
     // The hook may be called with another name, but the file identifies the session.
     let rollout = "rollout-2026-07-13-parent";
@@ -97,7 +97,7 @@ fn a_fork_is_pushed_from_where_it_is_its_own() {
 }
 
 #[test]
-fn a_forks_own_compaction_is_its_own() {
+fn a_forks_own_compaction_is_pushed() {
     let hooks = codex();
     hooks.see("parent", &parent(&["one"]));
     let compacted = envelope(LATER, "compacted", r#"{"message":"the short of it"}"#);
@@ -108,7 +108,7 @@ fn a_forks_own_compaction_is_its_own() {
 }
 
 #[test]
-fn a_turn_of_its_own_is_none_that_was_copied() {
+fn a_turn_with_the_same_words_is_not_a_copy() {
     let hooks = codex();
     hooks.see("parent", &(parent(&["one"]) + &turn("two", "again", BEFORE, "")));
     let own = turn("three", "again", LATER, "") + &turn("four", "fine", LATER, "");
@@ -117,7 +117,7 @@ fn a_turn_of_its_own_is_none_that_was_copied() {
 }
 
 #[test]
-fn a_fork_whose_origin_nobody_knows_is_pushed_whole() {
+fn a_fork_of_an_unknown_original_is_pushed_whole() {
     let forked = fork(&["one"], &["two"]);
     let hooks = codex();
     hooks.see("fork", &forked);
@@ -137,7 +137,7 @@ fn a_fork_whose_origin_nobody_knows_is_pushed_whole() {
 }
 
 #[test]
-fn nothing_is_lost_of_a_fork_whose_origin_was_cut_off() {
+fn a_fork_of_a_truncated_original_loses_nothing() {
     let hooks = codex();
     hooks.see("parent", &parent(&["one", "two"]));
     hooks.write("parent", &parent(&["one"]));
@@ -146,7 +146,7 @@ fn nothing_is_lost_of_a_fork_whose_origin_was_cut_off() {
 }
 
 #[test]
-fn a_fork_that_only_refers_to_its_origin_is_pushed_whole() {
+fn a_fork_that_only_refers_to_its_original_is_pushed_whole() {
     let hooks = codex();
     hooks.see("parent", &parent(&["one", "two"]));
     let own = header("fork", "parent") + &turns(&["one"], LATER, "");
@@ -155,7 +155,7 @@ fn a_fork_that_only_refers_to_its_origin_is_pushed_whole() {
 }
 
 #[test]
-fn a_fork_waits_for_time_and_for_its_origin() {
+fn a_fork_waits_for_time_and_for_its_original() {
     let names: Vec<String> = (0..200).map(|number| format!("turn {number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let hooks = codex();
@@ -175,7 +175,7 @@ fn a_fork_waits_for_time_and_for_its_origin() {
 }
 
 #[test]
-fn what_an_agent_says_that_the_model_calls_is_left_out() {
+fn messages_of_sub_agents_are_left_out() {
     let hooks = codex();
     hooks.see("parent", &parent(&["one"]));
     let source = r#""source":{"subagent":{"thread_spawn":{"parent_thread_id":"parent","depth":1}}}"#;

@@ -32,7 +32,7 @@ impl Hooks {
 }
 
 #[test]
-fn a_segment_with_something_that_is_no_text_is_put_aside_and_told_and_the_rest_is_sent() {
+fn an_invalid_segment_is_set_aside_and_reported_and_the_rest_is_sent() {
     let hooks = Hooks::new();
     let (first, last) = (line(0, "first"), line(5, "last"));
     let said = [&first, &last].map(|line| spooled(Format::ClaudeCode, line).into_bytes());
@@ -56,7 +56,7 @@ fn a_segment_with_something_that_is_no_text_is_put_aside_and_told_and_the_rest_i
 }
 
 #[test]
-fn what_the_disk_filled_with_zeros_or_cut_at_the_front_is_no_message_and_holds_nothing_up() {
+fn zeros_and_truncated_lines_do_not_block_other_messages() {
     let hooks = Hooks::new();
     let after = [5, 10, 15].map(|number| line(number, "after"));
     let zeros = vec![0; 300];
@@ -72,7 +72,7 @@ fn what_the_disk_filled_with_zeros_or_cut_at_the_front_is_no_message_and_holds_n
 }
 
 #[test]
-fn only_the_newest_few_of_what_was_put_aside_are_kept_and_these_for_a_while() {
+fn only_the_newest_set_aside_segments_are_kept_and_for_a_limited_time() {
     let hooks = Hooks::new();
     for number in 1..=9 {
         hooks.spool(number, &[0xff]);
@@ -97,7 +97,7 @@ fn only_the_newest_few_of_what_was_put_aside_are_kept_and_these_for_a_while() {
 }
 
 #[test]
-fn what_cannot_be_read_for_now_is_sent_later() {
+fn a_temporarily_unreadable_segment_is_sent_later() {
     let hooks = Hooks::new();
     let (held, segment) = (hooks.folder.path().join("held"), hooks.spool(1, b""));
     fs::remove_file(&segment).unwrap();

@@ -19,7 +19,7 @@ fn claude(home: &Path, version: &str) -> String {
 }
 
 #[test]
-fn no_event_is_written_that_the_host_does_not_know() {
+fn only_events_that_the_host_knows_are_written() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join(".claude/settings.json");
     let run = |path: &str, args: &[&str]| {
@@ -77,7 +77,7 @@ fn no_event_is_written_that_the_host_does_not_know() {
 }
 
 #[test]
-fn shared_settings_harm_nobody() {
+fn shared_settings_name_only_events_that_all_versions_know() {
     let home = tempfile::tempdir().unwrap();
     let project = tempfile::tempdir().unwrap();
     let mut command = recapd();
@@ -103,7 +103,7 @@ fn shared_settings_harm_nobody() {
 }
 
 #[test]
-fn hooks_are_put_in_and_taken_out_again() {
+fn hooks_are_installed_and_uninstalled() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join(".claude/settings.json");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -145,7 +145,7 @@ fn hooks_are_put_in_and_taken_out_again() {
 }
 
 #[test]
-fn programs_are_told_what_was_done_and_nothing_else() {
+fn json_output_says_what_was_done() {
     let folder = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| {
         let mut command = recapd();
@@ -163,7 +163,7 @@ fn programs_are_told_what_was_done_and_nothing_else() {
 }
 
 #[test]
-fn nothing_is_written_unasked() {
+fn nothing_is_written_without_confirmation() {
     let folder = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| {
         recapd()

@@ -30,7 +30,7 @@ fn good() -> String {
 }
 
 #[test]
-fn a_host_is_never_disturbed_by_what_it_says() {
+fn a_host_is_never_disturbed_by_its_input() {
     let folder = tempfile::tempdir().unwrap();
     for (event, input) in [
         ("SessionStart", "no JSON"),
@@ -46,7 +46,7 @@ fn a_host_is_never_disturbed_by_what_it_says() {
 }
 
 #[test]
-fn a_host_is_never_disturbed_by_how_it_calls() {
+fn a_host_is_never_disturbed_by_its_arguments() {
     let folder = tempfile::tempdir().unwrap();
     for line in [
         "hook",
@@ -99,7 +99,7 @@ fn a_host_is_never_disturbed_by_settings() {
 }
 
 #[test]
-fn a_person_is_told() {
+fn a_person_sees_errors() {
     let folder = tempfile::tempdir().unwrap();
     for line in [
         "hook install",

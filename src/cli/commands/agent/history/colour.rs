@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_stay_and_the_rule_stands_out() {
+    fn colours_change_no_words_and_highlight_the_rule() {
         let text = "a   budget 90k\n\n  ARCHIVE\n  #38  Implement auth\n\n──── the model sees from here ────\n\n  WINDOW\n  \
                     #40  Big one   8.5k   over budget\n  #41  Stopped   1.0k   interrupted\n  #42  Add logging   2.1k   open\n";
         let told = coloured(text);

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_not_for_people_is_a_call() {
+    fn what_is_not_certainly_a_persons_is_a_hosts_call() {
         for (line, expected) in [
             ("hook Stop", "hook Stop"),
             ("hook stop --host codex", "hook Stop --host codex"),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn people_are_no_hosts() {
+    fn commands_of_people_are_not_calls() {
         for line in [
             "",
             "hook install codex",

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_disk_of_the_database_is_looked_at() {
+    fn the_disk_of_the_database_is_checked() {
         let mut config = Config::default();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("50% off");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_others_can_read_are_warned_of() {
+    fn files_that_others_can_read_give_a_warning() {
         let mut config = Config::default();
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("recapd.db");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calendar_wants_a_zone() {
+    fn calendar_ageing_needs_a_time_zone() {
         let mut config = Config::default();
         assert_eq!(time_zone(&config, Timestamp(0)).verdict, Verdict::Ok);
         config.summary.ageing = Ageing::Calendar;
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notify_socket_has_to_be_one() {
+    fn a_notify_socket_must_be_a_socket() {
         let found = |path: &str| notify_socket(&std::iter::once(("NOTIFY_SOCKET", path)).collect()).verdict;
         assert_eq!(notify_socket(&Environment::default()).verdict, Verdict::Skip);
         assert_eq!(found("/nowhere/notify"), Verdict::Fail);

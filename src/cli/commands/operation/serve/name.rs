@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_name_that_is_taken_is_waited_for_and_not_for_ever() {
+    async fn a_start_waits_for_a_taken_name_for_a_limited_time() {
         let (taken, after) = start(12).await;
         assert_eq!((taken.unwrap(), after), (12, Duration::from_secs(33)));
         let (taken, after) = start(u32::MAX).await;

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_is_asked_again_for_a_while_and_a_file_is_not() {
+    async fn a_server_is_retried_for_a_limited_time_and_a_file_is_not() {
         let server = "postgres://recapd@db/recapd";
         let (done, after) = start(server, 4).await;
         assert_eq!((done.unwrap(), after), (4, Duration::from_millis(700)));

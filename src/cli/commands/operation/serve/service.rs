@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worker_has_half_the_watchdogs_interval_and_two_polls() {
+    fn a_worker_is_stuck_after_half_the_watchdogs_interval_and_two_polls() {
         let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
         let pace = Pace::of(Some(minute), second);
         assert_eq!(

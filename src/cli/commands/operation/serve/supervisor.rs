@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_was_refused_is_helped_by_another_key_or_another_provider() {
+    fn another_key_or_provider_resumes_refused_updates() {
         for (changed, has_same_keys, whom) in [
             ("spend.calls_per_day", true, Resume::Waiting),
             ("spend.calls_per_day", false, Resume::Refused),

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn open_batches_are_shown_and_nothing_else() {
+    fn the_line_shows_open_batches_only() {
         let now = Timestamp(3_600_000);
         assert_eq!(line(&BatchFigures::default(), now), None);
         let figures = BatchFigures {

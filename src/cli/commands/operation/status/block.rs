@@ -137,7 +137,7 @@ mod tests {
     use recapd_telemetry::metrics::Circuit;
 
     #[test]
-    fn the_block_is_the_dashboards() {
+    fn the_block_has_the_form_of_the_dashboards() {
         let now = Timestamp::parse("2026-11-20T12:00:00Z").unwrap();
         let figures = StatusFigures {
             sample: Sample {

@@ -95,7 +95,7 @@ mod tests {
     use recapd_store::LastRun;
 
     #[test]
-    fn money_is_told_with_its_limits() {
+    fn spending_is_shown_with_its_limits() {
         let spent = SpendTotal {
             calls: 12,
             tokens: 34_500,
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_and_what_waits_is_told() {
+    fn providers_and_waiting_updates_are_shown() {
         let now = Timestamp::parse("2026-11-20T12:00:00Z").unwrap();
         let circuit = |open_until| Circuit {
             provider: "anthropic".to_owned(),

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_names_nobody() {
+    fn users_and_databases_of_a_server_are_left_out() {
         let places = places(|config| {
             config.database.url = "postgres://ann@db.example:5432/clinic?application_name=ward".to_owned();
         });
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_with_blanks_and_relative_ones_are_known() {
+    fn configured_paths_are_recognised_even_with_blanks_or_relative() {
         let places = places(|config| {
             config.database.url = "sqlite:/home/ann lee/my data/recapd.db".to_owned();
             config.model.api_key_file = "ann/key".to_owned();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_known_without_the_escapes_of_its_address() {
+    fn a_path_is_recognised_without_the_escapes_of_its_address() {
         let places = places(|config| {
             config.database.url = "sqlite:/home/ann%20lee/x%3F.db".to_owned();
         });

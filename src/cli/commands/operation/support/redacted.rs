@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_and_first_folders_are_told() {
+    fn hosts_and_first_folders_are_kept() {
         for (place, told) in [
             ("http://127.0.0.1:3128", "http://127.0.0.1:3128"),
             ("http://127.0.0.1:3128/", "http://127.0.0.1:3128"),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_keep_their_words() {
+    fn only_places_in_a_text_are_replaced() {
         for (text, told) in [
             ("read and checked", "read and checked"),
             (
@@ -208,7 +208,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_but_host_and_folder_is_ever_told(secret in "Q[a-zA-Z0-9/?#@:&%=.,;()~'+_-]{0,20}Q") {
+        fn only_host_and_first_folder_are_ever_kept(secret in "Q[a-zA-Z0-9/?#@:&%=.,;()~'+_-]{0,20}Q") {
             for place in [
                 format!("https://{secret}@host/v1"),
                 format!("https://me:{secret}@host"),
