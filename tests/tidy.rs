@@ -1,6 +1,6 @@
 //! What the compiler and clippy can't check: layers, sizes, words, labels of SQL statements, links.
 //!
-//! Every rule is a function from one file to its findings (`file:line: what`), so that each has a test that it does
+//! Every rule is a function from one file to its findings (`file:line: what`), so that a test can check that it does
 //! find something.
 
 #[path = "tidy/layers.rs"]
@@ -16,9 +16,9 @@ use std::{fs, path::Path};
 const FILE_LINES_MAX: usize = 600;
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: [&str; 7] = ["util", "utils", "helper", "helpers", "manager", "common", "misc"];
-/// How a statement begins that should have begun with its label.
+/// Verbs that begin a statement without a label.
 const SQL_VERBS: [&str; 5] = ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"];
-/// Folders that hold no source.
+/// Folders that are not searched.
 const SKIPPED: [&str; 2] = [".git", "target"];
 
 /// A text file of the repository.
@@ -51,7 +51,7 @@ impl Source {
         format!("{}:{line}: {what}", self.path)
     }
 
-    /// The file with comments and test modules blanked, so that line numbers stay.
+    /// Returns the file with comments and test modules blanked, so that line numbers stay.
     fn code(&self) -> String {
         if self.path.ends_with("/tests.rs") || self.path.contains("/tests/") {
             return String::new();
@@ -77,7 +77,7 @@ fn is_rust(path: &str) -> bool {
         .is_some_and(|extension| extension == "rs")
 }
 
-/// All text files of the repository, sorted by path.
+/// Reads all text files of the repository, sorted by path.
 fn repository() -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
@@ -136,7 +136,7 @@ fn empty_names(source: &Source) -> Vec<String> {
         .collect()
 }
 
-/// A label reads `-- sqlite/queue.claim`.
+/// True for labels such as `-- sqlite/queue.claim`.
 fn is_label(line: &str) -> bool {
     let is_name = |text: &str| {
         !text.is_empty()
@@ -173,7 +173,7 @@ fn unlabelled_sql(source: &Source) -> Vec<String> {
     findings
 }
 
-/// Words of the place where the code was written, which mean nothing to its readers.
+/// Finds words about the place where the code was written, which mean nothing to its readers.
 fn outside_words(source: &Source) -> Vec<String> {
     // Written in two parts, so that this file passes.
     let beside = concat!("../", "shared");
@@ -200,7 +200,7 @@ fn outside_words(source: &Source) -> Vec<String> {
     findings
 }
 
-/// Tests that don't run and functions that aren't written.
+/// Finds ignored tests and unwritten functions.
 fn unfinished(source: &Source) -> Vec<String> {
     if !is_rust(&source.path) {
         return Vec::new();

@@ -24,7 +24,7 @@ fn client(place: &str) -> Client {
     Client::new(&place.parse().unwrap()).unwrap()
 }
 
-/// A client with enough time: the machine may be busy, and hardly anything here is about that.
+/// A client with a long time-out, since the machine may be busy.
 fn patient(place: &str) -> Client {
     client(place).with_timeout(Duration::from_secs(20))
 }
@@ -50,7 +50,7 @@ async fn a_turn_is_appended_and_read() {
     let first = recapd.append(&coder, &turn).await.unwrap();
     assert_eq!((first.accepted, first.duplicates, first.exchange), (2, 0, 1));
     let again = recapd.append(&coder, &turn).await.unwrap();
-    // What has no id is said twice, what has one was said once.
+    // A message without an id is stored again, one with an id isn't.
     assert_eq!((again.accepted, again.duplicates), (1, 1));
     assert_eq!(again.evicted.len(), 1);
     assert_eq!(again.summary.pending_exchanges, 1);
@@ -110,7 +110,7 @@ async fn a_socket_works_like_an_address() {
         loop {
             let (mut near, _) = listener.accept().await.unwrap();
             let mut far = tokio::net::TcpStream::connect(address).await.unwrap();
-            // How it ends is the client's matter.
+            // Errors at its end are the client's to handle.
             tokio::io::copy_bidirectional(&mut near, &mut far).await.ok();
         }
     };
@@ -127,7 +127,7 @@ async fn a_socket_works_like_an_address() {
     }
 }
 
-/// Answers each connection's request by the next of `answers`; an empty one only closes. The requests come by the
+/// Answers each connection with the next of `answers`, or just closes it if that is empty. Sends the requests to the
 /// receiver.
 fn scripted(answers: Vec<String>) -> (SocketAddr, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -143,7 +143,7 @@ fn scripted(answers: Vec<String>) -> (SocketAddr, mpsc::Receiver<String>) {
     (address, receiver)
 }
 
-/// A whole request, whose body has a length.
+/// Reads a whole request, whose body has a content length.
 fn request(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
     let mut buffer = [0; 4_096];
@@ -238,7 +238,7 @@ async fn a_null_or_empty_id_is_replaced() {
     assert_eq!(bodies[0][2]["client_id"], 7);
 }
 
-/// Messages, and whether they get an id. The clients in other languages are held to the same table; this one says no format.
+/// Messages, and whether they get an id. The clients in other languages use the same table; this one sends no format.
 fn table_of_ids() -> Vec<Value> {
     let rows: Vec<Value> = serde_json::from_str(include_str!("../fixtures/message_ids.json")).unwrap();
     rows.into_iter().filter(|row| row["format"].is_null()).collect()
@@ -287,7 +287,7 @@ async fn a_message_with_its_own_id_is_stored_once() {
 async fn a_message_with_too_long_an_id_is_appended_once() {
     let named = |bytes| [json!({"role": "user", "content": "x", "client_id": "i".repeat(bytes)})];
     let server = Server::start(|_| {}).await;
-    // Which ids are too long is the daemon's word.
+    // The daemon decides which ids are too long.
     for (bytes, duplicates) in [(256, 1), (257, 0)] {
         of(&server).append(&coder(), &named(bytes)).await.unwrap();
         let again = of(&server).append(&coder(), &named(bytes)).await.unwrap();

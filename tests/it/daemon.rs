@@ -1,5 +1,4 @@
-//! The daemon with a provider that misbehaves: the old summary stays, the queue recovers by itself, failures are
-//! counted.
+//! The daemon with a failing provider: the old summary stays, the queue recovers by itself, failures are counted.
 
 mod batches;
 mod egress;
@@ -30,11 +29,10 @@ use crate::support::{
 };
 
 const AGENT: &str = "coder";
-/// How long one call to the model may take where that is what a test is about. Elsewhere it may take as long as a busy
-/// machine does.
+/// Time-out of a call to the model in tests about it. Elsewhere calls may take as long as a busy machine needs.
 const TIMEOUT_MS: u64 = 1_000;
 const IMPATIENT: [&str; 2] = ["model.timeout_ms=1000", "model.connect_timeout_ms=1000"];
-/// How often it is looked whether something is so.
+/// Interval of polling in tests.
 const TICK: Duration = Duration::from_millis(25);
 
 /// The real binary on a database of its own.
@@ -56,7 +54,7 @@ impl Daemon {
         Self::start_on(None, fake, settings, environment, log)
     }
 
-    /// On a database that others may use, too.
+    /// Starts on a given database, which others may use, too.
     fn start_on(
         database: Option<&Database>,
         fake: &FakeProvider,
@@ -84,7 +82,7 @@ impl Daemon {
             "queue.backoff_base_ms=5".to_owned(),
             "queue.backoff_max_ms=100".to_owned(),
             "log.level=error".to_owned(),
-            // Each test says itself who stands in, and when a provider is left alone.
+            // Each test configures its own fallback and circuit breaker.
             "fallback.mode=none".to_owned(),
             "model.breaker_failures=0".to_owned(),
         ];
@@ -121,7 +119,7 @@ impl Daemon {
         kill_process(pid, signal).unwrap();
     }
 
-    /// How it ended, which it soon does.
+    /// Waits for the end of the process, which must come soon.
     async fn ended(&mut self) -> ExitStatus {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -133,13 +131,13 @@ impl Daemon {
         }
     }
 
-    /// Asks it to end, and sees that it ends well.
+    /// Asks the daemon to end, and checks that it succeeds.
     async fn end(&mut self) {
         self.signal(Signal::TERM);
         assert!(self.ended().await.success());
     }
 
-    /// Starts again what was killed.
+    /// Starts a killed daemon again.
     async fn revive(&mut self) {
         self.child = spawn(&self.settings, &self.environment, Stdio::inherit());
         self.until_ready().await;
@@ -175,12 +173,12 @@ impl Daemon {
         line.and_then(|value| value.parse().ok()).unwrap_or(-1)
     }
 
-    /// Says something long enough that something older has to leave the window.
+    /// Appends a turn that is long enough to evict something older.
     async fn turn(&self, number: u32) {
         self.turn_of(AGENT, number).await;
     }
 
-    /// As [`Self::turn`], of another agent.
+    /// The same as [`Self::turn`], for another agent.
     async fn turn_of(&self, agent: &str, number: u32) {
         let ask =
             format!("Question {number} about src/module_{number}.rs: why does it fail with E{number}? ")
@@ -195,7 +193,7 @@ impl Daemon {
         assert!(request.send().await.unwrap().status().is_success());
     }
 
-    /// Waits until the daemon shows what `is_seen` looks for.
+    /// Waits until `is_seen` is true.
     async fn until(&self, what: &str, mut is_seen: impl AsyncFnMut(&Self) -> bool) {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
@@ -223,7 +221,7 @@ impl Daemon {
         .await;
     }
 
-    /// Waits until readers see that so many exchanges wait to be summarised.
+    /// Waits until readers see this number of pending exchanges.
     async fn until_pending(&self, exchanges: i64) {
         self.until(&format!("{exchanges} pending"), async |daemon: &Self| {
             daemon.summary().await["pending_exchanges"] == exchanges
@@ -264,8 +262,8 @@ async fn started(fake: &FakeProvider, settings: &[&str]) -> Daemon {
     daemon
 }
 
-/// Has an update fail in all ways that are planned, and sees that the old summary stays until the provider recovers.
-/// `failures` are how often it fails at least, by the reasons under which that is counted.
+/// Makes an update fail in all planned ways, and checks that the old summary stays until the provider recovers.
+/// `failures` are the minimum counts by reason.
 async fn fails_and_recovers(
     settings: &[&str],
     planned: impl IntoIterator<Item = Planned>,
@@ -279,14 +277,14 @@ async fn fails_and_recovers(
     let old = daemon.summary().await;
 
     fake.plan(planned);
-    // Until this test has seen enough, it doesn't come back.
+    // The provider stays down until this test has seen enough.
     fake.otherwise(Planned::status(503, "still down"));
     daemon.turn(3).await;
     daemon.until_pending(1).await;
     daemon
         .until("everything failed", async |daemon: &Daemon| {
             let summary = daemon.summary().await;
-            // Whatever the provider does, the reader has the old version, and a line for what is pending.
+            // Throughout, the reader gets the old version, and a line for what is pending.
             assert_eq!(summary["version"], old["version"], "{summary}");
             assert!(
                 summary["content"]
@@ -326,7 +324,7 @@ async fn the_old_summary_stays_while_the_provider_misbehaves_and_the_queue_recov
     let planned = [
         Planned::status(429, refused),
         Planned::status(500, "oops"),
-        // What can't be read is asked for once more in the same attempt, so each stands twice.
+        // Unreadable answers are asked for again in the same attempt, so each is planned twice.
         Planned::Garbage,
         Planned::Garbage,
         Planned::Empty,
@@ -338,7 +336,7 @@ async fn the_old_summary_stays_while_the_provider_misbehaves_and_the_queue_recov
     ];
     let failures = [
         ("provider_rate_limited", 1),
-        // The one above, and one that comes behind all of these.
+        // The one above, and the one after all of these.
         ("provider_server", 2),
         ("bad_output", 3),
         ("provider_network", 1),
@@ -346,7 +344,8 @@ async fn the_old_summary_stays_while_the_provider_misbehaves_and_the_queue_recov
     fails_and_recovers(&[], planned, &failures).await;
 }
 
-/// Late, or not at all. Where little time is given, a busy machine may be late with any answer: so nothing else is tried here.
+/// Late or missing answers. With so little time, a busy machine may be late with any answer, so nothing else is
+/// tested here.
 #[tokio::test]
 async fn the_old_summary_stays_while_the_provider_takes_too_long() {
     let late = Planned::Late(Duration::from_millis(3 * TIMEOUT_MS));
@@ -368,13 +367,13 @@ async fn after_the_last_attempt_digests_stand_in_and_are_condensed_when_the_prov
         content.contains("Question 1 about src/module_1.rs") && content.contains("not yet condensed"),
         "{content}"
     );
-    // A version is there before it is counted how it came about.
+    // The version is stored before its retries are counted.
     daemon
         .until("it is counted", async |daemon: &Daemon| {
             daemon.metric("recapd_retries_exhausted_total").await == 1
         })
         .await;
-    // As what an operator has to see at once, not as any error.
+    // Logged as an alert, which an operator has to see at once.
     let alerts = "recapd_log_events_total{level=\"alert\"}";
     assert_eq!(daemon.metric(alerts).await, 1);
 
@@ -392,7 +391,7 @@ async fn after_the_last_attempt_digests_stand_in_and_are_condensed_when_the_prov
         .await;
 }
 
-/// A wrong key isn't tried again and again: nothing but an operator helps.
+/// A wrong key isn't retried: only an operator can fix it.
 #[tokio::test]
 async fn a_refused_key_is_not_tried_again() {
     let fake = FakeProvider::start();
@@ -413,7 +412,7 @@ async fn a_refused_key_is_not_tried_again() {
     assert_eq!(fake.requests().len(), 1);
 }
 
-/// The commands ask the daemon, and say so when it isn't there.
+/// The commands ask the daemon, and say so if it isn't there.
 #[tokio::test]
 async fn the_commands_ask_a_running_daemon() {
     let fake = FakeProvider::start();
@@ -463,7 +462,7 @@ async fn the_commands_ask_a_running_daemon() {
     let (code, _, unknown) = ask(&["summary", "nobody"]);
     assert_eq!(code, Some(3));
     assert!(unknown.contains("nobody"), "{unknown}");
-    // Its port stays its own, so that nobody else answers there.
+    // The port stays reserved, so that nobody else answers there.
     daemon.kill();
     let (code, _, gone) = ask(&["status"]);
     assert_eq!(code, Some(69));

@@ -10,8 +10,8 @@ mod statements;
 
 use crate::support::server::{Reply, Server};
 
-/// Fails unless `reply` is a page as all are: whole, guarded, with one heading, and with nothing in it that the policy
-/// would refuse.
+/// Fails unless `reply` is a proper page: complete, with security headers, one heading, and nothing that its policy
+/// would block.
 #[track_caller]
 fn assert_page(reply: &Reply) {
     let body = &reply.body;
@@ -50,21 +50,20 @@ fn assert_page(reply: &Reply) {
     assert_eq!(ids.len(), all, "an id stands twice");
 }
 
-/// The page at `path`.
 async fn page(server: &Server, path: &str) -> String {
     let reply = server.get(path).await;
     assert_page(&reply);
     reply.body
 }
 
-/// The key that a page's forms bring along.
+/// Returns the key that a page's forms send.
 async fn key(server: &Server) -> String {
     let body = page(server, "/ui/queue").await;
     let rest = body.split("name=\"key\" value=\"").nth(1).unwrap();
     rest.split('"').next().unwrap().to_owned()
 }
 
-/// The links of a page that stay on the dashboard.
+/// The links of a page within the dashboard.
 fn links(body: &str) -> Vec<String> {
     let targets = body
         .split(" href=\"")

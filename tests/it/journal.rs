@@ -1,4 +1,4 @@
-//! Journals: out of a database and back, as it is accepted, and from files that are broken.
+//! Journals: exported and imported unchanged, and read from broken files.
 
 mod fork;
 mod live;
@@ -23,10 +23,10 @@ use crate::support::{
 };
 use recapd_core::domain::message::Format;
 
-/// What an export holds, and an import has to bring back.
+/// The tables that an export contains and an import must restore.
 const TOLD: [&str; 5] = ["message_log", "sessions", "exchange_log", "evictions", "marks"];
 
-/// An agent's journal.
+/// Exports an agent's journal.
 pub(super) async fn exported(db: &SqliteBackend, id: &AgentId) -> String {
     let mut out = Vec::new();
     let target = db.target();
@@ -37,7 +37,7 @@ pub(super) async fn exported(db: &SqliteBackend, id: &AgentId) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// Reads a journal into `db`; what came of it, and what was refused.
+/// Imports a journal into `db`. Returns the report and the refusals.
 pub(super) async fn imported(db: &SqliteBackend, text: &str) -> (ImportReport, Vec<String>) {
     read(import_into(db), text).await
 }
@@ -75,7 +75,7 @@ async fn read_all(mut import: Import, pieces: &[&str]) -> (ImportReport, Vec<Str
     (import.imported().clone(), refusals)
 }
 
-/// A message of any kind, in one line or several, so many minutes after the one before.
+/// A message of any kind, in one or several lines, some minutes after the one before.
 fn message() -> impl Strategy<Value = (u8, String, i64, i64, bool)> {
     (0..10_u8, ".{0,12}", 0..40_i64, 0..200_i64, any::<bool>())
 }
@@ -115,12 +115,12 @@ fn conversation(drawn: Vec<(u8, String, i64, i64, bool)>) -> Vec<PreparedMessage
     messages.map(prepare).collect()
 }
 
-/// How big legs are: never, always and sometimes full after a message.
+/// Sizes of legs: legs that are never, always, and sometimes full after a message.
 fn leg_tokens() -> impl Strategy<Value = i64> {
     prop_oneof![Just(0), Just(1), 20..80_i64]
 }
 
-/// `legs` are the settings one after the other: they change whenever a session ends.
+/// `legs` are the successive settings: they change whenever a session ends.
 async fn goes_out_and_comes_back(drawn: Vec<(u8, String, i64, i64, bool)>, legs: Vec<i64>) {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let id = agent("a");
@@ -157,7 +157,7 @@ proptest! {
     }
 }
 
-/// A conversation that marks, goes back, clears, and begins again with a preamble; far beyond its window's budget.
+/// A conversation that marks, rewinds, clears, and begins again with a preamble; far over its window's budget.
 fn stepped() -> Vec<PreparedMessage> {
     let mut messages = vec![said("system", "Be brief", 5, T0)];
     messages.extend(turns(1..=3));
@@ -186,7 +186,7 @@ async fn clears_marks_and_rewinds_are_imported() {
     assert_same(&one.dump(&TOLD).await, &other.dump(&TOLD).await, "what came back");
     assert_eq!(other.number(preamble).await, one.number(preamble).await);
     assert_eq!(other.store().verify(&id).await.unwrap().breaches, []);
-    // And both go on alike.
+    // Both continue in the same way.
     let rewind = || {
         append(
             &id,
@@ -226,7 +226,7 @@ async fn a_rewind_of_summarised_messages_is_refused_whole() {
     assert_same(&found, &other.dump(&TOLD).await, "a refused import");
 }
 
-/// What stands in a headline is the choice of who imports, as of whoever appends.
+/// As with an append, the importer decides what is redacted in headlines.
 #[tokio::test]
 async fn headlines_are_redacted_by_the_imports_redactor() {
     let (one, id) = (SqliteBackend::fresh().await, agent("a"));
@@ -258,7 +258,7 @@ async fn the_head_of_a_refused_piece_takes_no_effect() {
     let text = exported(&one, &id).await;
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let (first, rest) = lines.split_at(5);
-    // Something else was said there in the place of the first four messages.
+    // The target has other messages in place of the first four.
     other.store().append(append(&id, turns(7..=8))).await.unwrap();
     let (outcome, refusals) = read_all(import_into(&other), &[&first.concat(), &rest.concat()]).await;
     assert_eq!(outcome.refused, 1, "{refusals:?}");
@@ -341,7 +341,7 @@ async fn a_piece_without_a_head_continues_from_stored_messages() {
     assert_eq!(other.store().verify(&id).await.unwrap().breaches, []);
 }
 
-/// What only the head tells is set with its last message, in whichever piece that comes.
+/// State that only the head describes is set with its last message, in whichever piece that comes.
 #[tokio::test]
 async fn pieces_imported_together_are_complete() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
@@ -363,7 +363,7 @@ async fn pieces_imported_together_are_complete() {
     assert_eq!(other.number(queued).await, Some(1), "what is pending is queued");
 }
 
-/// Unless something happened there meanwhile that the journal doesn't tell.
+/// Unless the agent has changed meanwhile in ways that the journal doesn't contain.
 #[tokio::test]
 async fn pieces_imported_separately_are_complete_after_a_joint_import() {
     let id = agent("a");
@@ -381,7 +381,7 @@ async fn pieces_imported_separately_are_complete_after_a_joint_import() {
         if is_lived {
             other.store().end_session(&id, minute(30)).await.unwrap();
         }
-        // The head comes, but not what the journal ends with.
+        // The head arrives, but not the journal's end.
         let before = other.dump(&TABLES).await;
         for (outcome, refusals) in [rehearsed(&other, first).await, imported(&other, first).await] {
             assert_eq!((outcome.unfinished, refusals), (unfinished.clone(), vec![]));
@@ -406,8 +406,8 @@ async fn pieces_imported_separately_are_complete_after_a_joint_import() {
     }
 }
 
-/// Whoever said something before the pieces came together isn't what the head tells, and it can't be set any more. Whoever had
-/// it goes on with it.
+/// An agent that was appended to before the pieces came together no longer matches the head, which can't be applied
+/// any more. An agent that already had it continues.
 #[tokio::test]
 async fn pieces_imported_together_too_late_are_reported() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
@@ -433,7 +433,7 @@ async fn pieces_imported_together_too_late_are_reported() {
     }
 }
 
-/// Its messages may look like those of today, and mean something else.
+/// Its messages may look like today's, and mean something else.
 #[tokio::test]
 async fn a_newer_journal_is_refused_once_and_whole() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
@@ -475,7 +475,7 @@ async fn a_line_that_does_not_fit_is_named_and_other_agents_are_imported() {
             .unwrap();
         text.push_str(&exported(&one, &agent(name)).await);
     }
-    // Agent a lacks its third message, and a line of another kind stands in between.
+    // Agent a lacks its third message; an unrelated line is in its place.
     let mut lines: Vec<&str> = text.lines().collect();
     lines[3] = "{\"level\":\"info\"}";
     let broken = lines.join("\n");
@@ -492,7 +492,7 @@ async fn a_line_that_does_not_fit_is_named_and_other_agents_are_imported() {
             "{refusals:?}"
         );
     }
-    // And one that has gone another way there.
+    // And an agent that has diverged in the target.
     other
         .store()
         .append(append(&agent("c"), turns(7..=8)))

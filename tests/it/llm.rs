@@ -1,4 +1,4 @@
-//! Providers against fake servers: one suite for all, and what is particular to each.
+//! Providers against fake servers: one suite for all, and tests of each one's peculiarities.
 
 mod conformance;
 mod openai;
@@ -27,12 +27,12 @@ pub(crate) use secrets::echoes;
 
 use crate::support::fake_provider::{FakeProvider, Shape};
 
-/// What must never be seen.
+/// A secret that must never appear in output.
 const KEY: &str = "sk-very-secret-key";
-/// A word of the prompt that must never be seen.
+/// A word of the prompt that must never appear in output.
 const PASSPHRASE: &str = "swordfish";
 const ASKED: [i64; 3] = [4, 5, 9];
-/// Long enough for a busy machine; only tests of slow answers wait for less.
+/// Long enough for a busy machine; only tests of slow answers use less.
 const PATIENT_MS: u64 = 30_000;
 const IMPATIENT_MS: u64 = 120;
 const MODEL: &str = "small-model";
@@ -78,7 +78,7 @@ fn settings(base_url: impl Into<String>, timeout_ms: u64) -> RemoteSettings {
     settings
 }
 
-/// A model that asks the fake in that shape.
+/// A model that calls the fake with that API.
 fn model(shape: Shape, fake: &FakeProvider) -> Box<dyn ChatModel> {
     named(shape, fake, MODEL)
 }
@@ -89,7 +89,7 @@ fn named(shape: Shape, fake: &FakeProvider, name: &str) -> Box<dyn ChatModel> {
     with(shape, settings).unwrap().0
 }
 
-/// A model with these settings, and what debug output shows of it.
+/// Builds a model with these settings. Also returns its debug output.
 fn with(shape: Shape, settings: RemoteSettings) -> Result<(Box<dyn ChatModel>, String), LlmError> {
     fn shown<M: ChatModel + std::fmt::Debug + 'static>(model: M) -> (Box<dyn ChatModel>, String) {
         let shown = format!("{model:?}");

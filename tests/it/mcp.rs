@@ -1,5 +1,5 @@
-//! The Model Context Protocol, from outside, in both eras: over HTTP against the real server, over standard input and
-//! output against the real binary.
+//! The Model Context Protocol from outside, in both of its eras: over HTTP against the real server, over standard
+//! input and output against the real binary.
 
 mod earlier;
 mod http;
@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use crate::support::server::{Reply, Server};
 
-/// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 const EARLIER: &str = "2025-06-18";
 const LATER: &str = "2026-07-28";
@@ -36,7 +35,7 @@ fn posted(server: &Server, message: &Value) -> RequestBuilder {
         .body(message.to_string())
 }
 
-/// A request of the later era, which stands alone.
+/// A request of the later era, which needs no session.
 fn later(server: &Server, method: &str, mut params: Value) -> RequestBuilder {
     params["_meta"] = meta(LATER);
     let name = ["name", "uri"]
@@ -51,7 +50,7 @@ fn later(server: &Server, method: &str, mut params: Value) -> RequestBuilder {
     }
 }
 
-/// What each request of the later era says of its client.
+/// The client's description in each request of the later era.
 fn meta(version: &str) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": version,
@@ -75,12 +74,12 @@ async fn call(server: &Server, tool: &str, arguments: Value) -> Value {
     .await
 }
 
-/// The text of a tool's answer.
+/// The text of a tool's result.
 fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap()
 }
 
-/// The message in an answer, which is JSON or a stream of events.
+/// Returns the message of a reply that is JSON or a stream of events.
 fn answered(reply: &Reply) -> Value {
     if reply.header("content-type").starts_with("text/event-stream") {
         let events = reply.body.lines().filter_map(|line| line.strip_prefix("data:"));
@@ -90,7 +89,7 @@ fn answered(reply: &Reply) -> Value {
     reply.json()
 }
 
-/// A stream of events that stays open.
+/// An open stream of events.
 struct Events {
     response: Response,
     read: String,
@@ -106,7 +105,7 @@ impl Events {
         }
     }
 
-    /// The next message.
+    /// Waits for the next message.
     async fn next(&mut self) -> Value {
         let reading = async {
             loop {

@@ -1,10 +1,10 @@
-//! What is packed and what is mounted is there. `scripts/package` tries the package itself, in a clean Debian.
+//! Packaged and mounted files exist. `scripts/package` tests the package itself, in a clean Debian.
 
 use std::{fs, path::Path};
 
 use recapd_platform::threads;
 
-/// Room for what runs beside the daemon for a reload, and for what isn't counted.
+/// Spare tasks for processes of a reload, and for what isn't counted.
 const TASKS_SPARE: usize = 16;
 
 fn text(path: &str) -> String {
@@ -15,7 +15,7 @@ fn at(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// What stands behind `key` in each line that begins with it, without quotes.
+/// The values after `key` in lines that begin with it, without quotes.
 fn values<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
     text.lines()
         .filter_map(|line| line.trim().trim_start_matches("- ").strip_prefix(key))
@@ -23,7 +23,7 @@ fn values<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Host and container sides of what `compose.yaml` mounts from the repository.
+/// Host and container paths of the repository's mounts in `compose.yaml`.
 fn mounts(compose: &str) -> Vec<(String, &str)> {
     let pairs = compose.lines().filter_map(|line| {
         let (host, rest) = line.trim().strip_prefix("- ")?.split_once(':')?;
@@ -40,7 +40,7 @@ fn the_composed_containers_find_what_they_mount() {
     let mounts = mounts(&compose);
     assert_eq!(mounts.len(), 5, "{mounts:?}");
     for (host, _) in &mounts {
-        // The token is made by hand, as the file's head says.
+        // The token is made by the user, as the file's head says.
         assert!(at(host).exists() || host.ends_with("/token"), "{host}");
     }
     let mounted = |container: &str| {
@@ -99,7 +99,8 @@ fn the_package_contains_what_it_names() {
     }
 }
 
-/// Without it each user's commands would look in that user's folder. Whatever else is set would go before a preset.
+/// Without this setting each user's commands would look in that user's folder. Other settings would override a
+/// preset.
 #[test]
 fn packaged_files_set_the_services_database_only() {
     let nobodys = "#url = \"\"";
@@ -118,7 +119,7 @@ fn packaged_files_set_the_services_database_only() {
     assert!(text("Cargo.toml").contains(asset));
 }
 
-/// What runs for a reload has no credentials of the service, which systemd keeps in the daemon's own namespace.
+/// A reload's command has no credentials of the service: systemd keeps them in the daemon's own namespace.
 #[test]
 fn a_reload_checks_without_keys() {
     for unit in ["systemd/recapd.service", "systemd/recapd@.service"] {

@@ -1,4 +1,4 @@
-//! PostgreSQL without a store: the schema, and the databases that tests are given.
+//! PostgreSQL without a store: the schema, and the databases for tests.
 
 mod roles;
 
@@ -12,7 +12,7 @@ use crate::support::{
     postgres::{self, Database, execute, exists},
 };
 
-/// An agent with a summary and whatever refers to both.
+/// An agent with a summary, and rows that refer to both.
 const AN_AGENT: &str = "
     INSERT INTO agents (agent_id, created_at, updated_at, first_exchange, summarized_through, pending_since)
       VALUES ('a', now(), now(), 5, 3, now());
@@ -163,7 +163,7 @@ async fn both_schemas_have_the_same_columns() {
         };
         columns.insert(row.get(0), (kind.to_owned(), row.get(2)));
     }
-    // The archive's index is of each database's own kind, and so is what is kept beside it.
+    // The search index differs between the databases, and so do the columns for it.
     columns.retain(|name, _| !name.starts_with("message_words.") && !name.starts_with("recall_"));
     let sqlite = sqlite_columns().await;
     let only_here = columns
@@ -196,7 +196,7 @@ async fn both_schemas_have_the_same_indexes() {
     assert!(missing.is_empty(), "only SQLite has {missing:?}");
 }
 
-/// Its type on SQLite, and whether it may be NULL.
+/// The column's type on SQLite, and whether it may be NULL.
 type Column = (String, bool);
 
 async fn sqlite_columns() -> BTreeMap<String, Column> {
@@ -211,7 +211,7 @@ async fn sqlite_columns() -> BTreeMap<String, Column> {
         .collect()
 }
 
-/// A database of SQLite with the schema of today.
+/// A SQLite database with the current schema.
 async fn sqlite() -> (SqliteConnection, TempDir) {
     let folder = TempDir::new().unwrap();
     let settings = sqlite_settings(&folder);

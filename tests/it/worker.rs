@@ -1,5 +1,5 @@
-//! The worker, with a model and a database that fail as planned: whatever happens, the old summary stays until a new
-//! one is there, each exchange is covered once, and the queue recovers when the trouble is over.
+//! The worker, with a model and a database that fail as planned: throughout, the old summary stays until a new one is
+//! there, each exchange is covered once, and the queue recovers when the trouble is over.
 
 mod adversary;
 mod ageing;

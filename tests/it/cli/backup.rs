@@ -15,7 +15,7 @@ use crate::support::{
     conversation::{agent, append, turns},
 };
 
-/// A database of a folder of its own.
+/// A database in a folder of its own.
 struct Place {
     folder: TempDir,
     database: PathBuf,
@@ -41,7 +41,7 @@ impl Place {
         SqlStore::open(&self.settings.clone().into()).await.unwrap()
     }
 
-    /// A database with some exchanges in it, and a backup of it.
+    /// Fills the database with some exchanges and backs it up.
     async fn with_backup(&self) -> PathBuf {
         let store = self.open().await;
         store.append(append(&agent("a"), turns(1..=5))).await.unwrap();
@@ -114,7 +114,7 @@ async fn a_backup_taken_during_writes_is_complete() {
     assert_eq!(code(&verified), Some(0), "{}", stderr(&verified));
 }
 
-/// It would run with each write of the daemon's.
+/// A planted trigger would run with each write of the daemon.
 #[tokio::test]
 async fn a_planted_trigger_fails_verify_and_restore() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What people begin with: `recapd init`, `serve --demo`, `version`, `completions`, `man`.
+//! First steps: `recapd init`, `serve --demo`, `version`, `completions`, `man`.
 
 use std::process::{Child, Stdio};
 
@@ -118,7 +118,7 @@ fn the_reference_has_every_command_with_its_options() {
     );
 }
 
-/// A daemon that ends with the test.
+/// A daemon that is killed at the end of the test.
 struct Demo(Child);
 
 impl Drop for Demo {

@@ -53,7 +53,7 @@ fn a_bundle_says_what_is_wrong_and_no_secrets() {
     assert!(bundle["metrics"].is_null(), "{bundle}");
 }
 
-/// Whatever may tell of its owner; the price list has to be there.
+/// Values that may identify their owner; the price list must exist.
 const PLANTED: &str = r#"
 [database]
 url = "sqlite:/nowhere/planted folder/planted.db"
@@ -84,7 +84,7 @@ attributes = "deployment.environment.name=planted"
 [spend]
 prices_file = "#;
 
-/// A folder that is planted, too.
+/// Makes a folder with a planted name.
 fn planted_folder(within: &Path) -> PathBuf {
     let folder = within.join("planted folder");
     fs::create_dir(&folder).unwrap();
@@ -122,7 +122,7 @@ fn a_bundle_shows_only_hosts_and_first_folders() {
     assert!(bundle["status"]["error"].is_string(), "{bundle}");
 }
 
-/// What a bundle tells of a configuration that can't be used.
+/// Returns the bundle of a configuration that can't be used.
 fn unusable(command: &mut Command) -> Value {
     let output = command.args(["support", "bundle"]).output().unwrap();
     let bundle = json(&output);

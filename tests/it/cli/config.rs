@@ -47,7 +47,7 @@ fn settings_in_force_are_shown_with_their_origin() {
     assert_eq!(entries.as_array().unwrap().len(), 3);
     assert_eq!(entries[1]["key"], "queue.poll_ms");
 
-    // What is shown is a configuration again.
+    // The output is a valid configuration.
     let all = folder.path().join("all.toml");
     fs::write(&all, stdout(&run(&["config", "show"]))).unwrap();
     let again = recapd()
@@ -106,7 +106,7 @@ fn a_check_reports_errors_and_exits_with_78() {
         "{}",
         stderr(&keyless)
     );
-    // As it is for `systemctl reload`, and for people: only the service itself has its credentials.
+    // As `systemctl reload` and people call it: only the service itself has its credentials.
     let apart = check("[model]\nmode = \"anthropic\"\n", &["--without-keys"]);
     assert_eq!(code(&apart), Some(0), "{}", stderr(&apart));
     let wrong = check("[model]\nmode = \"anthropc\"\n", &["--without-keys"]);
@@ -144,7 +144,7 @@ fn a_check_reads_what_a_start_reads() {
     }
 }
 
-/// Also before the log begins, and also where `RUST_LOG` leaves it out.
+/// Even before the log begins, and even if `RUST_LOG` filters it out.
 #[test]
 fn a_daemons_log_says_why_it_ended() {
     let folder = tempfile::tempdir().unwrap();

@@ -71,7 +71,7 @@ fn a_file_that_is_not_there_is_wrong_usage() {
     assert!(stderr(&output).contains("nowhere.json"), "{}", stderr(&output));
 }
 
-/// What agents reported is shown beside the estimate when a database is named.
+/// The usage that agents reported corrects the estimate if a database is named.
 #[test]
 fn a_database_corrects_the_estimate() {
     let folder = tempfile::tempdir().unwrap();
@@ -108,7 +108,7 @@ fn a_database_corrects_the_estimate() {
     }
     assert!(stdout(&run(&["count", "-"])).contains("by 1 report of usage"));
     assert!(stdout(&run(&["status"])).contains("tokens of anthropic claude-opus-5: ×"));
-    // What is counted exactly needs no help.
+    // An exact count needs no correction.
     let exact = json(&run(&[
         "count",
         "--json",

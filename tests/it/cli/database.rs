@@ -1,4 +1,4 @@
-//! Commands against databases that aren't there, aren't recapd's, or are of another version.
+//! Commands with databases that are missing, another program's, or of another version.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ fn a_missing_database_is_named_as_unreachable() {
     }
 }
 
-/// Whoever copies the file alone, when nobody has it open, has everything.
+/// A copy of the file alone is complete if nobody has it open.
 #[test]
 fn a_command_checkpoints_all_that_it_wrote() {
     let folder = tempfile::tempdir().unwrap();
@@ -75,7 +75,7 @@ fn another_programs_database_is_refused_unchanged() {
     assert_eq!(std::fs::read(&database).unwrap(), before);
 }
 
-/// What somebody else's SQLite database holds after `sql`.
+/// Makes another program's SQLite database with `sql`.
 async fn database(path: &Path, sql: &'static str) {
     let options = sqlx::sqlite::SqliteConnectOptions::new()
         .filename(path)

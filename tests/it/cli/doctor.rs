@@ -19,7 +19,7 @@ use super::{
 };
 use crate::support::troubled_store::Trouble;
 
-/// A provider that answers everything with this status, each request on a connection of its own.
+/// A provider that answers every request with this status, one request per connection.
 fn provider(status: u16) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -35,7 +35,7 @@ fn provider(status: u16) -> String {
     format!("model.base_url=http://{address}/v1")
 }
 
-/// The check of that name.
+/// Returns the check of that name.
 fn check<'c>(report: &'c Value, name: &str) -> &'c Value {
     let mut checks = report["checks"].as_array().unwrap().iter();
     checks
@@ -118,7 +118,7 @@ async fn a_daemon_that_works_passes() {
     server.end().await;
 }
 
-/// As a daemon does that hangs, but at once.
+/// Like a daemon that hangs, but without the wait.
 #[test]
 fn a_silent_listener_fails() {
     let folder = tempfile::tempdir().unwrap();
@@ -281,7 +281,7 @@ async fn health_is_shown_by_the_exit_code() {
     );
 }
 
-/// Where the table of messages begins in the file.
+/// Returns the offset of the first page of the message table in the file.
 async fn messages(database: &Path) -> u64 {
     let url = format!("sqlite:{}", database.display());
     let mut connection = SqliteConnection::connect(&url).await.unwrap();

@@ -1,4 +1,4 @@
-//! `recapd hook` as hosts call it, with the daemon up, down, slow, and killed in the middle.
+//! `recapd hook` as hosts call it, with the daemon up, down, slow, and with hooks killed at work.
 
 mod install;
 mod wrong;
@@ -21,15 +21,15 @@ use crate::support::{
 };
 
 const AGENT: &str = "coder";
-/// A hook takes 300 ms, or here some times as long; beside that a busy machine needs time to start it. A daemon that never
-/// answers would take for ever.
+/// Limit for a hook that takes 300 ms, times a small factor here, and its start on a busy machine. A daemon that
+/// never answers would block for ever.
 const SLOW_TIME_MAX: Duration = Duration::from_secs(20);
-/// So many times its time a hook is allowed where the daemon answers, however busy the machine is.
+/// Factor of hooks' time limits where the daemon answers, for busy machines.
 const PATIENCE: &str = "50";
-/// The same where the daemon doesn't: the machine gets time to read the transcript, and each hook uses all that it has.
+/// The factor where the daemon doesn't answer: enough time to read the transcript, but each hook uses all of it.
 const LITTLE_PATIENCE: &str = "5";
 
-/// A coding agent with a transcript, and hooks that know a daemon.
+/// A session of a coding agent with a transcript, and hooks that know a daemon.
 struct Session {
     folder: tempfile::TempDir,
     id: &'static str,
@@ -53,7 +53,7 @@ impl Session {
         self.folder.path().join(format!("{}.jsonl", self.id))
     }
 
-    /// Turns of two messages each, the first one with this number.
+    /// Adds turns of two messages each to the transcript, numbered from `first`.
     fn say(&self, first: usize, turns: usize) {
         let mut text = fs::read_to_string(self.transcript()).unwrap();
         for turn in first..first + turns {
@@ -92,7 +92,7 @@ impl Session {
         words.map(str::to_owned).to_vec()
     }
 
-    /// Calls a hook, which must end well.
+    /// Calls a hook, which must succeed.
     fn call(&self, event: &str, more: &Value) -> String {
         let output = block_in_place(|| self.run(&self.arguments(event), self.input(more)));
         assert_eq!(
@@ -113,7 +113,7 @@ impl Session {
             .unwrap()
     }
 
-    /// What a session is given when it starts.
+    /// Returns what a session receives when it starts.
     fn start(&self, source: &str) -> Option<String> {
         let printed = self.call("SessionStart", &json!({ "source": source }));
         if printed.is_empty() {
@@ -130,7 +130,7 @@ impl Session {
         assert_eq!(self.call("Stop", &json!({})), "");
     }
 
-    /// Calls a hook and doesn't wait for it.
+    /// Starts a hook without waiting for it.
     fn spawn(&self, event: &str) -> Child {
         let file = self.folder.path().join("input.json");
         fs::write(&file, self.input(&json!({}))).unwrap();
@@ -183,7 +183,7 @@ async fn a_round_trip_with_the_daemon_up() {
     assert_eq!(session.call("SubagentStop", &json!({ "agent_id": "sub" })), "");
     assert_eq!(session.call("PreCompact", &json!({ "trigger": "auto" })), "");
     assert_eq!(session.call("PostCompact", &json!({ "trigger": "auto" })), "");
-    // Four turns, and that the context was emptied.
+    // Four turns, and the mark of the emptied context.
     assert_eq!(messages(&server).await, 9);
 
     let given = session.start("compact").expect("there is something to tell");
@@ -312,7 +312,7 @@ async fn without_a_daemon_messages_wait_and_the_cached_brief_is_used() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_daemon_does_not_delay_a_hook() {
-    // It accepts, and never answers.
+    // It accepts connections, and never answers.
     let slow = TcpListener::bind("127.0.0.1:0").unwrap();
     let session = Session {
         patience: LITTLE_PATIENCE,
@@ -334,7 +334,7 @@ async fn a_slow_daemon_does_not_delay_a_hook() {
         patience: PATIENCE,
         ..session
     };
-    // The daemon is asked without a hook's limit of time.
+    // `drain` has no hook's time limit.
     let drain = ["hook", "drain", "--server", &back.server, "--json"].map(str::to_owned);
     let output = block_in_place(|| back.run(&drain, String::new()));
     assert_eq!((code(&output), stderr(&output).as_str()), (Some(0), ""));
@@ -370,7 +370,7 @@ async fn killed_hooks_store_each_message_once() {
         hook.wait().unwrap();
     }
     session.server = format!("http://{}", server.address);
-    // A daemon may still be at what a killed hook sent it.
+    // The daemon may still be storing what a killed hook sent.
     session.stop();
     session.stop();
     assert_eq!(messages(&server).await, 16);
@@ -402,7 +402,7 @@ async fn an_event_is_known_in_any_spelling() {
         session.say(turn, 1);
         assert_eq!(session.call(event, &json!({})), "");
     }
-    // Three turns, and that the context was emptied.
+    // Three turns, and the mark of the emptied context.
     assert_eq!(messages(&server).await, 7);
 }
 
@@ -492,7 +492,7 @@ async fn codex_works_as_well() {
             json!({ "timestamp": "2026-11-20T08:40:00.000Z", "type": "response_item", "payload": payload });
         format!("{line}\n")
     };
-    // Lines without ids, some of them alike.
+    // Lines without ids, some of them equal.
     let turn = item("user", "input_text", "again") + &item("assistant", "output_text", "done");
     fs::write(session.transcript(), &turn).unwrap();
     assert_eq!(call("Stop"), "");

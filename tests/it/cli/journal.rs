@@ -108,14 +108,14 @@ fn an_export_of_a_fork_includes_its_ancestors() {
     fork(&database, "z", "a");
     let child = run(&["export", "a"], &database);
     assert_eq!(code(&child), Some(0), "{}", stderr(&child));
-    // All agents are the same two, and each stands there once, the parent first.
+    // Exporting all agents gives the same two, each once, the parent first.
     assert_eq!(stdout(&run(&["export"], &database)), stdout(&child));
     assert_eq!(stdout(&run(&["export", "z", "a"], &database)), stdout(&child));
     let (parent, rest): (Vec<String>, Vec<String>) = stdout(&child)
         .lines()
         .map(|line| format!("{line}\n"))
         .partition(|line| line.contains("\"agent_id\":\"z\""));
-    // In files of their own, whatever their order.
+    // The same in separate files, in any order.
     let files = ["a.jsonl", "z.jsonl"].map(|name| folder.path().join(name));
     std::fs::write(&files[0], rest.concat()).unwrap();
     std::fs::write(&files[1], parent.concat()).unwrap();
@@ -130,7 +130,7 @@ fn an_export_of_a_fork_includes_its_ancestors() {
     assert_eq!(code(&run(&["verify"], &other)), Some(0));
 }
 
-/// What is exported of an agent that has lived for two weeks, line by line.
+/// Exports an agent with two weeks of history, as lines.
 fn two_weeks(folder: &Path) -> Vec<String> {
     let database = folder.join("two-weeks.db");
     let example = package_file("examples/two-weeks.jsonl");
@@ -175,7 +175,7 @@ fn pieces_of_a_journal_are_put_in_order() {
     assert_eq!(stdout(&run(&["export"], &database)), lines.concat());
     let whole = json(&run(&all, &database));
     assert_eq!(whole["unfinished"], serde_json::json!([]));
-    // Without the one before a piece says what it lacks, also where it was cut in the middle of a line.
+    // A piece without its predecessor says what it lacks, even if it was cut within a line.
     let torn = folder.path().join("torn.jsonl");
     let text = std::fs::read_to_string(third).unwrap();
     std::fs::write(&torn, text.split_at(10).1).unwrap();
@@ -317,7 +317,7 @@ fn conversations_are_imported_once_however_often() {
         (&0.into(), &first["accepted"])
     );
     assert_eq!(code(&run(&["verify"], &database)), Some(0));
-    // What can't be read is named, and fails only those who want all or got nothing.
+    // An unreadable line is named, and fails an import only if it is strict or nothing was read.
     let broken = package_file("tests/fixtures/bad_lines.jsonl");
     let broken = broken.to_str().unwrap();
     let output = run(&["import", broken, "--agent", "broken"], &database);
@@ -339,7 +339,7 @@ fn conversations_are_imported_once_however_often() {
     assert_eq!(stdout(&run(&["export"], &other)), stdout(&moved));
 }
 
-/// A chat of two messages, which begins the same everywhere.
+/// A chat of two messages; all have the same beginning.
 fn chat(answer: &str) -> String {
     format!(
         "{{\"role\":\"user\",\"content\":\"Fix the parser\"}}\n{{\"role\":\"assistant\",\"content\":\"{answer}\"}}\n"
@@ -421,7 +421,7 @@ fn an_unreadable_time_is_reported_and_the_message_imported() {
     assert_eq!(exported.matches(said).count(), 3, "{exported}");
 }
 
-/// As a replay says it; it is stored all the same.
+/// Like a replay; the messages are stored all the same.
 #[test]
 fn an_import_with_few_messages_for_a_model_says_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -530,7 +530,7 @@ fn one_agent_gets_no_messages_of_sub_agents() {
         "{}",
         stderr(&replayed)
     );
-    // The transcript of a sub-agent is nothing else.
+    // The transcript of a sub-agent has only such lines.
     let side: String = std::fs::read_to_string(file)
         .unwrap()
         .split_inclusive('\n')

@@ -1,4 +1,4 @@
-//! A long exchange on a terminal: people see one exchange in several legs.
+//! A long exchange on a terminal: its legs are shown as parts of one exchange.
 
 use super::{
     code,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::support::server::Server;
 
-/// What a command prints, through the daemon and from the database alike.
+/// Returns a command's output, which must be the same through the daemon and from the database.
 fn printed(server: &Server, args: &[&str]) -> String {
     let [asked, looked] = [ask(server, args), look(&server.database(), args)].map(|output| {
         assert_eq!(code(&output), Some(0), "{args:?} {}", stderr(&output));
@@ -17,7 +17,7 @@ fn printed(server: &Server, args: &[&str]) -> String {
     asked
 }
 
-/// The lines of `text` that name exchanges.
+/// Returns the lines of `text` that name exchanges.
 fn heads(text: &str) -> String {
     let heads = text
         .lines()

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::support::{monotone, slow};
 
-/// Longer than the second after which a daemon was taken for none once.
+/// Longer than the one second after which a daemon once counted as missing.
 const SLOW: Duration = Duration::from_millis(1_500);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -226,7 +226,7 @@ async fn an_unknown_agent_is_answered_with_the_nearest() {
         &["pins", "codr"],
     ] {
         for output in [ask(&server, args), look(&server.database(), args)] {
-            // What changes the database can't be asked of it beside the daemon, but nothing is changed here.
+            // Commands that change the database are refused while the daemon has it open; nothing may change.
             if code(&output) == Some(69) {
                 continue;
             }
@@ -248,7 +248,7 @@ async fn an_unknown_agent_is_answered_with_the_nearest() {
     server.end().await;
 }
 
-/// Without `--server` and `--db` the daemon at the configured address is asked.
+/// Without `--server` and `--db`, commands ask the daemon at the configured address.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_daemon_is_found() {
     let server = two_agents().await;
@@ -278,7 +278,7 @@ async fn a_running_daemon_is_found() {
     assert!(stderr(&output).contains("recapd.db"), "{}", stderr(&output));
 }
 
-/// The database that would be found without it isn't the daemon's.
+/// The default database isn't the daemon's, so falling back to it would be wrong.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_daemon_is_found() {
     let server = two_agents().await;
@@ -294,7 +294,7 @@ async fn a_slow_daemon_is_found() {
     server.end().await;
 }
 
-/// Only a daemon's word counts: another program at its address may be as busy.
+/// Only a recapd answer counts: another program at that address may be overloaded as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_overloaded_daemon_is_recognised() {
     let daemon = r#"{"type":"urn:recapd:problem:overloaded","code":"overloaded","detail":"too much to do"}"#;
@@ -468,7 +468,7 @@ async fn quiet_and_verbose_control_hints_and_logs() {
     assert_eq!(told(&[&list[..], &["-q"]].concat()), "");
     let after = stdout(&ask(&server, &["agents", "list", "--after", "coder"]));
     assert!(after.contains("planner") && !after.contains("coder"), "{after}");
-    // An error is told all the same.
+    // Errors are printed even with `--quiet`.
     assert!(told(&["status", "codr", "--quiet"]).contains("coder"));
     assert_eq!(code(&ask(&server, &["agents", "-q", "-v"])), Some(2));
     server.end().await;

@@ -1,4 +1,4 @@
-//! Where the database is that nobody names, and who can read what commands make.
+//! The default place of the database, and the permissions of files that commands make.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Output};
 
@@ -8,7 +8,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// The files in a folder that others than their owner can read.
+/// Lists the files in a folder that others than their owner can read.
 fn exposed(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
     let exposed = entries.filter(|entry| mode(&entry.path()) & 0o077 != 0);
@@ -62,7 +62,7 @@ fn databases_in_a_groups_folder_are_open_to_the_group() {
     assert_eq!(modes, [0o600, 0o660, 0o660]);
 }
 
-/// What a command says that a user with that home gives in `folder`, where no daemon listens.
+/// Runs a command as a user with that home, in `folder`, where no daemon listens.
 fn run_in(folder: &Path, home: &Path, args: &[&str]) -> Output {
     let mut command = recapd();
     command.current_dir(folder).env("HOME", home);

@@ -1,10 +1,10 @@
-//! The pages of the documentation that the program prints itself.
+//! The pages of the documentation that the program generates.
 
 use std::fs;
 
 use super::{package_file, recapd, stdout};
 
-/// Pages, and what prints them.
+/// Pages, and the commands that print them.
 const PAGES: [(&str, &[&str]); 2] = [
     ("docs/api.md", &["openapi", "--markdown"]),
     ("docs/config.md", &["config", "default", "--markdown"]),

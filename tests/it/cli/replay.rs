@@ -28,7 +28,7 @@ fn the_example_fills_all_three_sections_and_verifies() {
     }
 }
 
-/// In the words of an import.
+/// In the same words as an import.
 #[test]
 fn an_unreadable_time_is_reported() {
     let folder = tempfile::tempdir().unwrap();
@@ -49,7 +49,7 @@ fn an_unreadable_time_is_reported() {
     assert_eq!(replayed["unread_times"], 1);
 }
 
-/// Nothing is lost in silence: what is of no kind that a model is shown is stored, and said.
+/// Nothing is dropped silently: messages that no model is shown are stored, and reported.
 #[test]
 fn a_replay_with_few_messages_for_a_model_says_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -77,7 +77,7 @@ fn a_replay_with_few_messages_for_a_model_says_so() {
     assert!(!stdout(&mixed).contains("unshown"));
 }
 
-/// What hosts write in the user's place opens no exchange and is no title, and what the user answers is.
+/// What hosts write in the user's place begins no exchange and is no headline; what the user answers does and is.
 #[test]
 fn only_requests_of_the_user_begin_exchanges() {
     let folder = tempfile::tempdir().unwrap();
@@ -133,7 +133,7 @@ fn only_requests_of_the_user_begin_exchanges() {
     assert_eq!(told, ["Paint the fence.", "The gate, too."], "{history}");
 }
 
-/// A model's name is enough where no provider is configured.
+/// A model's name is enough if no provider is configured.
 #[test]
 fn a_replay_asks_the_provider_whose_model_is_named() {
     for (shape, model, more) in [
@@ -166,7 +166,7 @@ fn a_replay_asks_the_provider_whose_model_is_named() {
     }
 }
 
-/// What the README says the first command prints, without the lines left out and the time it took.
+/// Returns the README's excerpt of the first command's output, without the omitted lines and the duration.
 fn excerpt_in_the_readme() -> Vec<String> {
     let readme = std::fs::read_to_string(package_file("README.md")).unwrap();
     let excerpt = readme.split("```text\n").nth(1).unwrap();

@@ -1,4 +1,4 @@
-//! A daemon on a Unix socket, with tokens from a file: the command line and hooks ask it there.
+//! A daemon on a Unix socket, with tokens from a file; commands and hooks connect there.
 
 use std::{
     os::unix::{fs::PermissionsExt as _, net::UnixStream},
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{code, json, recapd, stderr, stdout};
 use crate::support::PATIENCE;
 
-/// A daemon on the socket of its folder.
+/// A daemon on a socket in its folder.
 struct Daemon {
     child: Child,
     folder: tempfile::TempDir,
@@ -35,9 +35,9 @@ impl Daemon {
             command.args(["--set", &format!("http.tokens_file={}", file.display())]);
         }
         let socket = folder.path().join("recapd.sock");
-        // Left by one that was killed.
+        // Left by a killed daemon.
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
-        // A process that another test is starting has the listener too, until it is its own.
+        // A process that another test is just starting inherits the listener until it executes its program.
         until("nobody answers", || UnixStream::connect(&socket).is_err());
         command.args(["serve", "--listen", &format!("unix:{}", socket.display()), "--db"]);
         command.arg(folder.path().join("socket.db"));
@@ -94,7 +94,7 @@ fn a_daemon_on_a_socket_answers_commands() {
             .unwrap();
         assert_eq!(code(&hook), Some(0));
     };
-    // A hook has little time, and what it can't hand over is handed over by the next one.
+    // A hook has little time; what it can't send, the next one does.
     until("the transcript is there", || {
         fire();
         let history = recapd()
@@ -110,7 +110,7 @@ fn a_daemon_on_a_socket_answers_commands() {
     assert!(stderr(&output).contains(&away), "{}", stderr(&output));
 }
 
-/// A daemon at an address, with a runtime folder.
+/// Starts a daemon at an address, with a runtime folder.
 fn beside(folder: &Path, port: u16) -> Child {
     let log = std::fs::File::create(folder.join("log")).unwrap();
     Command::new(env!("CARGO_BIN_EXE_recapd"))
@@ -161,7 +161,7 @@ fn a_daemon_at_an_address_also_has_a_socket() {
     daemon.kill().unwrap();
     daemon.wait().unwrap();
 
-    // What one that was killed leaves is in nobody's way, and a file that is no socket only in the socket's.
+    // The socket of a killed daemon is replaced; a file that is no socket only prevents the socket.
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let mut daemon = beside(folder.path(), port);
     until("the next one is, too", || doctor().contains(&at_socket));
@@ -193,7 +193,7 @@ fn an_address_in_use_is_left_alone() {
     assert!(UnixStream::connect(daemon.socket()).is_ok());
 }
 
-/// Two daemons may run here: who is sent to the other one changes that one's agents.
+/// Two daemons may run here, and following the wrong address would change the other one's agents.
 #[test]
 fn a_database_in_use_names_the_daemons_address() {
     let daemon = Daemon::start(None);
@@ -256,7 +256,8 @@ fn tokens_in_a_file_follow_its_changes() {
     replace(&file, &other_line);
     until("the other one is known", || asked(&other) == Some(0));
     assert_eq!(asked(&one), Some(1), "it was taken back");
-    // What can't be read changes nothing. It is looked at when somebody asks, and the second look comes after the first is over.
+    // An unreadable file changes nothing. It is read on a request, and the second reading follows the end of the
+    // first.
     replace(&file, "nonsense");
     until("it was looked at and refused", || {
         asked(&other);

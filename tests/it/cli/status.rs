@@ -27,7 +27,7 @@ async fn the_block_is_the_same_from_the_daemon_and_from_the_database() {
     assert_eq!(asked["window_hours"], 24);
     for told in [&mut asked, &mut looked] {
         let told = told.as_object_mut().unwrap();
-        // What only the daemon knows, and what is of the day of the look.
+        // Members that only the daemon knows, or that depend on the current day.
         for name in ["circuits", "today"] {
             told.remove(name);
         }

@@ -1,4 +1,4 @@
-//! `recapd summary`: all of it or less, and the same from the daemon and from the database.
+//! `recapd summary`: in full or shortened, and the same from the daemon and from the database.
 
 use recapd_core::domain::summary::shared::SHARED_ARCHIVED;
 
@@ -58,7 +58,7 @@ async fn a_summary_that_has_aged_away_says_so() {
     for printed in both(&["summary", "coder"]) {
         assert!(printed.starts_with("*Older history, up to #"), "{printed}");
     }
-    // What has no room is no reason to say that nothing has left the window.
+    // If nothing fits, the output doesn't claim that nothing has left the window.
     for printed in both(&["summary", "coder", "--max-tokens", "5"]) {
         assert!(
             printed.starts_with("(nothing of the summary is shown: "),

@@ -1,4 +1,4 @@
-//! What a terminal is shown, also where stdout is for a program.
+//! Output on a terminal, including when stdout goes to a program.
 
 use std::{
     fs::File,
@@ -13,7 +13,7 @@ use rustix::{
 
 use super::{code, json};
 
-/// Runs `recapd` with a terminal as its stdin and stderr. Returns also what that was shown.
+/// Runs `recapd` with a terminal as its stdin and stderr. Also returns what the terminal shows.
 fn shown(args: &[&str]) -> (Output, String) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     unlockpt(&terminal).unwrap();
@@ -31,7 +31,7 @@ fn shown(args: &[&str]) -> (Output, String) {
         .spawn()
         .unwrap();
     let mut text = Vec::new();
-    // It ends with an error, once nobody has the other end any more.
+    // Reading ends with an error once the other end is closed.
     File::from(terminal).read_to_end(&mut text).ok();
     let output = child.wait_with_output().unwrap();
     (output, String::from_utf8(text).unwrap())

@@ -1,4 +1,4 @@
-//! `recapd help` on what is the same for all commands.
+//! Help topics: `recapd help` about what all commands share.
 
 use super::{code, recapd, stderr, stdout};
 

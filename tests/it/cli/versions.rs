@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::{code, json, recapd, stderr, stdout};
 
-/// A database in which `coder` has said what stands in `conversation`.
+/// A database with an agent `coder` that has the messages of `conversation`.
 struct Database {
     folder: TempDir,
 }
@@ -26,14 +26,14 @@ impl Database {
         recapd().args(args).arg("--db").arg(path).output().unwrap()
     }
 
-    /// What a command says that does what it is asked for.
+    /// Returns the output of a command that must succeed.
     fn told(&self, args: &[&str]) -> String {
         let output = self.run(args);
         assert_eq!(code(&output), Some(0), "{args:?}: {}", stderr(&output));
         stdout(&output).trim_end().to_owned()
     }
 
-    /// The newest version, and the last exchange it covers.
+    /// Returns the newest version, and the last exchange it covers.
     fn newest(&self) -> (i64, i64) {
         let found = json(&self.run(&["versions", "coder", "--limit", "1", "--json"]));
         let number = |name: &str| found["versions"][0][name].as_i64().unwrap();

@@ -6,7 +6,7 @@ use super::super::{code, json, recapd, stderr, stdout};
 
 const SETTINGS: &str = "{\n\t\"model\": \"opus\",\n\t\"permissions\": { \"allow\": [] }\n}\n";
 
-/// A folder for the `PATH` with a program that says it is that version of Claude Code.
+/// Makes a folder for the `PATH` with a program that claims to be that version of Claude Code.
 fn claude(home: &Path, version: &str) -> String {
     let folder = home.join(format!("claude-{version}"));
     fs::create_dir_all(&folder).unwrap();
@@ -62,7 +62,7 @@ fn only_events_that_the_host_knows_are_written() {
     );
     assert_eq!(run(&new, &install).0, Some(0));
     assert_eq!(named(), [true; 3]);
-    // The host goes back to an older version.
+    // The host is downgraded.
     let (_, shown, _) = run(&old, &["status"]);
     assert!(
         shown.contains("problem: Claude Code 2.1.50 doesn't know StopFailure"),
@@ -121,7 +121,7 @@ fn hooks_are_installed_and_uninstalled() {
     };
     let shown = run(&["install", "claude-code", "--dry-run"]);
     let taken: Vec<&str> = shown.lines().filter(|line| line.starts_with('-')).collect();
-    // Another comma.
+    // Only a comma differs.
     assert_eq!(taken, ["-\t\"permissions\": { \"allow\": [] }"], "{shown}");
     assert!(shown.contains("+\t\"hooks\": {"), "{shown}");
     assert_eq!(fs::read_to_string(&file).unwrap(), SETTINGS);
@@ -132,7 +132,7 @@ fn hooks_are_installed_and_uninstalled() {
         "{with}"
     );
     assert!(run(&["install", "claude-code", "--yes"]).contains("nothing to change"));
-    // As versions before left it.
+    // As earlier versions left it.
     fs::write(&file, with.replace("|fork\"", "\"")).unwrap();
     let shown = run(&["install", "claude-code", "--yes"]);
     let mut put_in = shown.lines().filter(|line| line.starts_with('+'));

@@ -1,4 +1,4 @@
-//! The answers.
+//! Builds the planned answers.
 
 use std::{future::pending, io};
 
@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use super::{Planned, Recorded, shape::Ending};
 
-/// Answers as planned.
 pub(super) async fn to(request: &Recorded, planned: Planned) -> Response {
     match planned {
         Planned::Good => good(request),
