@@ -37,11 +37,11 @@ const HOOK_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What was said is gone for good: from the archive, from every agent forked since, from summaries and their earlier
-versions, from the index and the live journal of the daemon that is asked (each has its own). Its numbers and times stay.
-So is the brief that your hooks keep and, with --all, what they couldn't deliver.
-What a later exchange repeats, exports and backups are not touched. A long exchange has several numbers, one for each leg:
-name them all ('#14–#19'). The others are listed. Examples:
+Removes messages for good: from the archive, from every agent forked since, from summaries and their earlier versions, from
+the search index, and from the live journal of the daemon that is asked (each has its own). Their numbers and times stay.
+Also removes the brief that your hooks keep and, with --all, what they couldn't deliver.
+Repetitions in later exchanges, exports and backups are not touched. A long exchange has several numbers, one for each leg:
+name them all ('#14–#19'); those left out are listed. Examples:
   recapd forget my-agent 38 '#12–#14'
   recapd forget my-agent --message 17
   recapd forget my-agent --all --yes my-agent                the agent with all that is known of it")]

@@ -49,8 +49,8 @@ const STDIN: &str = "-";
 #[command(after_help = "\
 Messages of any known format, as lines, an array, or a request: one turn or many. All are read before any is stored; if one
 can't be read, none is. Messages with an id are stored once, however often they are pushed. A role that no provider knows is
-refused, and so is a message of blocks that none knows, since no model would ever see it; `recapd import` keeps what a
-transcript has of both. Examples:
+refused, and so is a message of unknown blocks only, since no model would ever see it; `recapd import` keeps both as parts of a
+transcript. Examples:
   echo '{\"role\":\"user\",\"content\":\"Fix the parser\"}' | recapd push my-agent
   recapd push my-agent < messages.jsonl
   recapd push my-agent session.jsonl --format claude-code

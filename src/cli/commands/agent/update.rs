@@ -32,7 +32,7 @@ const WAIT_SECONDS_MAX: u64 = 86_400;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Whatever the update waits for (more exchanges, the time after a failed attempt, a batch) is waited for no longer.
+The update no longer waits for anything (more exchanges, the time after a failed attempt, a batch).
 Examples:
   recapd update my-agent            asks for it; a daemon does it
   recapd update my-agent --wait     and waits; without a daemon the update is made here, and no other

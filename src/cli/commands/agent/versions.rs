@@ -75,8 +75,8 @@ pub(crate) struct Rollback {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Everything that has left the window is summarised again, which asks the model for all of it. Readers get the old
-document until the new one covers as much. What was edited or pinned by hand goes, too; `recapd rollback` to the version
-before brings it back. Example:
+document until the new one covers as much. Manual edits and pins are lost, too; `recapd rollback` to the previous version
+restores them. Example:
   recapd rebuild my-agent")]
 pub(crate) struct Rebuild {
     /// The agent

@@ -37,7 +37,7 @@ Examples:
   recapd replay chat.jsonl --model gpt-5.4-mini    a real model, its key in OPENAI_API_KEY
   recapd replay chat.jsonl --model qwen3 --set model.mode=ollama
 
-Exit codes: 0 fine, 1 nothing was read, or hardly anything that a model is shown (fewer than 1 message in 20), or an invariant
+Exit codes: 0 fine, 1 nothing was read, or fewer than 1 in 20 messages are of kinds that a model is shown, or an invariant
 is broken.")]
 pub(crate) struct Replay {
     /// Conversation files, or folders of them, in any format that --format names

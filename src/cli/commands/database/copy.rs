@@ -27,10 +27,10 @@ use recapd_store::{
 Copies everything: agents with their messages, summaries, versions and settings, the queue, batches, runs and costs.
 Either database may be SQLite or PostgreSQL. The source must be up to date (`recapd migrate up`), the target is made or
 brought up to date and must be empty; no daemon may run on either, and nobody may insert messages into the source by SQL.
-All is one transaction: it is read back, compared and committed, or nothing is left of it. The index of recall is made again
-by the daemon that is started on the target.
+Everything is one transaction, which is read back, compared and committed, or rolled back. The daemon that is started on the
+target rebuilds the search index.
 Passwords of PostgreSQL come from PGPASSFILE (one line for each server) or PGPASSWORD, never from the address.
-SQLite needs twice the room on its disk meanwhile. Examples:
+An SQLite target needs twice its size on the disk meanwhile. Examples:
   recapd copy recapd.db postgres://recapd@db/recapd         from the embedded database to a server
   recapd copy postgres://recapd@db/recapd sqlite://back.db  and back
   recapd copy recapd.db copy.db                             into another file")]

@@ -27,8 +27,8 @@ const PAGE: i64 = 100;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reads the database, also while a daemon runs on it. Summaries are not part of it: they are made again. With a forked agent
-come those it was forked from, before it, since its first messages are theirs. Examples:
+Reads the database, also while a daemon runs on it. Summaries are not part of it: they are made again. A forked agent
+comes with its ancestors, which precede it, since its first messages are theirs. Examples:
   recapd export -o backup.jsonl          every agent
   recapd export my-agent | zstd > my-agent.jsonl.zst")]
 pub(crate) struct Export {

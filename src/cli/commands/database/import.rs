@@ -50,16 +50,16 @@ const INDEX_MESSAGES_MAX: i64 = 1_000;
 #[command(after_help = "\
 Reads what `recapd export` or the journal of a daemon wrote (messages, exchanges and sessions as they were, and where the window
 began when the first line was written: with an export, at the end), and conversations of any format that --format names, each as
-an agent of its own. What is there already is left as it is, so that an import that was interrupted is finished by running it
-again. Pieces of an export belong in one import, in any order. The daemon must not run meanwhile; it makes the summaries when it
+an agent of its own. What is stored already stays as it is, so an interrupted import is finished by running it
+again. Import all pieces of an export together, in any order. The daemon must not run meanwhile; it makes the summaries when it
 is started. Examples:
   recapd import backup.jsonl --db new.db
   recapd import journal/*.jsonl --dry-run
   recapd import ~/.claude/projects                  every transcript below the folder
   recapd import chat.json --agent my-agent
 
-Exit codes: 0 something was read, 1 nothing was, or with --strict not all, or of the conversations hardly anything that a model is
-shown (fewer than 1 message in 20; it is stored all the same), 75 interrupted.")]
+Exit codes: 0 something was read, 1 nothing was read, or not all of it with --strict, or fewer than 1 in 20 messages of the
+conversations are of kinds that a model is shown (they are stored all the same), 75 interrupted.")]
 pub(crate) struct Import {
     /// Journals and conversations, or folders of them
     #[arg(required = true, value_name = "FILE")]

@@ -18,7 +18,7 @@ use recapd_config::Config;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Asks the daemon at http.listen, or at --server. The model is no part of it: while it is away, reading and appending go on.
+Asks the daemon at http.listen, or at --server. The model isn't checked: without it, reading and appending still work.
 Examples:
   recapd health               is it ready? the database answers, and the daemon isn't ending
   recapd health --live        does it answer at all?

@@ -42,10 +42,10 @@ type ConfigResult<'a> = Result<&'a LoadedConfig, &'a ConfigError>;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A bundle is one JSON document: the version, what in the configuration isn't a default, the checks of `recapd doctor` that ask no
-provider, the figures of `recapd status`, and /metrics of a daemon that runs. What was said isn't in it, nor is any agent's name or
-a key. Of an address it tells scheme, host and port, of a path the first folder. Where the configuration can't be used it tells why,
-without the values, and what needs none; name the daemon with --server then. It is sent nowhere: read it, and pass it on yourself.
+A bundle is one JSON document: the version, settings that aren't defaults, the checks of `recapd doctor` that ask no provider,
+the figures of `recapd status`, and /metrics of a running daemon. It contains no messages, agents' names or keys; of an address only
+scheme, host and port, of a path only the first folder. If the configuration can't be used, it says why, without values, and has the
+parts that need none; name the daemon with --server then. It is sent nowhere: read it, and pass it on yourself.
 Example:
   recapd support bundle > support.json")]
 pub(crate) struct Support {

@@ -28,8 +28,8 @@ const EXPIRES_MAX_MS: i64 = 3_653 * DAY_MS;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Works on the database itself, so whoever may write it decides who may ask. Daemons follow within seconds. Once a token was
-made, every request needs one, also on loopback; `reset` takes that back. Examples:
+Works on the database itself, so whoever can write to it decides who has access. Daemons follow within seconds. Once a token
+exists, every request needs one, also on loopback; `reset` undoes that. Examples:
   recapd token create laptop --scope admin
   recapd token create coder --scope write --agent coder --expires 90d
   recapd token create dashboard --scope read --project web

@@ -18,7 +18,7 @@ const FILE: &str = "recapd.toml";
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Writes every key with its meaning, limits and default, all of them commented out: what isn't set follows the defaults of each
-version. A file that is there is never written over. Examples:
+version. An existing file is never overwritten. Examples:
   recapd init                                  ./recapd.toml
   recapd init /etc/recapd/config.toml          where recapd looks by itself
   recapd init - | less")]
