@@ -42,21 +42,16 @@ use tokio::{task::JoinSet, time::Instant};
 
 /// Measurements of everything that is timed one by one.
 const ROUNDS: u32 = 1_500;
-/// Agents that append at the same time.
 const AGENTS: u32 = 50;
-/// Messages in one bulk append.
 const CHUNK: usize = 256;
-/// Messages in a long history.
 const HISTORY: u32 = 1_000_000;
 /// Messages of it that are written at once.
 const HISTORY_CHUNK: usize = 4_000;
-/// Rounds of a long exchange, and of a short one.
 const LONG_EXCHANGE: u32 = 30_000;
 const SHORT_EXCHANGE: u32 = 100;
 /// Short exchanges that are measured, and rounds added to each: few, so that they stay short.
 const SHORT_EXCHANGES: u32 = 75;
 const ROUNDS_ADDED: u32 = 20;
-/// Agents that append in bulk at the same time.
 const BULK_AGENTS: u32 = 4;
 /// Chunks appended by each of them.
 const BULK_CHUNKS: u32 = 120;

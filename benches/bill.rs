@@ -61,13 +61,11 @@ const WRITTEN: i64 = 25;
 const CACHED_TOKENS_MIN: i64 = 1_024;
 /// Messages at the end of a request to Anthropic that are followed by a breakpoint.
 const BREAKPOINTS: usize = 3;
-/// The duration of a summary update, in model calls.
 const UPDATE_CALLS: u32 = 3;
 /// Rounds of the long run, and the time between two of them.
 const ROUNDS: u32 = 1_000;
 const ROUND_MS: i64 = 20 * SECOND_MS;
 
-/// The provider whose cache is modelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Provider {
     Anthropic,
@@ -82,7 +80,6 @@ impl Provider {
         }
     }
 
-    /// The time for which an entry lives after its last use.
     fn cache_life_ms(self) -> i64 {
         match self {
             Self::Anthropic => 5 * MINUTE_MS,

@@ -35,7 +35,6 @@ use tokio::time::Instant;
 /// The window's budget, of which an eviction leaves nine tenths.
 const BUDGET_TOKENS: u32 = 100_000;
 const LOW_WATER: f64 = 0.9;
-/// Contexts built of each kind.
 const ROUNDS: u32 = 200;
 /// Messages per append while the window fills.
 const CHUNK: usize = 16;

@@ -36,7 +36,6 @@ const ROUNDS: u32 = 20_000;
 const STORE_ROUNDS: u32 = 1_000;
 /// Appends timed together where one is too short for the clock.
 const BATCH: u32 = 50;
-/// Tokens of each exchange in the ledgers and in the store.
 const EXCHANGE_TOKENS: i64 = 40;
 
 #[tokio::main]

@@ -38,7 +38,6 @@ use tokio_util::sync::CancellationToken;
 const TURNS_PER_SECOND: u32 = 2_000;
 /// Agents from which they come in turn.
 const AGENTS: u32 = 500;
-/// Duration of the arrivals, in seconds.
 const SECONDS: u32 = 30;
 /// Different turns, which are repeated.
 const TURNS: u32 = 64;
@@ -191,7 +190,6 @@ async fn arrivals(place: &Place) -> anyhow::Result<(Sample, f64)> {
     Ok((took, f64::from(count) / start.elapsed().as_secs_f64()))
 }
 
-/// Counts the versions of summaries so far.
 async fn written(place: &Place) -> anyhow::Result<i64> {
     let mut versions = 0;
     for number in 0..AGENTS {

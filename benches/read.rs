@@ -51,9 +51,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Slices in which each target is measured.
 const SLICES: u32 = 8;
-/// Duration of a slice.
 const SLICE: Duration = Duration::from_millis(250);
-/// Concurrent connections.
 const CONNECTIONS: u32 = 16;
 /// Agents that append at full speed meanwhile; one of them is the one whose summary is read.
 const WRITERS: u32 = 8;
@@ -63,7 +61,6 @@ const HISTORY_MESSAGES: usize = 4_000;
 const ALLOCATIONS_MAX: u64 = 16;
 /// Most bytes of these allocations: far less than the document.
 const ALLOCATED_BYTES_MAX: u64 = 3_000;
-/// Longest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 1_000_000;
 
 /// A route to read from.
@@ -74,7 +71,6 @@ struct Target {
     status: &'static str,
 }
 
-/// The measurements of a target.
 #[derive(Default)]
 struct Measured {
     took: Sample,

@@ -62,7 +62,6 @@ Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 not found, 4 not ready, 69 databa
 75 not done yet, 78 configuration.
 To read: recapd help exit-codes, recapd help environment, recapd help hooks.";
 
-/// Options of every command.
 #[derive(Clone, Debug, Args)]
 struct GlobalOptions {
     /// Configuration file [default: /etc/recapd/config.toml, if it exists]

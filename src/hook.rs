@@ -40,7 +40,6 @@ use recapd_core::domain::agent::AgentId;
 use recapd_platform::clock::Clock;
 pub use status::{AgentStatus, statuses};
 
-/// Time limit of a hook.
 pub const TIME_MAX: Duration = Duration::from_millis(290);
 /// The part of it for the daemon.
 const NETWORK_TIME_MAX: Duration = Duration::from_millis(200);
@@ -57,7 +56,6 @@ const SWITCH: &str = "RECAPD_HOOK";
 const PATIENCE: &str = "RECAPD_HOOK_PATIENCE";
 const PATIENCE_MAX: u32 = 100;
 
-/// A call of a hook by its host.
 pub struct HookCall<'a> {
     pub event: Event,
     /// The calling host; `None`: detected from the input.
@@ -67,7 +65,6 @@ pub struct HookCall<'a> {
     pub agent: Option<&'a str>,
     /// The daemon's URL, such as `http://127.0.0.1:7411`.
     pub server: String,
-    /// The credentials for the daemon.
     pub credentials: Credentials,
     pub config: &'a Config,
     /// Tells where files belong.
@@ -121,7 +118,6 @@ impl HookCall<'_> {
         self.injection(&folder, &self.agent(input), input)
     }
 
-    /// Returns the agent that the session belongs to.
     pub fn agent(&self, input: &Input) -> AgentId {
         agent::name(self.agent, self.host(input), input, self.environment)
     }

@@ -12,7 +12,6 @@ mod names;
 
 use std::{fs, path::Path};
 
-/// The most lines of a source file.
 const FILE_LINES_MAX: usize = 600;
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: [&str; 7] = ["util", "utils", "helper", "helpers", "manager", "common", "misc"];
@@ -21,7 +20,6 @@ const SQL_VERBS: [&str; 5] = ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"];
 /// Folders that are not searched.
 const SKIPPED: [&str; 2] = [".git", "target"];
 
-/// A text file of the repository.
 struct Source {
     /// Relative to the repository, with `/`.
     path: String,

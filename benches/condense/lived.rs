@@ -13,7 +13,6 @@ use super::usual::{Calls, UsualModel};
 /// The interval of messages without a time.
 const APART_MS: i64 = 30_000;
 
-/// The window of the agent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budgeted {
     pub(crate) budget_tokens: i64,

@@ -17,7 +17,6 @@ use texts::Texts;
 const BEGINS: Timestamp = Timestamp(1_767_600_000_000);
 /// Every so many turns, one follows a pause of an hour or more.
 const PAUSE_ONE_IN: usize = 40;
-/// The time that an answer takes.
 const ANSWER_MS: i64 = 5 * SECOND_MS;
 
 /// Generates turns: a line or two of the user's, and a short answer.

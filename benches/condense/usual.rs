@@ -7,18 +7,14 @@ use recapd_core::domain::tokens::TokenCounter;
 use recapd_llm::{ChatModel, LlmError, ModelAnswer, ModelRequest};
 use serde_json::{Value, json};
 
-/// The model whose prices apply.
 pub(crate) const PRICED: &str = "claude-haiku-5-5";
 /// Words of the three texts of an item, roughly.
 const ITEM_WORDS: [usize; 3] = [45, 18, 7];
-/// Words of a fact's text.
 const FACT_WORDS: usize = 12;
-/// Facts added with each answer.
 const FACTS_ADDED: usize = 2;
 /// Above this number of facts, each answer closes [`FACTS_ADDED`] of them.
 const FACTS_MAX: usize = 20;
 
-/// Totals of calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Calls {
     pub(crate) count: i64,

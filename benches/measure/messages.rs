@@ -5,7 +5,6 @@ use recapd_core::domain::message::Message;
 
 use super::rounds::{Rounds, said};
 
-/// A source of turns.
 pub(crate) struct Messages(Rounds);
 
 impl Messages {

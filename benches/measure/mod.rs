@@ -12,7 +12,6 @@ use std::time::Duration;
 pub(crate) use size::size;
 pub(crate) use table::Table;
 
-/// Measured durations.
 #[derive(Debug, Default)]
 pub(crate) struct Sample(Vec<Duration>);
 
@@ -42,12 +41,10 @@ impl Sample {
     }
 }
 
-/// `a` divided by `b`.
 pub(crate) fn ratio(a: Duration, b: Duration) -> f64 {
     a.as_secs_f64() / b.as_secs_f64().max(1e-9)
 }
 
-/// Formats a duration with a fitting unit.
 pub(crate) fn show(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     if seconds >= 1.0 {

@@ -19,7 +19,6 @@ pub(crate) struct Place {
     pub(crate) parts: Parts,
 }
 
-/// The folder for the databases of benches.
 pub(crate) fn disk() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }

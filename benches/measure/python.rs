@@ -42,7 +42,6 @@ pub(crate) struct PythonTiktoken {
     child: Child,
     texts: ChildStdin,
     counts: BufReader<ChildStdout>,
-    /// tiktoken's version.
     pub(crate) version: String,
     _folder: TempDir,
 }

@@ -56,7 +56,6 @@ impl Iterator for Rounds {
     }
 }
 
-/// A message of the user or the model.
 pub(crate) fn said(role: &str, content: &str) -> anyhow::Result<Message> {
     parse(&serde_json::json!({"role": role, "content": content}))
 }

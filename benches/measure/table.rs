@@ -1,5 +1,3 @@
-//! Tables of figures.
-
 use std::fmt::Write as _;
 
 pub(crate) struct Table(Vec<Vec<String>>);

@@ -14,7 +14,6 @@ const WORDS: &str = "the to and a of in is that it for on with as be this are wa
     measured reproduces intermittently unexpectedly deterministic concurrency synchronous idempotent normalisation \
     Kubernetes PostgreSQL SQLite TypeScript Thursday November Amsterdam Zürich naïve résumé 42 1,337 0.85 v2.3.1";
 
-/// Names used in code and JSON.
 const NAMES: [&str; 16] = [
     "request",
     "user_id",

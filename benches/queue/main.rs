@@ -29,17 +29,14 @@ const ROUNDS: u32 = 7;
 const WORKERS: u32 = 10;
 const LOT: u32 = 100;
 
-/// The figures of one run.
 struct Run {
     /// From the first claim to the last completion.
     took: Duration,
-    /// Processor time of the client.
     client: Duration,
     /// Processor time of the server; `None` if it can't be read.
     server: Option<Duration>,
 }
 
-/// The kind of an entrant.
 enum Side {
     /// recapd's SQL statements alone.
     Statements(How),
@@ -191,7 +188,6 @@ fn figures(entrants: &mut [Entrant]) {
     table.print();
 }
 
-/// Prints ratios of rates within a round.
 fn ratios(entrants: &[Entrant]) {
     let mut table = Table::new("in the same round", &["×", "min", "max"]);
     let times = |name| {
@@ -219,7 +215,6 @@ fn ratios(entrants: &[Entrant]) {
     table.print();
 }
 
-/// Converts the time of one row to rows per second.
 fn per_second(per_row: Duration) -> u128 {
     1_000_000_000 / per_row.as_nanos().max(1)
 }

@@ -23,7 +23,6 @@ struct Drained {
 }
 
 impl Peer {
-    /// Creates its tables and `rows` jobs.
     pub(crate) fn fill(&self, database: &Database, rows: u32) -> anyhow::Result<()> {
         self.node("fill", database, rows).map(drop)
     }

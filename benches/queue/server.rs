@@ -13,7 +13,6 @@ use sqlx::{
     raw_sql,
 };
 
-/// The database of the current run.
 const DATABASE: &str = "recapd_bench_queue";
 const DROP: &str = "-- bench/server.drop\nDROP DATABASE IF EXISTS recapd_bench_queue WITH (FORCE)";
 const CREATE: &str = "-- bench/server.create\nCREATE DATABASE recapd_bench_queue";

@@ -24,7 +24,6 @@ const LEASE: PgInterval = PgInterval {
 };
 const OWNER: &str = "bench";
 
-/// How rows are claimed and completed.
 #[derive(Clone, Copy)]
 pub(crate) enum How {
     /// Each worker claims one row and completes it, with one statement each.
@@ -35,7 +34,6 @@ pub(crate) enum How {
     Lots,
 }
 
-/// A leased row.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     agent: String,

@@ -33,7 +33,6 @@ pub(crate) struct Opened {
     copy: Option<(Box<PgConnectOptions>, String)>,
 }
 
-/// The available databases.
 pub(crate) fn models() -> anyhow::Result<Vec<Model>> {
     let mut models = vec![Model::Sqlite(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?)];
     #[expect(clippy::disallowed_methods, reason = "a bench's setting")]
@@ -58,7 +57,6 @@ impl Model {
         }
     }
 
-    /// Creates the database.
     pub(crate) async fn begin(&self) -> anyhow::Result<Opened> {
         match self {
             Self::Sqlite(folder) => opened(sqlite(folder.path()), None, None).await,

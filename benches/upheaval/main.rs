@@ -50,15 +50,12 @@ const MESSAGES: u32 = 100_000;
 const FORGOTTEN: u32 = 1_000;
 /// Messages per append while the agents are made.
 const AT_ONCE: u32 = 1_000;
-/// Other agents, which append in turn.
 const OTHERS: u32 = 20;
 const TURNS_PER_SECOND: u32 = 100;
 /// How long they append at least before, during and after: what an operation leaves to be done is part of it.
 const REST: Duration = Duration::from_secs(1);
-/// Time limit of an operation.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// An operation on a large agent.
 #[derive(Clone, Copy, Debug)]
 enum Upheaval {
     Nothing,
@@ -121,7 +118,6 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes both large agents.
 async fn made(parts: &Parts, messages: u32) -> anyhow::Result<()> {
     let mut texts = Texts::new(1);
     for name in ["wide", "told"] {

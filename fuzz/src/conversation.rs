@@ -25,7 +25,6 @@ use serde_json::{Value, json};
 
 const MESSAGES_MAX: usize = 60;
 
-/// The format of a message.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Written {
     Native,
@@ -121,7 +120,6 @@ fn options(format: RequestFormat) -> ContextOptions {
     }
 }
 
-/// True if it is the model's turn.
 fn is_asked(window: &Window<&Message>) -> bool {
     let conversation = window.messages().filter(|message| message.kind.is_conversation());
     conversation

@@ -60,7 +60,6 @@ struct Namesakes {
     files: HashSet<PathBuf>,
     /// Number of files by path without extension.
     by_path: HashMap<PathBuf, usize>,
-    /// Their common folder.
     folder: Option<PathBuf>,
 }
 
@@ -107,7 +106,6 @@ pub(super) fn is_sidechain(file: &Path, format: Option<Format>) -> bool {
     records.all(|record| record.is_sidechain && record.conversation == first.conversation)
 }
 
-/// True if all records belong to one conversation.
 pub(super) fn is_one(records: &[Record]) -> bool {
     let conversation = records.first().map(|record| &record.conversation);
     records
@@ -124,12 +122,10 @@ pub(super) fn left_out(messages: u64, file: &str) -> String {
     )
 }
 
-/// Count of messages whose time can't be read.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct UnreadTimes {
     #[serde(rename = "unread_times")]
     pub(super) count: u64,
-    /// File and line of the first one.
     #[serde(rename = "first_unread_time")]
     pub(super) first: Option<String>,
 }

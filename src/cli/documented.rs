@@ -18,7 +18,6 @@ const FINE: [ErrorKind; 4] = [
 /// A lower number found means that the search is broken.
 const COMMANDS_MIN: usize = 100;
 
-/// Reads the pages, with their names.
 fn pages() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = FOLDERS.map(|folder| fs::read_dir(root.join(folder)).unwrap());
@@ -81,7 +80,6 @@ fn ours(words: &[String]) -> Option<Vec<&str>> {
     (command.first() == Some(&"recapd")).then_some(command)
 }
 
-/// Returns the recapd commands of a page.
 fn ours_in(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     for code in code(page) {

@@ -14,7 +14,6 @@ use recapd_store::{FactFault, StoreError};
 use recapd_telemetry::Surroundings;
 
 pub(super) const NOT_FOUND: u8 = 3;
-/// The daemon runs, but isn't ready.
 pub(super) const UNHEALTHY: u8 = 4;
 /// The database or the daemon is unreachable (sysexits `EX_UNAVAILABLE`).
 pub(super) const UNAVAILABLE: u8 = 69;
@@ -24,7 +23,6 @@ pub(super) const RETRY_LATER: u8 = 75;
 pub(super) const CONFIGURATION: u8 = 78;
 pub(super) const USAGE: u8 = 2;
 
-/// Every exit code with its meaning.
 pub(super) const CODES: [(u8, &str); 8] = [
     (0, "fine"),
     (1, "it failed, or a check did"),
@@ -36,7 +34,6 @@ pub(super) const CODES: [(u8, &str); 8] = [
     (CONFIGURATION, "the configuration is wrong"),
 ];
 
-/// Why a command failed, with its exit code.
 #[derive(Debug)]
 pub(super) struct CommandFailure {
     code: u8,
@@ -99,7 +96,6 @@ impl CommandFailure {
         format!("{:#}", self.error)
     }
 
-    /// Prints the error and returns the exit code.
     pub(super) fn report(&self) -> ExitCode {
         output::error(&format!("recapd: {}", self.text()));
         ExitCode::from(self.code)

@@ -14,7 +14,6 @@ use recapd_core::domain::{
 const SHOWN_SHARE: u64 = 20;
 /// With fewer messages, nothing is reported if even one is shown.
 const MESSAGES_MIN: u64 = 20;
-/// Kinds that are named in the report.
 const KINDS_MAX: usize = 5;
 
 /// Counts messages by kinds that no model is shown.
@@ -27,12 +26,10 @@ pub(super) struct Unshown {
     by_kind: HashMap<String, u64>,
 }
 
-/// The counts as JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct UnshownCounts {
     /// Messages that no model is shown.
     messages: u64,
-    /// Messages read.
     of: u64,
     /// True if these are all, or nearly all.
     pub(super) nearly_all: bool,
@@ -82,7 +79,6 @@ impl Unshown {
         ))
     }
 
-    /// Lists the most frequent kinds with their counts.
     fn named_kinds(&self) -> String {
         let kinds = self.kinds();
         let named = kinds.iter().take(KINDS_MAX);
@@ -96,7 +92,6 @@ impl Unshown {
         named.join(", ")
     }
 
-    /// Returns the counts for JSON.
     pub(super) fn counts(&self) -> UnshownCounts {
         let mut kinds = self.kinds();
         kinds.truncate(KINDS_MAX);

@@ -40,7 +40,6 @@ const CACHE_HEAD: (&str, &str) = ("<!-- version ", " -->\n");
 /// The record of injections into a session.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct SessionState {
-    /// Hashes of the injected briefs.
     given: Vec<String>,
     /// The version of the last injected brief.
     version: i64,
@@ -50,10 +49,8 @@ pub(super) struct SessionState {
     pub(super) at: Option<Timestamp>,
 }
 
-/// An injection into a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Injection {
-    /// What the hook prints.
     pub output: String,
     /// The part of `output` that the model sees.
     pub text: String,
@@ -194,7 +191,6 @@ impl HookCall<'_> {
 }
 
 impl Injection {
-    /// Records the injection into the session.
     pub(super) fn remember(&self, folder: &StateFolder, agent: &AgentId, input: &Input, now: Timestamp) {
         let file = folder.agent(agent).session(&input.session);
         let mut state: SessionState = read_json(&file).unwrap_or_default();
@@ -213,7 +209,6 @@ impl Injection {
     }
 }
 
-/// Reads the last copy of a brief.
 fn cached(cache: &Path) -> Option<Brief> {
     let text = read_text(cache)?;
     let (version, text) = text.strip_prefix(CACHE_HEAD.0)?.split_once(CACHE_HEAD.1)?;

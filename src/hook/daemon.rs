@@ -42,11 +42,9 @@ pub(super) enum DaemonAnswer {
         /// For how long the daemon hasn't reached its database; `None` if it has.
         stale_ms: Option<i64>,
     },
-    /// The daemon doesn't know the agent.
     Unknown,
     /// The daemon has no copy, and can't reach its database.
     Unavailable,
-    /// The daemon can't be reached.
     Away,
 }
 
@@ -86,7 +84,6 @@ impl Http {
         }
     }
 
-    /// Reads the brief of `agent`, within these limits.
     pub(super) fn brief(&self, agent: &AgentId, chars_max: usize, tokens_max: i64) -> DaemonAnswer {
         let path =
             format!("/v1/agents/{agent}/summary?view=brief&max_chars={chars_max}&max_tokens={tokens_max}");

@@ -38,7 +38,6 @@ pub(super) struct Cursor {
     pub(super) session: String,
     /// Offset in bytes; always the end of a line.
     pub(super) offset: u64,
-    /// A hash of the bytes before the offset.
     tail: String,
     /// Length in bytes of an incomplete line after the offset, with nothing else behind it. The host was still
     /// writing it, or never finished it.
@@ -50,7 +49,6 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// A cursor at the beginning of a transcript.
     pub(super) fn new(transcript: &Path, format: Format, session: &str) -> Self {
         Self {
             transcript: transcript.to_owned(),
@@ -132,7 +130,6 @@ impl Transcript {
         self.leaves_copies && self.format == Format::Codex
     }
 
-    /// Skips everything up to `offset`.
     pub(super) fn pass_to(&mut self, offset: u64) -> io::Result<()> {
         self.cursor.tail = tail(&mut self.file, offset)?;
         self.cursor.offset = offset;
@@ -232,7 +229,6 @@ impl LineOrigin {
     }
 }
 
-/// Hashes the bytes before `offset`.
 fn tail(file: &mut File, offset: u64) -> io::Result<String> {
     let length = offset.min(TAIL_BYTES_MAX);
     file.seek(SeekFrom::Start(offset - length))?;

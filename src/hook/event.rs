@@ -27,7 +27,6 @@ impl Host {
         }
     }
 
-    /// Returns the format of the host's transcripts.
     pub(super) fn format(self) -> Format {
         match self {
             Self::ClaudeCode => Format::ClaudeCode,
@@ -41,7 +40,6 @@ impl Host {
 pub enum Event {
     /// A session begins, or continues after its context was emptied.
     SessionStart,
-    /// The user sent a prompt.
     UserPromptSubmit,
     /// The model finished its turn.
     Stop,
@@ -51,9 +49,7 @@ pub enum Event {
     StopFailure,
     /// The host is about to compact the context.
     PreCompact,
-    /// The host has compacted the context.
     PostCompact,
-    /// The session is over.
     SessionEnd,
 }
 

@@ -26,7 +26,6 @@ use recapd_core::{
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Files untouched for this long are removed.
 const KEEP_MS: i64 = 60 * DAY_MS;
-/// Most files of a folder that are looked at.
 const FILES_MAX: usize = 4_096;
 /// Age at which a half-written file counts as abandoned.
 const HALF_WRITTEN_KEEP_MS: i64 = HOUR_MS;
@@ -49,7 +48,6 @@ impl StateFolder {
         environment.state_folder().map(Self)
     }
 
-    /// The file of the last brief of `agent`.
     pub(super) fn cache(&self, agent: &AgentId) -> PathBuf {
         let name = short_hash(&[agent.as_str().as_bytes()]);
         self.0.join("cache").join(format!("{name}.md"))

@@ -39,7 +39,6 @@ pub struct Commands {
     pub host: Host,
     /// The program, as the host's shell finds it.
     pub program: String,
-    /// Options for each call, such as `--agent me`.
     pub options: Vec<String>,
     /// The events with a hook; hooks for other events are removed.
     pub events: Vec<Event>,
@@ -56,7 +55,6 @@ pub enum Scope {
     Project,
 }
 
-/// Why settings can't be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     #[error("the settings can't be edited: {0}; mend them, or add the hooks by hand")]
@@ -71,7 +69,6 @@ pub enum InstallError {
     Name(String),
 }
 
-/// A group of handlers in the settings.
 #[derive(Serialize)]
 struct HandlerGroup {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,7 +114,6 @@ pub fn installed(settings: &str, commands: &Commands) -> Result<String, InstallE
     Ok(text)
 }
 
-/// Removes recapd's hooks from settings.
 pub fn uninstalled(settings: &str) -> Result<String, InstallError> {
     let mut text = settings.to_owned();
     if text.trim().is_empty() {

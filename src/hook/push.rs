@@ -43,7 +43,6 @@ const STRAGGLERS_MAX: usize = 32;
 pub(super) enum SessionMark {
     /// The model's context was emptied.
     Clear,
-    /// The turn was interrupted.
     Interrupted,
 }
 
@@ -64,7 +63,6 @@ struct WaitingMark {
     at: u64,
 }
 
-/// The record of the last gathering.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct GatherState {
     pub(super) agent: AgentId,

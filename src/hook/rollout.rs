@@ -19,7 +19,6 @@ use recapd_core::{domain::message::Format, formats};
 
 /// Lines compared before the time is checked again.
 const COMPARED_AT_ONCE: usize = 64;
-/// The type of a header.
 const HEADER: &str = "session_meta";
 /// The types of lines with messages.
 const ITEMS: [&str; 2] = ["response_item", "compacted"];
@@ -125,12 +124,10 @@ fn payload(line: &str) -> Option<&str> {
     line.split_once(r#""payload":"#).map(|(_, payload)| payload)
 }
 
-/// A rollout that is read line by line.
 struct Lines {
     reader: BufReader<File>,
     /// Where the last line read begins, or the end.
     began: u64,
-    /// Where the next line begins.
     offset: u64,
     /// The turn of the last line, if a line named one.
     turn: Option<String>,
@@ -162,7 +159,6 @@ impl Lines {
         Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// Returns the next line with a message.
     fn said(&mut self) -> io::Result<Option<String>> {
         while let Some(line) = self.line()? {
             if self.is_item(&line) {

@@ -14,7 +14,6 @@ use recapd_core::{
 
 /// Most bytes that may wait for an agent. More messages stay in their transcripts.
 const BYTES_MAX: u64 = 64 << 20;
-/// Most segments that may wait for an agent.
 const SEGMENTS_MAX: usize = 1_000;
 const EXTENSION: &str = "jsonl";
 /// Extension of copies of segments with invalid lines.
@@ -55,7 +54,6 @@ impl Spool {
         Ok(true)
     }
 
-    /// The waiting segments, oldest first.
     pub(super) fn segments(&self) -> Vec<PathBuf> {
         with_extension(&self.0, EXTENSION)
     }
@@ -110,7 +108,6 @@ impl Segment {
         &self.lines
     }
 
-    /// Removes the first `count` messages.
     pub(super) fn sent(self, count: usize) -> io::Result<()> {
         let rest = self.lines.get(count..).unwrap_or_default();
         if rest.is_empty() {

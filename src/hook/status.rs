@@ -14,17 +14,12 @@ use recapd_core::domain::{agent::AgentId, time::Timestamp};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AgentStatus {
     pub agent_id: AgentId,
-    /// When the daemon last accepted messages.
     pub last_push_at: Option<Timestamp>,
-    /// When the brief was last injected into a session.
     pub last_injection_at: Option<Timestamp>,
-    /// Segments that wait for the daemon.
     pub spool_segments: usize,
-    /// Bytes that wait for the daemon.
     pub spool_bytes: u64,
     /// Messages that the daemon has refused for good.
     pub refused: u64,
-    /// The last failure to send.
     pub last_error: Option<String>,
 }
 

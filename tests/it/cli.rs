@@ -98,7 +98,6 @@ impl Drop for Printing {
     }
 }
 
-/// Returns the path of a file of this package.
 fn package_file(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }

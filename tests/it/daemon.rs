@@ -32,7 +32,6 @@ const AGENT: &str = "coder";
 /// Time-out of a call to the model in tests about it. Elsewhere calls may take as long as a busy machine needs.
 const TIMEOUT_MS: u64 = 1_000;
 const IMPATIENT: [&str; 2] = ["model.timeout_ms=1000", "model.connect_timeout_ms=1000"];
-/// Interval of polling in tests.
 const TICK: Duration = Duration::from_millis(25);
 
 /// The real binary on a database of its own.
@@ -137,7 +136,6 @@ impl Daemon {
         assert!(self.ended().await.success());
     }
 
-    /// Starts a killed daemon again.
     async fn revive(&mut self) {
         self.child = spawn(&self.settings, &self.environment, Stdio::inherit());
         self.until_ready().await;

@@ -63,7 +63,6 @@ async fn key(server: &Server) -> String {
     rest.split('"').next().unwrap().to_owned()
 }
 
-/// The links of a page within the dashboard.
 fn links(body: &str) -> Vec<String> {
     let targets = body
         .split(" href=\"")

@@ -30,7 +30,6 @@ use recapd_llm::offline::summarise;
 use serde_json::json;
 use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 
-/// The places of a text in a history.
 const PLACES: [&str; 7] = [
     "user",
     "assistant",
@@ -40,7 +39,6 @@ const PLACES: [&str; 7] = [
     "tool",
     "file",
 ];
-/// Markup that no document may contain.
 const LIVE: [&str; 34] = [
     "<|",
     "<｜",
@@ -185,7 +183,6 @@ fn message(kind: Kind, speaker: Option<&str>, part: Part) -> Message {
     }
 }
 
-/// Makes an exchange with `text` at `place`.
 fn exchange(text: &str, place: &str) -> (Exchange, Vec<Message>) {
     let at = |here: &str, otherwise: &str| if here == place { text } else { otherwise }.to_owned();
     let speaker = (place == "speaker").then_some(text);
@@ -289,7 +286,6 @@ fn breaches(document: &str, lines: usize) -> Vec<String> {
     found
 }
 
-/// Removes quoted text from the line.
 fn outside(line: &str) -> String {
     let mut outside = String::new();
     let mut depth = 0;

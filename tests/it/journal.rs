@@ -26,7 +26,6 @@ use recapd_core::domain::message::Format;
 /// The tables that an export contains and an import must restore.
 const TOLD: [&str; 5] = ["message_log", "sessions", "exchange_log", "evictions", "marks"];
 
-/// Exports an agent's journal.
 pub(super) async fn exported(db: &SqliteBackend, id: &AgentId) -> String {
     let mut out = Vec::new();
     let target = db.target();

@@ -28,7 +28,6 @@ use crate::support::port::Port;
 /// Time limit for a turn with all its retries, the remaining kills, and the queue: far longer than any machine needs.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// The size of the run.
 struct Plan {
     agents: u64,
     kills: u64,
@@ -53,7 +52,6 @@ impl Plan {
     }
 }
 
-/// A daemon that can be killed and started again.
 struct Daemon {
     database: PathBuf,
     listen: SocketAddr,
@@ -113,7 +111,6 @@ fn spawn(database: &Path, listen: SocketAddr) -> Child {
         .unwrap()
 }
 
-/// Shared state of the pushers.
 struct Load {
     client: reqwest::Client,
     listen: SocketAddr,
@@ -195,7 +192,6 @@ impl Load {
     }
 }
 
-/// Finds the number under `key`, at any depth.
 fn find_number(value: &serde_json::Value, key: &str) -> Option<i64> {
     let object = value.as_object()?;
     let own = object.get(key).and_then(serde_json::Value::as_i64);

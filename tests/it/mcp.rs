@@ -74,7 +74,6 @@ async fn call(server: &Server, tool: &str, arguments: Value) -> Value {
     .await
 }
 
-/// The text of a tool's result.
 fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap()
 }
@@ -89,7 +88,6 @@ fn answered(reply: &Reply) -> Value {
     reply.json()
 }
 
-/// An open stream of events.
 struct Events {
     response: Response,
     read: String,
@@ -105,7 +103,6 @@ impl Events {
         }
     }
 
-    /// Waits for the next message.
     async fn next(&mut self) -> Value {
         let reading = async {
             loop {

@@ -30,7 +30,6 @@ fn names(text: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-/// All names that a series can have.
 fn known() -> BTreeSet<String> {
     let rules = text("monitoring/alerts.yml");
     let recorded = rules

@@ -31,7 +31,6 @@ use crate::support::{
 
 /// The time for which a copy is trusted.
 const BELIEVED: Duration = Duration::from_mins(1);
-/// Longest wait of a copy's reader.
 const COPY_TIME_MAX: Duration = Duration::from_millis(300);
 /// How often the database may be late before it must answer in time once.
 const LOOKS_MAX: usize = 100;

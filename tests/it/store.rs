@@ -226,7 +226,6 @@ macro_rules! every_test {
     };
 }
 
-/// Runs all tests on databases made by `$fresh`.
 macro_rules! on {
     (($backend:ident, $fresh:path) $($area:ident: $($test:ident),+;)+) => {
         mod $backend {
@@ -267,7 +266,6 @@ async fn with_pending(db: &dyn Backend, name: &str, pending: i64) -> AgentId {
     agent
 }
 
-/// Claims the one due row.
 async fn the_lease(db: &dyn Backend, now: Timestamp) -> Lease {
     let leases = db.store().claim(claim("daemon", 10, now)).await.unwrap();
     let [lease] = leases.try_into().unwrap();

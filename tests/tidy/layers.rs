@@ -3,14 +3,12 @@
 
 use super::{Source, assert_tidy};
 
-/// A module of a crate and what it may use.
 struct Layer {
     /// The folder of the crate below `crates/`; empty for the program.
     of: &'static str,
     module: &'static str,
     /// Other modules of the crate that it may use.
     may_use: &'static [&'static str],
-    /// Words it must not contain.
     banned: &'static [&'static str],
 }
 

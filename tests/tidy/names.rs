@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::{Source, assert_tidy, repository};
 
-/// Most types with the same name.
 const SAME_NAME_MAX: usize = 2;
 /// Names that every layer may use.
 const SHARED_NAMES: [&str; 3] = ["Error", "Settings", "Row"];

@@ -38,7 +38,6 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use running::{NotReady, answers, base, find};
 
-/// Time limit for a daemon's answer.
 const TIMEOUT_MS: u64 = 10_000;
 const CONNECT_TIMEOUT_MS: u64 = 2_000;
 /// Time limit for a request in this process: a day, since whoever started the command decides how long to wait.
@@ -172,7 +171,6 @@ impl Api {
         })
     }
 
-    /// Returns the database if this process opened it.
     pub(crate) fn database(&self) -> Option<&Arc<SqlStore>> {
         self.in_process.as_ref().map(|in_process| &in_process.database)
     }
@@ -209,7 +207,6 @@ impl Api {
         parsed(&self.ask(self.request(Method::PATCH, path).json(change)).await?)
     }
 
-    /// Posts `body` to `path`, and parses the answer.
     pub(crate) async fn post<T: DeserializeOwned>(
         &self,
         path: &str,

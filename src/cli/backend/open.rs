@@ -36,7 +36,6 @@ pub(crate) fn block_on<T>(
     outcome
 }
 
-/// The keys of the main model and of the fallback.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiKeys([Option<SecretString>; 2]);
 

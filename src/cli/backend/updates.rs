@@ -30,7 +30,6 @@ pub(crate) struct QueuePage {
     pub(crate) next_cursor: Option<AgentId>,
 }
 
-/// A page of runs, newest first.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RunPage {
     pub(crate) runs: Vec<Run>,
@@ -39,7 +38,6 @@ pub(crate) struct RunPage {
     pub(crate) next_cursor: Option<i64>,
 }
 
-/// A page of the audit, newest first.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct AuditPage {
     pub(crate) events: Vec<AuditRow>,
@@ -62,7 +60,6 @@ impl Api {
         self.read(&format!("/v1/queue/{agent}")).await
     }
 
-    /// Asks for an update at once.
     pub(crate) async fn refresh(&self, agent: &AgentId) -> Result<QueueRow, CommandFailure> {
         self.act(&format!("/v1/agents/{agent}/refresh")).await
     }
@@ -76,7 +73,6 @@ impl Api {
         self.act(&format!("/v1/queue/{agent}/cancel")).await
     }
 
-    /// Pauses or resumes an agent's updates.
     pub(crate) async fn set_agent_paused(&self, agent: &AgentId, paused: bool) -> Result<(), CommandFailure> {
         let action = pause_action(paused);
         let path = format!("/v1/agents/{agent}/{action}");
@@ -95,7 +91,6 @@ impl Api {
         self.post("/v1/age", &json!({ "dry_run": dry_run })).await
     }
 
-    /// Reads a page of runs, newest first.
     pub(crate) async fn runs(&self, query: RunQuery) -> Result<RunPage, CommandFailure> {
         let parts = [
             query.agent.as_ref().map(|agent| format!("&agent={agent}")),
@@ -120,7 +115,6 @@ impl Api {
         self.read(&format!("/v1/runs/{run}")).await
     }
 
-    /// Reads a page of the audit, newest first.
     pub(crate) async fn audit(&self, query: AuditQuery) -> Result<AuditPage, CommandFailure> {
         let parts = [
             query.agent.as_ref().map(|agent| format!("&agent={agent}")),

@@ -56,7 +56,6 @@ fn unit(span_ms: i64) -> String {
     }
 }
 
-/// Formats micro-dollars as dollars.
 pub(crate) fn dollars(microusd: i64) -> String {
     format!("${}.{:04}", microusd / 1_000_000, microusd % 1_000_000 / 100)
 }

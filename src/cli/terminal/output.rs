@@ -15,7 +15,6 @@ use recapd_core::domain::text::{ascii, visible_json};
 /// True if the terminal shows only ASCII.
 static IS_PLAIN: OnceLock<bool> = OnceLock::new();
 
-/// True if output may have colours.
 static HAS_COLOUR: OnceLock<bool> = OnceLock::new();
 
 /// True if notes and progress are suppressed.
@@ -34,7 +33,6 @@ pub(crate) fn choose_colour(choice: ColorChoice, environment: &Environment) {
     HAS_COLOUR.get_or_init(|| is_coloured(choice, environment, std::io::stdout().is_terminal()));
 }
 
-/// Sets whether notes and progress are suppressed.
 pub(crate) fn be_quiet(is_quiet: bool) {
     IS_QUIET.get_or_init(|| is_quiet);
 }
@@ -44,7 +42,6 @@ pub(crate) fn is_quiet() -> bool {
     IS_QUIET.get().copied().unwrap_or_default()
 }
 
-/// True if output may have colours.
 pub(crate) fn has_colour() -> bool {
     HAS_COLOUR.get().copied().unwrap_or_default()
 }
@@ -178,7 +175,6 @@ pub(crate) fn note(line: &str) {
     }
 }
 
-/// Columns to use.
 pub(crate) fn width() -> usize {
     COLUMNS
 }

@@ -4,9 +4,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
-    /// For words.
     Left,
-    /// For figures.
     Right,
 }
 

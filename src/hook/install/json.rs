@@ -23,7 +23,6 @@ impl InvalidJson {
     }
 }
 
-/// A value within a text.
 #[derive(Clone, Debug)]
 pub(super) struct Container<'t> {
     text: &'t str,
@@ -73,7 +72,6 @@ impl<'t> Container<'t> {
         Ok(self.members()?.into_keys().collect())
     }
 
-    /// Returns the elements of an array.
     pub(super) fn elements(&self) -> Result<Vec<Self>, InvalidJson> {
         let raws: Vec<&'t RawValue> =
             serde_json::from_str(self.source()).map_err(|_| InvalidJson::kind(&self.name, "array"))?;
@@ -114,7 +112,6 @@ impl<'t> Container<'t> {
         self.replaced(inside, &format!("\n{inner}{part}\n{outer}"))
     }
 
-    /// Returns the text without one member.
     pub(super) fn without_member(&self, key: &str) -> Result<String, InvalidJson> {
         let value = self
             .members()?
@@ -127,7 +124,6 @@ impl<'t> Container<'t> {
         Ok(self.without(&places, place))
     }
 
-    /// Returns the text without one element.
     pub(super) fn without_element(&self, place: usize) -> Result<String, InvalidJson> {
         let places: Vec<Range<usize>> = self
             .elements()?

@@ -15,7 +15,6 @@ use recapd_config::Environment;
 
 /// Time limit for an answer: Node programs start slowly from a cold disk.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// Most bytes of the answer that are read.
 const ANSWER_BYTES_MAX: u64 = 4_096;
 /// Places of Claude Code's installers below the user's home; they needn't be in the `PATH`.
 const PLACES: [&str; 2] = [".claude/local/claude", ".local/bin/claude"];

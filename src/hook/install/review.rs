@@ -8,7 +8,6 @@ use crate::hook::{Event, Host};
 /// The result of reviewing settings with recapd's hooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Review {
-    /// The events that have a hook.
     pub events: Vec<Event>,
     /// What is wrong, and how to fix it.
     pub problem: Option<String>,
@@ -66,7 +65,6 @@ fn own_events(settings: &str) -> Result<Vec<Event>, InvalidJson> {
     Ok(Event::ALL.into_iter().filter(has_entry).collect())
 }
 
-/// The names of `events` that are also in `others`.
 fn named(events: &[Event], others: &[Event]) -> Vec<&'static str> {
     let both = events.iter().filter(|event| others.contains(event));
     both.map(|event| event.name()).collect()

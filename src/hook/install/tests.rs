@@ -153,7 +153,6 @@ fn an_event_that_is_no_longer_known_is_removed() {
     assert_eq!(uninstalled(&changed).unwrap(), OTHERS);
 }
 
-/// The command of an event in the settings.
 fn command(settings: &str, event: &str) -> String {
     let settings: Value = serde_json::from_str(settings).unwrap();
     let command = &settings["hooks"][event][0]["hooks"][0]["command"];

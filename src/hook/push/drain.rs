@@ -20,15 +20,12 @@ use recapd_core::domain::{agent::AgentId, text::cut, time::Timestamp};
 const REASON_CHARS_MAX: usize = 200;
 /// Most bytes of a request with more than one message.
 const REQUEST_BYTES_MAX: usize = 2 << 20;
-/// Error about a segment with invalid lines.
 const DAMAGED: &str = "some of what waited can't be read any more; it was put aside";
 /// From this many messages on, the learned limit of a request is dropped.
 const MANY: usize = 1_024;
 
-/// The record of the last sending.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct SendState {
-    /// When the daemon last accepted messages.
     pub(crate) last_push_at: Option<Timestamp>,
     /// Messages that the daemon has refused for good.
     pub(crate) refused: u64,

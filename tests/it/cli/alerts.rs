@@ -1,5 +1,3 @@
-//! `recapd alerts`.
-
 use super::{code, json, package_file, recapd, stderr, stdout};
 
 #[test]

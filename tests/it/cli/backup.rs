@@ -15,7 +15,6 @@ use crate::support::{
     conversation::{agent, append, turns},
 };
 
-/// A database in a folder of its own.
 struct Place {
     folder: TempDir,
     database: PathBuf,

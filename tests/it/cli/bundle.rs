@@ -1,5 +1,3 @@
-//! `recapd support bundle`.
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -84,7 +82,6 @@ attributes = "deployment.environment.name=planted"
 [spend]
 prices_file = "#;
 
-/// Makes a folder with a planted name.
 fn planted_folder(within: &Path) -> PathBuf {
     let folder = within.join("planted folder");
     fs::create_dir(&folder).unwrap();

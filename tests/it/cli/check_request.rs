@@ -1,5 +1,3 @@
-//! `recapd check-request` from outside.
-
 use std::{fs, process::Output};
 
 use super::{code, json, package_file, recapd, stderr, stdout};

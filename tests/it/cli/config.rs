@@ -1,5 +1,3 @@
-//! `recapd config`.
-
 use std::fs;
 
 use super::{code, json, recapd, stderr, stdout};

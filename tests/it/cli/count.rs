@@ -1,5 +1,3 @@
-//! `recapd count`.
-
 use super::{code, json, package_file, recapd, stderr, stdout};
 
 const CHAT: &str =

@@ -35,7 +35,6 @@ fn provider(status: u16) -> String {
     format!("model.base_url=http://{address}/v1")
 }
 
-/// Returns the check of that name.
 fn check<'c>(report: &'c Value, name: &str) -> &'c Value {
     let mut checks = report["checks"].as_array().unwrap().iter();
     checks

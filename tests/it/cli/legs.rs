@@ -17,7 +17,6 @@ fn printed(server: &Server, args: &[&str]) -> String {
     asked
 }
 
-/// Returns the lines of `text` that name exchanges.
 fn heads(text: &str) -> String {
     let heads = text
         .lines()

@@ -47,7 +47,6 @@ async fn run(connection: &mut SqliteConnection, sql: String) {
         .unwrap();
 }
 
-/// Returns the writable columns of a table.
 async fn columns(connection: &mut SqliteConnection, schema: &str, table: &str) -> BTreeSet<String> {
     let sql = format!("SELECT name FROM pragma_table_xinfo('{table}', '{schema}') WHERE hidden = 0");
     texts(connection, sql).await.into_iter().collect()

@@ -21,13 +21,11 @@ pub(super) fn small(config: &mut Config) {
     config.window.budget_tokens = 200;
 }
 
-/// Runs a command through the daemon.
 pub(super) fn ask(server: &Server, args: &[&str]) -> Output {
     let url = format!("http://{}", server.address);
     recapd().args(args).args(["--server", &url]).output().unwrap()
 }
 
-/// Runs a command on the daemon's database.
 pub(super) fn look(database: &Path, args: &[&str]) -> Output {
     recapd().args(args).arg("--db").arg(database).output().unwrap()
 }

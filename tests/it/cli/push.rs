@@ -1,5 +1,3 @@
-//! `recapd push`.
-
 use std::process::Output;
 
 use super::{

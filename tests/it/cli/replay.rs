@@ -1,5 +1,3 @@
-//! `recapd replay`
-
 use super::{code, json, package_file, recapd, stderr, stdout};
 use crate::support::fake_provider::{FakeProvider, Shape};
 

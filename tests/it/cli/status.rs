@@ -1,5 +1,3 @@
-//! `recapd status`.
-
 use super::{
     Printing, code, json,
     place::{alike, ask, look, two_agents},

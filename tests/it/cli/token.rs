@@ -1,5 +1,3 @@
-//! `recapd token`.
-
 use super::{code, json, recapd, stderr, stdout};
 
 #[test]

@@ -108,7 +108,6 @@ pub(crate) trait Backend: Send + Sync {
     /// Returns the first column of the first row; `None` if there is no row or it is NULL.
     async fn number(&self, sql: &str) -> Option<i64>;
 
-    /// Returns the first column of all rows.
     async fn column(&self, sql: &str) -> Vec<Option<String>>;
 
     /// The same as [`Self::number`], for text.
@@ -157,7 +156,6 @@ pub(crate) fn assert_same(before: &str, after: &str, what: &str) {
     assert!(differences.is_empty(), "{what}:\n{}", differences.join("\n"));
 }
 
-/// SQLite on a temporary file.
 pub(crate) struct SqliteBackend {
     store: Arc<SqlStore>,
     past: Mutex<SqliteConnection>,
@@ -176,7 +174,6 @@ impl SqliteBackend {
         Self::over(folder).await
     }
 
-    /// Opens the database in a folder.
     pub(crate) async fn over(folder: TempDir) -> Self {
         note_statements();
         let settings = sqlite_settings(&folder);
@@ -223,7 +220,6 @@ fn database_path(folder: &TempDir) -> PathBuf {
     folder.path().join("recapd.db")
 }
 
-/// The settings for a database in `folder`.
 pub(crate) fn sqlite_settings(folder: &TempDir) -> SqliteSettings {
     SqliteSettings {
         url: format!("sqlite:{}", database_path(folder).display()),
@@ -235,7 +231,6 @@ pub(crate) fn sqlite_settings(folder: &TempDir) -> SqliteSettings {
     }
 }
 
-/// PostgreSQL, on a database of its own.
 pub(crate) struct PostgresBackend {
     store: Arc<SqlStore>,
     past: Mutex<PgConnection>,
@@ -255,7 +250,6 @@ impl PostgresBackend {
         Self::over(database).await
     }
 
-    /// Opens an existing database.
     pub(crate) async fn over(database: postgres::Database) -> Self {
         note_statements();
         let settings = postgres_settings(database.url());
@@ -289,7 +283,6 @@ impl PostgresBackend {
     }
 }
 
-/// The settings for a database at `url`.
 pub(crate) fn postgres_settings(url: String) -> PostgresSettings {
     PostgresSettings {
         url,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use recapd_core::{domain::tokens::TokenCounter, tokenizer};
 
-/// The word that makes the counter panic.
 pub(crate) const POISON: &str = "poison";
 
 /// Counts like the counter of documents, but panics over [`POISON`].

@@ -30,7 +30,6 @@ use serde_json::json;
 
 use super::backend::Backend;
 
-/// The beginning of the tests' conversations.
 pub(crate) const T0: Timestamp = Timestamp(1_795_000_000_000);
 /// Tokens of a turn, and the budget of [`rules`].
 pub(crate) const TURN_TOKENS: i64 = 100;
@@ -216,7 +215,6 @@ fn transcript(stored: &StoredExchange) -> Transcript {
     Transcript::new(&stored.exchange, &messages, limits, &Redactor::standard())
 }
 
-/// A new fact of that kind, from the exchange.
 pub(crate) fn added(kind: FactKind, text: &str, exchange: i64) -> FactDraft {
     FactDraft {
         kind,

@@ -55,7 +55,6 @@ pub(crate) enum Planned {
     MissingExchanges,
     /// Valid items whose texts are far too long.
     Oversize,
-    /// The model declines.
     Refusal,
     /// A content filter stopped the model.
     ContentFilter,

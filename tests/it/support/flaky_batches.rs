@@ -21,7 +21,6 @@ pub(crate) struct FlakyBatches {
     pub(crate) plan: Arc<FlakyStore>,
 }
 
-/// Forwards methods to the inner store.
 macro_rules! pass {
     ($(fn $method:ident($($name:ident: $type:ty),*) -> $answer:ty;)+) => {
         #[async_trait]

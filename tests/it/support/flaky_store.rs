@@ -27,7 +27,6 @@ use recapd_store::{
     SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
 };
 
-/// The moment of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     /// The call has no effect.
@@ -65,7 +64,6 @@ impl FlakyStore {
         plan.faults.push((method, so_far + nth, when));
     }
 
-    /// How often `method` was called.
     pub(crate) fn calls(&self, method: &'static str) -> usize {
         self.plan().calls.get(method).copied().unwrap_or_default()
     }
@@ -116,7 +114,6 @@ impl FlakyStore {
     }
 }
 
-/// Forwards methods to the inner store.
 macro_rules! pass {
     ($(fn $method:ident($($name:ident: $type:ty),*) -> $answer:ty;)+) => {
         #[async_trait]

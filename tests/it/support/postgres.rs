@@ -32,7 +32,6 @@ impl Database {
         Self::from(template).await
     }
 
-    /// An empty database.
     pub(crate) async fn empty() -> Self {
         Self::from("template1").await
     }
@@ -51,7 +50,6 @@ impl Database {
         Self::from(&options).await
     }
 
-    /// Copies a template, with further options.
     async fn from(template: &str) -> Self {
         let server = server();
         let name = format!("recapd_test_{:016x}", fastrand::u64(..));
@@ -73,7 +71,6 @@ impl Database {
         &self.name
     }
 
-    /// The URL for a store.
     pub(crate) fn url(&self) -> String {
         self.options().to_url_lossy().into()
     }
@@ -100,7 +97,6 @@ impl Database {
         self.cut("").await;
     }
 
-    /// Allows connections again.
     pub(crate) async fn back(&self) {
         let sql = format!("ALTER DATABASE {} WITH ALLOW_CONNECTIONS true", self.name);
         execute(&mut connect().await, sql).await;

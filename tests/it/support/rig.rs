@@ -21,11 +21,9 @@ pub(crate) struct Rig {
     pub(crate) db: SqliteBackend,
     /// The store that the parts use.
     pub(crate) flaky: Arc<FlakyStore>,
-    /// The model that the worker asks.
     pub(crate) model: Arc<ScriptedModel>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) parts: Parts,
-    /// The agent of the test.
     pub(crate) agent: AgentId,
 }
 
@@ -90,7 +88,6 @@ impl Rig {
         self.clock.advance_ms(1_000);
     }
 
-    /// Makes the due updates.
     pub(crate) async fn drain(&self) -> Vec<Outcome> {
         self.parts.worker.drain().await.unwrap()
     }

@@ -58,9 +58,7 @@ pub(crate) enum Reply {
     Broken,
     /// A rate limit of five minutes.
     RateLimited,
-    /// The key is wrong.
     Auth,
-    /// The model declines.
     Refusal,
     /// Too much input, if there is more than one exchange.
     Overflow,

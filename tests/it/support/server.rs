@@ -154,7 +154,6 @@ impl Server {
         self.folder.path().join("recapd.db")
     }
 
-    /// Builds a request to `path`.
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.client
             .request(method, format!("http://{}{path}", self.address))
@@ -298,7 +297,6 @@ impl Server {
     }
 }
 
-/// A complete answer.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,

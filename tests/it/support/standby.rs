@@ -16,7 +16,6 @@ use super::{PATIENCE, postgres::execute};
 
 const CURE: &str =
     "PostgreSQL's server (13 or newer, with pg_basebackup) is needed: `apt-get install postgresql`";
-/// Superuser of both servers.
 const USER: &str = "recapd";
 const DATABASE: &str = "recapd";
 /// Candidates for the servers' user if the test runs as root, as which PostgreSQL refuses to run.
@@ -146,7 +145,6 @@ impl Servers {
         self.start_one(Server::Standby);
     }
 
-    /// The URL for a store.
     pub(crate) fn url(&self, server: Server) -> String {
         self.options(server).to_url_lossy().into()
     }
@@ -157,7 +155,6 @@ impl Servers {
         insist(async || self.options(server).connect().await).await
     }
 
-    /// Starts a stopped server.
     pub(crate) fn start_one(&self, server: Server) {
         let port = format!("-p {}", server.port());
         let log = format!("{}.log", server.name());
@@ -168,7 +165,6 @@ impl Servers {
         );
     }
 
-    /// Stops a server immediately.
     pub(crate) fn stop(&self, server: Server) {
         self.run(
             "pg_ctl",
@@ -288,7 +284,6 @@ fn is_broken_off(error: &sqlx::Error) -> bool {
     code.as_deref() == Some("40001")
 }
 
-/// True if this process creates files as root.
 fn is_root(made: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     fs::metadata(made).unwrap().uid() == 0

@@ -28,7 +28,6 @@ use recapd_store::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// What an operation does instead of its work.
 #[derive(Clone, Debug)]
 pub(crate) enum Trouble {
     /// Fails as if the database didn't answer.
@@ -41,7 +40,6 @@ pub(crate) enum Trouble {
     Late(CancellationToken),
 }
 
-/// A store with troubles by operation.
 pub(crate) struct TroubledStore {
     inner: Arc<dyn Store>,
     troubles: Mutex<HashMap<&'static str, Trouble>>,
@@ -60,7 +58,6 @@ impl TroubledStore {
         self.troubles.lock().unwrap().insert(operation, trouble);
     }
 
-    /// Ends all troubles.
     pub(crate) fn recover(&self) {
         self.troubles.lock().unwrap().clear();
     }

@@ -1,5 +1,3 @@
-//! `recapd context`
-
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};

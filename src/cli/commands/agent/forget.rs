@@ -1,5 +1,3 @@
-//! `recapd forget`
-
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use clap::Args;

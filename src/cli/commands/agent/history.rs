@@ -1,5 +1,3 @@
-//! `recapd history`
-
 mod colour;
 
 use std::{process::ExitCode, time::Duration};

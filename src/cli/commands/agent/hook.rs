@@ -184,7 +184,6 @@ impl Fire {
     }
 }
 
-/// Returns the daemon's base URL.
 fn daemon(config: &Config, shared: &GlobalOptions) -> String {
     let server = shared.server.as_ref().map(|server| server.base.clone());
     server.unwrap_or_else(|| api::base(&config.http))

@@ -15,7 +15,6 @@ use crate::cli::{
 use recapd_config::Config;
 use recapd_core::domain::{agent::AgentId, number::count, project::ProjectId};
 
-/// Projects per page.
 const PAGE: i64 = 200;
 
 #[derive(Debug, Args)]

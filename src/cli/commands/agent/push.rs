@@ -86,7 +86,6 @@ struct PushReport {
     summary: Value,
 }
 
-/// Exchanges that left the window.
 #[derive(Debug, Serialize, Deserialize)]
 struct MovedExchanges {
     from_exchange: i64,

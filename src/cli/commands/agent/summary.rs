@@ -1,5 +1,3 @@
-//! `recapd summary`
-
 use std::process::ExitCode;
 
 use clap::Args;
@@ -162,7 +160,6 @@ impl SummaryCommand {
         }
     }
 
-    /// Reads a stored version.
     async fn earlier(
         &self,
         version: i64,

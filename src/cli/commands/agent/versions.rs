@@ -135,7 +135,6 @@ async fn list(api: &Api, agent: &AgentId, limit: i64) -> Result<Vec<VersionRow>,
     Ok(serde_json::from_value(page["versions"].take()).map_err(anyhow::Error::new)?)
 }
 
-/// Reads one version with its text.
 async fn one(api: &Api, agent: &AgentId, version: i64) -> Result<VersionRow, CommandFailure> {
     if version == 0 {
         return Ok(VersionRow::nothing());

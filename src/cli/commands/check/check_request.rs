@@ -1,5 +1,3 @@
-//! `recapd check-request`
-
 use std::{fs, io::Read as _, path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;

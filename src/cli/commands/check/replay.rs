@@ -23,7 +23,6 @@ use recapd_platform::{
 use recapd_store::{SqlStore, Store, sqlite};
 use report::Report;
 
-/// The owner of a replay's leases.
 const OWNER: &str = "replay";
 /// Seed of jitter and nonces, so that each replay gives the same result.
 const SEED: u64 = 7;

@@ -1,5 +1,3 @@
-//! `recapd selftest`
-
 use std::{
     ffi::OsString,
     io,

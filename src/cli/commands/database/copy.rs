@@ -1,5 +1,3 @@
-//! `recapd copy`
-
 use std::process::ExitCode;
 
 use clap::Args;

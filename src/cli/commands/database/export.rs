@@ -1,5 +1,3 @@
-//! `recapd export`
-
 use std::{
     collections::HashSet,
     fs::File,
@@ -22,7 +20,6 @@ use recapd_store::{
     archive::{Archive, ArchiveError},
 };
 
-/// Agents read at once.
 const PAGE: i64 = 100;
 
 #[derive(Debug, Args)]
@@ -167,7 +164,6 @@ fn replaceable(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok().filter(|path| path.is_file())
 }
 
-/// Why writing ended early.
 enum Stop {
     /// The reader of the output closed it (`| head`); no error.
     ReaderLeft,

@@ -43,7 +43,6 @@ use transcripts::{Transcripts, TranscriptsReport};
 const REFUSALS_SHOWN_MAX: u64 = 20;
 /// Incomplete agents that are named one by one.
 const UNFINISHED_SHOWN_MAX: usize = 20;
-/// Messages that are indexed in one transaction.
 const INDEX_MESSAGES_MAX: i64 = 1_000;
 
 #[derive(Debug, Args)]
@@ -220,7 +219,6 @@ fn tell_unfinished(imported: &ImportReport) {
     }
 }
 
-/// Adds the imported messages to the search index.
 async fn index(store: &dyn Store, progress: &ImportProgress) -> Result<(), CommandFailure> {
     progress.begin_index();
     while let messages @ 1.. = store.index_messages(INDEX_MESSAGES_MAX).await? {

@@ -1,5 +1,3 @@
-//! `recapd migrate`
-
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};

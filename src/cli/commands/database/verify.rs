@@ -1,5 +1,3 @@
-//! `recapd verify`
-
 use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
@@ -24,9 +22,7 @@ use recapd_store::{
     verify::{AgentReport, Breach, Depth, Invariant, Unseen},
 };
 
-/// The spinner's interval.
 const TICK: Duration = Duration::from_millis(200);
-/// Agents read at once.
 const PAGE: i64 = 100;
 /// Breaches printed for each invariant; the rest is counted.
 const BREACHES_SHOWN: usize = 10;
@@ -178,12 +174,10 @@ impl Report {
         self.schema = Some(faults);
     }
 
-    /// True if nothing is broken.
     pub(crate) fn is_clean(&self) -> bool {
         self.breaches.is_empty() && self.schema.as_ref().is_none_or(Vec::is_empty)
     }
 
-    /// Formats a line about the schema, and its faults.
     fn schema_lines(&self) -> Vec<String> {
         let Some(faults) = &self.schema else {
             return Vec::new();
@@ -215,7 +209,6 @@ impl Report {
         }
     }
 
-    /// Formats a line for each invariant, and the breaches.
     pub(crate) fn text(&self) -> String {
         let mut lines = vec![format!(
             "{}, {}, {}: {} covered, {} pending, {} in the window, {} set aside",

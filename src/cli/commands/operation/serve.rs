@@ -155,7 +155,6 @@ struct Ground {
     parts: Parts,
     keys: ApiKeys,
     model: String,
-    /// The number of reclaimed leases.
     reclaimed: u64,
 }
 

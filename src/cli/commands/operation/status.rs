@@ -146,7 +146,6 @@ struct StatusSpan {
     updates: RunFigures,
 }
 
-/// Reads the figures of the last 24 hours, as JSON.
 pub(super) async fn day(config: &Config, shared: &GlobalOptions) -> Result<Value, CommandFailure> {
     let api = Api::reading(config, shared).await?;
     let found = figures(&api, DAY_MS / HOUR_MS).await?;
@@ -201,7 +200,6 @@ struct AgentStatus<'a> {
     summary_version: i64,
     summary_tokens: i64,
     updated_at: Timestamp,
-    /// The newest exchange, or leg.
     newest: Option<&'a NewestExchange>,
     /// The spending limit for which updates wait, and until when.
     paused: Option<SpendPause>,

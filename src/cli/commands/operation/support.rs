@@ -162,7 +162,6 @@ fn value(entry: &ConfigEntry, places: &Places) -> String {
     }
 }
 
-/// Says where a value comes from.
 fn origin(origin: &ConfigSource) -> String {
     match origin {
         ConfigSource::File { path, line } => format!("{}:{line}", outline(&path.to_string_lossy())),

@@ -21,7 +21,6 @@ use recapd_platform::{
 };
 use recapd_store::access::{AccessStore, NewToken, TOKENS_MAX, Token as KeptToken, TokenOutcome};
 
-/// Most agents and projects of one token.
 const NAMED_MAX: usize = 1_000;
 /// Longest lifetime of a token: ten years.
 const EXPIRES_MAX_MS: i64 = 3_653 * DAY_MS;

@@ -12,7 +12,6 @@ use clap::Args;
 use crate::cli::{GlobalOptions, exit::CommandFailure, terminal::output};
 use recapd_config as config;
 
-/// The default file.
 const FILE: &str = "recapd.toml";
 
 #[derive(Debug, Args)]

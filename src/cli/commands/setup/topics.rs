@@ -118,7 +118,6 @@ pub(super) fn among(root: &Command) -> impl Iterator<Item = &Command> {
     root.get_subcommands().filter(|sub| sub.is_hide_set())
 }
 
-/// Returns the text of a topic.
 pub(super) fn text(topic: &Command) -> String {
     topic
         .get_after_help()

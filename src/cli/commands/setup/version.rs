@@ -1,5 +1,3 @@
-//! `recapd version`
-
 use std::process::ExitCode;
 
 use clap::Args;

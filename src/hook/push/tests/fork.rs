@@ -46,7 +46,6 @@ fn turns(names: &[&str], at: &str, more: &str) -> String {
     names.iter().map(|name| turn(name, name, at, more)).collect()
 }
 
-/// The rollout of `parent` with these turns.
 fn parent(names: &[&str]) -> String {
     header("parent", "") + &turns(names, BEFORE, "")
 }
@@ -69,7 +68,6 @@ impl Hooks {
         self.drain();
     }
 
-    /// The stored messages of the user.
     fn asked(&self) -> Vec<String> {
         let messages = self.stored().into_iter();
         let messages = messages.map(|line| formats::parse(Format::Codex, &line).unwrap());

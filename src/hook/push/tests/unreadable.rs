@@ -5,7 +5,6 @@ use recapd_core::domain::time::DAY_MS;
 use recapd_platform::clock::{Clock as _, SystemClock};
 
 impl Hooks {
-    /// Makes a segment of these bytes.
     fn spool(&self, number: usize, bytes: &[u8]) -> PathBuf {
         let spool = self.files().spool();
         fs::create_dir_all(&spool).unwrap();

@@ -1,5 +1,3 @@
-//! Builds the planned answers.
-
 use std::{future::pending, io};
 
 use axum::{

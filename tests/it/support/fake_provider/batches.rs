@@ -15,10 +15,8 @@ use serde_json::{Value, json};
 
 use super::{Recorded, Shape, answer, faults, shape::Ending};
 
-/// Batches per page of a list.
 const PAGE: usize = 2;
 
-/// A call about batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BatchCall {
     Upload,
@@ -28,7 +26,6 @@ pub(crate) enum BatchCall {
     Results,
 }
 
-/// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hitch {
     /// Nothing is done; this status is returned.
@@ -37,7 +34,6 @@ pub(crate) enum Hitch {
     Lost,
 }
 
-/// The outcome of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Good,
@@ -46,7 +42,6 @@ pub(crate) enum Fate {
     Garbage,
     /// Cut off at the output limit.
     Truncated,
-    /// The model declines.
     Declined,
     Errored,
     Expired,
@@ -64,7 +59,6 @@ const ANSWERED: [Fate; 5] = [
     Fate::Declined,
 ];
 
-/// The batches of all providers.
 #[derive(Debug, Default)]
 pub(crate) struct Batches(Mutex<State>);
 
@@ -88,12 +82,10 @@ struct Batch {
 }
 
 impl Batches {
-    /// Sets the provider's clock.
     pub(crate) fn set_clock(&self, now: Timestamp) {
         self.state().now = now;
     }
 
-    /// Makes the next call of that kind fail.
     pub(crate) fn hitch(&self, call: BatchCall, hitch: Hitch) {
         self.state().hitches.push_back((call, hitch));
     }
@@ -111,7 +103,6 @@ impl Batches {
         }
     }
 
-    /// Deletes all batches.
     pub(crate) fn forget(&self) {
         self.state().batches.clear();
     }
@@ -134,7 +125,6 @@ impl Batches {
         self.state().batches.len()
     }
 
-    /// The number of questions in each batch.
     pub(crate) fn sizes(&self) -> Vec<usize> {
         self.state()
             .batches
@@ -143,7 +133,6 @@ impl Batches {
             .collect()
     }
 
-    /// Counts the answers that are billed.
     pub(crate) fn billed(&self) -> usize {
         let state = self.state();
         let fates = state.batches.iter().filter_map(|batch| batch.fates.as_ref());
@@ -319,7 +308,6 @@ impl State {
         Some(batch.shown().to_string())
     }
 
-    /// Lists batches newest first, one page at a time.
     fn list(&self, shape: Shape, query: &str) -> String {
         let of_api = |batch: &&Batch| batch.api() == shape;
         let all: Vec<&Batch> = self.batches.iter().rev().filter(of_api).collect();

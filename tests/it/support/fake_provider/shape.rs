@@ -2,10 +2,8 @@
 
 use serde_json::{Value, json};
 
-/// Thinking tokens of every answer.
 pub(crate) const THOUGHT_TOKENS: i64 = 7;
 
-/// A provider's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     Anthropic,
@@ -15,7 +13,6 @@ pub(crate) enum Shape {
     Ollama,
 }
 
-/// How an answer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     Done,

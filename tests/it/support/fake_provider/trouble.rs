@@ -7,18 +7,14 @@ use super::Shape;
 /// The date of the fake's answers.
 const NOW: &str = "Fri, 20 Nov 2026 08:00:00 GMT";
 
-/// An error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// Too many requests.
     RateLimited,
     /// The quota is used up.
     Quota,
-    /// The key is wrong.
     BadKey,
     /// The key may not do this.
     Forbidden,
-    /// There is no such model.
     NoModel,
     /// The request is wrong, for this reason.
     Because(String),
@@ -26,9 +22,7 @@ pub(crate) enum Trouble {
     TooLong,
     /// The request is bigger than the provider reads.
     TooLarge,
-    /// The provider fails.
     Server,
-    /// The provider is overloaded.
     Overloaded,
     /// A server behind the provider's gateway took too long.
     GatewayTimeout,
@@ -40,7 +34,6 @@ pub(crate) enum Wait {
     Unsaid,
     Seconds(u64),
     Millis(u64),
-    /// As a date.
     Date(u64),
     /// As the times at which limits are reset.
     Limits(u64),

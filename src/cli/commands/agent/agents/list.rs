@@ -1,5 +1,3 @@
-//! `recapd agents list`.
-
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +30,6 @@ pub(super) struct AgentsList {
     pub(super) after: Option<AgentId>,
 }
 
-/// A page of agents, by id.
 #[derive(Serialize, Deserialize)]
 struct AgentListPage {
     agents: Vec<AgentFigures>,

@@ -1,6 +1,5 @@
 //! Colours of a history on a terminal: dim above the rule, bold for the rule, highlights for what isn't finished.
 
-/// Resets the style.
 const END: &str = "\u{1b}[0m";
 const BOLD: &str = "\u{1b}[1m";
 const DIM: &str = "\u{1b}[2m";

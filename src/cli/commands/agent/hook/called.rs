@@ -53,7 +53,6 @@ fn command_words(arguments: &[OsString]) -> Vec<(usize, Cow<'_, str>)> {
 mod tests {
     use super::*;
 
-    /// Returns the call made of a command line.
     fn call(line: &str) -> Option<String> {
         let words = std::iter::once("recapd").chain(line.split_whitespace());
         let words: Vec<OsString> = words.map(OsString::from).collect();

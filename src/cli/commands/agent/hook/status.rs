@@ -1,5 +1,3 @@
-//! `recapd hook status`.
-
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,

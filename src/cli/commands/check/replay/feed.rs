@@ -26,9 +26,7 @@ use recapd_core::{
 };
 use recapd_engine::assembly::Parts;
 
-/// Messages per append.
 const CHUNK_MESSAGES_MAX: usize = 256;
-/// Bytes per append.
 const CHUNK_BYTES_MAX: usize = 4 << 20;
 /// Skipped lines that are named one by one.
 const SKIPPED_SHOWN_MAX: u64 = 20;
@@ -39,19 +37,15 @@ const RETRY_LOOK: Duration = Duration::from_millis(200);
 pub(super) struct FeedReport {
     /// The agents, in order of their first message.
     pub(super) agents: Vec<AgentId>,
-    /// Messages stored.
     pub(super) messages: i64,
     /// Messages already stored with the same client id.
     pub(super) duplicates: i64,
     /// Lines and elements that couldn't be read.
     pub(super) skipped: u64,
-    /// Messages whose time can't be read.
     pub(super) unread_times: UnreadTimes,
     /// Messages that are never sent to a model.
     pub(super) unshown: Unshown,
-    /// Tokens evicted from windows.
     pub(super) evicted_tokens: i64,
-    /// Files read, by format.
     pub(super) formats: BTreeMap<&'static str, u64>,
     /// Files that couldn't be read at all.
     pub(super) refused: Vec<ReadError>,

@@ -21,7 +21,6 @@ const LINES_LOOKED_AT: usize = 2;
 struct JournalOpening {
     /// The agent; `None` if a newer recapd wrote the journal.
     agent: Option<AgentId>,
-    /// The agent that this one was forked from.
     parent: Option<AgentId>,
     /// The `seq` of the first message; 0 for a head, which precedes all messages.
     seq: i64,
@@ -101,7 +100,6 @@ fn in_order(mut waiting: Vec<(PathBuf, JournalOpening)>) -> Vec<PathBuf> {
     order
 }
 
-/// The lowest `seq` in the files of each agent.
 fn first_of(waiting: &[(PathBuf, JournalOpening)]) -> HashMap<AgentId, i64> {
     let mut first = HashMap::new();
     for (_, opening) in waiting {

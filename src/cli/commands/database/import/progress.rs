@@ -50,7 +50,6 @@ impl ImportProgress {
         progress
     }
 
-    /// Counts bytes read.
     pub(super) fn read(&self, bytes: u64) {
         self.bar.inc(bytes);
         self.tell();
@@ -87,7 +86,6 @@ impl ImportProgress {
         self.bar.suspend(|| output::note(line));
     }
 
-    /// Removes the progress line.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -36,11 +36,9 @@ pub(super) struct TranscriptsReport {
     pub(super) accepted: i64,
     /// Messages that were stored already.
     pub(super) duplicates: i64,
-    /// Unreadable lines and files.
     pub(super) skipped: u64,
     /// Messages left out because their conversation was rewound behind them.
     pub(super) undone: u64,
-    /// Messages whose time can't be read.
     pub(super) unread_times: UnreadTimes,
     /// Messages that are never sent to a model.
     pub(super) unshown: Unshown,

@@ -54,7 +54,6 @@ fn unreachable(config: &Config, error: &StoreError) -> Check {
     Check::fail("database", format!("{url}: {error}"), cure::of(url, error))
 }
 
-/// Checks the text encoding of a server's database.
 async fn encoding(settings: &DatabaseSettings, schema: &Schema) -> Option<Check> {
     let encoding = examine::other_encoding(settings).await.ok()??;
     if !schema.goes_on_in(&encoding) {

@@ -13,7 +13,6 @@ const FREE_BYTES_MIN: u64 = 100 << 20;
 /// Less free space is a warning, in bytes.
 const FREE_BYTES_FEW: u64 = 1 << 30;
 
-/// Checks the free space on the disk of an SQLite database.
 pub(super) fn disk(config: &Config) -> Check {
     let name = "disk";
     let Some(file) = cure::file(&config.database.url) else {

@@ -13,7 +13,6 @@ use recapd_core::domain::{
 };
 use recapd_store::CalibrationFigures;
 
-/// The column where the right half begins.
 const LEFT_COLUMNS: usize = 50;
 
 /// Formats the block, and below it the lines that are not always there.

@@ -38,7 +38,6 @@ impl Places {
         Some(outline(place))
     }
 
-    /// Outlines all addresses and paths in `text`.
     pub(super) fn outlined(&self, text: &str) -> String {
         let known = self
             .told

@@ -16,7 +16,6 @@ const FOLDERS: [&str; 15] = [
 /// Characters that end a sentence or a clause rather than an address.
 const SENTENCE_ENDS: &str = ".,:;)'";
 
-/// Returns the outline of an address or a path.
 pub(super) fn outline(place: &str) -> String {
     let of_file = FILE_SCHEMES.into_iter().find(|scheme| place.starts_with(*scheme));
     match (path_of(place), place.split_once(SCHEME_END)) {
@@ -121,7 +120,6 @@ fn is_host(text: &str) -> bool {
     is_name && port.chars().all(|c| c.is_ascii_digit())
 }
 
-/// True for characters that end a word.
 fn is_break(c: char) -> bool {
     c.is_whitespace() || "\"`<>".contains(c)
 }
@@ -134,7 +132,6 @@ fn is_of_scheme(c: char) -> bool {
     c.is_ascii_alphanumeric() || "+.-".contains(c)
 }
 
-/// True for characters of names.
 pub(super) fn is_of_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '-'
 }
