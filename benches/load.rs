@@ -1,9 +1,8 @@
 //! Appends at a given rate, from many agents, while the offline model writes their summaries.
 //!
-//! Arrivals don't wait for answers: each turn has its due time, and its duration counts from then, including any
-//! queueing. A bench that sends the next turn after the answer to the last would leave out the very waits that it
-//! looks for (coordinated omission). `cargo bench --bench load`; the head of its table gives the requested rate, the
-//! rows the measured ones.
+//! Arrivals don't wait for answers: each turn has its due time, and its duration counts from then, including any queueing. A
+//! bench that sends the next turn after the answer to the last would leave out the very waits that it looks for (coordinated
+//! omission). `cargo bench --bench load`; the head of its table gives the requested rate, the rows the measured ones.
 //!
 //! The first row is the disk alone, with less than the load demands: if that has long waits, so must the following
 //! rows. The last rows are without a disk, and show recapd's own share.
@@ -178,8 +177,7 @@ async fn arrivals(place: &Place) -> anyhow::Result<(Sample, f64)> {
             ingestor.append(&agent, turn.to_vec()).await?;
             Ok((number >= count / WARMUP_SHARE).then(|| due.elapsed()))
         });
-        // Finished tasks keep their memory until they are joined: 60,000 of them would cost time that isn't the
-        // appends'.
+        // Finished tasks keep their memory until they are joined: 60,000 of them would cost time that isn't the appends'.
         while let Some(ended) = under_way.try_join_next() {
             ended??.into_iter().for_each(|one| took.add(one));
         }

@@ -363,8 +363,7 @@ fn called_by_host(call: Vec<OsString>, environment: &Environment, began: Instant
     ExitCode::SUCCESS
 }
 
-/// True if the error is for a person: someone who asks for help, or whose terminal is where a host would put its
-/// input.
+/// True if the error is for a person: someone who asks for help, or whose terminal is where a host would put its input.
 fn is_for_a_person(error: &clap::Error) -> bool {
     let is_asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     is_asked_for || std::io::stdin().is_terminal()

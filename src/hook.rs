@@ -60,8 +60,7 @@ pub struct HookCall<'a> {
     pub event: Event,
     /// The calling host; `None`: detected from the input.
     pub host: Option<Host>,
-    /// The agent, as a template in which `{host}`, `{project}` and `{session}` are replaced; `None`: the default
-    /// template.
+    /// The agent, as a template in which `{host}`, `{project}` and `{session}` are replaced; `None`: the default template.
     pub agent: Option<&'a str>,
     /// The daemon's URL, such as `http://127.0.0.1:7411`.
     pub server: String,

@@ -18,8 +18,7 @@ const DROP: &str = "-- bench/server.drop\nDROP DATABASE IF EXISTS recapd_bench_q
 const CREATE: &str = "-- bench/server.create\nCREATE DATABASE recapd_bench_queue";
 /// The kernel's unit of processor time, on all of Linux.
 const TICKS_PER_SECOND: u64 = 100;
-/// Fields of `/proc/PID/stat` after the command's name: user and system time, of the process and of its waited-for
-/// children.
+/// Fields of `/proc/PID/stat` after the command's name: user and system time, of the process and of its waited-for children.
 const OWN_TIME: [usize; 2] = [11, 12];
 const WITH_CHILDREN: [usize; 4] = [11, 12, 13, 14];
 

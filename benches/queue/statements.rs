@@ -160,8 +160,7 @@ impl Queue {
         Ok(usize::try_from(done.rows_affected())?)
     }
 
-    /// Completes leases with nothing pending. Returns the tokens of those that were still held and not woken
-    /// meanwhile.
+    /// Completes leases with nothing pending. Returns the tokens of those that were still held and not woken meanwhile.
     async fn complete(&self, leases: &[Lease]) -> anyhow::Result<Vec<i64>> {
         let sql = "-- bench/statements.complete\nDELETE FROM summary_update_queue q \
                    USING unnest($1::text[], $2::bigint[], $3::bigint[]) AS done (agent_id, token, wake) \

@@ -82,8 +82,7 @@ pub(crate) fn build_contexts(data: &[u8]) -> Corpus {
     Corpus::Keep
 }
 
-/// Checks that a window keeps its invariants throughout, and that a request can be made whenever it is the model's
-/// turn.
+/// Checks that a window keeps its invariants throughout, and that a request can be made whenever it is the model's turn.
 fn fill(messages: &[Message], budget: Budget) {
     let mut window = Window::new(budget, Arc::new(BytesCounter));
     for message in messages {

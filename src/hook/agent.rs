@@ -13,8 +13,7 @@ use recapd_core::{
 const TEMPLATE: &str = "{host}:{project}";
 /// Claude Code's variable for the folder in which the session began; `cwd` changes during it.
 const PROJECT_VARIABLE: &str = "CLAUDE_PROJECT_DIR";
-/// Limits of a folder's name in an agent's id: bytes of the name, then digits of its hash, which tells namesakes
-/// apart.
+/// Limits of a folder's name in an agent's id: bytes of the name, then digits of its hash, which tells namesakes apart.
 const NAME_BYTES_MAX: usize = 40;
 const HASH_DIGITS: usize = 8;
 /// How many parent folders are searched for the root of the repository.
@@ -31,8 +30,7 @@ pub(super) fn name(template: Option<&str>, host: Host, input: &Input, environmen
     AgentId::slug(&name)
 }
 
-/// Returns the session's folder: where the host says it began, else the root of the repository around `cwd`, else
-/// `cwd`.
+/// Returns the session's folder: where the host says it began, else the root of the repository around `cwd`, else `cwd`.
 fn project(host: Host, input: &Input, environment: &Environment) -> PathBuf {
     let said = environment
         .get(PROJECT_VARIABLE)

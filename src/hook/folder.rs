@@ -66,8 +66,7 @@ impl StateFolder {
         folders.into_iter().map(AgentFolder).collect()
     }
 
-    /// The folders of all agents but `own`. The order starts after `own`, so that each gets its turn when time is
-    /// short.
+    /// The folders of all agents but `own`. The order starts after `own`, so that each gets its turn when time is short.
     pub(super) fn others(&self, own: &AgentFolder) -> Vec<AgentFolder> {
         let (before, after): (Vec<_>, Vec<_>) = self
             .agents()

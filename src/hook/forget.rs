@@ -20,9 +20,8 @@ pub enum ForgetScope {
     Agent,
 }
 
-/// Removes the cached brief of `agent` and, if all of the agent was forgotten, its spooled messages. Waits until
-/// `deadline` for a hook that is sending. Does nothing if this user's hooks have nothing of the agent, or the
-/// environment names no home.
+/// Removes the cached brief of `agent` and, if all of the agent was forgotten, its spooled messages. Waits until `deadline`
+/// for a hook that is sending. Does nothing if this user's hooks have nothing of the agent, or the environment names no home.
 ///
 /// # Errors
 /// If a file can't be removed, or the hook is still sending at `deadline`.

@@ -1,5 +1,4 @@
-//! Adds and removes entries in a host's settings by editing the text, so that everything else stays as it is, byte
-//! for byte.
+//! Adds and removes entries in a host's settings by editing the text, so that everything else stays as it is, byte for byte.
 //!
 //! Invariants: entries of others are never changed, and removing what was added gives the original text. The file
 //! never names an event that the host doesn't know: Claude Code would ignore the whole file, `permissions` included.
@@ -50,8 +49,7 @@ pub struct Commands {
 pub enum Scope {
     /// The user alone, on this machine.
     User,
-    /// Everybody who works on the project, if the file is checked in: with other versions of the host, or without
-    /// recapd.
+    /// Everybody who works on the project, if the file is checked in: with other versions of the host, or without recapd.
     Project,
 }
 

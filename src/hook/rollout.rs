@@ -1,8 +1,7 @@
 //! The origin of a Codex rollout: its session, and the rollout it was copied from.
 //!
-//! `codex fork` begins a rollout with a new header, followed by all lines of the other one, its header included. The
-//! times of these lines are new, and newer versions write more fields, so the comparison uses only messages and
-//! turns.
+//! `codex fork` begins a rollout with a new header, followed by all lines of the other one, its header included. The times of
+//! these lines are new, and newer versions write more fields, so the comparison uses only messages and turns.
 
 use std::{
     fs::File,

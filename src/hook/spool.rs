@@ -121,8 +121,7 @@ impl Segment {
     }
 }
 
-/// Splits a line into format and message. Checks the format, since zeros or the middle of a message may be valid
-/// text.
+/// Splits a line into format and message. Checks the format, since zeros or the middle of a message may be valid text.
 fn spooled_line(line: &[u8]) -> Option<(String, String)> {
     let (format, json) = std::str::from_utf8(line).ok()?.split_once(' ')?;
     Format::from_name(format)?;

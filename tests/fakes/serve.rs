@@ -1,5 +1,4 @@
-//! Serves the fake providers to `check.py`, which compares them and recapd's requests with the providers' own
-//! clients.
+//! Serves the fake providers to `check.py`, which compares them and recapd's requests with the providers' own clients.
 //!
 //! Prints one line of JSON: the addresses, and the bodies of the requests that recapd sends, in every variant. Then
 //! it reads line by line: the name of a plan for the next request (answered with `ok`), `last` (answered with the

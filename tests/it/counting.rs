@@ -1,5 +1,4 @@
-//! A window counts what a request costs, whatever it contains: blocks that only their provider can read, images,
-//! documents.
+//! A window counts what a request costs, whatever it contains: blocks that only their provider can read, images, documents.
 
 use recapd_core::{
     domain::{message::Format, tokens::count_message},

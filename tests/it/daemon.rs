@@ -342,8 +342,7 @@ async fn the_old_summary_stays_while_the_provider_misbehaves_and_the_queue_recov
     fails_and_recovers(&[], planned, &failures).await;
 }
 
-/// Late or missing answers. With so little time, a busy machine may be late with any answer, so nothing else is
-/// tested here.
+/// Late or missing answers. With so little time, a busy machine may be late with any answer, so nothing else is tested here.
 #[tokio::test]
 async fn the_old_summary_stays_while_the_provider_takes_too_long() {
     let late = Planned::Late(Duration::from_millis(3 * TIMEOUT_MS));

@@ -99,8 +99,7 @@ fn the_package_contains_what_it_names() {
     }
 }
 
-/// Without this setting each user's commands would look in that user's folder. Other settings would override a
-/// preset.
+/// Without this setting each user's commands would look in that user's folder. Other settings would override a preset.
 #[test]
 fn packaged_files_set_the_services_database_only() {
     let nobodys = "#url = \"\"";

@@ -242,8 +242,7 @@ async fn set(connection: &mut PgConnection, database: &Database, name: &str, val
     execute(connection, sql).await;
 }
 
-/// Runs the usual operations of daemons and readers. Twice, since a connection's first query also reads the
-/// catalogue.
+/// Runs the usual operations of daemons and readers. Twice, since a connection's first query also reads the catalogue.
 async fn work(store: &SqlStore) {
     for round in 1..=2 {
         let long: AgentId = "long-0001".parse().unwrap();

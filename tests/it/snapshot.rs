@@ -142,8 +142,7 @@ async fn a_projects_document_is_refreshed_like_a_summary() {
     assert!(later(&get).await.is_none());
 }
 
-/// Reading a large project takes longer than any reader waits: composing continues, and is abandoned only if it
-/// hangs.
+/// Reading a large project takes longer than any reader waits: composing continues, and is abandoned only if it hangs.
 #[tokio::test]
 async fn a_changed_project_is_composed_even_if_that_is_slow() {
     let db = SqliteBackend::fresh().await;

@@ -81,8 +81,7 @@ fn holds_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Lists the names after each `prefix::` in `code`, with their lines; for a group `prefix::{a::b, c}` all first
-/// names.
+/// Lists the names after each `prefix::` in `code`, with their lines; for a group `prefix::{a::b, c}` all first names.
 fn names_after(code: &str, prefix: &str) -> Vec<(usize, String)> {
     let name_of = |text: &str| {
         text.chars()

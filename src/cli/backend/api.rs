@@ -147,8 +147,7 @@ impl Api {
         }
     }
 
-    /// The interface over `database`. Whoever can open the database needs no token, and no rate limit or time-out
-    /// applies.
+    /// The interface over `database`. Whoever can open the database needs no token, and no rate limit or time-out applies.
     async fn over(config: &Config, database: Arc<SqlStore>) -> Result<Self, CommandFailure> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let store: Arc<dyn Store> = Arc::<SqlStore>::clone(&database);

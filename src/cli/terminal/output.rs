@@ -64,8 +64,7 @@ fn is_coloured(choice: ColorChoice, environment: &Environment, is_terminal: bool
     }
 }
 
-/// True if the locale names a character set other than UTF-8. If no locale is set, as in a container, UTF-8 is
-/// assumed.
+/// True if the locale names a character set other than UTF-8. If no locale is set, as in a container, UTF-8 is assumed.
 fn is_plain(environment: &Environment) -> bool {
     // In POSIX's order of precedence.
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]

@@ -15,8 +15,7 @@ pub struct Review {
     pub hint: Option<String>,
 }
 
-/// Reviews the settings of `host`; `None` if they have no hook of recapd's. Only otherwise the host is asked for its
-/// version.
+/// Reviews the settings of `host`; `None` if they have no hook of recapd's. Only otherwise the host is asked for its version.
 ///
 /// # Errors
 /// If the text can't be parsed.

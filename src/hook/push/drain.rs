@@ -116,9 +116,8 @@ pub(crate) fn visit(
     }
 }
 
-/// Sends messages in order and returns the progress. If the daemon refuses several together, they are sent in ever
-/// smaller parts until the one at fault is found and skipped. If it doesn't answer in time, the next request is
-/// smaller.
+/// Sends messages in order and returns the progress. If the daemon refuses several together, they are sent in ever smaller
+/// parts until the one at fault is found and skipped. If it doesn't answer in time, the next request is smaller.
 fn send(
     lines: &[(String, String)],
     agent: &AgentId,

@@ -256,8 +256,7 @@ fn tokens_in_a_file_follow_its_changes() {
     replace(&file, &other_line);
     until("the other one is known", || asked(&other) == Some(0));
     assert_eq!(asked(&one), Some(1), "it was taken back");
-    // An unreadable file changes nothing. It is read on a request, and the second reading follows the end of the
-    // first.
+    // An unreadable file changes nothing. It is read on a request, and the second reading follows the end of the first.
     replace(&file, "nonsense");
     until("it was looked at and refused", || {
         asked(&other);

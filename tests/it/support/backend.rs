@@ -31,8 +31,7 @@ use super::{PATIENCE, postgres, statements::note_statements};
 pub(crate) const PARTITION: &str =
     include_str!("../../../migrations/postgres/optional/partition_message_log.sql");
 
-/// The tables that make up a store's state. The counter of lease tokens is left out, since it changes with every
-/// claim.
+/// The tables that make up a store's state. The counter of lease tokens is left out, since it changes with every claim.
 pub(crate) const TABLES: [&str; 26] = [
     "agents",
     "message_log",

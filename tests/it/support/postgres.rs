@@ -36,8 +36,7 @@ impl Database {
         Self::from("template1").await
     }
 
-    /// An empty database whose texts have that encoding. Uses libc's locales, since ICU's refuse other encodings than
-    /// UTF-8.
+    /// An empty database whose texts have that encoding. Uses libc's locales, since ICU's refuse other encodings than UTF-8.
     pub(crate) async fn encoded(encoding: &str) -> Self {
         let provider = "SELECT CASE WHEN current_setting('server_version_num')::integer >= 150000 \
                         THEN 'LOCALE_PROVIDER libc' ELSE '' END";

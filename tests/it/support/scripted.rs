@@ -45,8 +45,7 @@ pub(crate) enum Reply {
     /// A mediocre model's answer about several exchanges: quoted numbers, an overlap, a gap at the end, one overlong
     /// text for all. An answer about one exchange is good.
     Middling,
-    /// A careless answer about every exchange: quoted numbers, an overlap, one text three times, a bare list in
-    /// prose.
+    /// A careless answer about every exchange: quoted numbers, an overlap, one text three times, a bare list in prose.
     Sloppy,
     /// Items and facts that claim a demand of the user's, for these exchanges and others.
     Claiming(&'static str),

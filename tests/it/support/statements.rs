@@ -72,8 +72,7 @@ impl<S: Subscriber> Layer<S> for Labels {
     }
 }
 
-/// The text of a statement: sqlx has a short one in `summary`, and the longer one in `db.statement` if that isn't
-/// all.
+/// The text of a statement: sqlx has a short one in `summary`, and the longer one in `db.statement` if that isn't all.
 #[derive(Default)]
 struct Statement(String);
 

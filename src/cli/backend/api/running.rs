@@ -11,8 +11,7 @@ use recapd_config::{HttpConfig, Listen};
 use recapd_platform::http_client::HttpClientError;
 
 const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
-/// Statuses of a daemon that is overloaded. The command is sent to it all the same, and learns whether that still
-/// holds.
+/// Statuses of a daemon that is overloaded. The command is sent to it all the same, and learns whether that still holds.
 const BUSY: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
 
 /// Returns the daemon that runs where the configuration says, if there is one and it lets us in.

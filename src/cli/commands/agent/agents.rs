@@ -49,10 +49,9 @@ enum AgentsAction {
         agent: AgentId,
         /// The settings: `preset` (none, ikigai, structured-memory, pidgin, last-n), `budget_tokens`, `low_water`,
         /// `max_messages`, `on_overflow` (evict, refuse, end), `provider`, `model`, `context_max_tokens`,
-        /// `output_reserve_tokens`, `system_reserve_tokens`, `anchor`, `alternation` (merge, ack, keep),
-        /// `participants`, `human_tag`, `mode` (talk, choose-names, meditation), `calls_per_day`, `tokens_per_day`,
-        /// `usd_per_day` (of models, in a day of UTC), `time_zone` (Europe/Berlin); an empty value removes an
-        /// override
+        /// `output_reserve_tokens`, `system_reserve_tokens`, `anchor`, `alternation` (merge, ack, keep), `participants`,
+        /// `human_tag`, `mode` (talk, choose-names, meditation), `calls_per_day`, `tokens_per_day`, `usd_per_day` (of models,
+        /// in a day of UTC), `time_zone` (Europe/Berlin); an empty value removes an override
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },

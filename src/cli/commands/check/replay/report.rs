@@ -113,8 +113,7 @@ impl Report {
         })
     }
 
-    /// Prints the report. Fails if nothing could be read, nearly nothing is shown to a model, or an invariant is
-    /// broken.
+    /// Prints the report. Fails if nothing could be read, nearly nothing is shown to a model, or an invariant is broken.
     pub(super) fn print(&self, json: bool) -> Result<ExitCode, CommandFailure> {
         if json {
             output::json(self)?;

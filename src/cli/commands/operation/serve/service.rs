@@ -30,8 +30,7 @@ pub(super) fn manager(environment: &Environment) -> Notify {
     })
 }
 
-/// Runs work of a start that may take long, such as a migration, and asks the service manager for more time
-/// meanwhile.
+/// Runs work of a start that may take long, such as a migration, and asks the service manager for more time meanwhile.
 pub(super) async fn starting<T>(notify: &Notify, line: &str, work: impl Future<Output = T>) -> T {
     notify.status(line);
     let asking = async {
