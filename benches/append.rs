@@ -1,7 +1,7 @@
-//! What an append costs: one durable turn, alone, with others and after a long history; one round of a long exchange; and
-//! many messages at once.
-//! Beside it stands what the disk and SQLite alone cost, so that the figures read as ratios; and the same on PostgreSQL,
-//! where there is one: `scripts/with-postgres --durable cargo bench --bench append`.
+//! The cost of an append: one durable turn, alone, with others and after a long history; one round of a long
+//! exchange; and many messages at once. The costs of the bare disk and of SQLite alone are measured alongside, so
+//! that the figures read as ratios; and the same on PostgreSQL, if there is a server: `scripts/with-postgres
+//! --durable cargo bench --bench append`.
 
 mod measure;
 #[path = "measure/messages.rs"]
@@ -40,29 +40,24 @@ use sqlx::{
 };
 use tokio::{task::JoinSet, time::Instant};
 
-/// Rounds of everything that is measured one by one.
+/// Measurements of everything that is timed one by one.
 const ROUNDS: u32 = 1_500;
-/// Agents that append at the same time.
 const AGENTS: u32 = 50;
-/// Messages of one bulk append.
 const CHUNK: usize = 256;
-/// Messages of a long history.
 const HISTORY: u32 = 1_000_000;
 /// Messages of it that are written at once.
 const HISTORY_CHUNK: usize = 4_000;
-/// Rounds of a long exchange, and of a short one.
 const LONG_EXCHANGE: u32 = 30_000;
 const SHORT_EXCHANGE: u32 = 100;
-/// Short exchanges that are measured, and rounds that are added to each of them: so few that they stay short.
+/// Short exchanges that are measured, and rounds added to each: few, so that they stay short.
 const SHORT_EXCHANGES: u32 = 75;
 const ROUNDS_ADDED: u32 = 20;
-/// Agents that append in bulk at the same time.
 const BULK_AGENTS: u32 = 4;
-/// Chunks that each of them appends.
+/// Chunks appended by each of them.
 const BULK_CHUNKS: u32 = 120;
-/// What is written to the disk in one go.
+/// One write to the disk.
 const PAGE: [u8; 4_096] = [7; 4_096];
-/// Pages of the file in which the bare writes go round, as a write-ahead log does.
+/// Pages of the file that bare writes cycle through, as a write-ahead log does.
 const PAGES: u32 = 1_000;
 
 #[tokio::main]
@@ -74,7 +69,7 @@ async fn main() -> anyhow::Result<()> {
     Box::pin(bulk()).await
 }
 
-/// A turn against the disk and a bare commit, side by side; then many agents at once.
+/// Times a turn, a disk write and a bare commit side by side; then many agents at once.
 async fn turns() -> anyhow::Result<()> {
     let place = place::open(place::disk(), Synchronous::Full, |_| {}).await?;
     let ingestor = &place.parts.ingestor;
@@ -108,7 +103,7 @@ async fn turns() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Turns of one agent, and of all at once; `one` is a bare commit.
+/// Prints the turns of one agent, and of all at once; `one` is a bare commit.
 fn print_turns<const N: usize>(
     title: &str,
     one: Duration,
@@ -127,7 +122,7 @@ fn print_turns<const N: usize>(
     table.print();
 }
 
-/// The same on PostgreSQL, each turn a transaction of the server's.
+/// Times the same on PostgreSQL, where each turn is one transaction.
 async fn turns_on_postgres() -> anyhow::Result<()> {
     let Some(mut served) = server::open().await? else {
         return Ok(());
@@ -203,7 +198,7 @@ async fn commit_one(connection: &mut SqliteConnection, turn: &[Message]) -> anyh
     Ok(())
 }
 
-/// Many agents, each of which waits for its own commit; what waits together is committed together.
+/// Appends from many agents, each of which waits for its own commit; waiting appends are committed together.
 async fn concurrent(ingestor: &Ingestor) -> anyhow::Result<(Sample, Duration)> {
     let mut agents = JoinSet::new();
     let start = Instant::now();
@@ -228,7 +223,7 @@ async fn concurrent(ingestor: &Ingestor) -> anyhow::Result<(Sample, Duration)> {
     Ok((sample, start.elapsed()))
 }
 
-/// A turn of a new agent and one after a long history, in turns.
+/// Times a turn of a new agent and one after a long history, alternately.
 async fn histories() -> anyhow::Result<()> {
     let place = place::open(place::disk(), Synchronous::Full, |_| {}).await?;
     let ingestor = &place.parts.ingestor;
@@ -264,7 +259,7 @@ async fn histories() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A round of a long exchange and one of a short exchange, in turns.
+/// Times a round of a long exchange and one of a short exchange, alternately.
 async fn exchanges() -> anyhow::Result<()> {
     let place = place::open(place::disk(), Synchronous::Full, |_| {}).await?;
     let ingestor = &place.parts.ingestor;
@@ -294,7 +289,7 @@ async fn exchanges() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An agent that has made so many rounds on one message of the user's.
+/// Makes an agent with this many rounds on one message of the user's.
 async fn one_exchange(
     ingestor: &Ingestor,
     source: &mut Rounds,
@@ -319,7 +314,7 @@ fn some_rounds(source: &mut Rounds, count: usize) -> anyhow::Result<Vec<Message>
     Ok(rounds.into_iter().flatten().collect())
 }
 
-/// Messages per second: what counting alone and the store alone reach, and both together.
+/// Measures messages per second: of counting alone, of the store alone, and of both together.
 async fn bulk() -> anyhow::Result<()> {
     let mut source = Messages::new(3);
     let chunks: Vec<Vec<Message>> = (0..8).map(|_| source.mix(CHUNK)).collect::<Result<_, _>>()?;

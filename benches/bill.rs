@@ -1,20 +1,21 @@
-//! What a long session costs at a provider that caches prompts: the whole history with every call, a window that slides
-//! a little every turn, and recapd's context as the daemon builds it. Then the same of one message of the user's on which the
-//! model works for a thousand rounds, beside a window that slides every round. Computed, not measured: the same on any machine.
+//! The cost of a long session at a provider that caches prompts: with the whole history in every call, with a window
+//! that slides a little every turn, and with recapd's context as the daemon builds it. Then the same for one message
+//! of the user's on which the model works for a thousand rounds, with a window that slides every round. Computed, not
+//! measured: the same on any machine.
 //!
-//! `cargo bench --bench bill -- FILE` reads any conversation; without a file it is `examples/two-weeks.jsonl`. The long run is
-//! generated, and larger than the window by far.
+//! `cargo bench --bench bill -- FILE` reads any conversation; without a file it is `examples/two-weeks.jsonl`. The
+//! long run is generated, and far larger than the window.
 //!
-//! Assumed, after the providers' documentation of prompt caching:
-//! - A cached token costs 0.1 of a plain one, one that is written to the cache 1.25. Output is the same for all three.
-//! - Anthropic: breakpoints behind the instructions and behind the last three messages; what is cached is the longest
-//!   prefix of messages, equal byte for byte, that ends at a breakpoint of the request before. An entry lives for five
-//!   minutes after its last use. Instructions in the middle of a conversation move to its front.
-//! - OpenAI: any prefix of messages of the request before, for thirty minutes.
+//! Assumptions, by the providers' documentation of prompt caching:
+//! - A cached token costs 0.1 of a plain one, a token written to the cache 1.25. Output is the same for all three.
+//! - Anthropic: breakpoints are after the instructions and after each of the last three messages; cached is the
+//!   longest prefix of messages, equal byte for byte, that ends at a breakpoint of the previous request. An entry
+//!   lives for five minutes after its last use. Instructions in the middle of a conversation move to its front.
+//! - OpenAI: any prefix of messages of the previous request, for thirty minutes.
 //! - A prefix of fewer than 1,024 tokens isn't cached.
-//! - Time is that of the conversation; beside it stands the bill with a cache that is kept warm.
-//! - The model is called wherever it speaks next. A message's tokens are those of its JSON, in o200k.
-//! - recapd's worker takes as long as three model calls; until then digests stand for what left the window.
+//! - Time is that of the conversation; the bill with a cache that never expires is given as well.
+//! - There is a model call wherever the model speaks next. A message's tokens are those of its JSON, in o200k.
+//! - recapd's worker takes as long as three model calls; until then digests represent what left the window.
 
 #[path = "measure/conversation.rs"]
 mod conversation;
@@ -56,17 +57,15 @@ use table::Table;
 const PLAIN: i64 = 20;
 const READ: i64 = 2;
 const WRITTEN: i64 = 25;
-/// The shortest prefix that is cached, in tokens.
+/// The shortest cached prefix, in tokens.
 const CACHED_TOKENS_MIN: i64 = 1_024;
-/// Messages at the end of a request to Anthropic with a breakpoint behind them.
+/// Messages at the end of a request to Anthropic that are followed by a breakpoint.
 const BREAKPOINTS: usize = 3;
-/// Model calls that an update of the summary takes.
 const UPDATE_CALLS: u32 = 3;
-/// Rounds of the long run, and the time from one to the next.
+/// Rounds of the long run, and the time between two of them.
 const ROUNDS: u32 = 1_000;
 const ROUND_MS: i64 = 20 * SECOND_MS;
 
-/// Whose cache it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Provider {
     Anthropic,
@@ -81,7 +80,6 @@ impl Provider {
         }
     }
 
-    /// How long an entry lives after its last use.
     fn cache_life_ms(self) -> i64 {
         match self {
             Self::Anthropic => 5 * MINUTE_MS,
@@ -89,7 +87,7 @@ impl Provider {
         }
     }
 
-    /// How many messages of a request of `sent` are cached, if the next one begins with `shared` of them.
+    /// Returns how many messages of a request of `sent` are cached, if the next request shares its first `shared`.
     fn cached(self, sent: usize, shared: usize) -> usize {
         match self {
             Self::Anthropic if shared + BREAKPOINTS > sent => shared,
@@ -118,13 +116,13 @@ impl Request {
         }
     }
 
-    /// Instructions, then message by message.
+    /// The instructions, then each message.
     fn values(&self) -> impl Iterator<Item = &Value> {
         std::iter::once(&self.system).chain(&self.messages)
     }
 }
 
-/// Counts values, each different one once.
+/// Counts values, and remembers each count.
 struct Counter {
     counter: Arc<dyn TokenCounter>,
     known: HashMap<String, i64>,
@@ -145,20 +143,20 @@ impl Counter {
     }
 }
 
-/// What the calls of one kind of window cost, with a cache that forgets and with one that doesn't.
+/// The cost of calls with one kind of window, with a cache that expires and with one that doesn't.
 struct Bill {
     provider: Provider,
     counter: Counter,
     last: Option<(Request, Vec<i64>)>,
     calls: i64,
-    /// Calls whose request doesn't begin with all of the one before.
+    /// Calls whose request doesn't begin with the whole previous one.
     breaks: i64,
     sent_tokens: i64,
     forgetful: Cost,
     warm: Cost,
 }
 
-/// Tokens by what they cost.
+/// Tokens by their price.
 #[derive(Default)]
 struct Cost {
     read: i64,
@@ -206,7 +204,7 @@ impl Bill {
             let pairs = last.messages.iter().zip(&request.messages);
             pairs.take_while(|(before, now)| before == now).count()
         });
-        // The first number is that of the instructions.
+        // The first number is the instructions'.
         let (sent_at, known) = last.map_or((None, Vec::new()), |(last, tokens)| (Some(last.at), tokens));
         let sent = known.len().saturating_sub(1);
         let mut tokens: Vec<i64> = known
@@ -223,7 +221,7 @@ impl Bill {
         self.last = Some((request, tokens));
     }
 
-    /// Whether what was cached at `sent_at` is still there.
+    /// True if what was cached at `sent_at` hasn't expired.
     fn is_alive(&self, sent_at: Option<Timestamp>, now: Timestamp) -> bool {
         sent_at.is_some_and(|sent_at| now.since_ms(sent_at) <= self.provider.cache_life_ms())
     }
@@ -236,16 +234,16 @@ impl Bill {
     }
 }
 
-/// What is paid for, and with which windows.
+/// The conversation to bill, and its windows.
 struct Session {
     title: &'static str,
     messages: Vec<Message>,
     budget_tokens: i64,
-    /// What leaves a window that slides.
+    /// The unit that leaves a sliding window.
     slides_by: Unit,
 }
 
-/// What leaves a window at once.
+/// The unit that leaves a window.
 #[derive(Clone, Copy, Debug)]
 enum Unit {
     Turn,
@@ -260,7 +258,7 @@ impl Unit {
         }
     }
 
-    /// A window of `budget_tokens` from which just enough of these leave.
+    /// A window of `budget_tokens` from which the fewest possible units leave.
     fn budget(self, budget_tokens: i64) -> Budget {
         let budget = Budget::new(budget_tokens, 1.0);
         match self {
@@ -284,7 +282,7 @@ async fn main() -> anyhow::Result<()> {
 
 fn conversation() -> anyhow::Result<Session> {
     let mut messages = conversation::given()?;
-    // A message without a time was said when the one before it was.
+    // A message without a time has that of the one before.
     let mut at = Timestamp(0);
     for message in &mut messages {
         at = message.at.unwrap_or(at);
@@ -320,7 +318,7 @@ fn counter() -> Arc<dyn TokenCounter> {
     tokenizer::counter_for("openai", "gpt-5")
 }
 
-/// A fifth of a conversation that would fit into the window as it is.
+/// A fifth of a conversation that would fit into the default window.
 fn budget_of(messages: &[Message]) -> i64 {
     let counter = counter();
     let tokens = messages
@@ -383,7 +381,7 @@ fn print(provider: Provider, session: &Session, [whole, sliding, recapd]: [&Bill
     table.print();
 }
 
-/// Whether the model is called after the message at `place`: it speaks next.
+/// True if the model is called after the message at `place`, because it speaks next.
 fn is_call(messages: &[Message], place: usize) -> bool {
     let is_model = |message: &Message| matches!(message.kind, Kind::Assistant | Kind::ToolCall);
     let mut later = messages
@@ -396,10 +394,10 @@ fn is_call(messages: &[Message], place: usize) -> bool {
     is_asked && later.next().is_some_and(is_model)
 }
 
-/// Nothing ever leaves: each call reads all that the call before it sent, and writes what is new.
+/// Bills a window that nothing leaves: each call reads what the previous one sent, and writes what is new.
 fn whole(provider: Provider, messages: &[Message]) -> Bill {
     let mut bill = Bill::new(provider);
-    // A window of the newest exchange alone: what was sent before it can't change any more.
+    // The window holds the newest exchange alone: what was sent before it can't change any more.
     let mut window = Window::new(Budget::new(1, 1.0).with_leg_tokens(0), counter());
     let (mut before_tokens, mut newest_tokens, mut sent_tokens, mut sent_at) = (0, 0, 0, None);
     for (place, message) in messages.iter().enumerate() {
@@ -417,7 +415,7 @@ fn whole(provider: Provider, messages: &[Message]) -> Bill {
     bill
 }
 
-/// Each turn or round just enough leaves.
+/// Bills a window that slides by the fewest possible turns or rounds.
 fn sliding(provider: Provider, session: &Session) -> Bill {
     let mut bill = Bill::new(provider);
     let mut window = Window::new(session.slides_by.budget(session.budget_tokens), counter());
@@ -433,7 +431,7 @@ fn sliding(provider: Provider, session: &Session) -> Bill {
     bill
 }
 
-/// All that is in the window.
+/// The request with the whole window.
 fn in_full(provider: Provider, window: &Window) -> Request {
     let options = ContextOptions {
         system_in_place: provider.format().takes_system_in_place(),
@@ -443,7 +441,7 @@ fn in_full(provider: Provider, window: &Window) -> Request {
     Request::new(Timestamp(0), render(provider.format(), &turns).body)
 }
 
-/// The daemon's own ingestor, worker and context, over a database.
+/// Bills the daemon's own ingestor, worker and context, over a database.
 async fn recapd(provider: Provider, messages: &[Message], budget_tokens: i64) -> anyhow::Result<Bill> {
     let Place {
         parts,

@@ -1,5 +1,5 @@
-//! What it takes to build a context of some 90,000 tokens, for each provider: from a window in memory, and from the daemon's
-//! database, where reading comes first. And what it takes within one exchange of very many rounds.
+//! The time to build a context of some 90,000 tokens, for each provider: from a window in memory, and from the
+//! daemon's database, which includes reading. And the same within one exchange of very many rounds.
 
 mod measure;
 #[path = "measure/messages.rs"]
@@ -32,16 +32,15 @@ use recapd_engine::assembly::Parts;
 use rounds::{Rounds, said};
 use tokio::time::Instant;
 
-/// The window's ceiling; an eviction leaves nine tenths of it.
+/// The window's budget, of which an eviction leaves nine tenths.
 const BUDGET_TOKENS: u32 = 100_000;
 const LOW_WATER: f64 = 0.9;
-/// Contexts of each kind.
 const ROUNDS: u32 = 200;
-/// Messages that are taken in at once while the window fills.
+/// Messages per append while the window fills.
 const CHUNK: usize = 16;
-/// Rounds of the one exchange; the first is the yardstick.
+/// Rounds of the one exchange; the ratios are relative to the first.
 const EXCHANGES: [u32; 3] = [300, 3_000, 30_000];
-/// What the window of these holds when the context is built, in percent of its ceiling.
+/// Fill of this exchange's window when the context is built, in percent of its budget.
 const FILLED_PERCENT: std::ops::Range<i64> = 91..92;
 
 #[tokio::main]
@@ -68,8 +67,8 @@ fn row(table: &mut Table, name: &str, tokens: i64, sample: &mut Sample, counting
     table.row(name, &figures);
 }
 
-/// The embedded library: a window, the turns of its context, and a provider's request made of them. Returns how long
-/// counting the window's payloads takes.
+/// Times the embedded library: a window, the turns of its context, and a provider's request. Returns the time to
+/// count the window's payloads.
 fn in_memory(table: &mut Table, messages: &[Message]) -> Sample {
     let counter = tokenizer::counter_for("openai", "gpt-5");
     let budget = i64::from(size(BUDGET_TOKENS));
@@ -77,7 +76,7 @@ fn in_memory(table: &mut Table, messages: &[Message]) -> Sample {
     let mut has_evicted = false;
     for message in messages {
         has_evicted |= !window.push(message.clone(), Timestamp(0)).is_empty();
-        // Somewhat over low water.
+        // Slightly above low water.
         if has_evicted && window.tokens() <= budget * 91 / 100 {
             break;
         }
@@ -118,7 +117,7 @@ fn in_memory(table: &mut Table, messages: &[Message]) -> Sample {
     counting
 }
 
-/// The daemon: window, anchor and a full summary are read from the database, then the same.
+/// Times the daemon: it reads window, anchor and a full summary from the database, then does the same.
 async fn from_store(table: &mut Table, messages: &[Message], counting: &mut Sample) -> anyhow::Result<()> {
     let budget = i64::from(size(BUDGET_TOKENS));
     let Place {
@@ -134,7 +133,7 @@ async fn from_store(table: &mut Table, messages: &[Message], counting: &mut Samp
     let agent: AgentId = "context".parse()?;
     for chunk in messages.chunks(CHUNK) {
         let outcome = parts.ingestor.replay(&agent, chunk.to_vec()).await?;
-        // So much has left that the summary is full.
+        // Enough has left for the summary to be full.
         if outcome.first_exchange > i64::from(size(800)) && outcome.window_tokens <= budget * 92 / 100 {
             break;
         }
@@ -187,7 +186,7 @@ async fn from_store(table: &mut Table, messages: &[Message], counting: &mut Samp
     Ok(())
 }
 
-/// Reading and building within one exchange, however many rounds have left its window.
+/// Times reading and building within one exchange, by the number of rounds that have left its window.
 async fn one_exchange() -> anyhow::Result<()> {
     let Place {
         parts,
@@ -232,7 +231,7 @@ async fn one_exchange() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// So many rounds on one message of the user's, and a few more, until the window is as full as it has to be.
+/// Appends this many rounds to one message of the user's, and a few more until the window is full enough.
 async fn fill(parts: &Parts, agent: &AgentId, rounds: u32) -> anyhow::Result<()> {
     let budget = i64::from(size(BUDGET_TOKENS));
     let mut source = Rounds::new(8);

@@ -1,8 +1,8 @@
-//! How fast tokens are counted, on real-looking texts and on ones made to hurt, and whether the time stays linear:
-//! the ratio is that of twice the text to the text, 2 when it is.
+//! The speed of token counting, on realistic and on adversarial texts, and whether the time is linear: the time for
+//! twice the text is divided by the time for the text, which gives 2 if it is.
 //!
-//! tiktoken stands beside it; where it panics, its row says that it refuses. OpenAI's own counts the same texts, too,
-//! where somebody names the Python of an environment that has it: `cargo bench --bench counting -- venv/bin/python`.
+//! tiktoken is measured for comparison; where it panics, its row says that it refuses. So is OpenAI's own, if the
+//! Python of an environment that has it is named: `cargo bench --bench counting -- venv/bin/python`.
 
 mod measure;
 #[path = "measure/python.rs"]
@@ -25,11 +25,10 @@ use texts::Texts;
 use tiktoken_rs::CoreBPE;
 use tokio::time::Instant;
 
-/// Bytes of each text.
 const BYTES: u32 = 1_000_000;
 /// Passes over each text and its double.
 const PASSES: u32 = 9;
-/// After this no further pass begins.
+/// Time after which no further pass begins.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Phrases in other languages and scripts.
@@ -51,7 +50,7 @@ const PHRASES: [&str; 12] = [
 /// A text by name, at any length.
 type Maker = (&'static str, fn(usize) -> String);
 
-/// The texts: four as they come, five made to hurt.
+/// The texts: four realistic, five adversarial.
 const MAKERS: [Maker; 9] = [
     ("prose", |bytes| Texts::new(1).prose(bytes)),
     ("JSON", |bytes| Texts::new(2).json(bytes)),
@@ -67,7 +66,7 @@ const MAKERS: [Maker; 9] = [
 fn main() -> anyhow::Result<()> {
     let exact = tokenizer::counter_for("openai", "gpt-5");
     let oracle = tiktoken_rs::o200k_base()?;
-    // The first count loads the tables, of both.
+    // The first count loads the tables of both.
     anyhow::ensure!(exact.count("Hello") == tiktoken(&oracle, "Hello"));
     let columns = ["bytes", "p50", "MB/s", "time(2n)/time(n)", "same count"];
     let mut table = Table::new("counting, by one thread", &columns);
@@ -112,7 +111,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sentences in many scripts, at least `bytes` of them.
+/// Returns sentences in many scripts, of at least `bytes` in total.
 fn multilingual(bytes: usize) -> String {
     let mut random = fastrand::Rng::with_seed(4);
     let mut text = String::new();
@@ -129,7 +128,7 @@ fn row(table: &mut Table, name: &str, bytes: usize, took: Option<(Duration, Dura
         |(once, twice)| {
             let megabytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX)) / 1e6;
             let speed = megabytes / once.as_secs_f64().max(1e-9);
-            // What takes no time at any length has no speed.
+            // A constant time has no speed.
             let is_constant = once < Duration::from_micros(1);
             (
                 show(once),
@@ -146,7 +145,7 @@ fn row(table: &mut Table, name: &str, bytes: usize, took: Option<(Duration, Dura
     table.row(name, &[bytes.to_string(), time, speed, growth, same.to_owned()]);
 }
 
-/// The middle times for a text of `bytes` and for one twice as long, measured in turns.
+/// The median times for a text of `bytes` and for one twice as long, measured alternately.
 fn timed(make: fn(usize) -> String, bytes: usize, count: &dyn Fn(&str) -> i64) -> (Duration, Duration) {
     let took = timed_by(make, bytes, &mut |text| {
         let start = Instant::now();
@@ -156,7 +155,7 @@ fn timed(make: fn(usize) -> String, bytes: usize, count: &dyn Fn(&str) -> i64) -
     took.ok().flatten().unwrap_or_default()
 }
 
-/// As [`timed`], by a counter that takes its own time and may refuse. What is slow is measured less often.
+/// Times like [`timed`], with a counter that measures itself and may refuse. Slow counting is measured less often.
 fn timed_by(
     make: fn(usize) -> String,
     bytes: usize,
@@ -181,7 +180,7 @@ fn tiktoken(oracle: &CoreBPE, text: &str) -> i64 {
     i64::try_from(oracle.encode_ordinary(text).len()).unwrap_or(i64::MAX)
 }
 
-/// What `work` returns, or nothing if it panics.
+/// Returns the result of `work`; `None` if it panics.
 fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));

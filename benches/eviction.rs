@@ -1,7 +1,7 @@
-//! The eviction decision, by the number of exchanges in the window: in memory, and in the store.
+//! The time of the eviction decision by the number of exchanges in the window: in memory, and in the store.
 //!
 //! Every append here overflows the window by one exchange, and exactly one leaves. The agents take turns, so that
-//! noise strikes all of them alike.
+//! noise affects all of them alike.
 
 mod measure;
 #[path = "measure/place.rs"]
@@ -28,15 +28,14 @@ use recapd_store::{AppendRequest, AppendRules, PreparedMessage};
 use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use tokio::time::Instant;
 
-/// Exchanges in the windows; the first is the yardstick.
+/// Exchanges in the windows; the ratios are relative to the first.
 const EXCHANGES: [u32; 4] = [1_000, 10_000, 100_000, 1_000_000];
 /// Appends to each window in memory.
 const ROUNDS: u32 = 20_000;
 /// Appends to each agent in the store.
 const STORE_ROUNDS: u32 = 1_000;
-/// Appends that are timed together where one is too short for the clock.
+/// Appends timed together where one is too short for the clock.
 const BATCH: u32 = 50;
-/// Tokens of each exchange in the ledgers and in the store.
 const EXCHANGE_TOKENS: i64 = 40;
 
 #[tokio::main]
@@ -70,8 +69,8 @@ fn samples(exchanges: &[u32]) -> Vec<Sample> {
     exchanges.iter().map(|_| Sample::default()).collect()
 }
 
-/// The arithmetic alone, as the window does it: place a message, notice the overflow, find the cut from the oldest
-/// exchange on, move the boundary.
+/// Times the arithmetic alone, as the window does it: place a message, detect the overflow, search for the cut from
+/// the oldest exchange on, move the boundary.
 fn ledgers(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
     let message = message("user", "Go on.")?;
     let entry = LedgerEntry::new(&message, EXCHANGE_TOKENS, Timestamp(0), &Redactor::standard());
@@ -117,7 +116,7 @@ fn take_in(ledger: &mut Ledger, cuts: &mut VecDeque<CutPoint>, entry: &LedgerEnt
     }));
 }
 
-/// The embedded library, counting included.
+/// Times the embedded library, counting included.
 fn windows(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
     let counter = tokenizer::counter_for("openai", "gpt-5");
     let said = message("user", "Go on, and run the tests again.")?;
@@ -144,8 +143,7 @@ fn windows(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The whole append of an exchange. SQLite doesn't wait for the disk here, so that the disk doesn't hide the
-/// decision.
+/// Times the whole append of an exchange. SQLite doesn't wait for the disk here, since that would hide the decision.
 async fn stores(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
     let place = place::open(place::disk(), Synchronous::Off, |_| {}).await?;
     let store = place.parts.store.as_ref();
@@ -217,7 +215,7 @@ async fn fill(connection: &mut SqliteConnection, agent: &AgentId, count: u32) ->
     Ok(())
 }
 
-/// So much that `exchanges` fit, and not one more.
+/// A budget that `exchanges` fill exactly.
 fn budget(exchanges: u32, exchange_tokens: i64) -> Budget {
     Budget::new(i64::from(exchanges) * exchange_tokens, 1.0)
 }

@@ -1,11 +1,11 @@
 //! Appends at a given rate, from many agents, while the offline model writes their summaries.
 //!
-//! Arrivals don't wait for answers: each turn has its moment, and how long it took is counted from that moment on, also
-//! where it had to queue. A bench that sends the next turn after the answer to the last would leave out the very waits
-//! that it looks for. `cargo bench --bench load`; the head of its table says what was asked for, the rows what came.
+//! Arrivals don't wait for answers: each turn has its due time, and its duration counts from then, including any queueing. A
+//! bench that sends the next turn after the answer to the last would leave out the very waits that it looks for (coordinated
+//! omission). `cargo bench --bench load`; the head of its table gives the requested rate, the rows the measured ones.
 //!
-//! The first row is the disk alone, asked for less than the load asks of it: where that makes anyone wait for long, so must
-//! what follows. The last rows are without a disk: what is recapd's own.
+//! The first row is the disk alone, with less than the load demands: if that has long waits, so must the following
+//! rows. The last rows are without a disk, and show recapd's own share.
 
 #[path = "measure/disk.rs"]
 mod disk;
@@ -33,21 +33,20 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Turns of two messages that arrive in a second.
+/// Turns of two messages that arrive per second.
 const TURNS_PER_SECOND: u32 = 2_000;
-/// Agents that they come from, in turns.
+/// Agents from which they come in turn.
 const AGENTS: u32 = 500;
-/// How long they arrive, in seconds.
 const SECONDS: u32 = 30;
-/// Different turns; which one comes doesn't matter.
+/// Different turns, which are repeated.
 const TURNS: u32 = 64;
-/// Messages that each agent had before, so that windows are full.
+/// Messages that each agent has before, so that windows are full.
 const HISTORY_MESSAGES: usize = 24;
-/// A window so small that summaries are written all the time.
+/// A window small enough that summaries are written all the time.
 const BUDGET_TOKENS: i64 = 4_000;
-/// Where Linux has a file system in memory.
+/// Linux's file system in memory.
 const MEMORY: &str = "/dev/shm";
-/// What comes first fills caches and windows, and isn't counted: one in so many.
+/// The first fraction of turns fills caches and windows, and isn't counted: one in this many.
 const WARMUP_SHARE: u32 = 5;
 
 #[tokio::main]
@@ -76,7 +75,7 @@ async fn main() -> anyhow::Result<()> {
     ] {
         let (mut took, [rate, summaries]) = match loaded_in(parent, is_summarised).await {
             Ok(figures) => figures,
-            // In a container it may be small, or not there.
+            // In a container it may be small or missing.
             Err(error) if parent == Path::new(MEMORY) => {
                 table.row(&format!("{name} ({error:#})"), &[]);
                 continue;
@@ -92,7 +91,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the disk takes for less than the load asks of it.
+/// Times the disk with less than the load demands.
 fn alone() -> anyhow::Result<[String; 7]> {
     let (mut took, rate) = disk::waited(Duration::from_secs(size(SECONDS).into()))?;
     let [p50, p99, p999, slowest] = times(&mut took);
@@ -107,7 +106,7 @@ fn alone() -> anyhow::Result<[String; 7]> {
     ])
 }
 
-/// The median, what 99 and 99.9 % don't exceed, and the longest.
+/// The median, the percentiles 99 and 99.9, and the maximum.
 fn times(took: &mut Sample) -> [String; 4] {
     [
         took.p50(),
@@ -118,7 +117,7 @@ fn times(took: &mut Sample) -> [String; 4] {
     .map(show)
 }
 
-/// What [`loaded`] says of a new database within `parent`.
+/// Runs [`loaded`] over a new database within `parent`.
 async fn loaded_in(parent: &Path, is_summarised: bool) -> anyhow::Result<(Sample, [String; 2])> {
     let place = place::open(parent, Synchronous::Full, |config| {
         config.window.budget_tokens = BUDGET_TOKENS;
@@ -129,13 +128,13 @@ async fn loaded_in(parent: &Path, is_summarised: bool) -> anyhow::Result<(Sample
     Ok(figures)
 }
 
-/// How long appends took, how many there were in a second, and how many summaries were written.
+/// Returns the durations of appends, their rate per second, and the number of summaries written.
 async fn loaded(place: &Place, is_summarised: bool) -> anyhow::Result<(Sample, [String; 2])> {
     let stop = CancellationToken::new();
     let mut background = JoinSet::new();
     let follower = place.parts.clone();
     background.spawn(follower.follow_changes(stop.clone()));
-    // As the daemon has it.
+    // As in the daemon.
     let threads = Background::start(1)?;
     if is_summarised {
         let (parts, stop) = (place.parts.clone(), stop.clone());
@@ -150,8 +149,7 @@ async fn loaded(place: &Place, is_summarised: bool) -> anyhow::Result<(Sample, [
     Ok((took, [format!("{rate:.0}"), written(place).await?.to_string()]))
 }
 
-/// Has the turns arrive, each at its moment. Returns how long those after the warm-up took, and how many were answered
-/// in a second.
+/// Starts each turn at its due time. Returns the durations after the warm-up, and the answers per second.
 async fn arrivals(place: &Place) -> anyhow::Result<(Sample, f64)> {
     let agents: Vec<AgentId> = (0..AGENTS)
         .map(|number| format!("agent-{number}").parse())
@@ -179,7 +177,7 @@ async fn arrivals(place: &Place) -> anyhow::Result<(Sample, f64)> {
             ingestor.append(&agent, turn.to_vec()).await?;
             Ok((number >= count / WARMUP_SHARE).then(|| due.elapsed()))
         });
-        // What has ended keeps its memory until it is taken: 60,000 of them would cost time that isn't the appends'.
+        // Finished tasks keep their memory until they are joined: 60,000 of them would cost time that isn't the appends'.
         while let Some(ended) = under_way.try_join_next() {
             ended??.into_iter().for_each(|one| took.add(one));
         }
@@ -190,7 +188,6 @@ async fn arrivals(place: &Place) -> anyhow::Result<(Sample, f64)> {
     Ok((took, f64::from(count) / start.elapsed().as_secs_f64()))
 }
 
-/// How many versions of summaries there are by now.
 async fn written(place: &Place) -> anyhow::Result<i64> {
     let mut versions = 0;
     for number in 0..AGENTS {

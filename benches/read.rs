@@ -1,6 +1,7 @@
-//! What a reader of a summary waits for, over HTTP on kept connections: alone, beside others, and while agents append
-//! flat out. Beside it stands a bare route that returns the same bytes; all targets take turns in short slices. And what
-//! a request allocates, past the network: the bytes of an answer are made once for each version, not for each reader.
+//! The time to read a summary over HTTP on kept connections: alone, with concurrent readers, and while agents append
+//! at full speed. A bare route that returns the same bytes is measured for comparison; all targets take turns in
+//! short slices. Also the allocations of a request, without the network: the bytes of an answer are made once for
+//! each version, not for each reader.
 
 mod measure;
 #[path = "measure/messages.rs"]
@@ -50,22 +51,19 @@ use tokio_util::sync::CancellationToken;
 
 /// Slices in which each target is measured.
 const SLICES: u32 = 8;
-/// How long a slice takes.
 const SLICE: Duration = Duration::from_millis(250);
-/// Connections of the crowd.
 const CONNECTIONS: u32 = 16;
-/// Agents that append flat out meanwhile; one of them is the one whose summary is read.
+/// Agents that append at full speed meanwhile; one of them is the one whose summary is read.
 const WRITERS: u32 = 8;
-/// Messages that the agent had before; most of them are pending, which makes the document long.
+/// Messages that the agent has before; most are pending, which makes the document long.
 const HISTORY_MESSAGES: usize = 4_000;
-/// The most allocations of an answer from what is prepared, by the shortcut: headers, and the text of the agent.
+/// Most allocations of a prepared answer on the fast path: headers, and the text of the agent's id.
 const ALLOCATIONS_MAX: u64 = 16;
-/// The most bytes that they have: far less than the document.
+/// Most bytes of these allocations: far less than the document.
 const ALLOCATED_BYTES_MAX: u64 = 3_000;
-/// The most bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 1_000_000;
 
-/// Somewhere to read from.
+/// A route to read from.
 struct Target {
     name: &'static str,
     address: SocketAddr,
@@ -73,7 +71,6 @@ struct Target {
     status: &'static str,
 }
 
-/// What a target was measured to do.
 #[derive(Default)]
 struct Measured {
     took: Sample,
@@ -136,7 +133,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(place.folder.close()?)
 }
 
-/// Measures the targets in turns, and adds a row for each. Returns their p99.
+/// Measures the targets in turn, and adds a row for each. Returns their p99.
 async fn rows(
     table: &mut Table,
     targets: &[Target],
@@ -171,7 +168,7 @@ async fn rows(
     Ok(p99s)
 }
 
-/// Reads on `connections` at once for a while.
+/// Reads on `connections` at once for one slice.
 async fn slice(target: &Target, connections: u32, measured: &mut Measured) -> anyhow::Result<()> {
     let mut clients = JoinSet::new();
     let start = Instant::now();
@@ -199,7 +196,7 @@ async fn slice(target: &Target, connections: u32, measured: &mut Measured) -> an
     Ok(())
 }
 
-/// The least client that keeps its connection: it reads an answer by its content length.
+/// A minimal client that keeps its connection, and reads an answer by its content length.
 struct Client {
     stream: TcpStream,
     answer: Vec<u8>,
@@ -261,7 +258,7 @@ async fn first_answer(address: SocketAddr, request: &str) -> anyhow::Result<(Str
     Ok((client.header("etag").to_owned(), Bytes::copy_from_slice(document)))
 }
 
-/// What answers of a summary that is at hand allocate, in each form; fails if that is more than it may be.
+/// Counts the allocations of answers with a prepared summary, in each form; fails if they are too many.
 fn count_allocations(interface: &Interface, agent: &AgentId, etag: &str) -> anyhow::Result<()> {
     let columns = ["allocations", "bytes"];
     let mut table = Table::new("one request, past the network", &columns);
@@ -287,7 +284,7 @@ fn count_allocations(interface: &Interface, agent: &AgentId, etag: &str) -> anyh
             );
             anyhow::Ok(counted)
         };
-        // The first one prepares.
+        // The first request prepares the answer.
         ask()?;
         let counted = ask()?;
         let figures = [counted.count_total.to_string(), counted.bytes_total.to_string()];
@@ -305,7 +302,7 @@ fn count_allocations(interface: &Interface, agent: &AgentId, etag: &str) -> anyh
 
 async fn interface(place: &Place, stop: &CancellationToken) -> anyhow::Result<Interface> {
     let parts = &place.parts;
-    // Operators ask nothing here; a database belongs to one store alone.
+    // Operators ask nothing here, but a database belongs to one store alone.
     let database = place.folder.path().join("operators.db");
     let database = DatabaseConfig {
         url: format!("sqlite:{}", database.display()),
@@ -316,7 +313,7 @@ async fn interface(place: &Place, stop: &CancellationToken) -> anyhow::Result<In
     let access = Access::new(store.clone(), Arc::clone(&parts.clock), false);
     let state = HttpState::over(parts, store, Arc::new(access), stop.clone());
     let mut config = Config::default();
-    // What is measured is how fast it answers, not how many it lets through.
+    // This measures the speed of answers; a rate limit would interfere.
     config.http.requests_per_second = 0;
     Ok(http::interface(state, HttpSettings::from(&config)))
 }

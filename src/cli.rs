@@ -1,7 +1,7 @@
 //! The command line. Data goes to stdout, everything else to stderr.
 //!
-//! [`commands`] has a file for each command. They find the data through [`backend`], print through [`terminal`] and
-//! end as [`exit`] says.
+//! [`commands`] has a file for each command. Commands find data through [`backend`], print through [`terminal`], and
+//! take their exit code from [`exit`].
 
 mod backend;
 mod commands;
@@ -62,7 +62,6 @@ Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 not found, 4 not ready, 69 databa
 75 not done yet, 78 configuration.
 To read: recapd help exit-codes, recapd help environment, recapd help hooks.";
 
-/// Options of every command.
 #[derive(Clone, Debug, Args)]
 struct GlobalOptions {
     /// Configuration file [default: /etc/recapd/config.toml, if it exists]
@@ -71,22 +70,22 @@ struct GlobalOptions {
     /// Set any configuration key, e.g. `--set window.low_water=1.0`; may be given several times
     #[arg(long, global = true, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Database: a file of SQLite, or `postgres://USER@HOST/DATABASE`, with the password in PGPASSFILE or PGPASSWORD
+    /// Database: an SQLite file, or `postgres://USER@HOST/DATABASE`, with the password in PGPASSFILE or PGPASSWORD
     /// [default: database.url of the configuration, else recapd.db in ~/.local/state/recapd]
     #[arg(long, global = true, value_name = "DATABASE")]
     db: Option<String>,
-    /// Ask the daemon there, e.g. `http://127.0.0.1:7411` or `unix:/run/recapd/recapd.sock`; commands that work on the
-    /// database itself refuse it [default: the daemon at `http.listen`, if one runs there and lets us in and no database
-    /// is named; else the database is opened]
+    /// Ask the daemon at this URL, e.g. `http://127.0.0.1:7411` or `unix:/run/recapd/recapd.sock`; commands that work
+    /// on the database itself refuse this option [default: the daemon at `http.listen`, if one runs there and lets us
+    /// in and no database is named; else the database is opened]
     #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
     server: Option<DaemonTarget>,
     /// File with the token for that daemon, on one line [default: the variable `RECAPD_TOKEN`]
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// What the file or the variables hold
+    /// Credentials from `token_file` or the environment
     #[arg(skip)]
     credentials: Credentials,
-    /// Whether to print colours; the variables `NO_COLOR` and `CLICOLOR_FORCE` are heard
+    /// When to print colours; the variables `NO_COLOR` and `CLICOLOR_FORCE` are respected
     #[arg(
         long,
         global = true,
@@ -98,19 +97,19 @@ struct GlobalOptions {
     /// Print JSON for programs
     #[arg(long, global = true)]
     json: bool,
-    /// Print nothing to stderr but errors: no progress, no hints
+    /// Print only errors to stderr: no progress, no hints
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
-    /// Log to stderr what is done; twice: why; three times: everything. It goes before `log.level`
+    /// Log to stderr: once, what is done; twice, also why; three times, everything. Overrides `log.level`
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
-    /// Never ask: where a question would come, fail and say which option answers it
+    /// Never prompt: fail instead, and say which option answers the question
     #[arg(long, global = true)]
     no_input: bool,
 }
 
 impl GlobalOptions {
-    /// The level of the log that is asked for.
+    /// Returns the log level of `--verbose`; `None` without it.
     fn log_level(&self) -> Option<LogLevel> {
         match self.verbose {
             0 => None,
@@ -120,7 +119,7 @@ impl GlobalOptions {
         }
     }
 
-    /// With the credentials that are given, for whichever daemon is asked.
+    /// Reads the credentials and gives them to whichever daemon is asked.
     fn with_credentials(mut self, environment: &Environment) -> Result<Self, CommandFailure> {
         self.credentials = api::credentials(self.token_file.as_deref(), environment)?;
         let credentials = self.credentials.clone();
@@ -128,7 +127,7 @@ impl GlobalOptions {
         Ok(self)
     }
 
-    /// As they are, unless they name a daemon to a command that asks none.
+    /// Fails if `--server` is given to a command that works on the database itself.
     fn fit_for(self, command: &Command) -> Result<Self, CommandFailure> {
         if self.server.is_some() && command.works_on_the_database() {
             let cure = "name the database with --db or --config";
@@ -139,7 +138,7 @@ impl GlobalOptions {
         Ok(self)
     }
 
-    /// With the daemon that runs here, if the command asks one and nobody says where the data is.
+    /// Sets `server` to the daemon that runs here, if the command can ask one and no option says where the data is.
     fn with_daemon(mut self, command: &Command, config: &Config) -> Result<Self, CommandFailure> {
         if command.asks_a_daemon() && !self.names_a_place() {
             self.server = api::find(&config.http, self.credentials.clone())?;
@@ -147,7 +146,7 @@ impl GlobalOptions {
         Ok(self)
     }
 
-    /// Whether it is said where the data is.
+    /// True if an option says where the data is.
     fn names_a_place(&self) -> bool {
         let names_database = |setting: &String| setting.starts_with("database.url=");
         self.server.is_some() || self.db.is_some() || self.set.iter().any(names_database)
@@ -156,42 +155,42 @@ impl GlobalOptions {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the daemon: take messages in, keep windows in budget, update summaries
+    /// Run the daemon: accept messages, keep windows in budget, update summaries
     Serve(serve::Serve),
     /// Run the whole pipeline over recorded conversations and show what comes out
     Replay(replay::Replay),
     /// Store messages of an agent, from standard input or files
     Push(push::Push),
-    /// List agents, show what one overrides in the configuration, change it, pause and resume one
+    /// List agents, show and change one's settings, pause and resume one
     Agents(agents::Agents),
     /// Let agents share a summary, and list who does
     Project(project::Project),
-    /// Print an agent's summary, or that of a project
+    /// Print the summary of an agent or a project
     #[command(visible_alias = "show")]
     Summary(summary::SummaryCommand),
     /// Print an agent's window: the messages that the model sees verbatim
     Window(window::WindowCommand),
-    /// Have an agent's summary updated now
+    /// Ask for an update of an agent's summary now
     Update(update::Update),
-    /// Have the summaries aged of which a line has outgrown its section
+    /// Age the summaries that have a line too old for its section
     Age(age::Age),
-    /// List the updates that are to be made, retry, cancel, pause and resume them
+    /// List queued updates, retry, cancel, pause and resume them
     Queue(queue::Queue),
-    /// List what came of updates
+    /// List past updates and their outcomes
     Runs(runs::Runs),
-    /// List the versions of an agent's summary that are kept, or print one
+    /// List the stored versions of an agent's summary, or print one
     Versions(versions::Versions),
     /// Print what changed between two versions of an agent's summary
     Diff(versions::Diff),
     /// Go back to an earlier version of an agent's summary
     Rollback(versions::Rollback),
-    /// Throw an agent's summary away and have it made anew from the archive
+    /// Discard an agent's summary and build it again from the archive
     Rebuild(versions::Rebuild),
-    /// Show the items of an agent's summary, pin them and correct them
+    /// Show, pin and correct the items of an agent's summary
     Items(items::Items),
     /// Print how things stand for an agent: the facts that hold
     Facts(facts::Facts),
-    /// Print what to send to a model for an agent, as content of a provider's request
+    /// Print the context to send to a model for an agent, as content of a provider's request
     Context(context::ContextCommand),
     /// Set a mark in an agent's conversation, to go back to
     Mark(lineage::MarkCommand),
@@ -203,57 +202,57 @@ enum Command {
     Fork(lineage::Fork),
     /// Keep a message in view when its exchange has left the window
     Pin(pins::PinCommand),
-    /// Take a pin back
+    /// Remove a pin
     Unpin(pins::PinCommand),
-    /// Print which messages stay in view, pinned or important
+    /// Print the messages that stay in view, pinned or important
     Pins(pins::Pins),
-    /// Print an agent's exchanges, with the rule between what the model sees and what it doesn't
+    /// Print an agent's exchanges, with a rule between what the model sees and what it doesn't
     History(history::History),
     /// Search an agent's archive by words
     Recall(recall::Recall),
-    /// Print exchanges as they were: those that a line of the summary names
+    /// Print the original exchanges that a line of the summary names
     Expand(recall::Expand),
-    /// Forget exchanges, a message, or an agent: for good, with everything that was made of them
+    /// Forget exchanges, a message or an agent for good, with everything made from them
     Forget(forget::Forget),
     /// Write agents' full histories to a journal, as JSON lines
     Export(export::Export),
     /// Read journals back into a database
     Import(import::Import),
-    /// Write an SQLite database into one file, also while a daemon runs on it
+    /// Back up an SQLite database into one file, also while a daemon runs on it
     Backup(backup::Backup),
-    /// Make an SQLite database from a backup
+    /// Restore an SQLite database from a backup
     Restore(backup::Restore),
-    /// Copy a database into another one, from SQLite to PostgreSQL, say, and check that they are the same
+    /// Copy a database into another one, e.g. from SQLite to PostgreSQL, and check that both are the same
     Copy(copy::Copy),
-    /// Show which version the database's tables have, and bring them up to date
+    /// Show the version of the database's tables, and bring them up to date
     Migrate(migrate::Migrate),
     /// Serve summaries and the archive to agents' hosts by the Model Context Protocol, on standard input and output
     Mcp(mcp::Mcp),
-    /// Make, list and revoke the tokens that the daemon's HTTP interface asks for
+    /// Make, list and revoke tokens for the daemon's HTTP interface
     Token(token::Token),
     /// Print who changed what over HTTP, who was refused, and who signed in
     Audit(audit::Audit),
-    /// Print what the metrics are called, and what they say
+    /// Print the names and meanings of the metrics
     Metrics(metrics::MetricsCommand),
-    /// Print the rules for Prometheus that are shipped: which alerts there are, when they fire, what to do
+    /// Print the Prometheus rules that recapd ships: which alerts there are, when they fire, what to do
     Alerts(alerts::Alerts),
     /// Print how the queue and the updates are doing
     Status(status::StatusCommand),
     /// Count the tokens of a request body, and where they come from
     Count(count::Count),
-    /// Check everything that has to be right for summaries to be made, with what to do where it isn't
+    /// Check everything that updates of summaries need, and say how to fix what is wrong
     Doctor(doctor::Doctor),
     /// Gather what whoever helps has to know, without anything that was said
     Support(support::Support),
-    /// Say whether the daemon is ready, by the exit code
+    /// Say by the exit code whether the daemon is ready
     Health(health::Health),
-    /// Write a configuration to begin with
+    /// Write a configuration to start with
     Init(init::Init),
-    /// Check the configuration, and print what is in force and where it comes from
+    /// Check the configuration, print what is in force and where it comes from
     Config(config_file::ConfigCommand),
     /// Print the description of the HTTP interface (OpenAPI 3.1), for generating clients
     Openapi(openapi::Openapi),
-    /// Print a script that completes commands, for a shell
+    /// Print a completion script for a shell
     Completions(shell::Completions),
     /// Print the manual page, or write all of them
     Man(shell::ManPages),
@@ -261,23 +260,23 @@ enum Command {
     Version(version::VersionCommand),
     /// Check the invariants on the data; exits 1 if one is broken
     Verify(verify::Verify),
-    /// Run inside of the hooks of Claude Code and Codex, and put these into their settings
+    /// Run inside the hooks of Claude Code and Codex, and install these hooks
     Hook(hook::Hook),
-    /// Test recapd on your own conversations, by the program `recapd-selftest`
+    /// Test recapd on your own conversations with the program `recapd-selftest`
     Selftest(selftest::Selftest),
-    /// Say what a provider would refuse in a request, in its own words; exits 1 if there is anything
+    /// Print what a provider would refuse in a request, in the provider's words; exits 1 if there is anything
     CheckRequest(check_request::CheckRequest),
     #[command(flatten)]
     Topic(topics::Topic),
 }
 
 impl Command {
-    /// Whether it begins a log by itself.
+    /// True if the command starts a log by itself.
     fn logs(&self) -> bool {
         matches!(self, Self::Serve(_) | Self::Mcp(_))
     }
 
-    /// Whether a daemon that runs is asked rather than its database.
+    /// True if the command asks a running daemon rather than its database.
     fn asks_a_daemon(&self) -> bool {
         matches!(
             self,
@@ -312,7 +311,7 @@ impl Command {
         )
     }
 
-    /// Whether it needs the database itself: no daemon can be asked for it.
+    /// True if the command needs the database itself: no daemon can answer it.
     fn works_on_the_database(&self) -> bool {
         matches!(
             self,
@@ -329,7 +328,6 @@ impl Command {
     }
 }
 
-/// Runs the command line.
 pub fn main() -> ExitCode {
     let began = Instant::now();
     let environment = config::from_process_environment();
@@ -348,7 +346,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Whatever is wrong, an agent isn't to be disturbed by it; `recapd hook test` tells it to people.
+/// Runs a call from a host. Failures stay silent so that they don't disturb the agent; `recapd hook test` shows them
+/// to people.
 fn called_by_host(call: Vec<OsString>, environment: &Environment, began: Instant) -> ExitCode {
     hook::end_in_time(environment);
     match Cli::try_parse_from(call) {
@@ -364,7 +363,7 @@ fn called_by_host(call: Vec<OsString>, environment: &Environment, began: Instant
     ExitCode::SUCCESS
 }
 
-/// Whether a person is to be told: one who asks for help, or sits where a host would put its input.
+/// True if the error is for a person: someone who asks for help, or whose terminal is where a host would put its input.
 fn is_for_a_person(error: &clap::Error) -> bool {
     let is_asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     is_asked_for || std::io::stdin().is_terminal()
@@ -446,7 +445,7 @@ fn prepare_output(shared: &GlobalOptions, environment: &Environment) {
     output::be_quiet(shared.quiet);
 }
 
-/// The log of a command that has none unless it is asked for.
+/// Starts the log that `--verbose` asks for, for a command that has none of its own.
 fn begin_log(
     shared: &GlobalOptions,
     command: &Command,
@@ -462,7 +461,7 @@ fn begin_log(
         .map_err(|error| CommandFailure::new(exit::CONFIGURATION, error))
 }
 
-/// Defaults, file, environment, then flags; what a command's own flags mean comes last.
+/// Layers the settings: defaults, file, environment, flags, and last what the command's own flags imply.
 fn sources(shared: &GlobalOptions, command: &Command, environment: &Environment) -> Loader {
     let mut loader = Loader::new()
         .file(shared.config.as_deref())

@@ -1,12 +1,11 @@
-//! What the hooks of Claude Code and Codex run: it hands their transcripts to the daemon, and gives new sessions the
-//! brief of what was done before.
+//! The hooks of Claude Code and Codex: they send transcripts to the daemon, and give new sessions the brief.
 //!
 //! ```text
 //! transcript ──► delta from the saved offset ──► spool ──► daemon ──► brief ──► cache ──► session
 //! ```
 //!
-//! Every message goes through the spool, so a daemon that is down or slow needs no special handling: what was sent is
-//! removed, the rest waits for the next hook. A transcript isn't passed over until its offset moves, so a full spool
+//! Every message goes through the spool, so a daemon that is down or slow needs no special handling: sent messages
+//! are removed, the rest waits for the next hook. A transcript is only passed when its offset moves, so a full spool
 //! loses nothing.
 //!
 //! Invariants: a hook ends after [`TIME_MAX`], whatever hangs. Each message has an id, so that one that is sent twice
@@ -41,61 +40,53 @@ use recapd_core::domain::agent::AgentId;
 use recapd_platform::clock::Clock;
 pub use status::{AgentStatus, statuses};
 
-/// How long a hook may take in all.
 pub const TIME_MAX: Duration = Duration::from_millis(290);
-/// How much of that the daemon may take.
+/// The part of it for the daemon.
 const NETWORK_TIME_MAX: Duration = Duration::from_millis(200);
-/// How much of that reading transcripts may take, before the daemon is asked.
+/// The part of it for reading transcripts, before the daemon is asked.
 const GATHER_TIME_MAX: Duration = Duration::from_millis(120);
 
-/// How long sending by hand (without a hook) may take in all, and each of its requests.
+/// Time limit of [`drain`], and of each of its requests.
 const DRAIN_TIME_MAX: Duration = Duration::from_mins(10);
 const DRAIN_REQUEST_TIME_MAX: Duration = Duration::from_mins(1);
 
-/// The variable that switches hooks off, by the value `off`.
+/// The variable that switches hooks off by the value `off`.
 const SWITCH: &str = "RECAPD_HOOK";
-/// The variable by which tests on busy machines multiply the time of hooks, and the largest factor.
+/// The variable by which tests on busy machines multiply time limits, and the largest factor.
 const PATIENCE: &str = "RECAPD_HOOK_PATIENCE";
 const PATIENCE_MAX: u32 = 100;
 
-/// A call of a hook.
 pub struct HookCall<'a> {
-    /// The event that it was called for.
     pub event: Event,
-    /// The host that called; found out from the input if it isn't given.
+    /// The calling host; `None`: detected from the input.
     pub host: Option<Host>,
-    /// The agent whose history it is, as a template in which `{host}`, `{project}` and `{session}` are replaced.
+    /// The agent, as a template in which `{host}`, `{project}` and `{session}` are replaced; `None`: the default template.
     pub agent: Option<&'a str>,
-    /// The daemon's address, such as `http://127.0.0.1:7411`.
+    /// The daemon's URL, such as `http://127.0.0.1:7411`.
     pub server: String,
-    /// What the daemon is shown.
     pub credentials: Credentials,
-    /// Limits and options.
     pub config: &'a Config,
-    /// The environment, which says where files belong.
+    /// Tells where files belong.
     pub environment: &'a Environment,
-    /// The time.
     pub clock: &'a dyn Clock,
-    /// When the process began.
+    /// When the process began; time limits count from here.
     pub began: Instant,
 }
 
-/// Whether hooks are switched off.
 pub fn is_off(environment: &Environment) -> bool {
     environment
         .get(SWITCH)
         .is_some_and(|value| value.eq_ignore_ascii_case("off"))
 }
 
-/// By which factor hooks may take longer than usual: 1, except in tests.
+/// Returns the factor of time limits: 1, except in tests.
 pub fn patience(environment: &Environment) -> u32 {
     let given = environment.get(PATIENCE).and_then(|times| times.parse().ok());
     given.unwrap_or(1).clamp(1, PATIENCE_MAX)
 }
 
 impl HookCall<'_> {
-    /// Carries out the hook, and passes what is to be printed for the host to `print`. What fails stays undone: the
-    /// next hook makes up for it.
+    /// Runs the hook, and passes output for the host to `print`. What fails stays undone until the next hook.
     pub fn run(&self, input: &Input, print: impl FnOnce(&str)) {
         let Some(folder) = StateFolder::of(self.environment) else {
             return;
@@ -113,25 +104,23 @@ impl HookCall<'_> {
                 }
             }
             event => {
-                // The end of a subagent isn't one for the session that it works for.
+                // The end of a sub-agent doesn't end the session that it works for.
                 let mark = mark(event).filter(|_| !input.is_subagent);
                 self.push(&folder, &agent, input, mark);
             }
         }
     }
 
-    /// What a `SessionStart` would inject now; nothing is remembered of it.
+    /// Returns what a `SessionStart` would inject now, without recording it.
     pub fn preview(&self, input: &Input) -> Option<Injection> {
         let folder = StateFolder::of(self.environment)?;
         self.injection(&folder, &self.agent(input), input)
     }
 
-    /// The agent whose history this is.
     pub fn agent(&self, input: &Input) -> AgentId {
         agent::name(self.agent, self.host(input), input, self.environment)
     }
 
-    /// The host that called.
     pub fn host(&self, input: &Input) -> Host {
         self.host.unwrap_or_else(|| input.host())
     }
@@ -140,7 +129,7 @@ impl HookCall<'_> {
         let agent_folder = folder.agent(agent);
         let is_own = |path: &PathBuf| self.host(input) != Host::Codex || !rollout::is_subagents(path);
         if mark == Some(SessionMark::Clear) && input.transcript.as_ref().is_none_or(is_own) {
-            // What was injected into the session leaves the model's view with the rest.
+            // What was injected into the session leaves the model's view as well.
             brief::forget(folder, agent, input);
         }
         let gathering = push::Gatherer {
@@ -179,15 +168,15 @@ impl HookCall<'_> {
     }
 }
 
-/// Sends everything that hooks left behind to the daemon at `server`, without their time limits. What the daemon can't
-/// take now goes on waiting; see [`statuses`].
+/// Sends everything in the spool to the daemon at `server`, with longer time limits. What the daemon can't accept now
+/// stays; see [`statuses`].
 pub fn drain(environment: &Environment, server: &str, credentials: Credentials, clock: &dyn Clock) {
     let deadline = Instant::now() + DRAIN_TIME_MAX;
     let Some(folder) = StateFolder::of(environment) else {
         return;
     };
     if let Some(daemon) = Http::new(server, deadline, DRAIN_REQUEST_TIME_MAX) {
-        // Cursors that are there already know their transcripts' formats.
+        // Existing cursors already record their transcripts' formats.
         let host = Host::ClaudeCode;
         push::visit(
             &folder.agents(),
@@ -199,10 +188,10 @@ pub fn drain(environment: &Environment, server: &str, credentials: Credentials, 
     }
 }
 
-/// The mark that an event sets beside the transcript's messages.
+/// Returns the mark that an event adds after the transcript's messages.
 fn mark(event: Event) -> Option<SessionMark> {
     match event {
-        // After both of them the model sees nothing verbatim any more.
+        // After either event the model sees nothing verbatim any more.
         Event::PreCompact | Event::SessionEnd => Some(SessionMark::Clear),
         Event::StopFailure => Some(SessionMark::Interrupted),
         _ => None,

@@ -1,6 +1,6 @@
 //! What the compiler and clippy can't check: layers, sizes, words, labels of SQL statements, links.
 //!
-//! Every rule is a function from one file to its findings (`file:line: what`), so that each has a test that it does
+//! Every rule is a function from one file to its findings (`file:line: what`), so that a test can check that it does
 //! find something.
 
 #[path = "tidy/layers.rs"]
@@ -12,16 +12,14 @@ mod names;
 
 use std::{fs, path::Path};
 
-/// The most lines of a source file.
 const FILE_LINES_MAX: usize = 600;
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: [&str; 7] = ["util", "utils", "helper", "helpers", "manager", "common", "misc"];
-/// How a statement begins that should have begun with its label.
+/// Verbs that begin a statement without a label.
 const SQL_VERBS: [&str; 5] = ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"];
-/// Folders that hold no source.
+/// Folders that are not searched.
 const SKIPPED: [&str; 2] = [".git", "target"];
 
-/// A text file of the repository.
 struct Source {
     /// Relative to the repository, with `/`.
     path: String,
@@ -51,7 +49,7 @@ impl Source {
         format!("{}:{line}: {what}", self.path)
     }
 
-    /// The file with comments and test modules blanked, so that line numbers stay.
+    /// Returns the file with comments and test modules blanked, so that line numbers stay.
     fn code(&self) -> String {
         if self.path.ends_with("/tests.rs") || self.path.contains("/tests/") {
             return String::new();
@@ -77,7 +75,7 @@ fn is_rust(path: &str) -> bool {
         .is_some_and(|extension| extension == "rs")
 }
 
-/// All text files of the repository, sorted by path.
+/// Reads all text files of the repository, sorted by path.
 fn repository() -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
@@ -136,7 +134,7 @@ fn empty_names(source: &Source) -> Vec<String> {
         .collect()
 }
 
-/// A label reads `-- sqlite/queue.claim`.
+/// True for labels such as `-- sqlite/queue.claim`.
 fn is_label(line: &str) -> bool {
     let is_name = |text: &str| {
         !text.is_empty()
@@ -173,7 +171,7 @@ fn unlabelled_sql(source: &Source) -> Vec<String> {
     findings
 }
 
-/// Words of the place where the code was written, which mean nothing to its readers.
+/// Finds words about the place where the code was written, which mean nothing to its readers.
 fn outside_words(source: &Source) -> Vec<String> {
     // Written in two parts, so that this file passes.
     let beside = concat!("../", "shared");
@@ -200,7 +198,7 @@ fn outside_words(source: &Source) -> Vec<String> {
     findings
 }
 
-/// Tests that don't run and functions that aren't written.
+/// Finds ignored tests and unwritten functions.
 fn unfinished(source: &Source) -> Vec<String> {
     if !is_rust(&source.path) {
         return Vec::new();
@@ -230,17 +228,17 @@ fn no_module_has_an_empty_name() {
 }
 
 #[test]
-fn every_statement_says_where_it_comes_from() {
+fn every_sql_statement_has_a_label() {
     assert_tidy(unlabelled_sql);
 }
 
 #[test]
-fn the_repository_speaks_of_itself_alone() {
+fn the_repository_does_not_mention_its_workshop() {
     assert_tidy(outside_words);
 }
 
 #[test]
-fn every_test_runs_and_nothing_is_a_stub() {
+fn no_test_is_ignored_and_nothing_is_a_stub() {
     assert_tidy(unfinished);
 }
 
@@ -287,7 +285,7 @@ fn statements_without_a_label_are_found() {
 }
 
 #[test]
-fn words_of_the_workshop_are_found() {
+fn words_from_outside_are_found() {
     let text = concat!(
         "see `/",
         "work/a`\nsrc/",

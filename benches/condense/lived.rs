@@ -1,4 +1,4 @@
-//! A conversation lived through by the daemon's own ingestor and worker.
+//! Runs a conversation through the daemon's own ingestor and worker.
 
 use std::sync::Arc;
 
@@ -10,21 +10,20 @@ use recapd_store::{SqlStore, Store};
 
 use super::usual::{Calls, UsualModel};
 
-/// Messages without a time are so far apart.
+/// The interval of messages without a time.
 const APART_MS: i64 = 30_000;
 
-/// The window of the agent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budgeted {
     pub(crate) budget_tokens: i64,
     pub(crate) low_water: f64,
 }
 
-/// What recapd's calls came to over a conversation.
+/// The totals of recapd's calls over a conversation.
 #[derive(Debug, Default)]
 pub(crate) struct Lived {
     pub(crate) calls: Calls,
-    /// The same calls, had each read and written the whole summary.
+    /// The same calls, if each one read and wrote the whole summary.
     pub(crate) rewriting: Calls,
     pub(crate) evicted_tokens: i64,
     pub(crate) evicted_exchanges: i64,
@@ -32,7 +31,7 @@ pub(crate) struct Lived {
     pub(crate) document_tokens: Vec<i64>,
 }
 
-/// The daemon's parts, and what has been counted so far.
+/// The daemon's parts, and the totals so far.
 struct Daemon {
     parts: Parts,
     store: Arc<SqlStore>,
@@ -43,8 +42,8 @@ struct Daemon {
     lived: Lived,
 }
 
-/// Lives through the conversation with the defaults for everything but the window. The clock shows the messages' times, so
-/// that what waits waits as long as it would.
+/// Runs the conversation with the defaults for everything but the window. The clock follows the messages' times, so
+/// that delays are as long as in reality.
 pub(crate) async fn live(
     messages: &[Message],
     window: Budgeted,
@@ -97,7 +96,7 @@ impl Daemon {
         })
     }
 
-    /// Time goes on to the message, with what becomes due until then; then it is appended.
+    /// Advances the clock to the message, does what becomes due until then, and appends it.
     async fn say(&mut self, message: &Message) -> anyhow::Result<()> {
         let now = self.clock.now();
         let at = message.at.unwrap_or(now.plus_ms(APART_MS));
@@ -114,7 +113,6 @@ impl Daemon {
         Ok(())
     }
 
-    /// Works off what is due.
     async fn work(&mut self) -> anyhow::Result<()> {
         let before = self.model.so_far();
         if self.parts.worker.drain().await?.is_empty() {

@@ -1,17 +1,17 @@
-//! What a model reads and writes to keep the summary up to date: by recapd, and by the plain way of rewriting the whole
-//! summary at each update. Computed, not measured: the same on any machine.
+//! The tokens that a model reads and writes to keep the summary up to date: with recapd, and with the plain method of
+//! rewriting the whole summary at each update. Computed, not measured: the same on any machine.
 //!
-//! `cargo bench --bench condense -- FILE` reads any conversation; without a file it is `examples/two-weeks.jsonl`. Beside it
-//! stands a generated conversation of short turns, live, in the same window, in a small one, and in one that slides, where what
-//! left mostly waits for as long as it may.
+//! `cargo bench --bench condense -- FILE` reads any conversation; without a file it is `examples/two-weeks.jsonl`. A
+//! generated live conversation of short turns is added, in the same window, in a small one, and in one that slides,
+//! where most of what left the window waits as long as it may.
 //!
-//! Assumed:
-//! - The model answers as models do: an item for two or three exchanges, with texts of some 60, 25 and 10 tokens, and two facts
-//!   with each answer.
-//! - The plain way: exchanges leave the window one by one; whenever three have left, the model reads instructions as long
-//!   as recapd's, the whole summary, and the three in full, and writes the whole summary anew.
+//! Assumptions:
+//! - The model answers like real ones: an item for two or three exchanges, with texts of some 60, 25 and 10 tokens,
+//!   and two facts with each answer.
+//! - The plain method: exchanges leave the window one by one; whenever three have left, the model reads instructions
+//!   as long as recapd's, the whole summary, and the three in full, and writes the whole summary anew.
 //! - Its summary is as long as recapd's at the same message.
-//! - Beside it stands what rewriting costs at recapd's own updates, which are fewer, and whose material is cut.
+//! - The cost of rewriting at recapd's own updates is given as well; these are fewer, and their material is cut.
 //! - Tokens are counted in o200k, and prices are those of `prices.toml`, without a cache; batches cost half.
 
 #[path = "../measure/conversation.rs"]
@@ -39,23 +39,22 @@ use recapd_core::{
 use table::Table;
 use usual::{Calls, PRICED};
 
-/// Exchanges that the plain way waits for.
+/// Exchanges that the plain method waits for.
 const PLAIN_BATCH: i64 = 3;
 /// The turns of the live conversation.
 const TURNS: usize = 5_000;
-/// The same where nobody measures.
+/// The same in a quick run.
 const QUICK_TURNS: usize = 100;
-/// The turns in small windows, which take an update for every few of them.
+/// Turns with small windows, which need an update every few turns.
 const TURNS_IN_SMALL: usize = 1_500;
-/// A small window, in tokens.
 const SMALL_TOKENS: i64 = 8_000;
 
-/// A way to keep a summary, and what it came to.
+/// A method of keeping a summary, and its totals.
 struct Way {
     name: &'static str,
     calls: Calls,
     evicted_tokens: i64,
-    /// What a token costs, in list prices.
+    /// The price of a token, relative to the list price.
     factor: f64,
 }
 
@@ -80,7 +79,7 @@ async fn main() -> anyhow::Result<()> {
     compare("live, short turns, sliding", few, small(1.0)).await
 }
 
-/// The default window; a fifth of a conversation that would fit into it as it is.
+/// The default window, or a fifth of a conversation that would fit into it.
 fn stepping(messages: &[Message]) -> Budgeted {
     let counter = counter();
     let all: i64 = messages
@@ -107,7 +106,7 @@ async fn compare(name: &str, messages: &[Message], window: Budgeted) -> anyhow::
     Ok(())
 }
 
-/// The plain way over the same conversation.
+/// The totals of the plain method over the same conversation.
 fn rewrite(messages: &[Message], budget_tokens: i64, lived: &Lived) -> Way {
     let mut window = Window::new(Budget::new(budget_tokens, 1.0), counter());
     let (mut calls, mut evicted_tokens) = (Calls::default(), 0);
@@ -214,7 +213,7 @@ impl Way {
             output: self.calls.output_tokens,
             ..Usage::default()
         };
-        // Call by call none is long.
+        // No single call is long.
         let price = config::shipped_prices()
             .of(PRICED)
             .map(|price| Price { long: None, ..*price });

@@ -1,4 +1,4 @@
-//! A model that answers as models usually do, and counts what that takes.
+//! A model that answers like real ones, and counts tokens.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,24 +7,20 @@ use recapd_core::domain::tokens::TokenCounter;
 use recapd_llm::{ChatModel, LlmError, ModelAnswer, ModelRequest};
 use serde_json::{Value, json};
 
-/// Whose prices are taken.
 pub(crate) const PRICED: &str = "claude-haiku-5-5";
-/// The three texts of an item have about so many words.
+/// Words of the three texts of an item, roughly.
 const ITEM_WORDS: [usize; 3] = [45, 18, 7];
-/// The text of a fact has so many words.
 const FACT_WORDS: usize = 12;
-/// With each answer so many facts are added.
 const FACTS_ADDED: usize = 2;
-/// Once more facts hold than this, each answer closes [`FACTS_ADDED`] of them.
+/// Above this number of facts, each answer closes [`FACTS_ADDED`] of them.
 const FACTS_MAX: usize = 20;
 
-/// What calls came to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Calls {
     pub(crate) count: i64,
     pub(crate) input_tokens: i64,
     pub(crate) output_tokens: i64,
-    /// The tokens of the instructions, which are a part of the input.
+    /// Tokens of the instructions, which are a part of the input.
     pub(crate) instructions_tokens: i64,
 }
 
@@ -46,7 +42,7 @@ impl Calls {
     }
 }
 
-/// Answers with items and facts of usual lengths, made of the words of the exchanges.
+/// A model that answers with items and facts of usual lengths, made from words of the exchanges.
 pub(crate) struct UsualModel {
     counter: Arc<dyn TokenCounter>,
     calls: Mutex<Calls>,
@@ -95,7 +91,7 @@ impl ChatModel for UsualModel {
     }
 }
 
-/// Items for two and three exchanges in turn; for more where the question limits the number of items.
+/// Returns items for two and three exchanges alternately; for more if the question limits the number of items.
 fn answer(request: &ModelRequest) -> String {
     let numbers: Vec<i64> = request
         .transcripts
@@ -124,7 +120,7 @@ fn answer(request: &ModelRequest) -> String {
     json!({ "items": items, "facts": facts(request, numbers.last(), &mut text) }).to_string()
 }
 
-/// How many items the question asks for at most.
+/// Returns the most items that the question allows.
 fn items_max(user: &str) -> usize {
     let asked = user.rsplit_once(", at most ").map(|(_, asked)| asked);
     let number = asked.and_then(|asked| asked.split_whitespace().next());

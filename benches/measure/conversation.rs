@@ -1,13 +1,13 @@
-//! The conversation that a bench is asked to reckon with.
+//! The conversation that a bench computes with.
 
 use std::path::PathBuf;
 
 use recapd_core::{domain::message::Message, formats::file::FileReader};
 
-/// Messages of a run that only shows that the program still works.
+/// Messages used in a quick run.
 const QUICK_MESSAGES: usize = 200;
 
-/// That of the file on the command line, or of the shipped example; the beginning of it where nobody measures.
+/// Reads the file on the command line, or the shipped example; only its beginning in a quick run.
 pub(crate) fn given() -> anyhow::Result<Vec<Message>> {
     let given = std::env::args()
         .skip(1)

@@ -1,4 +1,4 @@
-//! How long the disk that holds a bench's databases makes anyone wait.
+//! The write latency of the disk that holds a bench's databases.
 
 use std::{
     io::{Seek as _, SeekFrom, Write as _},
@@ -10,15 +10,14 @@ use tokio::time::Instant;
 
 use super::{measure::Sample, place};
 
-/// What is written at once: some pages, as a commit has.
+/// One write: a few pages, like a commit.
 const BYTES: usize = 16 * 1_024;
-/// How often, in a second: a busy writer commits more often.
+/// Write rate; a busy writer commits more often.
 const WRITES_PER_SECOND: u32 = 500;
-/// After so many the first place is written again, as in a log that has its length.
+/// After this many writes the first place is overwritten, as in a log of constant length.
 const PLACES: u32 = 2_000;
 
-/// Writes for `duration` and waits for the disk each time; how long that took, each counted from its moment on, and how many
-/// there were in a second.
+/// Writes and syncs for `duration`. Returns the durations, each counted from its due time, and the rate per second.
 pub(crate) fn waited(duration: Duration) -> anyhow::Result<(Sample, f64)> {
     let mut file = tempfile::tempfile_in(place::disk())?;
     let mut took = Sample::default();

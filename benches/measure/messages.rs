@@ -1,20 +1,19 @@
-//! Messages of an agent that calls tools, in OpenAI's chat format, mixed as in real traces: of ten messages two or
-//! three are prose, the others are calls and their results.
+//! Messages of an agent that calls tools, in OpenAI's chat format, mixed as in real traces: two or three of ten are
+//! prose, the others are calls and their results.
 
 use recapd_core::domain::message::Message;
 
 use super::rounds::{Rounds, said};
 
-/// A source of turns.
 pub(crate) struct Messages(Rounds);
 
 impl Messages {
-    /// A source that always yields the same messages.
+    /// A source that yields the same messages for the same seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(Rounds::new(seed))
     }
 
-    /// A turn without tools: what the user says, and the answer.
+    /// A turn without tools: a question and its answer.
     pub(crate) fn turn(&mut self) -> anyhow::Result<Vec<Message>> {
         let (question, answer) = (self.0.texts.prose(150), self.0.texts.prose(500));
         Ok(vec![said("user", &question)?, said("assistant", &answer)?])

@@ -1,6 +1,6 @@
-//! What every bench needs: samples with percentiles, ratios, and a table.
+//! Shared by all benches: samples with percentiles, ratios, and a table.
 //!
-//! Machines are noisy and differ, so the figure to trust is a ratio of two things measured side by side in one run.
+//! Machines are noisy and differ, so trust ratios of two things measured side by side in one run.
 
 #[path = "size.rs"]
 mod size;
@@ -12,12 +12,10 @@ use std::time::Duration;
 pub(crate) use size::size;
 pub(crate) use table::Table;
 
-/// How long things took.
 #[derive(Debug, Default)]
 pub(crate) struct Sample(Vec<Duration>);
 
 impl Sample {
-    /// Takes down `took`.
     pub(crate) fn add(&mut self, took: Duration) {
         self.0.push(took);
     }
@@ -27,7 +25,7 @@ impl Sample {
         self.per_mille(percent * 10)
     }
 
-    /// As [`Self::percentile`], of a thousand.
+    /// The same as [`Self::percentile`], in thousandths.
     pub(crate) fn per_mille(&mut self, per_mille: usize) -> Duration {
         self.0.sort_unstable();
         let last = self.0.len().saturating_sub(1);
@@ -37,18 +35,16 @@ impl Sample {
             .unwrap_or_default()
     }
 
-    /// The middle one.
+    /// The median.
     pub(crate) fn p50(&mut self) -> Duration {
         self.percentile(50)
     }
 }
 
-/// `a` in units of `b`.
 pub(crate) fn ratio(a: Duration, b: Duration) -> f64 {
     a.as_secs_f64() / b.as_secs_f64().max(1e-9)
 }
 
-/// A duration with a fitting unit.
 pub(crate) fn show(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     if seconds >= 1.0 {

@@ -1,4 +1,4 @@
-//! A database of its own on the disk that holds the build, so that waiting for the disk means waiting.
+//! A new database on the disk that holds the build, so that syncs really wait.
 
 use std::{path::Path, sync::Arc};
 
@@ -9,23 +9,21 @@ use recapd_platform::clock::SystemClock;
 use recapd_store::SqlStore;
 use tempfile::TempDir;
 
-/// The name of the database's file.
 pub(crate) const DATABASE: &str = "recapd.db";
 
 /// A temporary folder with a database, and the parts of a daemon over it.
 pub(crate) struct Place {
-    /// Gone with the value; the database in it is [`DATABASE`].
+    /// Deleted with the value; the database in it is [`DATABASE`].
     pub(crate) folder: TempDir,
-    /// The daemon's parts; nothing runs by itself.
+    /// The daemon's parts; no task runs.
     pub(crate) parts: Parts,
 }
 
-/// Where databases of benches are made.
 pub(crate) fn disk() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
 
-/// Opens a new database within `parent`, with `synchronous`, and the defaults for what `configure` leaves alone.
+/// Opens a new database within `parent`, with `synchronous`, and the defaults unless `configure` changes them.
 pub(crate) async fn open(
     parent: &Path,
     synchronous: Synchronous,

@@ -1,4 +1,4 @@
-//! Python's tiktoken beside ours: a child process that counts what it is given, by the same ranks.
+//! Python's tiktoken for comparison: a child process that counts texts with the same ranks.
 
 use std::{
     fmt::Write as _,
@@ -12,11 +12,12 @@ use std::{
 use tempfile::TempDir;
 use tiktoken_rs::CoreBPE;
 
-/// The name under which tiktoken looks for o200k's ranks: the SHA-1 of where they are published.
+/// The name under which tiktoken looks for o200k's ranks: the SHA-1 of their URL.
 const RANKS_FILE: &str = "fb374d419588a4632f3f557e76b4b70aebbca790";
 /// Tokens of o200k, without the special ones.
 const RANKS: u32 = 199_998;
-/// Turns the ranks into tiktoken's file, then counts: a length in, that many bytes of text; a count and nanoseconds out.
+/// Turns the ranks into tiktoken's file, then counts. Input: a length, and that many bytes of text; output: a count
+/// and nanoseconds.
 const PROGRAM: &str = r#"
 import base64, os, sys, time
 folder = os.environ["TIKTOKEN_CACHE_DIR"]
@@ -37,18 +38,16 @@ for line in sys.stdin.buffer:
     print(count, time.perf_counter_ns() - start, flush=True)
 "#;
 
-/// A running Python.
 pub(crate) struct PythonTiktoken {
     child: Child,
     texts: ChildStdin,
     counts: BufReader<ChildStdout>,
-    /// Which tiktoken it is.
     pub(crate) version: String,
     _folder: TempDir,
 }
 
 impl PythonTiktoken {
-    /// Starts `interpreter`, of an environment with tiktoken in it, with the ranks of `oracle`.
+    /// Starts `interpreter`, of an environment with tiktoken, with the ranks of `oracle`.
     pub(crate) fn start(interpreter: &str, oracle: &CoreBPE) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         write_ranks(oracle, &folder.path().join("ranks"))?;
@@ -74,7 +73,7 @@ impl PythonTiktoken {
         })
     }
 
-    /// The tokens of `text` and how long counting took; none where it refuses.
+    /// Returns the tokens of `text` and the time to count them; `None` if it refuses.
     pub(crate) fn count(&mut self, text: &str) -> anyhow::Result<Option<(i64, Duration)>> {
         writeln!(self.texts, "{}", text.len())?;
         self.texts.write_all(text.as_bytes())?;
@@ -92,13 +91,13 @@ impl PythonTiktoken {
 
 impl Drop for PythonTiktoken {
     fn drop(&mut self) {
-        // It ends when its input does; a bench doesn't wait for that.
+        // It ends when its input does, but a bench doesn't wait for that.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// A token's bytes a line, in hexadecimal digits.
+/// Writes the bytes of each token on a line, in hexadecimal.
 fn write_ranks(oracle: &CoreBPE, path: &Path) -> anyhow::Result<()> {
     let mut lines = String::new();
     for rank in 0..RANKS {

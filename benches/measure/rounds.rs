@@ -1,5 +1,5 @@
-//! Rounds of an agent that calls tools, in OpenAI's chat format: a call and its result each. Half a kilobyte is usual for a
-//! result, some dozen are common, as in real traces.
+//! Rounds of an agent that calls tools, in OpenAI's chat format: a call and its result each. A usual result has half
+//! a kilobyte, some dozens are common, as in real traces.
 
 use recapd_core::{
     domain::message::{Format, Message},
@@ -8,7 +8,7 @@ use recapd_core::{
 
 use super::texts::Texts;
 
-/// A source of rounds, which always yields the same ones.
+/// A source of rounds, the same for the same seed.
 pub(crate) struct Rounds {
     pub(crate) texts: Texts,
     pub(crate) random: fastrand::Rng,
@@ -16,7 +16,6 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// The source of that seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             texts: Texts::new(seed),
@@ -25,7 +24,7 @@ impl Rounds {
         }
     }
 
-    /// A length as real messages have it: most are short, some are long (median `median`, mean about twice that).
+    /// Returns a realistic length: most are short, some are long (median `median`, mean about twice that).
     pub(crate) fn length(&mut self, median: usize) -> usize {
         let spread = [1, 2, 3, 4, 4, 5, 6, 8, 14, 40];
         let quarters = spread
@@ -57,7 +56,6 @@ impl Iterator for Rounds {
     }
 }
 
-/// What the user says, or the model.
 pub(crate) fn said(role: &str, content: &str) -> anyhow::Result<Message> {
     parse(&serde_json::json!({"role": role, "content": content}))
 }

@@ -1,5 +1,5 @@
-//! A database of its own on the PostgreSQL server that `RECAPD_TEST_POSTGRES` names: `scripts/with-postgres --durable` has
-//! one that waits for its disk.
+//! A new database on the PostgreSQL server that `RECAPD_TEST_POSTGRES` names: `scripts/with-postgres --durable`
+//! starts one that syncs to its disk.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use recapd_platform::clock::SystemClock;
 use recapd_store::SqlStore;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, postgres::PgConnectOptions};
 
-/// Names a database of the server.
+/// The variable that names a database of the server.
 pub(crate) const SERVER: &str = "RECAPD_TEST_POSTGRES";
 
 /// An empty database with recapd's schema, and the parts of a daemon over it.
 pub(crate) struct Served {
-    /// The daemon's parts; nothing runs by itself.
+    /// The daemon's parts; no task runs.
     pub(crate) parts: Parts,
-    /// A connection past the store.
+    /// A connection that bypasses the store.
     pub(crate) bare: PgConnection,
     server: PgConnectOptions,
     name: String,
 }
 
-/// Opens a new database with the defaults; none where no server is named.
+/// Opens a new database with the defaults; `None` if no server is named.
 pub(crate) async fn open() -> anyhow::Result<Option<Served>> {
     #[expect(clippy::disallowed_methods, reason = "a bench's setting")]
     let Ok(url) = std::env::var(SERVER) else {
@@ -49,7 +49,6 @@ pub(crate) async fn open() -> anyhow::Result<Option<Served>> {
 }
 
 impl Served {
-    /// Removes the database.
     pub(crate) async fn remove(self) -> anyhow::Result<()> {
         self.bare.close().await?;
         let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);

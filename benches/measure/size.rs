@@ -1,10 +1,10 @@
-//! How much a run measures.
+//! The size of a run.
 
-/// How many of the sizes and rounds of a full run are left when nobody measures.
+/// Divides the sizes and rounds of a full run in a quick one.
 const QUICK_DIVISOR: u32 = 50;
 
-/// `full` under `cargo bench`; a small part of it when the program is run to see that it still works, as
-/// `cargo test --benches` does.
+/// Returns `full` under `cargo bench`; a small part of it in a quick run, which only checks that the program works,
+/// as `cargo test --benches` does.
 pub(crate) fn size(full: u32) -> u32 {
     if std::env::args().any(|argument| argument == "--bench") {
         full

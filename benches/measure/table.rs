@@ -1,24 +1,20 @@
-//! Tables of figures.
-
 use std::fmt::Write as _;
 
-/// A table that is printed when it is complete.
 pub(crate) struct Table(Vec<Vec<String>>);
 
 impl Table {
-    /// A table with these headings.
     pub(crate) fn new(title: &str, columns: &[&str]) -> Self {
         let headings = std::iter::once(title).chain(columns.iter().copied());
         Self(vec![headings.map(str::to_owned).collect()])
     }
 
-    /// Adds a row: what it is about, and its figures.
+    /// Adds a row: its name, and its figures.
     pub(crate) fn row(&mut self, name: &str, cells: &[String]) {
         let row = std::iter::once(name.to_owned()).chain(cells.iter().cloned());
         self.0.push(row.collect());
     }
 
-    /// Prints it: names to the left, figures to the right.
+    /// Prints the table: names aligned left, figures right.
     #[expect(clippy::print_stdout, reason = "a table is what a bench is for")]
     pub(crate) fn print(&self) {
         println!("\n{}", self.text());

@@ -1,9 +1,9 @@
-//! Texts that a tokenizer finds as hard as real ones: words by falling frequency, JSON as tools return it, source
+//! Texts that are as hard for a tokenizer as real ones: words with falling frequency, JSON as tools return it, source
 //! code. Generated from a seed, so that two runs measure the same bytes.
 
 use std::fmt::Write as _;
 
-/// English words, the most frequent ones first.
+/// English words, most frequent first.
 const WORDS: &str = "the to and a of in is that it for on with as be this are was not or by at from we you have an \
     if can all will one has but which when there so file test error then build change request cache value \
     window token server database version because should before after does still while between without every first \
@@ -14,7 +14,6 @@ const WORDS: &str = "the to and a of in is that it for on with as be this are wa
     measured reproduces intermittently unexpectedly deterministic concurrency synchronous idempotent normalisation \
     Kubernetes PostgreSQL SQLite TypeScript Thursday November Amsterdam Zürich naïve résumé 42 1,337 0.85 v2.3.1";
 
-/// Names from which code and JSON are made.
 const NAMES: [&str; 16] = [
     "request",
     "user_id",
@@ -34,16 +33,15 @@ const NAMES: [&str; 16] = [
     "cursor",
 ];
 
-/// A source of texts.
 pub(crate) struct Texts(fastrand::Rng);
 
 impl Texts {
-    /// A source that always yields the same texts.
+    /// A source that yields the same texts for the same seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(fastrand::Rng::with_seed(seed))
     }
 
-    /// Sentences, at least `bytes` of them.
+    /// Returns sentences of at least `bytes`.
     pub(crate) fn prose(&mut self, bytes: usize) -> String {
         let mut text = String::new();
         while text.len() < bytes {
@@ -59,7 +57,7 @@ impl Texts {
         text
     }
 
-    /// An array of records, at least `bytes` long.
+    /// Returns an array of records of at least `bytes`.
     pub(crate) fn json(&mut self, bytes: usize) -> String {
         let mut text = String::from("[");
         while text.len() < bytes {
@@ -81,7 +79,7 @@ impl Texts {
         text
     }
 
-    /// Lines of a program, at least `bytes` of them.
+    /// Returns lines of a program of at least `bytes`.
     pub(crate) fn code(&mut self, bytes: usize) -> String {
         let mut text = String::new();
         while text.len() < bytes {
@@ -102,7 +100,6 @@ impl Texts {
         text
     }
 
-    /// A name as programs use it.
     pub(crate) fn name(&mut self) -> &'static str {
         NAMES
             .get(self.0.usize(..NAMES.len()))
@@ -110,7 +107,7 @@ impl Texts {
             .unwrap_or_default()
     }
 
-    /// A word; the square makes the first ones frequent.
+    /// Returns a word; the product of two random numbers makes the first ones frequent.
     fn word(&mut self) -> &'static str {
         let words = WORDS.split_ascii_whitespace().count();
         let place = self.0.usize(..words) * self.0.usize(..words) / words;

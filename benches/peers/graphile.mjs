@@ -1,8 +1,8 @@
 // graphile-worker: node graphile.mjs fill|drain URL single|lots ROWS WORKERS LOT
 //
-// `single` is its default: each worker fetches a job and completes it by statements of their own. `lots` is what its
-// documentation advises for throughput: a local queue of 500, completions gathered. It prints when the last row was gone
-// from the table, not when the last job had run, since it doesn't wait for completions.
+// `single` is the default: each worker fetches and completes a job with one statement each. `lots` follows the
+// documentation's advice for throughput: a local queue of 500, and batched completions. It waits until the table is
+// empty, not until the last job has run, since completions are asynchronous.
 import { Logger, run, runMigrations } from 'graphile-worker'
 import pg from 'pg'
 

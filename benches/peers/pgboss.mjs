@@ -1,6 +1,6 @@
 // pg-boss: node pgboss.mjs fill|drain URL single|lots ROWS WORKERS LOT
 //
-// Loops of fetch and complete, as many as there are workers; its own `work()` asks at most every half a second.
+// As many loops of fetch and complete as there are workers; pg-boss's own `work()` polls at most every half second.
 import PgBoss from 'pg-boss'
 
 const [step, url, mode, ...numbers] = process.argv.slice(2)

@@ -1,10 +1,10 @@
-//! Claim and complete on PostgreSQL, beside graphile-worker and pg-boss on the same server: one row at a time against one
-//! at a time, and lots against lots.
+//! Claim and complete on PostgreSQL, compared with graphile-worker and pg-boss on the same server: single rows
+//! against single jobs, and lots against lots.
 //!
-//! `scripts/bench-peers` makes a server, installs the peers and runs this; by hand it is
-//! `cargo bench --bench queue -- postgres://postgres@127.0.0.1/postgres target/peers/node-…`. Each run has a database of its own,
-//! and a round runs everybody once, so that the ratios are those of neighbours in time. Beside the time stands the
-//! processors' time, of the server and the client together: it counts what a row costs, however busy the machine is.
+//! `scripts/bench-peers` starts a server, installs the peers and runs this; without it, run `cargo bench --bench
+//! queue -- postgres://postgres@127.0.0.1/postgres target/peers/node-…`. Each run has a new database, and a round
+//! runs every entrant once, so that ratios compare runs that are close in time. Processor time of server and client
+//! together is given as well: it shows the cost of a row, however busy the machine is.
 
 #[path = "../measure/mod.rs"]
 mod measure;
@@ -21,39 +21,35 @@ use peer::Peer;
 use server::Server;
 use statements::How;
 
-/// Rows that a run works off; where they are taken singly it gets fewer, see [`Entrant::share`].
+/// Rows in a run; where they are taken singly it gets fewer, see [`Entrant::share`].
 const ROWS: u32 = 20_000;
 /// Rounds; one more before them warms up and isn't counted.
 const ROUNDS: u32 = 7;
-/// Who asks at the same time, each over a connection of its own.
+/// Concurrent workers, each with a connection of its own.
 const WORKERS: u32 = 10;
-/// Rows in a lot.
 const LOT: u32 = 100;
 
-/// What one run was.
 struct Run {
     /// From the first claim to the last completion.
     took: Duration,
-    /// Processor time of the client.
     client: Duration,
-    /// Processor time of the server; nothing where it can't be read.
+    /// Processor time of the server; `None` if it can't be read.
     server: Option<Duration>,
 }
 
-/// Whose turn it is.
 enum Side {
-    /// The statements alone.
+    /// recapd's SQL statements alone.
     Statements(How),
-    /// Through the store, each worker claiming up to so many.
+    /// recapd's store, where each worker claims up to this many rows.
     Store(u32),
     Peer(Peer),
 }
 
-/// One line of the table.
+/// An entrant: one row of the table.
 struct Entrant {
     name: &'static str,
     side: Side,
-    /// It gets one `share`th of the rows.
+    /// It gets this fraction of the rows: one `share`th.
     share: u32,
     times: Vec<Duration>,
     processors: Sample,
@@ -71,7 +67,6 @@ impl Entrant {
         }
     }
 
-    /// Runs once over a new database.
     async fn run(&self, server: &Server, rows: u32) -> anyhow::Result<Run> {
         let database = server.fresh().await?;
         match &self.side {
@@ -93,7 +88,7 @@ impl Entrant {
         Ok(Run { took, client, server })
     }
 
-    /// Runs once and keeps what a row took.
+    /// Runs once and records the time of a row.
     async fn compete(&mut self, server: &Server, round: u32) -> anyhow::Result<()> {
         let rows = (size(ROWS) / self.share).max(LOT);
         let run = self.run(server, rows).await?;
@@ -148,7 +143,7 @@ const GRAPHILE_LOTS: &str = "graphile-worker, local queue of 500";
 const BOSS_SINGLE: &str = "pg-boss, fetch 1";
 const BOSS_LOTS: &str = "pg-boss, fetch 100";
 
-/// Who is measured against whom.
+/// Pairs of entrants to compare.
 const PAIRS: [(&str, &str); 8] = [
     (STORE_SINGLE, GRAPHILE_SINGLE),
     (STORE_LOTS, GRAPHILE_SINGLE),
@@ -193,7 +188,6 @@ fn figures(entrants: &mut [Entrant]) {
     table.print();
 }
 
-/// Ratios of rates within a round.
 fn ratios(entrants: &[Entrant]) {
     let mut table = Table::new("in the same round", &["×", "min", "max"]);
     let times = |name| {
@@ -221,7 +215,6 @@ fn ratios(entrants: &[Entrant]) {
     table.print();
 }
 
-/// Rows in a second, if one takes `per_row`.
 fn per_second(per_row: Duration) -> u128 {
     1_000_000_000 / per_row.as_nanos().max(1)
 }

@@ -1,4 +1,4 @@
-//! Another queue: a program for Node that fills a database with jobs that do nothing, or works them off.
+//! Another queue: a Node program that fills a database with jobs that do nothing, or completes them.
 
 use std::{path::PathBuf, process::Command, time::Duration};
 
@@ -7,15 +7,14 @@ use serde::Deserialize;
 
 use crate::{LOT, WORKERS, server::Database};
 
-/// How one peer is run.
+/// A peer and how to run it.
 pub(crate) struct Peer {
-    /// Its program.
     pub(crate) program: PathBuf,
     /// `single` or `lots`.
     pub(crate) mode: &'static str,
 }
 
-/// What it prints after it has worked everything off.
+/// Its output after it has completed all jobs.
 #[derive(Deserialize)]
 struct Drained {
     took_ms: f64,
@@ -24,12 +23,11 @@ struct Drained {
 }
 
 impl Peer {
-    /// Makes its tables and `rows` jobs.
     pub(crate) fn fill(&self, database: &Database, rows: u32) -> anyhow::Result<()> {
         self.node("fill", database, rows).map(drop)
     }
 
-    /// Works `rows` jobs off; how long that took, and the client's processor time.
+    /// Completes `rows` jobs. Returns the time, and the client's processor time.
     pub(crate) fn drain(&self, database: &Database, rows: u32) -> anyhow::Result<(Duration, Duration)> {
         let text = self.node("drain", database, rows)?;
         let drained: Drained = serde_json::from_str(&text).with_context(|| format!("it printed {text:?}"))?;

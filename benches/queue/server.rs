@@ -1,4 +1,4 @@
-//! A PostgreSQL server, a new database for each run, and what its processes have cost.
+//! A PostgreSQL server, a new database for each run, and the processor time of its processes.
 
 use std::{
     fs,
@@ -13,35 +13,31 @@ use sqlx::{
     raw_sql,
 };
 
-/// The database of the run under way, made anew for each.
 const DATABASE: &str = "recapd_bench_queue";
 const DROP: &str = "-- bench/server.drop\nDROP DATABASE IF EXISTS recapd_bench_queue WITH (FORCE)";
 const CREATE: &str = "-- bench/server.create\nCREATE DATABASE recapd_bench_queue";
-/// What the kernel counts processor time in, on all of Linux.
+/// The kernel's unit of processor time, on all of Linux.
 const TICKS_PER_SECOND: u64 = 100;
-/// Fields of `/proc/PID/stat` behind the command's name: user and system time, of the process and of the children that
-/// it has waited for.
+/// Fields of `/proc/PID/stat` after the command's name: user and system time, of the process and of its waited-for children.
 const OWN_TIME: [usize; 2] = [11, 12];
 const WITH_CHILDREN: [usize; 4] = [11, 12, 13, 14];
 
-/// A server on which databases may be made and dropped.
+/// A server on which databases may be created and dropped.
 pub(crate) struct Server {
     options: PgConnectOptions,
-    /// The process whose children are the server's processes, if they run here.
+    /// The parent of the server's processes, if they run on this machine.
     postmaster: Option<u32>,
 }
 
-/// A database that nobody else uses.
 pub(crate) struct Database {
-    /// How to get to it.
     pub(crate) options: PgConnectOptions,
 }
 
 impl Server {
-    /// The server at `url`, which names a database to start from and a role that may make others.
+    /// The server at `url`, which names an initial database and a role that may create others.
     pub(crate) async fn new(url: &str) -> anyhow::Result<Self> {
         let options: PgConnectOptions = url.parse().context("the server's address")?;
-        // The same for everybody; drivers don't agree on what to prefer.
+        // The same for all entrants; drivers differ in their defaults.
         let options = options.ssl_mode(PgSslMode::Disable);
         let mut connection = PgConnection::connect_with(&options).await?;
         let folder: String =
@@ -53,7 +49,7 @@ impl Server {
         Ok(Self { options, postmaster })
     }
 
-    /// A new, empty database in the place of the last one.
+    /// Replaces the last database by a new, empty one.
     pub(crate) async fn fresh(&self) -> anyhow::Result<Database> {
         let mut connection = PgConnection::connect_with(&self.options).await?;
         connection.execute(raw_sql(DROP)).await?;
@@ -64,7 +60,7 @@ impl Server {
         })
     }
 
-    /// Processor time of the server so far. A process counts from its start to its end, whether it has ended or not.
+    /// Processor time of the server so far, including processes that have ended.
     pub(crate) fn processor_time(&self) -> Option<Duration> {
         let postmaster = self.postmaster?;
         let children = fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children")).ok()?;
@@ -75,12 +71,12 @@ impl Server {
 }
 
 impl Database {
-    /// Its address for other programs.
+    /// The URL for other programs.
     pub(crate) fn url(&self) -> String {
         self.options.to_url_lossy().to_string()
     }
 
-    /// Leaves the server with nothing to catch up with: statistics made, pages written.
+    /// Leaves the server without pending work: statistics made, pages written.
     pub(crate) async fn rest(&self) -> anyhow::Result<()> {
         let mut connection = PgConnection::connect_with(&self.options).await?;
         connection
@@ -94,7 +90,6 @@ impl Database {
     }
 }
 
-/// Processor time of this process.
 pub(crate) fn own_processor_time() -> Duration {
     duration(ticks(std::process::id(), &OWN_TIME).unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! recapd's queue reduced to its table and its statements: what the store can reach.
+//! recapd's queue reduced to its table and its statements: the upper bound of the store's rate.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,18 +24,16 @@ const LEASE: PgInterval = PgInterval {
 };
 const OWNER: &str = "bench";
 
-/// How rows are taken and given back.
 #[derive(Clone, Copy)]
 pub(crate) enum How {
-    /// Each worker claims one row and completes it, by statements of its own.
+    /// Each worker claims one row and completes it, with one statement each.
     Single,
     /// The same, but each claim waits until it is on disk.
     SingleFlushed,
-    /// Each worker claims a lot and completes it by one statement.
+    /// Each worker claims a lot and completes it with one statement.
     Lots,
 }
 
-/// A row that is leased.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     agent: String,
@@ -43,7 +41,7 @@ pub(crate) struct Lease {
     claimed_wake: i64,
 }
 
-/// Makes the queue's table and `rows` rows that are due.
+/// Creates the queue's table and `rows` due rows.
 pub(crate) async fn fill(database: &Database, rows: u32) -> anyhow::Result<()> {
     let mut connection = PgConnection::connect_with(&database.options).await?;
     connection.execute(raw_sql(SCHEMA)).await?;
@@ -57,7 +55,7 @@ pub(crate) async fn fill(database: &Database, rows: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Works `rows` rows off; how long that took, and this process's processor time.
+/// Claims and completes `rows` rows. Returns the time, and this process's processor time.
 pub(crate) async fn drain(database: &Database, how: How, rows: u32) -> anyhow::Result<(Duration, Duration)> {
     let (before, start) = (own_processor_time(), Instant::now());
     let queue = Queue::new(database, how);
@@ -85,7 +83,7 @@ pub(crate) async fn drain(database: &Database, how: How, rows: u32) -> anyhow::R
     Ok((took, processor))
 }
 
-/// The queue's statements, over connections that are made when they are needed.
+/// The queue's statements, with connections made on demand.
 #[derive(Clone)]
 struct Queue {
     pool: PgPool,
@@ -109,7 +107,7 @@ impl Queue {
         }
     }
 
-    /// One worker: claims up to `lot` rows and completes them, until there are none.
+    /// One worker: claims up to `lot` rows and completes them, until none are left.
     async fn by_lots(&self, lot: i64) -> anyhow::Result<u64> {
         let mut completed = 0;
         loop {
@@ -127,8 +125,8 @@ impl Queue {
         }
     }
 
-    /// Leases up to `limit` rows that are due. Nothing is lost if the server forgets a claim in a crash: the row may be
-    /// claimed again. So nobody waits until it is on disk; the next commit that somebody waits for takes it along.
+    /// Leases up to `limit` due rows. A claim doesn't wait until it is on disk, since nothing is lost if a crash of
+    /// the server undoes it: the row may be claimed again. The next synchronous commit flushes it as well.
     async fn claim(&self, limit: i64) -> anyhow::Result<Vec<Lease>> {
         let sql = "-- bench/statements.claim\nWITH due AS MATERIALIZED (SELECT agent_id FROM summary_update_queue \
                    WHERE parked_at IS NULL AND visible_at <= now() ORDER BY due_at, visible_at LIMIT $1 \
@@ -150,7 +148,7 @@ impl Queue {
         rows.iter().map(Lease::new).collect()
     }
 
-    /// Finishes one lease after which nothing is pending; 0 if it isn't held any more or was woken meanwhile.
+    /// Completes one lease with nothing pending. Returns 0 if it isn't held any more or was woken meanwhile.
     async fn complete_one(&self, lease: &Lease) -> anyhow::Result<usize> {
         let sql = "-- bench/statements.complete_one\nDELETE FROM summary_update_queue \
                    WHERE agent_id = $1 AND lease_token = $2 AND wake_seq = $3";
@@ -162,7 +160,7 @@ impl Queue {
         Ok(usize::try_from(done.rows_affected())?)
     }
 
-    /// Finishes leases after which nothing is pending; the tokens of those that were still held and not woken meanwhile.
+    /// Completes leases with nothing pending. Returns the tokens of those that were still held and not woken meanwhile.
     async fn complete(&self, leases: &[Lease]) -> anyhow::Result<Vec<i64>> {
         let sql = "-- bench/statements.complete\nDELETE FROM summary_update_queue q \
                    USING unnest($1::text[], $2::bigint[], $3::bigint[]) AS done (agent_id, token, wake) \

@@ -1,20 +1,20 @@
 //! Fencing tokens, taken from the database in blocks.
 //!
-//! A block is durable before its first token is used, so no token comes twice, even if the server forgets a claim in a
-//! crash. A sequence's next value is durable only with the commit that asked for it.
+//! A block is durable before its first token is used, so no token is repeated, even if a crash of the server undoes a
+//! claim. A sequence's next value would be durable only with the commit that asked for it.
 
 use sqlx::PgPool;
 use tokio::sync::Mutex;
 
-/// Tokens of a block; what is left of one when the process ends is never used.
+/// Tokens per block; the rest of a block is never used after the process ends.
 const BLOCK: i64 = 10_000;
 
-/// The tokens that are left of the current block.
+/// The remaining tokens of the current block.
 #[derive(Default)]
 pub(crate) struct Tokens(Mutex<(i64, i64)>);
 
 impl Tokens {
-    /// The token before `count` tokens that are nobody else's.
+    /// Reserves `count` tokens. Returns the number before the first of them.
     pub(crate) async fn take(&self, pool: &PgPool, count: i64) -> anyhow::Result<i64> {
         let mut block = self.0.lock().await;
         if block.1 - block.0 < count {

@@ -11,11 +11,11 @@ use recapd_store::SqlStore;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection, postgres::PgConnectOptions};
 use tempfile::TempDir;
 
-/// Names a database of a PostgreSQL server.
+/// The variable that names a database of a PostgreSQL server.
 const SERVER: &str = "RECAPD_TEST_POSTGRES";
 const FILE: &str = "recapd.db";
 
-/// Where the large agents are.
+/// The database that copies are made of.
 pub(crate) enum Model {
     Sqlite(TempDir),
     Postgres {
@@ -24,16 +24,15 @@ pub(crate) enum Model {
     },
 }
 
-/// An open database; the parts of a daemon over it, of which nothing runs by itself.
+/// An open database with the parts of a daemon over it; no task runs.
 pub(crate) struct Opened {
     pub(crate) parts: Parts,
     store: Arc<SqlStore>,
-    /// Gone with the value.
+    /// Deleted with the value.
     folder: Option<TempDir>,
     copy: Option<(Box<PgConnectOptions>, String)>,
 }
 
-/// The databases that can be measured.
 pub(crate) fn models() -> anyhow::Result<Vec<Model>> {
     let mut models = vec![Model::Sqlite(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?)];
     #[expect(clippy::disallowed_methods, reason = "a bench's setting")]
@@ -58,7 +57,6 @@ impl Model {
         }
     }
 
-    /// The database itself, empty.
     pub(crate) async fn begin(&self) -> anyhow::Result<Opened> {
         match self {
             Self::Sqlite(folder) => opened(sqlite(folder.path()), None, None).await,
@@ -69,7 +67,6 @@ impl Model {
         }
     }
 
-    /// A copy of the database as it is.
     pub(crate) async fn copy(&self) -> anyhow::Result<Opened> {
         match self {
             Self::Sqlite(folder) => {
@@ -97,10 +94,10 @@ impl Model {
 }
 
 impl Opened {
-    /// Closes it, and removes a copy.
+    /// Closes the database, and removes a copy.
     pub(crate) async fn close(self) -> anyhow::Result<()> {
         drop(self.parts);
-        // Then the file has everything, and can be copied.
+        // After this the file is complete, and can be copied.
         let store = Arc::into_inner(self.store);
         store.context("somebody still holds the store")?.close().await;
         if let Some(folder) = self.folder {

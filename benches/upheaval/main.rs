@@ -1,12 +1,12 @@
-//! How long other agents' appends wait while something happens to the whole of a large agent: exchanges are forgotten, its
-//! summary is rolled back or rebuilt, its tokens are counted again, it is deleted.
+//! The waits of other agents' appends while an operation works on a large agent as a whole: exchanges are forgotten,
+//! its summary is rolled back or rebuilt, its tokens are recounted, it is deleted.
 //!
-//! Appends arrive at a rate that the database is far from filling, each at its moment, and are timed from that moment on: who
-//! has to queue is counted as waiting. There are two large agents, `told`, whose history the built-in summariser has told,
-//! and `wide`, which has all of it in its window. They are made once; each operation gets a copy of that database.
-//! `cargo bench --bench upheaval -- MESSAGES FORGOTTEN` (100,000 messages and 1,000 exchanges if nothing is said). On SQLite,
-//! and on PostgreSQL where `RECAPD_TEST_POSTGRES` names a server (`scripts/with-postgres --durable`). Words behind that choose the
-//! operations whose names have one of them.
+//! Appends arrive at a rate far below the database's capacity, each at its due time, and are timed from then,
+//! including any queueing. There are two large agents: `told`, whose history the built-in summariser has summarised,
+//! and `wide`, whose window holds its whole history. They are made once; each operation gets a copy of that database.
+//! `cargo bench --bench upheaval -- MESSAGES FORGOTTEN` (default: 100,000 messages and 1,000 exchanges). It runs on
+//! SQLite, and on PostgreSQL if `RECAPD_TEST_POSTGRES` names a server (`scripts/with-postgres --durable`). Further
+//! words select the operations whose names contain one of them.
 
 mod database;
 #[path = "../measure/mod.rs"]
@@ -48,18 +48,14 @@ use tokio::{
 const MESSAGES: u32 = 100_000;
 /// Exchanges that are forgotten, evenly spread.
 const FORGOTTEN: u32 = 1_000;
-/// Messages that are stored at once while the agents are made.
+/// Messages per append while the agents are made.
 const AT_ONCE: u32 = 1_000;
-/// Other agents, which append in turn.
 const OTHERS: u32 = 20;
-/// Their turns in a second.
 const TURNS_PER_SECOND: u32 = 100;
-/// How long they append at least, before, while and after: what an operation leaves to be done is part of it.
+/// How long they append at least before, during and after: what an operation leaves to be done is part of it.
 const REST: Duration = Duration::from_secs(1);
-/// How long an operation is waited for.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// What happens to a large agent.
 #[derive(Clone, Copy, Debug)]
 enum Upheaval {
     Nothing,
@@ -122,7 +118,6 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes both large agents.
 async fn made(parts: &Parts, messages: u32) -> anyhow::Result<()> {
     let mut texts = Texts::new(1);
     for name in ["wide", "told"] {
@@ -157,7 +152,7 @@ fn turn(texts: &mut Texts) -> anyhow::Result<Vec<Message>> {
     ])
 }
 
-/// Has others append while it happens. How long it took, and how long they waited.
+/// Runs the operation while others append. Returns its duration, and their waits.
 async fn lived(model: &Model, upheaval: Upheaval, forgotten: u32) -> anyhow::Result<Vec<String>> {
     let opened = model.copy().await?;
     let is_over = Arc::new(AtomicBool::new(false));
@@ -210,7 +205,7 @@ async fn happen(opened: &Opened, upheaval: Upheaval, forgotten: u32) -> anyhow::
     Ok(())
 }
 
-/// Appends of other agents until it is over.
+/// Appends of other agents until the operation is over.
 async fn others(parts: Parts, is_over: Arc<AtomicBool>) -> anyhow::Result<Sample> {
     let mut texts = Texts::new(2);
     let mut under_way: JoinSet<anyhow::Result<Duration>> = JoinSet::new();

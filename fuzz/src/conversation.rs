@@ -1,5 +1,5 @@
 //! Conversations of any structure, and the contexts built from them: valid for every provider, within the limit, and
-//! with all that was said while there is no limit.
+//! complete if there is no limit.
 
 use std::sync::Arc;
 
@@ -23,10 +23,8 @@ use recapd_core::{
     validator::{Severity, Target, validate}};
 use serde_json::{Value, json};
 
-/// The longest conversation.
 const MESSAGES_MAX: usize = 60;
 
-/// Who writes a message, and in which format.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Written {
     Native,
@@ -36,7 +34,7 @@ enum Written {
     Gemini,
 }
 
-/// What a message is. Ids are few, so that they repeat.
+/// The kind of a message. There are few different ids, so that they repeat.
 #[derive(Arbitrary, Debug)]
 enum Said {
     System,
@@ -84,7 +82,7 @@ pub(crate) fn build_contexts(data: &[u8]) -> Corpus {
     Corpus::Keep
 }
 
-/// A window keeps its promises at every moment, and a request can be made whenever it is the model's turn.
+/// Checks that a window keeps its invariants throughout, and that a request can be made whenever it is the model's turn.
 fn fill(messages: &[Message], budget: Budget) {
     let mut window = Window::new(budget, Arc::new(BytesCounter));
     for message in messages {
@@ -121,7 +119,6 @@ fn options(format: RequestFormat) -> ContextOptions {
     }
 }
 
-/// Whether it is the model's turn.
 fn is_asked(window: &Window<&Message>) -> bool {
     let conversation = window.messages().filter(|message| message.kind.is_conversation());
     conversation
@@ -185,7 +182,7 @@ fn judge(format: RequestFormat, body: Value) {
     assert!(refused.is_none(), "{refused:?} in {request}");
 }
 
-/// Without a limit, all that was said is in the request.
+/// Checks that without a limit the request contains the whole conversation.
 fn all_is_there(input: &ContextInput<'_>, format: RequestFormat) {
     let options = options(format);
     let context = build(input, &options, &BytesCounter);
@@ -213,7 +210,7 @@ fn words(number: usize, words: u8) -> String {
     format!("said{number}.{}", " word".repeat(usize::from(words)))
 }
 
-/// At most three, of four; 255 and what is near it is none.
+/// At most three ids of four different ones; numbers near 255 give none.
 fn ids(ids: &[u8]) -> impl Iterator<Item = Option<String>> {
     let ids = if ids.is_empty() { &[0] } else { ids };
     ids.iter()

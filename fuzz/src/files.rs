@@ -1,4 +1,4 @@
-//! Files of messages, read in one format or in the one that is detected.
+//! Files of messages, read in a given format or in the detected one.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 
 type Outcome = Result<Record, SkippedEntry>;
 
-/// Fields by which an object may hold several messages.
+/// Fields of an object that may hold several messages.
 const CONTAINER_FIELDS: [&str; 7] = [
     "messages",
     "history",
@@ -32,7 +32,7 @@ const CONTAINER_FIELDS: [&str; 7] = [
     "simulations",
 ];
 
-/// Reads `data` and holds the reader to what it promises.
+/// Reads `data` and checks the reader's guarantees.
 pub(crate) fn read(data: &[u8], format: Option<Format>) -> Corpus {
     let outcomes = outcomes(Cursor::new(data.to_vec()), format);
     let chunk = 1 + data.len() % 7;
@@ -77,7 +77,7 @@ fn outcomes_of_chunks(data: &[u8], chunk: usize, format: Option<Format>) -> Opti
     outcomes(Chunks(Cursor::new(data.to_vec()), chunk), format)
 }
 
-/// Lines that are one object each come out one by one, in order and byte for byte, or with a reason.
+/// Checks that lines of one object each come out in order and byte for byte, or with a reason.
 fn nothing_is_lost(data: &[u8], outcomes: &[Outcome]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -116,7 +116,7 @@ fn request_format(format: Format) -> Option<RequestFormat> {
     }
 }
 
-/// A request that was read and written again is the same from then on.
+/// Checks that a request that was read and written stays the same from then on.
 fn writes_again(target: RequestFormat, outcomes: &[Outcome]) {
     let messages: Vec<&Message> = outcomes.iter().flatten().map(|record| &record.message).collect();
     if messages.is_empty() {

@@ -1,7 +1,7 @@
-//! The fuzz targets, in one program: `FUZZ_TARGET` names the one that runs. `scripts/fuzz` builds and runs them.
+//! The fuzz targets in one program; `FUZZ_TARGET` names the one to run. `scripts/fuzz` builds and runs them.
 //!
-//! Each goes beyond "it doesn't crash": what was read is read again the same, what is promised to be kept is there,
-//! what is built is accepted by the validator. libFuzzer sees to it that nothing hangs (`-timeout`).
+//! Each checks more than the absence of crashes: reading twice gives the same, what must be kept is there, the
+//! validator accepts what is built. libFuzzer's `-timeout` finds hangs.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Requests: what the validator says to any JSON, and what counting makes of it.
+//! Requests: validation and counting of any JSON.
 
 use libfuzzer_sys::Corpus;
 use recapd_core::{
@@ -13,7 +13,7 @@ const TARGETS: [(Target, &str, &str); 4] = [
     (Target::Gemini, "gemini", "gemini-3-pro"),
 ];
 
-/// Judges and counts `data` as a request to each provider.
+/// Validates and counts `data` as a request to each provider.
 pub(crate) fn judge(data: &[u8]) -> Corpus {
     for (_, provider, model) in TARGETS {
         let count = count_request(provider, model, data);
@@ -42,7 +42,7 @@ pub(crate) fn judge(data: &[u8]) -> Corpus {
     Corpus::Keep
 }
 
-/// At something in the request, or at what is missing in something.
+/// True if `path` exists in the request, or its parent does.
 fn points_somewhere(request: &Value, path: &str) -> bool {
     let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
     request.pointer(path).is_some() || request.pointer(parent).is_some()

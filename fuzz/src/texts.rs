@@ -1,4 +1,4 @@
-//! Single texts: lines of a journal, a model's reply, a crontab, a configuration, text to be counted.
+//! Single texts: lines of a journal, a model's reply, a crontab, a configuration, text to count.
 
 use std::{fs, path::PathBuf, sync::OnceLock};
 
@@ -10,12 +10,12 @@ use recapd_core::{
     tokenizer::{BytesCounter, counter_for}};
 use tiktoken_rs::CoreBPE;
 
-/// What the model was asked about.
+/// The exchanges that the model was asked about.
 const ASKED: [i64; 6] = [3, 4, 7, 8, 12, 13];
-/// Texts that the second tokenizer is given; longer ones it can't bear.
+/// Longest text given to the second tokenizer, which can't cope with longer ones.
 const TIKTOKEN_BYTES_MAX: usize = 2_000;
 
-/// A line that was read is written as a line that is read the same.
+/// Checks that a line that was read is written as a line that reads the same.
 pub(crate) fn journal(data: &[u8]) -> Corpus {
     let Ok(text) = std::str::from_utf8(data) else {
         return Corpus::Reject;
@@ -42,7 +42,7 @@ fn write(line: &JournalLine) -> String {
     }
 }
 
-/// Each exchange that was asked about is in one item or missing.
+/// Checks that each exchange asked about is in one item or reported missing.
 pub(crate) fn reply(data: &[u8]) -> Corpus {
     let text = String::from_utf8_lossy(data);
     let Ok(checked) = reply::parse(&text, &ASKED, &Redactor::standard()) else {
@@ -65,7 +65,7 @@ pub(crate) fn reply(data: &[u8]) -> Corpus {
     Corpus::Keep
 }
 
-/// Counts agree with the second tokenizer, and a text is never cheaper than nothing.
+/// Checks that counts agree with the second tokenizer, and that a text never costs less than the empty one.
 pub(crate) fn count(data: &[u8]) -> Corpus {
     static ORACLE: OnceLock<CoreBPE> = OnceLock::new();
     let text = String::from_utf8_lossy(data);
@@ -86,7 +86,7 @@ pub(crate) fn count(data: &[u8]) -> Corpus {
     Corpus::Keep
 }
 
-/// The next time due lies after the moment, and is the last one due at itself.
+/// Checks that the next time due is after the moment, and that it is its own last time due.
 pub(crate) fn crontab(data: &[u8]) -> Corpus {
     let Ok(text) = std::str::from_utf8(data) else {
         return Corpus::Reject;
@@ -113,7 +113,7 @@ pub(crate) fn crontab(data: &[u8]) -> Corpus {
     Corpus::Keep
 }
 
-/// A configuration that loads says of each key what its value is, and the same comes of what it says.
+/// Checks that a configuration that loads prints every key, and that the printed one loads the same.
 pub(crate) fn config(data: &[u8]) -> Corpus {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
     let file =

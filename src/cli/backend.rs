@@ -1,4 +1,4 @@
-//! Where a command finds the data: with a running daemon, or in the database that it opens itself.
+//! Where a command finds its data: a running daemon, or the database that it opens itself.
 
 pub(super) mod api;
 pub(super) mod cure;

@@ -1,4 +1,4 @@
-//! The commands, a file each, grouped by what they are about. Each reads its arguments by clap and has a `run`.
+//! The commands, one file each, grouped by topic. Each has arguments for clap and a `run`.
 
 pub(super) mod agent;
 pub(super) mod check;

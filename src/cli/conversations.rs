@@ -1,4 +1,4 @@
-//! What conversations in files are called, and which agents they become.
+//! Names of conversations in files, and the agents that they become.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,13 +19,13 @@ use recapd_core::{
     hash::short_hash,
 };
 
-/// Digits of the hash behind an agent's name, where the name alone doesn't tell conversations apart.
+/// Digits of the hash appended to an agent's name that doesn't identify its conversation.
 const HASH_DIGITS: usize = 8;
-/// What is left for the name before a dash and the hash.
+/// Length that remains for the name before a dash and the hash.
 const NAME_BYTES_MAX: usize = AGENT_ID_CHARS_MAX - 1 - HASH_DIGITS;
 
-/// The agent of a conversation that names none. Where an id can't hold what the name says, a hash of the name tells it
-/// from others of which the same is left.
+/// Returns the agent for a conversation that names none. If an id can't hold the whole name, a hash of the name is
+/// appended to keep it unique.
 pub(super) fn agent_of(conversation: &str) -> AgentId {
     let slug = AgentId::slug(conversation);
     let has_word = conversation.contains(|c: char| c.is_ascii_alphanumeric());
@@ -37,8 +37,8 @@ pub(super) fn agent_of(conversation: &str) -> AgentId {
     AgentId::slug(&format!("{name}-{}", floor_cut(&digest, HASH_DIGITS)))
 }
 
-/// What the conversation of each file is called instead of as the file is. Files that would be called the same are
-/// told apart by their folders, all of them, so that it makes no difference in which order they are given.
+/// Returns a name for each file's conversation if the file's own name isn't unique. Files with the same name are told
+/// apart by their folders, independently of their order.
 pub(super) fn names(files: &[PathBuf]) -> Vec<Option<String>> {
     let files: Vec<PathBuf> = files
         .iter()
@@ -54,13 +54,12 @@ pub(super) fn names(files: &[PathBuf]) -> Vec<Option<String>> {
         .collect()
 }
 
-/// Files with the same name, but for folder and extension.
+/// Files with the same name apart from folder and extension.
 #[derive(Default)]
 struct Namesakes {
     files: HashSet<PathBuf>,
-    /// How many there are of each path without its extension.
+    /// Number of files by path without extension.
     by_path: HashMap<PathBuf, usize>,
-    /// The folder that they all are in.
     folder: Option<PathBuf>,
 }
 
@@ -75,7 +74,7 @@ impl Namesakes {
         while !file.starts_with(&*folder) && folder.pop() {}
     }
 
-    /// The path of one of them in their folder, with the extension only where nothing else differs.
+    /// Returns a file's path below the common folder, with its extension only if nothing else differs.
     fn name(&self, file: &Path) -> Option<String> {
         if self.files.len() < 2 {
             return None;
@@ -91,7 +90,7 @@ impl Namesakes {
     }
 }
 
-/// Whether a file holds nothing but the talk of one sub-agent.
+/// True if a file holds only messages of one sub-agent.
 pub(super) fn is_sidechain(file: &Path, format: Option<Format>) -> bool {
     // A pipe can be read only once.
     if !file.is_file() {
@@ -107,7 +106,6 @@ pub(super) fn is_sidechain(file: &Path, format: Option<Format>) -> bool {
     records.all(|record| record.is_sidechain && record.conversation == first.conversation)
 }
 
-/// Whether all of these are of one conversation.
 pub(super) fn is_one(records: &[Record]) -> bool {
     let conversation = records.first().map(|record| &record.conversation);
     records
@@ -115,7 +113,7 @@ pub(super) fn is_one(records: &[Record]) -> bool {
         .all(|record| Some(&record.conversation) == conversation)
 }
 
-/// What is said of messages of sub-agents that one agent doesn't get.
+/// Reports messages of sub-agents that one agent doesn't get.
 pub(super) fn left_out(messages: u64, file: &str) -> String {
     format!(
         "{file}: left out {} of sub-agents (isSidechain), which are no part of the conversation; \
@@ -124,19 +122,16 @@ pub(super) fn left_out(messages: u64, file: &str) -> String {
     )
 }
 
-/// Messages whose time can't be read.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct UnreadTimes {
-    /// How many there are.
     #[serde(rename = "unread_times")]
     pub(super) count: u64,
-    /// The file and the line of the first one.
     #[serde(rename = "first_unread_time")]
     pub(super) first: Option<String>,
 }
 
 impl UnreadTimes {
-    /// Counts a record of `file` if its time can't be read, and says so of the first one.
+    /// Counts a record of `file` if its time can't be read, and returns a report of the first one.
     pub(super) fn observe(&mut self, file: &Path, record: &Record) -> Option<String> {
         if !record.is_time_unread {
             return None;
@@ -152,7 +147,7 @@ impl UnreadTimes {
         ))
     }
 
-    /// What is said of them behind other counts.
+    /// Formats the count, for appending to others; empty for 0.
     pub(super) fn told(&self) -> String {
         match self.count {
             0 => String::new(),
@@ -161,7 +156,7 @@ impl UnreadTimes {
     }
 }
 
-/// What is said of messages that their conversation went back behind.
+/// Reports messages that were left out because their conversation was rewound behind them.
 pub(super) fn undone(messages: u64, file: &str) -> String {
     format!(
         "{file}: left out {} of prompts that were edited or turns that were taken back; the conversation \
@@ -170,7 +165,7 @@ pub(super) fn undone(messages: u64, file: &str) -> String {
     )
 }
 
-/// What is said of prompts in which there is no word.
+/// Reports prompts that were left out because they hold no word.
 pub(super) fn wordless(prompts: u64, file: &str) -> String {
     format!(
         "{file}: left out {} without a word, of which no model would be sent anything",
@@ -183,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_id_cannot_hold_still_tells_conversations_apart() {
+    fn names_that_do_not_fit_an_id_give_different_agents() {
         for (plain, expected) in [
             ("two-weeks", "two-weeks"),
             ("conv-26", "conv-26"),
@@ -211,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn namesakes_are_told_apart_by_their_folders_in_any_order() {
+    fn files_of_the_same_name_are_named_by_folder_in_any_order() {
         let name_all = |files: &[&str]| {
             let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
             names(&files)

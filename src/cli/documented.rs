@@ -1,4 +1,4 @@
-//! The commands that the documentation names are commands: they are read as the command line itself is.
+//! Checks that commands in the documentation exist, by parsing them like the command line.
 
 use std::{fs, path::Path};
 
@@ -6,19 +6,18 @@ use clap::{Parser as _, error::ErrorKind};
 
 use super::Cli;
 
-/// Folders of pages, beside the README.
+/// Folders of pages; the README is added.
 const FOLDERS: [&str; 2] = ["docs", "docs/runbooks"];
-/// A text may ask for help, and may name a command without saying what is put behind it.
+/// Parse results that are fine: a text may show help, and may name a command without its arguments.
 const FINE: [ErrorKind; 4] = [
     ErrorKind::DisplayHelp,
     ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
     ErrorKind::MissingRequiredArgument,
     ErrorKind::MissingSubcommand,
 ];
-/// Fewer than there are: else it is the looking that is broken.
+/// A lower number found means that the search is broken.
 const COMMANDS_MIN: usize = 100;
 
-/// The pages, with what they are called.
 fn pages() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = FOLDERS.map(|folder| fs::read_dir(root.join(folder)).unwrap());
@@ -30,21 +29,21 @@ fn pages() -> Vec<(String, String)> {
         .collect()
 }
 
-/// The shell's blocks of a page, then what stands between back-ticks.
+/// Returns the shell blocks of a page, then the texts in back-ticks.
 fn code(page: &str) -> Vec<String> {
     let parts: Vec<&str> = page.split("```").collect();
     let blocks = parts.iter().copied().skip(1).step_by(2);
     let blocks = blocks.filter_map(|block| block.strip_prefix("sh\n"));
     let prose = parts.iter().copied().step_by(2);
     let spans = prose.flat_map(|prose| prose.split('`').skip(1).step_by(2));
-    // A line that goes on is one with the next.
+    // Joins lines that continue.
     blocks
         .chain(spans)
         .map(|code| code.replace("\\\n", " "))
         .collect()
 }
 
-/// The commands of a line of the shell, as their words. What stands in quotes or brackets belongs to a word.
+/// Splits a shell line into commands and their words. Quoted or bracketed text belongs to one word.
 fn commands(line: &str) -> Vec<Vec<String>> {
     let mut commands = vec![vec![String::new()]];
     let mut quote = None;
@@ -67,7 +66,7 @@ fn commands(line: &str) -> Vec<Vec<String>> {
     commands
 }
 
-/// A command's words if it is one of ours: without what sets its user and its variables, and where it reads and writes.
+/// Returns the words of a recapd command, without its user, variables and redirections; `None` for other commands.
 fn ours(words: &[String]) -> Option<Vec<&str>> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let words = if let ["sudo", "-u", _, command @ ..] = words.as_slice() {
@@ -81,7 +80,6 @@ fn ours(words: &[String]) -> Option<Vec<&str>> {
     (command.first() == Some(&"recapd")).then_some(command)
 }
 
-/// Our commands in a page.
 fn ours_in(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     for code in code(page) {
@@ -93,7 +91,7 @@ fn ours_in(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_command_that_the_documentation_names_is_one() {
+fn every_command_in_the_documentation_exists() {
     let (mut count, mut wrong) = (0, Vec::new());
     for (page, text) in pages() {
         for command in ours_in(&text) {
@@ -109,7 +107,7 @@ fn every_command_that_the_documentation_names_is_one() {
 }
 
 #[test]
-fn commands_are_told_from_what_stands_around_them() {
+fn commands_are_found_in_surrounding_text() {
     let page = "See `recapd queue list`, or `journalctl -u recapd | grep x` of the user `recapd-x`.\n\
                 ```sh\n\
                 A=b recapd push me <file    # recapd says nothing\n\

@@ -1,4 +1,4 @@
-//! How a command ends: the exit codes, and the one place that prints an error.
+//! The exit codes, and the one place that prints an error.
 
 use std::process::ExitCode;
 
@@ -13,20 +13,16 @@ use recapd_platform::{
 use recapd_store::{FactFault, StoreError};
 use recapd_telemetry::Surroundings;
 
-/// Something was not found.
 pub(super) const NOT_FOUND: u8 = 3;
-/// The daemon runs, but isn't ready.
 pub(super) const UNHEALTHY: u8 = 4;
 /// The database or the daemon is unreachable (sysexits `EX_UNAVAILABLE`).
 pub(super) const UNAVAILABLE: u8 = 69;
-/// It isn't done yet, and asking again later may help (sysexits `EX_TEMPFAIL`).
+/// Not done yet; asking again later may help (sysexits `EX_TEMPFAIL`).
 pub(super) const RETRY_LATER: u8 = 75;
 /// The configuration is wrong (sysexits `EX_CONFIG`); a restart can't cure it.
 pub(super) const CONFIGURATION: u8 = 78;
-/// The command line is wrong.
 pub(super) const USAGE: u8 = 2;
 
-/// Every exit code, and what it says.
 pub(super) const CODES: [(u8, &str); 8] = [
     (0, "fine"),
     (1, "it failed, or a check did"),
@@ -38,7 +34,6 @@ pub(super) const CODES: [(u8, &str); 8] = [
     (CONFIGURATION, "the configuration is wrong"),
 ];
 
-/// Why a command failed, with its exit code.
 #[derive(Debug)]
 pub(super) struct CommandFailure {
     code: u8,
@@ -46,7 +41,6 @@ pub(super) struct CommandFailure {
 }
 
 impl CommandFailure {
-    /// An error with an exit code of its own.
     pub(super) fn new(code: u8, error: impl Into<anyhow::Error>) -> Self {
         Self {
             code,
@@ -54,7 +48,6 @@ impl CommandFailure {
         }
     }
 
-    /// The command line is wrong.
     pub(super) fn usage(what: String) -> Self {
         Self {
             code: USAGE,
@@ -64,7 +57,7 @@ impl CommandFailure {
 
     /// The file that `http.tokens_file` names can't be used.
     pub(super) fn tokens_file(error: &FileError) -> Self {
-        // The text tells its source already.
+        // The text contains the source already.
         Self::new(
             CONFIGURATION,
             anyhow::Error::msg(format!("http.tokens_file: {error}")),
@@ -79,7 +72,6 @@ impl CommandFailure {
         }
     }
 
-    /// Nothing of that name.
     pub(super) fn not_found(what: String) -> Self {
         Self {
             code: NOT_FOUND,
@@ -87,7 +79,7 @@ impl CommandFailure {
         }
     }
 
-    /// The same failure, after this was done.
+    /// Adds to the error what was done before it.
     pub(super) fn after(self, done: &str) -> Self {
         Self {
             error: self.error.context(done.to_owned()),
@@ -95,23 +87,21 @@ impl CommandFailure {
         }
     }
 
-    /// Its exit code.
     pub(super) fn code(&self) -> u8 {
         self.code
     }
 
-    /// What is wrong, in one line.
+    /// The error with its causes, in one line.
     pub(super) fn text(&self) -> String {
         format!("{:#}", self.error)
     }
 
-    /// Prints the error and tells the exit code.
     pub(super) fn report(&self) -> ExitCode {
         output::error(&format!("recapd: {}", self.text()));
         ExitCode::from(self.code)
     }
 
-    /// As [`Self::report`], in the form of a daemon's log: whoever reads that is to find there why it ended.
+    /// As [`Self::report`], in the format of a daemon's log, whose readers look there for why it ended.
     pub(super) fn report_in_log(&self, format: LogFormat, environment: &Environment) -> ExitCode {
         let surroundings = Surroundings::of_standard_error(environment);
         output::error(&surroundings.last_words(format, &self.text(), SystemClock.now()));

@@ -1,4 +1,4 @@
-//! What people see: lines and colours, tables, progress, figures and near misses.
+//! Output for people: lines, colours, tables, progress, figures and suggestions.
 
 pub(super) mod figures;
 pub(super) mod likeness;

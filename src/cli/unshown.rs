@@ -1,5 +1,5 @@
-//! Messages that are read and stored, and that no model is ever shown: a file of which that is true of nearly all is likely
-//! no conversation that recapd knows how to read.
+//! Messages that are stored but never sent to a model. If nearly all of a file's messages are such, its format is
+//! probably not recognised.
 
 use std::collections::HashMap;
 
@@ -10,33 +10,30 @@ use recapd_core::domain::{
     number::{count, grouped},
 };
 
-/// Of so many messages one at least should be shown to a model.
+/// At least one message in this many should be shown to a model.
 const SHOWN_SHARE: u64 = 20;
-/// Of fewer messages nothing is said where even one is shown.
+/// With fewer messages, nothing is reported if even one is shown.
 const MESSAGES_MIN: u64 = 20;
-/// Kinds that are named.
 const KINDS_MAX: usize = 5;
 
-/// How many messages are of kinds that no model is shown.
+/// Counts messages by kinds that no model is shown.
 #[derive(Debug, Default)]
 pub(super) struct Unshown {
-    /// All that was read.
+    /// All messages read.
     read: u64,
-    /// Of these, how many no model is shown.
+    /// Those of them that no model is shown.
     hidden: u64,
     by_kind: HashMap<String, u64>,
 }
 
-/// The same for programs.
 #[derive(Debug, Serialize)]
 pub(super) struct UnshownCounts {
-    /// How many.
+    /// Messages that no model is shown.
     messages: u64,
-    /// Of how many that were read.
     of: u64,
-    /// Whether these are all, or nearly all.
+    /// True if these are all, or nearly all.
     pub(super) nearly_all: bool,
-    /// The kinds, the most frequent ones first.
+    /// The most frequent kinds, in descending order.
     kinds: Vec<KindCount>,
 }
 
@@ -47,7 +44,6 @@ struct KindCount {
 }
 
 impl Unshown {
-    /// Counts a message.
     pub(super) fn observe(&mut self, message: &Message) {
         self.read += 1;
         if !message.kind.is_conversation() {
@@ -56,18 +52,18 @@ impl Unshown {
         }
     }
 
-    /// Whether these are all that was read, or nearly all: fewer than one in [`SHOWN_SHARE`] is shown.
+    /// True if (nearly) all messages are hidden: fewer than one in [`SHOWN_SHARE`] is shown.
     pub(super) fn are_nearly_all(&self) -> bool {
         let shown = self.read - self.hidden;
         self.hidden > 0 && (shown == 0 || self.is_much() && shown * SHOWN_SHARE < self.read)
     }
 
-    /// Whether so much was read that it should hold something to be shown.
+    /// True if enough was read to expect a shown message.
     pub(super) fn is_much(&self) -> bool {
         self.read >= MESSAGES_MIN
     }
 
-    /// What is said of them, if they are nearly all, or the greater part of much: transcripts hold more than what is said.
+    /// Returns a report if nearly all messages are hidden, or most of many: some are normal in transcripts.
     pub(super) fn told(&self) -> Option<String> {
         let are_most = self.is_much() && self.hidden * 2 > self.read;
         let cure = match (self.are_nearly_all(), are_most) {
@@ -83,7 +79,6 @@ impl Unshown {
         ))
     }
 
-    /// The most frequent kinds, with how many messages are of each.
     fn named_kinds(&self) -> String {
         let kinds = self.kinds();
         let named = kinds.iter().take(KINDS_MAX);
@@ -97,7 +92,6 @@ impl Unshown {
         named.join(", ")
     }
 
-    /// The same for programs.
     pub(super) fn counts(&self) -> UnshownCounts {
         let mut kinds = self.kinds();
         kinds.truncate(KINDS_MAX);

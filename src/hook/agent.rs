@@ -1,4 +1,4 @@
-//! The agent that a hook's session belongs to: by default one per host and project folder.
+//! The agent of a hook's session: by default one for each host and project folder.
 
 use std::path::{Path, PathBuf};
 
@@ -9,17 +9,17 @@ use recapd_core::{
     hash::short_hash,
 };
 
-/// The agent's name unless `--agent` gives another.
+/// The default template of the agent's name.
 const TEMPLATE: &str = "{host}:{project}";
-/// Claude Code's variable with the folder in which the session began; `cwd` follows the agent.
+/// Claude Code's variable for the folder in which the session began; `cwd` changes during it.
 const PROJECT_VARIABLE: &str = "CLAUDE_PROJECT_DIR";
-/// The most bytes of a folder's name in an agent's id, and how many digits of its hash follow, to tell namesakes apart.
+/// Limits of a folder's name in an agent's id: bytes of the name, then digits of its hash, which tells namesakes apart.
 const NAME_BYTES_MAX: usize = 40;
 const HASH_DIGITS: usize = 8;
-/// How many parent folders are searched for the repository's root.
+/// How many parent folders are searched for the root of the repository.
 const ANCESTORS_MAX: usize = 64;
 
-/// The agent, by `template`.
+/// Returns the agent named by `template`.
 pub(super) fn name(template: Option<&str>, host: Host, input: &Input, environment: &Environment) -> AgentId {
     let project = project(host, input, environment);
     let name = template
@@ -30,7 +30,7 @@ pub(super) fn name(template: Option<&str>, host: Host, input: &Input, environmen
     AgentId::slug(&name)
 }
 
-/// The session's folder: the one in which the host says it began, the root of the repository around `cwd`, or `cwd`.
+/// Returns the session's folder: where the host says it began, else the root of the repository around `cwd`, else `cwd`.
 fn project(host: Host, input: &Input, environment: &Environment) -> PathBuf {
     let said = environment
         .get(PROJECT_VARIABLE)
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_is_one_agent_wherever_in_it_the_host_works() {
+    fn all_folders_of_a_project_have_one_agent() {
         let folder = tempfile::tempdir().unwrap();
         let (deep, git) = (
             folder.path().join("my shop/src/deep"),

@@ -1,4 +1,4 @@
-//! What is injected into a session at its start: the brief, fenced as data, within what its host shows.
+//! The brief that is injected into a session at its start, fenced as data, within the host's limits.
 //!
 //! Hosts drop an output entirely if it is too long: Claude Code beyond 10,000 characters, Codex beyond 2,500 tokens,
 //! which it estimates by bytes.
@@ -25,37 +25,34 @@ use recapd_core::{
     hash::short_hash,
 };
 
-/// The most characters of an output that Claude Code shows.
+/// Longest output that Claude Code shows, in characters.
 const CLAUDE_CODE_CHARS_MAX: usize = 10_000;
-/// The most tokens that Codex shows, and how many bytes it counts as one.
+/// Longest output that Codex shows, in tokens, and the bytes that it counts as one token.
 const CODEX_TOKENS_MAX: usize = 2_500;
 const CODEX_TOKEN_BYTES: usize = 4;
-/// The most tokens of the brief itself; the rest is for the fence.
+/// Most tokens of the brief itself; the rest is for the fence.
 const BRIEF_TOKENS_MAX: i64 = 2_300;
-/// How many of a session's injections are remembered.
+/// How many injections are remembered for a session.
 const INJECTIONS_MAX: usize = 64;
-/// The beginning and the end of a cached brief's first line, with the version between them.
+/// The beginning and the end of the first line of a cached brief, with the version between them.
 const CACHE_HEAD: (&str, &str) = ("<!-- version ", " -->\n");
 
-/// What was injected into a session.
+/// The record of injections into a session.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct SessionState {
-    /// Hashes of the briefs that it got.
     given: Vec<String>,
-    /// The version of the last brief that it got.
+    /// The version of the last injected brief.
     version: i64,
-    /// The last newer version that was announced to it.
+    /// The last newer version that was announced.
     announced: i64,
-    /// When the session was last given anything.
+    /// When the session last received anything.
     pub(super) at: Option<Timestamp>,
 }
 
-/// What is to be injected into a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Injection {
-    /// What the hook prints.
     pub output: String,
-    /// The part of it that the model sees.
+    /// The part of `output` that the model sees.
     pub text: String,
     brief: Option<String>,
     version: i64,
@@ -65,12 +62,12 @@ pub struct Injection {
 struct Brief {
     text: String,
     version: i64,
-    /// If it is a copy: since when nothing newer could be read.
+    /// For a copy from the cache: since when nothing newer could be read.
     copied_at: Option<Timestamp>,
 }
 
 impl HookCall<'_> {
-    /// The brief for a session that begins; `None` if there is none, or nothing new for the session.
+    /// Returns the brief for a session that begins; `None` if there is none, or nothing new for the session.
     pub(super) fn injection(
         &self,
         folder: &StateFolder,
@@ -84,11 +81,11 @@ impl HookCall<'_> {
         if brief.text.trim().is_empty() {
             return None;
         }
-        // Whoever answered, or wrote the copy, may be no daemon.
+        // The answer or the copy may not come from a daemon.
         brief.text = neutralize_document(&brief.text);
         let mark = short_hash(&[brief.text.as_bytes()]);
         let state: SessionState = read_json(&folder.agent(agent).session(&input.session)).unwrap_or_default();
-        // What the session got before its context was emptied is no longer in view.
+        // What was injected before the context was emptied is no longer in view.
         let is_emptied = matches!(input.source.as_deref(), Some("compact" | "clear"));
         if !is_emptied && state.given.contains(&mark) {
             return None;
@@ -102,7 +99,7 @@ impl HookCall<'_> {
         })
     }
 
-    /// A line for a session that got a brief of which there is a newer version now; once per version.
+    /// Announces, once per version, that a newer version of the injected brief exists.
     pub(super) fn announcement(
         &self,
         folder: &StateFolder,
@@ -130,7 +127,7 @@ impl HookCall<'_> {
         })
     }
 
-    /// The daemon's brief, or the last copy of it.
+    /// Returns the daemon's brief, or the last copy of it.
     fn brief(&self, folder: &StateFolder, agent: &AgentId) -> Option<Brief> {
         let told = self.daemon().map_or(DaemonAnswer::Away, |daemon| {
             daemon.brief(agent, self.config.hook.max_chars, BRIEF_TOKENS_MAX)
@@ -155,12 +152,12 @@ impl HookCall<'_> {
                 })
             }
             DaemonAnswer::Unknown => {
-                // What was forgotten must not be told from a copy either.
+                // What was forgotten must not be shown from a copy either.
                 std::fs::remove_file(&cache).ok();
                 None
             }
             DaemonAnswer::Away => cached(&cache),
-            // That there is something to be told is worth knowing: it can be asked for later (seed 003).
+            // The session should know that a summary exists, so that it can ask for it later (seed 003).
             DaemonAnswer::Unavailable => cached(&cache).or_else(|| {
                 Some(Brief {
                     text: PLACEHOLDER.to_owned(),
@@ -171,8 +168,8 @@ impl HookCall<'_> {
         }
     }
 
-    /// The brief in its fence and as an output, without as many of its last lines (the oldest) as needed to keep all
-    /// limits. The very last line, which says where the whole is, stays.
+    /// Returns the brief in its fence, and the output. Drops as many of the last lines (the oldest) as the limits
+    /// require, but keeps the closing line, which says where the whole document is.
     fn fitted(&self, agent: &AgentId, host: Host, brief: &Brief) -> Option<(String, String)> {
         let lines: Vec<&str> = brief.text.trim_end().lines().collect();
         let (closing, lines) = lines.split_last()?;
@@ -194,7 +191,6 @@ impl HookCall<'_> {
 }
 
 impl Injection {
-    /// Remembers what was injected into the session.
     pub(super) fn remember(&self, folder: &StateFolder, agent: &AgentId, input: &Input, now: Timestamp) {
         let file = folder.agent(agent).session(&input.session);
         let mut state: SessionState = read_json(&file).unwrap_or_default();
@@ -213,7 +209,6 @@ impl Injection {
     }
 }
 
-/// The last copy of a brief.
 fn cached(cache: &Path) -> Option<Brief> {
     let text = read_text(cache)?;
     let (version, text) = text.strip_prefix(CACHE_HEAD.0)?.split_once(CACHE_HEAD.1)?;
@@ -224,7 +219,7 @@ fn cached(cache: &Path) -> Option<Brief> {
     })
 }
 
-/// Notes that a session's context was emptied: nothing that was injected is in view any more.
+/// Records that the session's context was emptied: no injection is in view any more.
 pub(super) fn forget(folder: &StateFolder, agent: &AgentId, input: &Input) {
     let file = folder.agent(agent).session(&input.session);
     if let Some(state) = read_json::<SessionState>(&file) {
@@ -232,12 +227,12 @@ pub(super) fn forget(folder: &StateFolder, agent: &AgentId, input: &Input) {
             given: Vec::new(),
             ..state
         };
-        // At worst something isn't injected again that should be.
+        // At worst something that should be injected again isn't.
         replace_json(&file, &emptied).ok();
     }
 }
 
-/// Whether this session was the agent's last one: then it already holds everything that a summary tells.
+/// True if this session is the agent's last one resumed: it already holds everything that a summary says.
 fn is_own_past(folder: &StateFolder, agent: &AgentId, input: &Input) -> bool {
     let gathered = read_json::<GatherState>(&folder.agent(agent).gathered());
     let is_last = gathered.is_some_and(|last| last.session == short_hash(&[input.session.as_bytes()]));

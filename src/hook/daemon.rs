@@ -1,4 +1,4 @@
-//! Asking the daemon, within the rest of a hook's time.
+//! Requests to the daemon, within the remaining time of a hook.
 
 use std::time::Duration;
 
@@ -11,48 +11,44 @@ use recapd_platform::http_client::{HttpReply, HttpSettings, RESPONSE_BYTES_MAX};
 
 /// With less time left than this the daemon isn't asked.
 const TIME_MIN: Duration = Duration::from_millis(3);
-/// The statuses by which the daemon says that it will never take a message.
+/// Statuses by which the daemon refuses a message for good.
 const REFUSALS: [u16; 4] = [400, 409, 413, 422];
 const PROBLEM: &str = "application/problem+json";
 
-/// Why messages weren't stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SendFailure {
-    /// The daemon can't be reached.
+    /// The daemon is unreachable, or something else answers.
     Away(String),
-    /// It didn't answer in time.
+    /// The daemon didn't answer in time.
     Late(String),
-    /// It answers, but doesn't take them now. It may take those of another agent.
+    /// The daemon answers, but doesn't accept the messages now. It may accept those of another agent.
     Declined(String),
-    /// It never takes them.
+    /// The daemon will never accept them.
     Refused(String),
 }
 
-/// Something that stores messages.
+/// Stores messages; tests have one in memory.
 pub(super) trait Daemon {
-    /// Stores messages of a `format`, one per line: all or none.
+    /// Stores messages of one `format`, one per line: all or none.
     fn append(&self, agent: &AgentId, format: &str, lines: String) -> Result<(), SendFailure>;
 }
 
 /// The daemon's answer about an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DaemonAnswer {
-    /// The agent's brief, and its version.
     Brief {
         text: String,
         version: i64,
-        /// For how long the daemon hasn't reached its database, if it can't.
+        /// For how long the daemon hasn't reached its database; `None` if it has.
         stale_ms: Option<i64>,
     },
-    /// The daemon doesn't know the agent.
     Unknown,
-    /// The daemon has no copy, and its database is away.
+    /// The daemon has no copy, and can't reach its database.
     Unavailable,
-    /// The daemon can't be asked.
     Away,
 }
 
-/// A daemon behind an address.
+/// A daemon behind a URL.
 pub(super) struct Http {
     transport: Transport,
     runtime: Runtime,
@@ -61,7 +57,8 @@ pub(super) struct Http {
 }
 
 impl Http {
-    /// The daemon at `base`, which may be asked until `deadline`; no request may take longer than `time_max`.
+    /// A daemon at `base` that may be asked until `deadline`; each request may take `time_max`. `None` if the URL is
+    /// unusable.
     pub(super) fn new(base: &str, deadline: Instant, time_max: Duration) -> Option<Self> {
         let timeout_ms = u64::try_from(time_max.as_millis()).ok()?;
         let settings = HttpSettings {
@@ -80,7 +77,6 @@ impl Http {
         })
     }
 
-    /// The same, with these credentials.
     pub(super) fn with_credentials(self, credentials: Credentials) -> Self {
         Self {
             transport: self.transport.with_credentials(credentials),
@@ -88,7 +84,6 @@ impl Http {
         }
     }
 
-    /// The brief of `agent`, within these limits.
     pub(super) fn brief(&self, agent: &AgentId, chars_max: usize, tokens_max: i64) -> DaemonAnswer {
         let path =
             format!("/v1/agents/{agent}/summary?view=brief&max_chars={chars_max}&max_tokens={tokens_max}");
@@ -138,7 +133,7 @@ impl Daemon for Http {
     }
 }
 
-/// Whether an answer says that the messages are stored.
+/// Checks that an answer acknowledges the messages.
 fn verdict(reply: &HttpReply) -> Result<(), SendFailure> {
     let said = || format!("{}: {}", reply.status, String::from_utf8_lossy(&reply.body));
     match reply.status.as_u16() {
@@ -149,7 +144,7 @@ fn verdict(reply: &HttpReply) -> Result<(), SendFailure> {
     }
 }
 
-/// The brief in an answer; `None` if another program answers on that port.
+/// Parses the brief in an answer; `None` if another program answers on that port.
 fn told(reply: &HttpReply) -> Option<DaemonAnswer> {
     Some(DaemonAnswer::Brief {
         version: reply.header("recapd-version")?.parse().ok()?,
@@ -158,19 +153,19 @@ fn told(reply: &HttpReply) -> Option<DaemonAnswer> {
     })
 }
 
-/// The age of a copy in milliseconds, from `41s`.
+/// Parses the age of a copy, such as `41s`, into milliseconds.
 fn age_ms(text: &str) -> i64 {
     let seconds: i64 = text.trim_end_matches('s').parse().unwrap_or_default();
     seconds.saturating_mul(SECOND_MS)
 }
 
-/// Whether it is the daemon's receipt for stored messages.
+/// True for the daemon's receipt for stored messages.
 fn is_receipt(reply: &HttpReply) -> bool {
     let said: Option<serde_json::Value> = serde_json::from_slice(&reply.body).ok();
     said.is_some_and(|said| said["accepted"].is_i64() && said["duplicates"].is_i64())
 }
 
-/// Whether it is a problem in the daemon's form, and not another program's answer.
+/// True for a problem in the daemon's format, as opposed to another program's answer.
 fn is_problem(reply: &HttpReply) -> bool {
     reply
         .header("content-type")
@@ -193,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_about_these_messages_about_this_agent_or_no_daemons() {
+    fn answers_are_classified_as_refused_declined_or_not_a_daemons() {
         let receipt = reply(200, "application/json", r#"{"accepted":1,"duplicates":0}"#);
         assert_eq!(verdict(&receipt), Ok(()));
         for status in REFUSALS {

@@ -1,6 +1,6 @@
-//! What was added to a transcript since it was last read.
+//! The lines added to a transcript since it was last read.
 //!
-//! Invariant: in whatever steps a transcript grows and is read, the same messages with the same ids result.
+//! Invariant: the same messages with the same ids result, in whatever steps a transcript grows and is read.
 
 use std::{
     fs::File,
@@ -17,40 +17,38 @@ use recapd_core::{
     hash::short_hash,
 };
 
-/// How many bytes are read at a time; their whole lines become one segment of the spool.
+/// Block size in bytes; the whole lines of a block become one segment of the spool.
 const BLOCK_BYTES_MAX: usize = 128 << 10;
-/// The longest line, in bytes; longer ones are skipped.
+/// Longest line, in bytes; longer ones are skipped.
 pub(super) const LINE_BYTES_MAX: usize = 16 << 20;
-/// How many bytes at the end of a broken line are searched for a message behind half a one.
+/// Bytes at the end of a broken line that are searched for a message after an incomplete one.
 const BROKEN_BYTES_MAX: usize = 1 << 20;
-/// How objects begin, and how many of them are tried.
+/// The beginning of an object, and how many occurrences are tried.
 const BEGINNING: &[u8] = b"{\"";
 const BEGINNINGS_MAX: usize = 64;
-/// How many bytes before the offset are compared to tell whether a transcript is still the one that was read.
+/// Bytes before the offset that identify a transcript when it is read again.
 const TAIL_BYTES_MAX: u64 = 256;
 
-/// How far a transcript was read.
+/// The position up to which a transcript was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cursor {
     pub(super) transcript: PathBuf,
-    /// The transcript's format, by name.
+    /// The name of the transcript's format.
     format: String,
     pub(super) session: String,
-    /// The offset in bytes, after the end of a line.
+    /// Offset in bytes; always the end of a line.
     pub(super) offset: u64,
-    /// A hash of the bytes before the offset.
     tail: String,
-    /// How many bytes of half a line stood behind the offset when there was nothing else: one that the host was still
-    /// writing, or never finished.
+    /// Length in bytes of an incomplete line after the offset, with nothing else behind it. The host was still
+    /// writing it, or never finished it.
     #[serde(default)]
     pub(super) half: u64,
-    /// What is being passed over, as a copy of it.
+    /// The transcript whose copy is being skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) original: Option<Original>,
 }
 
 impl Cursor {
-    /// A cursor at the beginning of a transcript.
     pub(super) fn new(transcript: &Path, format: Format, session: &str) -> Self {
         Self {
             transcript: transcript.to_owned(),
@@ -63,13 +61,13 @@ impl Cursor {
         }
     }
 
-    /// Whether it is in a transcript of that session, which hosts name it by, too.
+    /// True if the transcript is that session's; hosts also use the session's id in the file name.
     pub(super) fn is_of(&self, session: &str) -> bool {
         let name = self.transcript.file_stem().unwrap_or_default();
         self.session == session || name.to_string_lossy().ends_with(session)
     }
 
-    /// Whether a transcript of that length has something that wasn't looked at yet.
+    /// True if a transcript of that length has bytes that weren't looked at yet.
     pub(super) fn is_behind(&self, length: u64) -> bool {
         length > self.offset && length != self.offset.saturating_add(self.half)
     }
@@ -79,14 +77,14 @@ impl Cursor {
 pub(super) struct Transcript {
     file: File,
     format: Format,
-    /// Whether lines copied from another session are left out.
+    /// True if lines copied from another session are left out.
     leaves_copies: bool,
     pub(super) cursor: Cursor,
 }
 
 impl Transcript {
-    /// Opens the transcript of `cursor`; it is read from its beginning if it isn't the one that was read before.
-    /// Messages that were read before get the same ids again.
+    /// Opens the transcript of `cursor`. If it isn't the one that was read before, reading starts over; messages that
+    /// were read before get the same ids again.
     pub(super) fn open(mut cursor: Cursor, leaves_copies: bool) -> io::Result<Self> {
         let format = Format::from_name(&cursor.format).unwrap_or(Format::ClaudeCode);
         if !cursor.transcript.metadata()?.is_file() {
@@ -104,8 +102,8 @@ impl Transcript {
         })
     }
 
-    /// The next whole lines that hold messages and begin before `until`, in the spool's form; `None` at the end. An
-    /// incomplete line counts as not there yet.
+    /// Returns the next whole lines with messages that begin before `until`, in the spool's format; `None` at the
+    /// end. An incomplete line doesn't count.
     pub(super) fn next_block(&mut self, until: u64) -> io::Result<Option<String>> {
         if until <= self.cursor.offset {
             return Ok(None);
@@ -127,12 +125,11 @@ impl Transcript {
         Ok(Some(lines))
     }
 
-    /// Whether it may begin with lines of another session that don't say so.
+    /// True if the transcript may begin with unmarked lines of another session.
     pub(super) fn may_begin_as_copy(&self) -> bool {
         self.leaves_copies && self.format == Format::Codex
     }
 
-    /// Passes over everything up to `offset`.
     pub(super) fn pass_to(&mut self, offset: u64) -> io::Result<()> {
         self.cursor.tail = tail(&mut self.file, offset)?;
         self.cursor.offset = offset;
@@ -140,8 +137,8 @@ impl Transcript {
         Ok(())
     }
 
-    /// Bytes from the offset to the end of a line; of a line that is too long, any part. None at the end, where the cursor
-    /// notes half a line.
+    /// Reads bytes from the offset to the end of a line; of an overlong line, any part. Returns no bytes at the end,
+    /// and notes the length of an incomplete line in the cursor.
     fn read_block(&mut self) -> io::Result<Vec<u8>> {
         self.file.seek(SeekFrom::Start(self.cursor.offset))?;
         let mut bytes = Vec::new();
@@ -160,8 +157,8 @@ impl Transcript {
         Ok(bytes)
     }
 
-    /// A line in the spool's form; `None` if it holds no message, a prompt without a word, or what a subagent says: these
-    /// have conversations of their own, and their answers come back in this one.
+    /// Returns a line in the spool's format; `None` if it holds no message, a prompt without a word, or a sub-agent's
+    /// message. Sub-agents have conversations of their own, and their answers come back in this one.
     fn record(&self, line: &[u8], offset: u64) -> Option<String> {
         let (line, message) = self.whole(line)?;
         if formats::is_wordless_prompt(&message) {
@@ -180,9 +177,9 @@ impl Transcript {
         Some(spooled(self.format, &format!("{{\"client_id\":\"{id}\",{rest}")))
     }
 
-    /// The message of a line, and the part of the line that it is. A host that was killed in the middle of a line goes on
-    /// right behind that: the message after half a one stands in the same line. It has an id or a time of its own, unlike
-    /// what stands within a message.
+    /// Returns the message of a line, and its part of the line. A host that was killed within a line continues right
+    /// behind it, so the next message follows an incomplete one in the same line. Unlike objects within a message it
+    /// has an id or a time of its own.
     fn whole<'l>(&self, line: &'l [u8]) -> Option<(&'l str, Message)> {
         let read = |line: &'l [u8]| {
             let line = std::str::from_utf8(line).ok()?.trim();
@@ -198,30 +195,30 @@ impl Transcript {
     }
 }
 
-/// Where an object may begin in a broken line, the last one first. Those within the last message are no lines of their own,
-/// since it goes on behind them.
+/// The indices at which an object may begin in a broken line, last first. Objects within the last message are no
+/// candidates, since the message continues after them.
 fn beginnings(line: &[u8]) -> impl Iterator<Item = usize> {
     let pairs = line.windows(BEGINNING.len()).enumerate().rev();
     let beginnings = pairs.filter(|(_, pair)| *pair == BEGINNING);
     beginnings.map(|(place, _)| place).take(BEGINNINGS_MAX)
 }
 
-/// A message of a format in one line.
+/// Formats a message as one line of the spool.
 pub(super) fn spooled(format: Format, json: &str) -> String {
     format!("{} {json}\n", format.name())
 }
 
-/// An id made of `parts`: the same parts give the same id.
+/// Makes an id from `parts`; the same parts give the same id.
 pub(super) fn id(parts: &[&[u8]]) -> String {
     format!("hook-{}", short_hash(parts))
 }
 
-/// The origin of a line.
+/// Members of a line that say where it comes from.
 #[derive(Default, Deserialize)]
 struct LineOrigin {
     #[serde(default, rename = "isSidechain")]
     is_sidechain: bool,
-    /// The session that it was copied from when this one was branched off.
+    /// The session that the line was copied from when this one branched off.
     #[serde(default, rename = "forkedFrom")]
     forked_from: Option<IgnoredAny>,
 }
@@ -232,7 +229,6 @@ impl LineOrigin {
     }
 }
 
-/// A hash of the bytes before `offset`.
 fn tail(file: &mut File, offset: u64) -> io::Result<String> {
     let length = offset.min(TAIL_BYTES_MAX);
     file.seek(SeekFrom::Start(offset - length))?;

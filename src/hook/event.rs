@@ -1,4 +1,4 @@
-//! The events and inputs that hosts pass to their hooks.
+//! The events and inputs that hosts pass to hooks.
 
 use std::path::PathBuf;
 
@@ -6,20 +6,20 @@ use serde_json::Value;
 
 use recapd_core::domain::message::Format;
 
-/// The longest input that is read, in bytes: it holds prompts and last answers.
+/// Longest input read, in bytes: it holds prompts and last answers.
 pub const INPUT_BYTES_MAX: u64 = 8 << 20;
 
-/// Whose hook it is.
+/// A program whose hooks recapd runs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Host {
-    /// Anthropic's.
+    /// Anthropic's Claude Code.
     ClaudeCode,
-    /// OpenAI's.
+    /// OpenAI's Codex.
     Codex,
 }
 
 impl Host {
-    /// The name, as on the command line.
+    /// Returns the name used on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::ClaudeCode => "claude-code",
@@ -27,7 +27,6 @@ impl Host {
         }
     }
 
-    /// The format of its transcripts.
     pub(super) fn format(self) -> Format {
         match self {
             Self::ClaudeCode => Format::ClaudeCode,
@@ -39,26 +38,22 @@ impl Host {
 /// The events that recapd has hooks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A session begins, or goes on after its context was emptied.
+    /// A session begins, or continues after its context was emptied.
     SessionStart,
-    /// The user sent a prompt.
     UserPromptSubmit,
     /// The model finished its turn.
     Stop,
-    /// An agent that the model called finished.
+    /// A sub-agent finished.
     SubagentStop,
     /// The turn ended in an error.
     StopFailure,
     /// The host is about to compact the context.
     PreCompact,
-    /// The host has compacted the context.
     PostCompact,
-    /// The session is over.
     SessionEnd,
 }
 
 impl Event {
-    /// All of them.
     pub const ALL: [Self; 8] = [
         Self::SessionStart,
         Self::UserPromptSubmit,
@@ -70,7 +65,7 @@ impl Event {
         Self::SessionEnd,
     ];
 
-    /// The name that hosts give it.
+    /// Returns the name that hosts use.
     pub fn name(self) -> &'static str {
         match self {
             Self::SessionStart => "SessionStart",
@@ -84,32 +79,31 @@ impl Event {
         }
     }
 
-    /// The event of that name, in any case.
+    /// Finds an event by its name, ignoring case.
     pub fn from_name(name: &str) -> Option<Self> {
         let mut events = Self::ALL.into_iter();
         events.find(|event| event.name().eq_ignore_ascii_case(name))
     }
 }
 
-/// The fields of a hook's input that matter. A field that is missing or of another type counts as not given.
+/// The relevant fields of a hook's input. A field that is missing or of another type counts as absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Input {
     /// The host's id of the session.
     pub session: String,
-    /// The path of the session's transcript.
     pub transcript: Option<PathBuf>,
     /// The folder in which the agent works.
     pub folder: Option<PathBuf>,
     /// Why a session starts: `startup`, `resume`, `clear`, `compact`, in Claude Code also `fork`.
     pub source: Option<String>,
-    /// Whether the hook was called for a subagent, not for the session itself.
+    /// True if the hook was called for a sub-agent rather than the session itself.
     pub is_subagent: bool,
-    /// Whether it has fields that only Codex has.
+    /// True if the input has fields that only Codex sends.
     pub(super) is_codex: bool,
 }
 
 impl Input {
-    /// Reads an input; `None` if it isn't a JSON object that names a session.
+    /// Parses an input; `None` if it isn't a JSON object that names a session.
     pub fn read(json: &str) -> Option<Self> {
         let fields: Value = serde_json::from_str(json).ok()?;
         let text = |name: &str| {
@@ -147,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_told_apart_by_their_input() {
+    fn the_input_shows_which_host_calls() {
         for (json, expected) in [
             (
                 r#"{"session_id":"s","transcript_path":"/home/a/.claude/projects/x/s.jsonl"}"#,
@@ -169,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_is_read_as_far_as_it_makes_sense() {
+    fn invalid_fields_of_an_input_count_as_absent() {
         for nothing in [
             "",
             "[]",
@@ -187,7 +181,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_input_is_read_or_left(
+        fn any_input_is_parsed_without_a_panic(
             json in "(\\{|\\}|\\[|\\]|:|,|\"session_id\"|\"transcript_path\"|\"cwd\"|\"/x/rollout-1\"|\"s\"|null|[0-9]|\\PC){0,24}",
             session in "\\PC{0,12}", path in "(/|\\.\\.|rollout-|\\.codex|\\PC){0,8}",
         ) {

@@ -22,36 +22,32 @@ use recapd_core::{
     hash::short_hash,
 };
 
-/// The longest state file that is read, in bytes.
+/// Longest state file read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Files untouched for this long are removed.
 const KEEP_MS: i64 = 60 * DAY_MS;
-/// The most files of a folder that are looked at.
 const FILES_MAX: usize = 4_096;
-/// A half-written file this old was abandoned.
+/// Age at which a half-written file counts as abandoned.
 const HALF_WRITTEN_KEEP_MS: i64 = HOUR_MS;
-/// The prefix of names of files that are being written.
+/// Name prefix of files that are being written.
 const HALF_WRITTEN: &str = ".";
-/// The lock of whoever sends what waits, or removes it.
+/// The lock for sending or removing spooled messages.
 pub(super) const SEND_LOCK: &str = "send.lock";
-/// How often a lock is tried for.
+/// Interval of attempts to take a lock.
 const LOCK_EVERY: Duration = Duration::from_millis(3);
 
-/// The folder of all state.
 #[derive(Clone, Debug)]
 pub(super) struct StateFolder(PathBuf);
 
-/// The folder of one agent.
 #[derive(Clone, Debug)]
 pub(super) struct AgentFolder(PathBuf);
 
 impl StateFolder {
-    /// The user's state folder; `None` if the environment names no home.
+    /// Returns the user's state folder; `None` if the environment names no home.
     pub(super) fn of(environment: &Environment) -> Option<Self> {
         environment.state_folder().map(Self)
     }
 
-    /// The file with the last brief of `agent`.
     pub(super) fn cache(&self, agent: &AgentId) -> PathBuf {
         let name = short_hash(&[agent.as_str().as_bytes()]);
         self.0.join("cache").join(format!("{name}.md"))
@@ -65,14 +61,12 @@ impl StateFolder {
         )
     }
 
-    /// The folders of all agents.
     pub(super) fn agents(&self) -> Vec<AgentFolder> {
         let folders = files(&self.0.join("hooks"));
         folders.into_iter().map(AgentFolder).collect()
     }
 
-    /// The folders of all agents but `own`, beginning at a place that depends on `own`, so that each gets its turn when
-    /// time is short.
+    /// The folders of all agents but `own`. The order starts after `own`, so that each gets its turn when time is short.
     pub(super) fn others(&self, own: &AgentFolder) -> Vec<AgentFolder> {
         let (before, after): (Vec<_>, Vec<_>) = self
             .agents()
@@ -105,12 +99,12 @@ impl AgentFolder {
             folders.iter().all(|folder| files(folder).is_empty())
         };
         if is_old(&self.gathered(), now) && is_empty() {
-            // Another hook may have it open; that one begins anew then.
+            // Another hook may have it open; that one starts over then.
             fs::remove_dir_all(&self.0).ok();
         }
     }
 
-    /// The folder of marks of sessions that wait for their place.
+    /// The folder of marks that wait for their place in a transcript.
     pub(super) fn marks(&self) -> PathBuf {
         self.0.join("marks")
     }
@@ -132,17 +126,17 @@ impl AgentFolder {
         self.0.join("spool")
     }
 
-    /// The file about the last gathering.
+    /// The file of [`super::push::GatherState`].
     pub(super) fn gathered(&self) -> PathBuf {
         self.0.join("gathered.json")
     }
 
-    /// The file about the last sending.
+    /// The file of the last sending's state.
     pub(super) fn sent(&self) -> PathBuf {
         self.0.join("sent.json")
     }
 
-    /// Waits for the lock called `name` until `deadline`; `None` if another process holds it for longer.
+    /// Waits for the lock `name` until `deadline`; `None` if another process still holds it then.
     pub(super) fn lock(&self, name: &str, deadline: Instant) -> io::Result<Option<File>> {
         create_folder(&self.0)?;
         let file = OpenOptions::new()
@@ -162,13 +156,13 @@ impl AgentFolder {
     }
 }
 
-/// Writes a file whole or not at all.
+/// Replaces a file atomically.
 pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     written(path, content)?.persist(path)?;
     Ok(())
 }
 
-/// The same, so that the content survives a power cut.
+/// Replaces a file atomically and durably: the content survives a power cut.
 pub(super) fn replace_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     let file = written(path, content)?;
     file.as_file().sync_data()?;
@@ -186,7 +180,7 @@ fn written(path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
     Ok(file)
 }
 
-/// Removes files that nobody touched for long. Another hook may be faster.
+/// Removes files that weren't touched for [`KEEP_MS`]. Another hook may be faster.
 fn remove_old(folder: &Path, now: Timestamp) {
     for file in files(folder) {
         if is_old(&file, now) {
@@ -196,12 +190,12 @@ fn remove_old(folder: &Path, now: Timestamp) {
     remove_half_written(folder, now);
 }
 
-/// Whether nobody touched a file for so long that it isn't needed any more.
+/// True if a file wasn't touched for [`KEEP_MS`].
 pub(super) fn is_old(file: &Path, now: Timestamp) -> bool {
     touched_at(file).is_some_and(|at| now.since_ms(at) > KEEP_MS)
 }
 
-/// Removes files left half-written by hooks that were killed.
+/// Removes files that killed hooks left half-written.
 pub(super) fn remove_half_written(folder: &Path, now: Timestamp) {
     for file in paths(folder).filter(|path| is_half_written(path)).take(FILES_MAX) {
         if touched_at(&file).is_some_and(|at| now.since_ms(at) > HALF_WRITTEN_KEEP_MS) {
@@ -214,7 +208,7 @@ pub(super) fn replace_json(path: &Path, value: &impl Serialize) -> io::Result<()
     replace(path, &serde_json::to_vec(value).map_err(io::Error::other)?)
 }
 
-/// The content of a file; `None` if it is missing, too long, or invalid.
+/// Reads a file; `None` if it is missing, too long, or invalid.
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_str(&read_text(path)?).ok()
 }
@@ -224,7 +218,7 @@ pub(super) fn read_text(path: &Path) -> Option<String> {
     is_short.then(|| fs::read_to_string(path).ok())?
 }
 
-/// The files in a folder, in the order of their names; without half-written ones.
+/// The files in a folder, sorted by name, without half-written ones.
 pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
     let whole = paths(folder).filter(|path| !is_half_written(path));
     let mut whole: Vec<PathBuf> = whole.take(FILES_MAX).collect();
@@ -242,7 +236,6 @@ fn is_half_written(path: &Path) -> bool {
     name.as_encoded_bytes().starts_with(HALF_WRITTEN.as_bytes())
 }
 
-/// When a file was last written.
 pub(super) fn touched_at(path: &Path) -> Option<Timestamp> {
     let since_epoch = fs::metadata(path)
         .ok()?

@@ -1,4 +1,4 @@
-//! Removing what this user's hooks still hold of an agent that was forgotten.
+//! Removes what this user's hooks still hold of a forgotten agent.
 
 use std::{fs, io, path::Path};
 
@@ -11,21 +11,20 @@ use super::{
 use recapd_config::Environment;
 use recapd_core::domain::agent::AgentId;
 
-/// How much of the agent was forgotten.
+/// The part of an agent that was forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForgetScope {
-    /// Some of its messages. What waits to be sent is none of them: the database never had it.
+    /// Some of its messages. The spool has none of them: the database never had what waits there.
     Messages,
-    /// All of it. What waits to be sent would make the agent anew.
+    /// The whole agent. Spooled messages would create it anew.
     Agent,
 }
 
-/// Removes the brief that is kept for sessions that begin while the daemon is away and, if all of the agent was forgotten,
-/// the messages that wait to be sent. Waits until `deadline` for a hook that is sending just now. Where this user's hooks
-/// have nothing of the agent, or the environment names no home, it does nothing.
+/// Removes the cached brief of `agent` and, if all of the agent was forgotten, its spooled messages. Waits until `deadline`
+/// for a hook that is sending. Does nothing if this user's hooks have nothing of the agent, or the environment names no home.
 ///
 /// # Errors
-/// If a file can't be removed, or the hook goes on sending.
+/// If a file can't be removed, or the hook is still sending at `deadline`.
 pub fn forget(
     environment: &Environment,
     agent: &AgentId,

@@ -1,8 +1,7 @@
-//! The entries in a host's settings: added and removed by editing the text, so that everything else stays as it is,
-//! byte for byte.
+//! Adds and removes entries in a host's settings by editing the text, so that everything else stays as it is, byte for byte.
 //!
-//! Invariants: entries of others are never changed, and removing what was added gives the original text. No event is
-//! named that the host doesn't know: Claude Code would ignore the whole file, `permissions` included.
+//! Invariants: entries of others are never changed, and removing what was added gives the original text. The file
+//! never names an event that the host doesn't know: Claude Code would ignore the whole file, `permissions` included.
 
 mod diff;
 mod json;
@@ -24,31 +23,28 @@ pub use program::{HostProgram, find};
 pub use review::{Review, review};
 pub use version::{HostVersion, OLDEST_TRIED, Support, UnsupportedVersion, support};
 
-/// The longest settings that are read, in bytes.
+/// Longest settings file read, in bytes.
 pub const SETTINGS_BYTES_MAX: u64 = 4 << 20;
-/// The key under which both hosts keep hooks.
+/// The key of hooks in both hosts' settings.
 const HOOKS: &str = "hooks";
-/// After how many seconds a host gives up on a hook. Hooks end long before; Codex allows no more at a session's end.
+/// The host's time-out of a hook. Hooks end long before; Codex allows no more at a session's end.
 const TIMEOUT_SECONDS: u32 = 3;
 /// The indentation for a settings file without any.
 const INDENT: &str = "  ";
 
-/// The commands that the settings call at events.
+/// The commands that settings call at events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commands {
-    /// The host whose settings they are.
     pub host: Host,
     /// The program, as the host's shell finds it.
     pub program: String,
-    /// Options for each call, such as `--agent me`.
     pub options: Vec<String>,
-    /// The events at which they are called. Entries for others are taken out.
+    /// The events with a hook; hooks for other events are removed.
     pub events: Vec<Event>,
-    /// Who reads the settings.
     pub scope: Scope,
 }
 
-/// Who reads a settings file.
+/// The readers of a settings file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The user alone, on this machine.
@@ -57,23 +53,20 @@ pub enum Scope {
     Project,
 }
 
-/// Why settings can't be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// They can't be parsed.
     #[error("the settings can't be edited: {0}; mend them, or add the hooks by hand")]
     Invalid(#[from] InvalidJson),
-    /// A word can't be part of a shell command unquoted.
+    /// A word would need quoting in a shell command.
     #[error("`{0}` can't stand in a hook's command; use letters, digits and -_.:/{{}}=@+ only")]
     Unsafe(String),
-    /// Nobody would find the hooks again by this program's name.
+    /// Hooks are found again by the program's name, so it must be `recapd`.
     #[error(
         "the program must be called `recapd`, by which its hooks are found again, and `{0}` isn't; link it under that name"
     )]
     Name(String),
 }
 
-/// A group of handlers in the settings.
 #[derive(Serialize)]
 struct HandlerGroup {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,7 +81,7 @@ struct Handler {
     timeout: u32,
 }
 
-/// The file with the settings of `host`: for the project in `folder`, or for the user.
+/// Returns the settings file of `host`: for the project in `folder`, or for the user.
 pub fn settings_file(host: Host, folder: Option<&Path>, environment: &Environment) -> Option<PathBuf> {
     let (place, name, variable) = match host {
         Host::ClaudeCode => (".claude", "settings.json", "CLAUDE_CONFIG_DIR"),
@@ -104,7 +97,7 @@ pub fn settings_file(host: Host, folder: Option<&Path>, environment: &Environmen
     Some(folder.join(name))
 }
 
-/// The settings with the hooks added. Entries of recapd's that are there already and as wanted stay.
+/// Adds the hooks to settings. recapd's entries that are as wanted stay.
 pub fn installed(settings: &str, commands: &Commands) -> Result<String, InstallError> {
     let mut text = if settings.trim().is_empty() {
         "{}\n".to_owned()
@@ -119,7 +112,6 @@ pub fn installed(settings: &str, commands: &Commands) -> Result<String, InstallE
     Ok(text)
 }
 
-/// The settings without recapd's hooks.
 pub fn uninstalled(settings: &str) -> Result<String, InstallError> {
     let mut text = settings.to_owned();
     if text.trim().is_empty() {
@@ -166,12 +158,12 @@ impl Commands {
     }
 }
 
-/// What a shell is told first, so that a program that isn't there is no error of the hook. Every shell that hosts use
-/// understands it, fish included.
+/// The check that precedes a call, so that a missing program isn't an error of the hook. All shells that hosts use
+/// understand it, fish included.
 const GUARD: &str = "command -v ";
 
 impl Commands {
-    /// The call as it stands in the settings: in those that others share it does nothing where there is no recapd.
+    /// Returns the call as written to the settings: in shared settings it does nothing if recapd isn't installed.
     fn harmless(&self, call: &str) -> String {
         match self.scope {
             Scope::User => call.to_owned(),
@@ -180,14 +172,14 @@ impl Commands {
     }
 }
 
-/// The call in a command, without what [`Commands::harmless`] puts around it.
+/// Strips from a command what [`Commands::harmless`] adds.
 fn call_in(command: &str) -> &str {
     let guarded = command.strip_prefix(GUARD);
     let call = guarded.and_then(|command| command.split_once(" && "));
     call.map_or(command, |(_, call)| call)
 }
 
-/// All ways in which a session of `host` starts; a start that isn't listed gets no brief.
+/// The starts of a session of `host` for which the hook is called; any other start gets no brief.
 fn session_starts(host: Host) -> &'static str {
     match host {
         Host::ClaudeCode => "startup|resume|clear|compact|fork",
@@ -195,7 +187,7 @@ fn session_starts(host: Host) -> &'static str {
     }
 }
 
-/// The word in quotes if it holds braces, which a shell would expand.
+/// Quotes the word if it contains braces, which a shell would expand.
 fn quoted(word: &str) -> String {
     if word.contains(['{', '}']) {
         format!("'{word}'")
@@ -204,7 +196,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// The text with `wanted` as recapd's only entry for `event`.
+/// Makes `wanted` recapd's only entry for `event`.
 fn with_event(text: &str, event: Event, wanted: Option<&HandlerGroup>) -> Result<String, InstallError> {
     let is_there = wanted
         .map(|group| is_there(text, event, group))
@@ -220,7 +212,7 @@ fn with_event(text: &str, event: Event, wanted: Option<&HandlerGroup>) -> Result
     }
 }
 
-/// Whether recapd's entries for `event` are exactly this group.
+/// True if recapd's entries for `event` are exactly this group.
 fn is_there(text: &str, event: Event, group: &HandlerGroup) -> Result<bool, InvalidJson> {
     let root: Value = serde_json::from_str(text).map_err(|error| InvalidJson::new(&error))?;
     let groups = root
@@ -239,7 +231,7 @@ fn has_own(group: &Value) -> bool {
     handlers.into_iter().flatten().any(is_own)
 }
 
-/// Whether a handler is recapd's: it calls a program of that name with the command `hook`.
+/// True if a handler is recapd's: it calls a program of that name with the command `hook`.
 fn is_own(handler: &Value) -> bool {
     let command = handler.get("command").and_then(Value::as_str).unwrap_or_default();
     let mut words = call_in(command).split_whitespace();
@@ -252,7 +244,7 @@ fn is_own(handler: &Value) -> bool {
     is_recapd && second == Some("hook") && event.is_some()
 }
 
-/// Removes recapd's handlers from `event`, and what becomes empty by that: groups, the event, the hooks.
+/// Removes recapd's handlers from `event`, and everything that becomes empty: groups, the event, the hooks.
 fn without_own(text: &str, event: Event) -> Result<String, InvalidJson> {
     let mut text = text.to_owned();
     while let Some(shorter) = without_one(&text, event)? {
@@ -303,7 +295,7 @@ fn with_group(text: &str, event: Event, group: &HandlerGroup) -> Result<String, 
     groups.with_element(&json::pretty(group, &indent, 3), &indent, 3)
 }
 
-/// The indentation of the first indented line.
+/// Returns the indentation of the first indented line.
 fn indent(text: &str) -> String {
     let blank = |line: &str| -> String { line.chars().take_while(|c| *c == ' ' || *c == '\t').collect() };
     text.lines()

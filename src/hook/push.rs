@@ -1,14 +1,14 @@
-//! From transcripts to the daemon: gathering puts new messages into the spool, draining sends what waits there.
+//! From transcripts to the daemon: gathering puts new messages into the spool, draining sends them.
 //!
 //! ```text
 //! lock ─► lines from the cursor on ─► segment written ─► cursor moved ─► unlock      lock ─► segment sent ─► removed
 //! ```
 //!
-//! A mark is written down with its place in the transcript before anything is read, and goes into the spool when the
-//! cursor reaches that place, by whichever hook that is.
+//! A mark is recorded with its place in the transcript before anything is read. Whichever hook's cursor reaches that
+//! place puts it into the spool.
 //!
-//! A hook that is killed between two of these steps leaves something to be done twice, which the messages' ids make
-//! harmless, and nothing undone.
+//! A hook that is killed between two of these steps leaves nothing undone, only work that is done twice; the ids of
+//! messages make that harmless.
 
 mod drain;
 
@@ -34,16 +34,15 @@ use recapd_core::{
     hash::short_hash,
 };
 
-/// The most transcripts of other sessions that are looked at for messages after their last hook.
+/// Most transcripts of other sessions that are searched for messages after their last hook.
 const STRAGGLERS_MAX: usize = 32;
 
-/// Something that happened at a point of a conversation, besides its messages.
+/// A point in a conversation that is no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum SessionMark {
     /// The model's context was emptied.
     Clear,
-    /// The turn was interrupted.
     Interrupted,
 }
 
@@ -60,11 +59,10 @@ impl SessionMark {
 #[derive(Debug, Serialize, Deserialize)]
 struct WaitingMark {
     mark: SessionMark,
-    /// The place, in bytes: how long the transcript was when the mark was set.
+    /// The length of the transcript in bytes when the mark was set.
     at: u64,
 }
 
-/// What is remembered of the last gathering.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct GatherState {
     pub(super) agent: AgentId,
@@ -77,14 +75,13 @@ pub(super) struct Gatherer<'a> {
     pub(super) folder: &'a AgentFolder,
     pub(super) agent: &'a AgentId,
     pub(super) host: Host,
-    /// Until when it may go on.
     pub(super) deadline: Instant,
 }
 
 impl Gatherer<'_> {
     /// Gathers the rest of other sessions, then what is new in this one, then `mark`.
     pub(super) fn gather(&self, input: &Input, mark: Option<SessionMark>) -> io::Result<()> {
-        // What agents say that the model calls isn't kept, but Codex has hooks for it.
+        // Sub-agents' messages aren't kept, but Codex calls hooks for them.
         let transcript = input
             .transcript
             .as_deref()
@@ -97,7 +94,7 @@ impl Gatherer<'_> {
             (self.cursor_file(path), new)
         });
         if let Some((file, new)) = own.as_ref().filter(|(file, _)| !file.exists()) {
-            // If this hook is kept out, and no other one comes for the session, another session's finds it here.
+            // If this hook doesn't get the lock, another session's hook finds the cursor here.
             replace_json(file, new)?;
         }
         let Some(_lock) = self.folder.lock("gather.lock", self.deadline)? else {
@@ -126,14 +123,14 @@ impl Gatherer<'_> {
         Ok(())
     }
 
-    /// Writes down that a mark comes after everything in the transcript now.
+    /// Records that a mark follows everything in the transcript now.
     fn set(&self, mark: SessionMark, session: &str, transcript: &Path) -> io::Result<()> {
         let at = transcript.metadata().map_or(0, |of| of.len());
         let name = format!("{}-{}.json", short_hash(&[session.as_bytes()]), mark.kind());
         replace_json(&self.folder.marks().join(name), &WaitingMark { mark, at })
     }
 
-    /// The waiting marks of a session, the last one first.
+    /// The waiting marks of a session, last one first.
     fn marks(&self, session: &str) -> Vec<(PathBuf, WaitingMark)> {
         let files = files(&self.folder.marks()).into_iter();
         let mut marks: Vec<_> = files
@@ -147,7 +144,7 @@ impl Gatherer<'_> {
     /// Moves new messages of one transcript to the spool, as far as time and room allow, but at least some.
     fn take(&self, spool: &Spool, file: &Path, cursor: Cursor) -> io::Result<()> {
         let (mut marks, session) = (self.marks(&cursor.session), cursor.session.clone());
-        // An agent that has a session to itself has none of the lines that were copied into that session.
+        // An agent for this session alone doesn't have the lines that were copied into it.
         let has_all = self.agent.as_str().contains(AgentId::slug(&session).as_str());
         let mut transcript = Transcript::open(cursor, !has_all)?;
         if transcript.may_begin_as_copy() && !self.pass_copy(file, &mut transcript)? {
@@ -176,8 +173,8 @@ impl Gatherer<'_> {
         }
     }
 
-    /// Passes over what a rollout begins with as a copy of another one, from which it was pushed. Returns false if it
-    /// has to wait: for more time, or until the other one is gathered as far itself.
+    /// Skips the copy of another rollout that a rollout begins with, if the original was pushed. Returns false if
+    /// that has to wait: for more time, or until the original is gathered up to there.
     fn pass_copy(&self, file: &Path, transcript: &mut Transcript) -> io::Result<bool> {
         let cursor = &mut transcript.cursor;
         if cursor.offset == 0 {
@@ -190,7 +187,7 @@ impl Gatherer<'_> {
         let gathered = read_json::<Cursor>(&self.cursor_file(&original.rollout));
         let is_gathered = gathered.is_none_or(|of| original.offset <= of.offset);
         let Ok((offset, is_all)) = compared else {
-            // Nobody can tell what is a copy any more; at worst it is pushed a second time.
+            // The copy can't be identified any more; at worst it is pushed a second time.
             if !is_gathered {
                 transcript.pass_to(0)?;
             }
@@ -203,7 +200,7 @@ impl Gatherer<'_> {
         Ok(is_done)
     }
 
-    /// The rollout that this one begins with, if it was gathered for the same agent.
+    /// Returns the rollout that this one begins with, if it was gathered for the same agent.
     fn original(&self, path: &Path) -> Option<Original> {
         let parent = rollout::parent(path)?;
         let cursors = files(&self.folder.cursors()).into_iter();
@@ -216,16 +213,16 @@ impl Gatherer<'_> {
             })
     }
 
-    /// Moves messages after other sessions' cursors, as long as there is time: hosts go on writing transcripts after
-    /// their hooks have run. Half a line is looked at once, until it grows: some are never finished, and would take the
-    /// room of others for ever.
+    /// Moves messages after other sessions' cursors while there is time: hosts continue to write transcripts after
+    /// their hooks have run. An incomplete line is looked at only once until it grows: some are never finished, and
+    /// would take up the places of others for ever.
     fn take_stragglers(&self, spool: &Spool, own: Option<&PathBuf>) {
         let others = files(&self.folder.cursors()).into_iter();
         let others = others.filter(|file| Some(file) != own);
         let in_time = others.take_while(|_| Instant::now() < self.deadline);
         let cursors = in_time.filter_map(|file| Some((file.clone(), read_json::<Cursor>(&file)?)));
         let marks = files(&self.folder.marks());
-        // A mark of a transcript that isn't there can't be placed, and mustn't take the room of others.
+        // A mark without its transcript can't be placed, and must not take up the place of others.
         let is_behind = |cursor: &Cursor| {
             cursor.transcript.metadata().is_ok_and(|of| {
                 of.is_file()
@@ -235,7 +232,7 @@ impl Gatherer<'_> {
         };
         let behind = cursors.filter(|(_, cursor)| is_behind(cursor));
         for (file, cursor) in behind.take(STRAGGLERS_MAX) {
-            // A transcript that can't be read has nothing for anyone.
+            // An unreadable transcript doesn't stop the others.
             self.take(spool, &file, cursor).ok();
         }
     }
@@ -251,7 +248,7 @@ fn is_mark_of(file: &Path, session: &str) -> bool {
     name.starts_with(short_hash(&[session.as_bytes()]).as_bytes())
 }
 
-/// A mark as a message: at the same place of a session it has the same id.
+/// Formats a mark as a message; the same place in a session gives the same id.
 fn line(mark: SessionMark, session: &str, offset: u64) -> String {
     let kind = mark.kind();
     let id = id(&[session.as_bytes(), kind.as_bytes(), &offset.to_be_bytes()]);

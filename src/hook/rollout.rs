@@ -1,8 +1,7 @@
-//! What a rollout of Codex doesn't say line by line: whose it is, and what it has from another one.
+//! The origin of a Codex rollout: its session, and the rollout it was copied from.
 //!
-//! `codex fork` begins a rollout with a header of its own, and with all that the other one holds, its header included.
-//! The times of these lines are new, and newer versions write more fields, so what is compared is what was said, and in
-//! which turn.
+//! `codex fork` begins a rollout with a new header, followed by all lines of the other one, its header included. The times of
+//! these lines are new, and newer versions write more fields, so the comparison uses only messages and turns.
 
 use std::{
     fs::File,
@@ -17,14 +16,12 @@ use tokio::time::Instant;
 use super::delta::LINE_BYTES_MAX;
 use recapd_core::{domain::message::Format, formats};
 
-/// How many things that were said are compared between two looks at the time.
+/// Lines compared before the time is checked again.
 const COMPARED_AT_ONCE: usize = 64;
-/// The type of a header.
 const HEADER: &str = "session_meta";
-/// The types of lines with something that was said.
+/// The types of lines with messages.
 const ITEMS: [&str; 2] = ["response_item", "compacted"];
 
-/// A line.
 #[derive(Deserialize)]
 struct RolloutLine<'a> {
     r#type: String,
@@ -32,7 +29,7 @@ struct RolloutLine<'a> {
     payload: &'a RawValue,
 }
 
-/// What the first line says of the session.
+/// The first line, about the session.
 #[derive(Deserialize)]
 struct Header {
     id: String,
@@ -41,7 +38,7 @@ struct Header {
     source: Value,
 }
 
-/// What an event names.
+/// The turn that an event names.
 #[derive(Deserialize)]
 struct EventNames {
     turn_id: String,
@@ -55,19 +52,19 @@ impl Header {
     }
 }
 
-/// Whether it is the rollout of an agent that the model called: Codex names these to hooks, too.
+/// True for the rollout of a sub-agent: Codex passes these to hooks, too.
 pub(super) fn is_subagents(path: &Path) -> bool {
     let header = || Header::of(&Lines::open(path, 0).ok()?.line().ok()??);
     header().is_some_and(|header| header.source.get("subagent").is_some())
 }
 
-/// Whether it is the rollout of that session, as its first line says.
+/// True if the rollout's first line names that session.
 pub(super) fn is_of(path: &Path, session: &str) -> bool {
     let header = || Header::of(&Lines::open(path, 0).ok()?.line().ok()??);
     header().is_some_and(|header| header.id == session)
 }
 
-/// The session whose lines a rollout begins with behind its own header. Newer versions only refer to the lines.
+/// Returns the session whose lines follow the rollout's own header. Newer versions only refer to the lines.
 pub(super) fn parent(path: &Path) -> Option<String> {
     let mut lines = Lines::open(path, 0).ok()?;
     let mut header = || Header::of(&lines.line().ok()??);
@@ -76,7 +73,7 @@ pub(super) fn parent(path: &Path) -> Option<String> {
         .filter(|parent| !parent.is_empty() && *parent == copied.id)
 }
 
-/// A rollout that another one begins with, as far as both are known to say the same.
+/// The original of a copy, and the offset up to which both are known to be the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Original {
     pub(super) rollout: PathBuf,
@@ -84,8 +81,8 @@ pub(super) struct Original {
 }
 
 impl Original {
-    /// Compares it from its offset on with the copy at `path` from `offset` on, until they differ or until `deadline`.
-    /// Returns how far the copy was read, and whether what follows there is its own.
+    /// Compares it from its offset with the copy at `path` from `offset`, until they differ or until `deadline`.
+    /// Returns how far the copy was read, and whether what follows is the copy's own.
     pub(super) fn compare(&mut self, path: &Path, offset: u64, deadline: Instant) -> io::Result<(u64, bool)> {
         if self.rollout.metadata()?.len() < self.offset {
             return Err(io::Error::other("the other rollout was cut off"));
@@ -94,7 +91,7 @@ impl Original {
         let mut original = Lines::open(&self.rollout, self.offset)?;
         for count in 1_usize.. {
             let (line, other) = (copy.said()?, original.said()?);
-            // A fork may go on in the very words in which the other one went on, but in a turn of its own.
+            // A fork may continue in the same words as the original, but in a turn of its own.
             let is_copied = copy.turn == original.turn
                 && line
                     .zip(other)
@@ -111,7 +108,7 @@ impl Original {
     }
 }
 
-/// Whether two lines say the same.
+/// True if two lines have the same content.
 fn is_same(line: &str, other: &str) -> bool {
     let said = |line: &str| {
         let message = formats::parse(Format::Codex, line).ok()?;
@@ -121,19 +118,17 @@ fn is_same(line: &str, other: &str) -> bool {
         || said(line).is_some_and(|said_in| said(other) == Some(said_in))
 }
 
-/// What stands behind the time of a line: the same in most copies, which spares reading them.
+/// Returns what follows a line's time; comparing this usually saves parsing.
 fn payload(line: &str) -> Option<&str> {
     line.split_once(r#""payload":"#).map(|(_, payload)| payload)
 }
 
-/// A rollout that is read line by line.
 struct Lines {
     reader: BufReader<File>,
-    /// Where the last line that was read begins, or the end.
+    /// Where the last line read begins, or the end.
     began: u64,
-    /// Where the next one begins.
     offset: u64,
-    /// The turn in which the last line stands, if any line said so.
+    /// The turn of the last line, if a line named one.
     turn: Option<String>,
 }
 
@@ -149,7 +144,7 @@ impl Lines {
         })
     }
 
-    /// The next line; `None` where there is no whole one, or one that is too long.
+    /// Returns the next line; `None` if it is incomplete or too long.
     fn line(&mut self) -> io::Result<Option<String>> {
         self.began = self.offset;
         let mut bytes = Vec::new();
@@ -163,7 +158,6 @@ impl Lines {
         Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// The next line with something that was said.
     fn said(&mut self) -> io::Result<Option<String>> {
         while let Some(line) = self.line()? {
             if self.is_item(&line) {
@@ -173,7 +167,7 @@ impl Lines {
         Ok(None)
     }
 
-    /// Whether something was said in a line. Of others it notes the turn that they name.
+    /// True if a line holds a message. For other lines, records the turn that they name.
     fn is_item(&mut self, line: &str) -> bool {
         let Ok(line) = serde_json::from_str::<RolloutLine<'_>>(line) else {
             return false;

@@ -1,5 +1,4 @@
-//! Messages that wait to be sent, in the order of their arrival: segments that are written whole, and removed when they
-//! are sent.
+//! Messages that wait to be sent, in order of arrival, in segments that are written atomically and removed once sent.
 
 use std::{
     cmp::Reverse,
@@ -13,20 +12,18 @@ use recapd_core::{
     hash::short_hash,
 };
 
-/// The most bytes that may wait per agent. Beyond it messages stay in their transcripts.
+/// Most bytes that may wait for an agent. More messages stay in their transcripts.
 const BYTES_MAX: u64 = 64 << 20;
-/// The most segments that may wait per agent.
 const SEGMENTS_MAX: usize = 1_000;
 const EXTENSION: &str = "jsonl";
-/// The extension of copies of segments in which something is no message.
+/// Extension of copies of segments with invalid lines.
 const UNREADABLE: &str = "unreadable";
-/// How many of these an agent keeps, for people to look at: the newest.
+/// How many of these an agent keeps for inspection: the newest.
 const UNREADABLE_MAX: usize = 4;
 
-/// An agent's spool.
 pub(super) struct Spool(PathBuf);
 
-/// A segment's content: messages in one line each, after the names of their formats.
+/// A segment's content: for each message the name of its format, and its JSON.
 pub(super) struct Segment {
     path: PathBuf,
     lines: Vec<(String, String)>,
@@ -38,7 +35,7 @@ impl Spool {
         Self(folder)
     }
 
-    /// Adds `lines` as the last segment; returns false if there is no room.
+    /// Appends `lines` as a segment; returns false if there is no room.
     pub(super) fn add(&self, lines: &str) -> io::Result<bool> {
         if lines.is_empty() {
             return Ok(true);
@@ -49,7 +46,7 @@ impl Spool {
             return Ok(false);
         }
         let number = segments.last().map_or(0, |path| number(path)) + 1;
-        // The cursor moves next: what it passes over must be stored durably here.
+        // The cursor moves next, so the lines that it passes must be durable here.
         replace_durably(
             &self.0.join(format!("{number:012}.{EXTENSION}")),
             lines.as_bytes(),
@@ -57,12 +54,11 @@ impl Spool {
         Ok(true)
     }
 
-    /// The segments that wait, oldest first.
     pub(super) fn segments(&self) -> Vec<PathBuf> {
         with_extension(&self.0, EXTENSION)
     }
 
-    /// How many segments wait, and how many bytes they have.
+    /// Returns the number of waiting segments and their bytes.
     pub(super) fn figures(&self) -> (usize, u64) {
         let segments = self.segments();
         let bytes = segments
@@ -71,7 +67,7 @@ impl Spool {
         (segments.len(), bytes.sum())
     }
 
-    /// Removes all messages, sent or not, and the copies of those that can't be read.
+    /// Removes all messages, sent or not, and the copies of unreadable segments.
     pub(super) fn clear(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.0) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -79,7 +75,7 @@ impl Spool {
         }
     }
 
-    /// Removes what nobody needs any more. What waits stays, however old it is.
+    /// Removes obsolete files. What waits stays, however old it is.
     pub(super) fn prune(&self, now: Timestamp) {
         remove_half_written(&self.0, now);
         remove_set_aside(&self.0, |file| is_old(file, now));
@@ -87,7 +83,7 @@ impl Spool {
 }
 
 impl Segment {
-    /// Reads a segment. Where something in it is no message, the rest is sent all the same, and a copy of all is set aside.
+    /// Reads a segment. If some lines are invalid, the rest is still sent, and a copy of the segment is set aside.
     pub(super) fn read(path: PathBuf) -> io::Result<Self> {
         let bytes = fs::read(&path)?;
         let written = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
@@ -103,17 +99,15 @@ impl Segment {
         })
     }
 
-    /// Whether something in it is no message, and lost.
+    /// True if some lines are invalid, and so lost.
     pub(super) fn is_damaged(&self) -> bool {
         self.is_damaged
     }
 
-    /// The messages.
     pub(super) fn lines(&self) -> &[(String, String)] {
         &self.lines
     }
 
-    /// Removes the first `count` messages.
     pub(super) fn sent(self, count: usize) -> io::Result<()> {
         let rest = self.lines.get(count..).unwrap_or_default();
         if rest.is_empty() {
@@ -127,7 +121,7 @@ impl Segment {
     }
 }
 
-/// A line's format and message. Zeros are text, and so is the middle of a message.
+/// Splits a line into format and message. Checks the format, since zeros or the middle of a message may be valid text.
 fn spooled_line(line: &[u8]) -> Option<(String, String)> {
     let (format, json) = std::str::from_utf8(line).ok()?.split_once(' ')?;
     Format::from_name(format)?;
@@ -139,7 +133,7 @@ fn number(segment: &Path) -> u64 {
     name.and_then(|name| name.parse().ok()).unwrap_or_default()
 }
 
-/// Sets a copy of a segment aside, once: numbers come again. At worst there is none to look at.
+/// Sets a copy of a segment aside once. The name has a hash, since numbers are reused. At worst there is no copy.
 fn set_aside(segment: &Path, bytes: &[u8]) {
     let copy = segment.with_extension(format!("{}.{UNREADABLE}", short_hash(&[bytes])));
     if !copy.exists() {
@@ -150,7 +144,7 @@ fn set_aside(segment: &Path, bytes: &[u8]) {
     }
 }
 
-/// Removes what was set aside but for the newest few, and of these what `is_old`. Another hook may be faster.
+/// Removes copies that were set aside, except the newest few that aren't `is_old`. Another hook may be faster.
 fn remove_set_aside(folder: &Path, is_old: impl Fn(&Path) -> bool) {
     let mut aside = with_extension(folder, UNREADABLE);
     aside.sort_by_cached_key(|file| Reverse((touched_at(file), file.clone())));
@@ -161,7 +155,7 @@ fn remove_set_aside(folder: &Path, is_old: impl Fn(&Path) -> bool) {
     }
 }
 
-/// The files in a folder with that extension, in the order of their names.
+/// The files in a folder with that extension, sorted by name.
 fn with_extension(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let has_it = |path: &PathBuf| path.extension().is_some_and(|of| of == extension);
     files(folder).into_iter().filter(has_it).collect()

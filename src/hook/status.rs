@@ -1,4 +1,4 @@
-//! The state that hooks left behind, for people to look at.
+//! The state of hooks, as people see it.
 
 use serde::Serialize;
 
@@ -11,26 +11,19 @@ use super::{
 use recapd_config::Environment;
 use recapd_core::domain::{agent::AgentId, time::Timestamp};
 
-/// The state of one agent's hooks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AgentStatus {
-    /// The agent.
     pub agent_id: AgentId,
-    /// When the daemon last took messages.
     pub last_push_at: Option<Timestamp>,
-    /// When the brief was last injected into a session.
     pub last_injection_at: Option<Timestamp>,
-    /// How many segments wait for the daemon.
     pub spool_segments: usize,
-    /// How many bytes wait for the daemon.
     pub spool_bytes: u64,
-    /// How many messages the daemon has refused for ever.
+    /// Messages that the daemon has refused for good.
     pub refused: u64,
-    /// Why messages weren't taken the last time that this happened.
     pub last_error: Option<String>,
 }
 
-/// The states of all agents for which this user's hooks worked on this machine.
+/// The states of all agents that this user's hooks have served on this machine.
 pub fn statuses(environment: &Environment) -> Vec<AgentStatus> {
     let agents = StateFolder::of(environment).map(|folder| folder.agents());
     let status = |folder: super::folder::AgentFolder| {

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Records what a daemon says at /metrics under planned faults, as input of promtool's unit tests of the alerts.
+"""Records a daemon's /metrics under planned faults, as input of promtool's unit tests of the alerts.
 
   record.py RECAPD FOLDER [SCENARIO...]
 
-Each scenario runs the real daemon with a provider that does as it is told. Between two scrapes the daemon's clock is set
-ahead (`serve --clock-offset-file`), so that an hour of samples takes half a minute; only `up` is the recorder's own, as it
-is Prometheus's. A file of FOLDER says what was scraped, and which alerts have to fire on it: those and no others.
+Each scenario runs the real daemon with a fake provider. Between two scrapes the daemon's clock is set ahead
+(`serve --clock-offset-file`), so that an hour of samples takes half a minute; only `up` comes from the recorder, as it does from
+Prometheus. Each file in FOLDER contains the samples, and the alerts that must fire on them: those and no others.
 
 Needs Python 3.11 or newer and, for the scenario `database`, a server named by RECAPD_TEST_POSTGRES.
 """
@@ -29,10 +29,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "monitoring" / "alerts.yml"
-# Real seconds in which the daemon works before the clock goes on, and in which its sampler looks before a scrape.
+# Real seconds in which the daemon works before the clock advances, and in which its sampler runs before a scrape.
 SETTLE_SECONDS = 0.35
 SAMPLE_SECONDS = 0.15
-# A sampler to which nothing moves looks once in six periods.
+# A sampler that sees no changes runs only every sixth period.
 CALM_SECONDS = 0.75
 PATIENCE_SECONDS = 20
 MATERIAL = re.compile(r"^\[recap-material \S+ exchange (\d+),", re.MULTILINE)
@@ -40,7 +40,7 @@ SAMPLE = re.compile(r"^([a-z_0-9]+)(?:\{(.*)\})? (\S+)$")
 
 
 class Provider:
-    """An OpenAI-compatible server whose answers are as `mood` says."""
+    """An OpenAI-compatible server whose answers depend on `mood`."""
 
     def __init__(self):
         self.mood = "good"
@@ -105,7 +105,7 @@ class Provider:
 
 
 class Gate:
-    """A way to a server that can be closed."""
+    """A proxy to a server that can be closed."""
 
     def __init__(self, host, port):
         self.target, self.is_open, self.pairs = (host, port), True, []
@@ -147,11 +147,11 @@ class Gate:
 
 
 class Clock:
-    """The daemon's clock: a virtual one, which stands at `origin` when the recording begins."""
+    """The daemon's virtual clock, which shows `origin` when the recording begins."""
 
     def __init__(self, file):
         self.file, self.offset, self.lock = file, 0.0, threading.Lock()
-        # What happens at the start has to happen after 0, which stands for never.
+        # Events of the start need a time after 0, which means never.
         self.origin = time.time() - 60
         self.write()
 
@@ -166,14 +166,14 @@ class Clock:
             self.write()
 
     def set(self, seconds):
-        """Shows so many seconds after the origin; never goes back."""
+        """Sets the time to this many seconds after the origin; never goes back."""
         with self.lock:
             self.offset = max(self.offset, self.origin + seconds - time.time())
             self.write()
 
 
 class Run:
-    """A daemon, its provider, its clock, and what was scraped."""
+    """A daemon, its provider, its clock, and the scraped samples."""
 
     SETTINGS = {
         "model.mode": "openai",
@@ -229,7 +229,7 @@ class Run:
             return subprocess.Popen(command, cwd=self.folder, env=environment, stderr=log, stdout=log)
 
     def peer(self):
-        """Another daemon on the same database, which isn't scraped."""
+        """Starts another daemon on the same database, which isn't scraped."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         peer = self.spawn(port, "--set", "queue.owner=peer")
@@ -261,7 +261,7 @@ class Run:
             connection.close()
 
     def say(self, agent, turns=1):
-        """Exchanges of which each pushes an older one out of the window."""
+        """Appends exchanges, each of which evicts an older one."""
         messages = []
         for _ in range(turns):
             messages.append({"kind": "user", "content": f"Question about {agent}: why does it fail? " * 16})
@@ -280,11 +280,11 @@ class Run:
             time.sleep(0.05)
 
     def step(self, wait=SETTLE_SECONDS):
-        """Lets a step of the clock pass, and scrapes."""
+        """Advances the clock by a step, and scrapes."""
         time.sleep(wait)
         self.minute += 1
         self.clock.set(self.minute * self.step_seconds)
-        # A sample that is a step of minutes old tells nothing; one that is hours old is an alert.
+        # With steps of a minute, a sample that is one step old is harmless; with steps of hours it would cause an alert.
         time.sleep(SAMPLE_SECONDS if self.step_seconds <= 60 else CALM_SECONDS)
         status, text = self.ask("GET", "/metrics")
         self.put("up", f'instance="127.0.0.1:7411",job="recapd"', 1.0 if status == 200 else 0.0)
@@ -315,7 +315,7 @@ def number(value):
 
 
 def growth(slots, at):
-    """By how much what stands at `at` grows evenly, in whole numbers, and up to where."""
+    """The constant integer increment of the samples from index `at`, and the index up to which it holds."""
     whole = [slot is not None and slot == int(slot) for slot in slots]
     if at + 1 >= len(slots) or not (whole[at] and whole[at + 1]):
         return 0, at
@@ -326,7 +326,7 @@ def growth(slots, at):
 
 
 def notation(values, last):
-    """promtool's words for samples at the minutes 0..=last: what repeats or grows evenly is said once."""
+    """promtool's notation of samples at the minutes 0..=last, with runs of equal or evenly growing values abbreviated."""
     slots = [values.get(minute) for minute in range(last + 1)]
     words, at = [], 0
     while at < len(slots):
@@ -406,14 +406,14 @@ def converse(run, minutes, agents=("ada", "bob")):
 
 @scenario()
 def healthy(run):
-    """An hour and a half in which nothing is wrong."""
+    """An hour and a half without any fault."""
     converse(run, 90)
 
 
 @scenario("RecapdUpdateFailureRateHigh", "RecapdErrorBudgetBurnFast", "RecapdErrorBudgetBurnSlow", "RecapdProviderErrors",
           "RecapdRetriesExhausted")
 def provider_down(run):
-    """The provider answers everything with 500, and nothing stands in for it."""
+    """The provider answers everything with 500, and there is no fallback."""
     converse(run, 15, ("ada", "bob", "cyd"))
     run.provider.mood = "down"
     converse(run, 60, ("ada", "bob", "cyd"))
@@ -437,7 +437,7 @@ def slow_updates(run):
 
 
 def fill(run, turns, minutes):
-    """Says much, then a little a minute; each step waits for the updates, which are large here."""
+    """Appends much, then a little each minute; each step waits for the updates, which are large here."""
     for _ in range(turns):
         run.say("ada", 100)
         time.sleep(SETTLE_SECONDS)
@@ -452,21 +452,21 @@ def fill(run, turns, minutes):
 
 @scenario("RecapdSummarySizeHigh", summary__ageing="off", model__timeout_ms=60000)
 def full_summaries(run):
-    """Summaries stand at what they are cut to."""
+    """Summaries are as long as they may be."""
     run.provider.mood = "is long"
     fill(run, 8, 60)
 
 
 @scenario("RecapdEmergencyTruncation", "RecapdSummarySizeHigh", summary__ageing="off", model__timeout_ms=60000)
 def decisions_dropped(run):
-    """There are so many decisions that some have to leave."""
+    """There are too many decisions, so that some are dropped."""
     run.provider.mood = "decides"
     fill(run, 12, 60)
 
 
 @scenario("RecapdQueueBacklog", "RecapdNoProgress", "RecapdSummariesStale", worker__concurrency=1, model__timeout_ms=3600000)
 def backlog(run):
-    """The provider takes in questions and never answers, while sixty agents wait."""
+    """The provider accepts questions and never answers, while sixty agents wait."""
     converse(run, 5)
     run.provider.answer = lambda _: time.sleep(3600)
     for number in range(60):
@@ -478,7 +478,7 @@ def backlog(run):
 @scenario("RecapdNoProgress", "RecapdSummariesStale", queue__debounce_ms=90000, queue__max_wait_ms=90000,
           database__busy_timeout_ms=600000)
 def wedged_worker(run):
-    """Another program holds the database's lock: the worker waits for it for ever, and HTTP answers."""
+    """Another program holds the database's lock: the worker waits for ever, while HTTP answers."""
     converse(run, 10)
     for agent in ("ada", "bob", "cyd"):
         run.say(agent, 3)
@@ -500,7 +500,7 @@ def database_gone(run):
 
 @scenario("RecapdCrashLooping")
 def crash_loop(run):
-    """The daemon is killed in the middle of updates, again and again."""
+    """The daemon is repeatedly killed during updates."""
     converse(run, 5, ("ada",))
     for _ in range(6):
         run.provider.mood = "hangs"
@@ -516,7 +516,7 @@ def crash_loop(run):
 
 @scenario("RecapdLeasesExpiring", database="postgres", queue__lease_ms=1000, model__timeout_ms=20000)
 def peer_killed(run):
-    """Another daemon on the database is killed in the middle of four updates, and this one takes them over."""
+    """Another daemon on the database is killed during four updates, and this one takes them over."""
     converse(run, 5, ("ada",))
     run.provider.mood = "hangs"
     peer = run.peer()
@@ -526,7 +526,7 @@ def peer_killed(run):
     peer.kill()
     peer.wait()
     run.provider.mood = "good"
-    # On PostgreSQL leases go by the server's clock, which isn't set ahead.
+    # On PostgreSQL leases use the server's clock, which isn't set ahead.
     time.sleep(5)
     run.until_idle()
     converse(run, 20, ("ada",))
@@ -554,7 +554,7 @@ def ageing_missed(run):
 
 @scenario("RecapdCostBudgetNearlySpent", spend__usd_per_day=20.0)
 def dear_provider(run):
-    """Answers cost most of what a day may cost."""
+    """Answers use up most of the daily limit."""
     converse(run, 10, ("ada",))
     run.provider.mood = "is dear"
     converse(run, 26, ("ada",))
@@ -573,7 +573,7 @@ def paused(run):
 
 @scenario("RecapdQueueRepaired")
 def queue_emptied(run):
-    """Rows of the queue vanish, and the reconciler makes them again."""
+    """Rows of the queue vanish, and the reconciler restores them."""
     converse(run, 10)
     run.ask("POST", "/v1/agents/ada/pause")
     run.say("ada", 3)
@@ -585,7 +585,7 @@ def queue_emptied(run):
 
 @scenario("RecapdConfigReloadFailed")
 def bad_reload(run):
-    """The configuration that was to be read again is wrong."""
+    """A reload finds a wrong configuration."""
     converse(run, 5)
     run.settings["queue.poll_ms"] = 0
     run.write_config()
@@ -594,7 +594,7 @@ def bad_reload(run):
 
 
 def postgres():
-    """An own database on the server, behind a gate."""
+    """A new database on the server, behind a proxy that can be closed."""
     url = urlsplit(os.environ["RECAPD_TEST_POSTGRES"])
     os.environ["PGPASSWORD"] = url.password or ""
     name = f"recapd_record_{os.getpid()}_{time.monotonic_ns()}"

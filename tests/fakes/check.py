@@ -1,10 +1,10 @@
-"""Holds the fake providers, and the requests that recapd sends, to the providers' own clients.
+"""Tests the fake providers, and the requests that recapd sends, with the providers' own clients.
 
     check.py FAKES      FAKES is the program built from serve.rs
 
-Every answer of a fake is read by the provider's SDK with strict validation, every error becomes the SDK's exception, and
-every body that recapd sends is validated against the SDK's request types (walked to the end: they validate lazily) and
-sent once more by the SDK, after which the fake must have received the same.
+The provider's SDK must accept every answer of a fake with strict validation, and turn every error into its exception. Every body
+that recapd sends is validated against the SDK's request types (completely: they validate lazily) and sent again by the SDK, after
+which the fake must have received the same.
 """
 
 import collections
@@ -84,7 +84,7 @@ class Fakes:
 
 
 def plain(value):
-    """A validated value, walked to its end: what is lazy is validated on the way."""
+    """Walks a validated value to its end, which validates its lazy parts."""
     if isinstance(value, collections.abc.Mapping):
         return {key: plain(inner) for key, inner in value.items()}
     if isinstance(value, (str, bytes)) or not isinstance(value, collections.abc.Iterable):
@@ -93,14 +93,14 @@ def plain(value):
 
 
 def valid(provider, kind, body):
-    """The body fits the SDK's type, which knows every field of it: unknown ones would be dropped."""
-    adapter = TypeAdapter(kind)  # what is lazy needs it to live
+    """Checks that the body fits the SDK's type and has no field unknown to it, since those would be dropped."""
+    adapter = TypeAdapter(kind)  # lazy values need it to live
     read = plain(adapter.validate_python(body))
     check(provider, "requests valid by the SDK's types", read == body, f"{read}\nfrom\n{body}")
 
 
 def post(url, body):
-    """What the fake answers, as it is on the wire."""
+    """Returns the fake's raw answer."""
     request = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
     try:
         with urllib.request.urlopen(request) as answer:
@@ -110,7 +110,7 @@ def post(url, body):
 
 
 def check_sdk(fakes, provider, sdk, client, ask, kind, endings):
-    """Anthropic's and OpenAI's SDKs are made alike. `endings` says how the SDK must see each planned end."""
+    """Anthropic's and OpenAI's SDKs are built alike. `endings` says what the SDK must report for each planned end."""
     answers = fakes.requests(provider)
     for request in answers:
         body = request["body"]
@@ -147,7 +147,7 @@ def check_sdk(fakes, provider, sdk, client, ask, kind, endings):
 
 
 def check_error(provider, sdk, error):
-    """The body of an error has the SDK's shape."""
+    """Checks that an error's body has the form that the SDK expects."""
     kind = anthropic.types.ErrorResponse if sdk is anthropic else openai.types.ErrorObject
     kind.model_validate(error.body, strict=True)
     check(provider, "error bodies valid by the SDK's types", error.request_id == "req_fake", error.request_id)
@@ -272,7 +272,7 @@ def check_gemini(fakes):
 
 def check_ollama(fakes):
     provider = "ollama"
-    # Fields of the API that this client has no words for.
+    # Fields of the API that this client lacks.
     unknown = {"truncate", "shift"}
     answers = fakes.requests(provider)
     for request in answers:

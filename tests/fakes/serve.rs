@@ -1,8 +1,8 @@
-//! Serves the fake providers to `check.py`, which holds them and recapd's requests to the providers' own clients.
+//! Serves the fake providers to `check.py`, which compares them and recapd's requests with the providers' own clients.
 //!
-//! Prints one line of JSON: the addresses, and the bodies of the requests that recapd sends, in every wording. Then it
-//! reads a line at a time: the name of what shall be done with the next request (answered by `ok`), or `last` (answered
-//! by the body that came in last), or `end` (all batches end). It ends with its input.
+//! Prints one line of JSON: the addresses, and the bodies of the requests that recapd sends, in every variant. Then
+//! it reads line by line: the name of a plan for the next request (answered with `ok`), `last` (answered with the
+//! body of the last request), or `end` (ends all batches). It ends with its input.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -50,7 +50,7 @@ const MODELS: [(Shape, &[&str]); 5] = [
     ),
     (Shape::Ollama, &["qwen3:8b", "gpt-oss:20b"]),
 ];
-/// Complaints that make recapd leave something out; each provider heeds those about what it was sent.
+/// Errors that make recapd leave something out; each provider's client reacts to those about what it sent.
 const COMPLAINTS: [&str; 4] = [
     "Unsupported parameter: 'max_completion_tokens' is not supported, use max_tokens.",
     "effort, reasoning and thinking are not supported",
@@ -92,7 +92,7 @@ fn say(line: &str) {
     std::io::stdout().flush().unwrap();
 }
 
-/// Everything that recapd sends to a model of that name: in the best wording and in every simpler one.
+/// Collects all requests that recapd sends to a model of that name: the preferred variant and every simpler one.
 async fn sent(shape: Shape, name: &str) -> Vec<Value> {
     let fake = FakeProvider::start();
     for complaint in COMPLAINTS {
@@ -119,7 +119,7 @@ async fn sent(shape: Shape, name: &str) -> Vec<Value> {
 
 async fn exercise<P: Protocol>(protocol: P, settings: RemoteSettings) {
     let model = RemoteModel::new(protocol, settings).unwrap();
-    // The first answers may be errors: the wordings are what is wanted.
+    // The first answers may be errors: only the requests matter.
     for _ in 0..=COMPLAINTS.len() {
         drop(model.answer(&request()).await);
     }
@@ -155,7 +155,7 @@ fn request() -> ModelRequest {
     }
 }
 
-/// `good`, `length` and the like, or a trouble with its wait: `rate_limited seconds`.
+/// Parses `good`, `length` and the like, or a trouble with its wait: `rate_limited seconds`.
 fn planned(name: &str) -> Option<Planned> {
     let (name, wait) = name.split_once(' ').unwrap_or((name, ""));
     let wait = match wait {

@@ -1,4 +1,4 @@
-//! The binary from outside: what its commands print, and how they end.
+//! The binary from outside: the output and exit codes of its commands.
 
 mod agents;
 mod alerts;
@@ -51,14 +51,14 @@ use tokio::time::Instant;
 
 use crate::support::PATIENCE;
 
-/// `recapd` with an environment that holds nothing but what a test gives it.
+/// `recapd` with an environment that contains only what a test sets.
 pub(crate) fn recapd() -> Command {
     let mut command = Command::cargo_bin("recapd").unwrap();
     command.env_clear();
     command
 }
 
-/// A command that goes on printing for as long as it is held.
+/// A command that prints until it is dropped.
 struct Printing {
     child: Child,
     lines: Receiver<String>,
@@ -71,14 +71,14 @@ impl Printing {
         let (tell, lines) = channel();
         thread::spawn(move || {
             for line in output.lines() {
-                // Whoever has read enough is gone.
+                // The test may have stopped reading.
                 tell.send(line.unwrap()).ok();
             }
         });
         Self { child, lines }
     }
 
-    /// Waits for the next line with these words.
+    /// Waits for the next line that contains these words.
     fn until(&self, words: &str) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -98,7 +98,6 @@ impl Drop for Printing {
     }
 }
 
-/// A file of this package.
 fn package_file(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
@@ -120,7 +119,7 @@ pub(crate) fn json(output: &Output) -> serde_json::Value {
 }
 
 #[test]
-fn help_teaches() {
+fn help_has_examples() {
     let output = recapd().arg("--help").output().unwrap();
     assert_eq!(code(&output), Some(0));
     for word in [

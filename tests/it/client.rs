@@ -24,7 +24,7 @@ fn client(place: &str) -> Client {
     Client::new(&place.parse().unwrap()).unwrap()
 }
 
-/// A client with enough time: the machine may be busy, and hardly anything here is about that.
+/// A client with a long time-out, since the machine may be busy.
 fn patient(place: &str) -> Client {
     client(place).with_timeout(Duration::from_secs(20))
 }
@@ -50,7 +50,7 @@ async fn a_turn_is_appended_and_read() {
     let first = recapd.append(&coder, &turn).await.unwrap();
     assert_eq!((first.accepted, first.duplicates, first.exchange), (2, 0, 1));
     let again = recapd.append(&coder, &turn).await.unwrap();
-    // What has no id is said twice, what has one was said once.
+    // A message without an id is stored again, one with an id isn't.
     assert_eq!((again.accepted, again.duplicates), (1, 1));
     assert_eq!(again.evicted.len(), 1);
     assert_eq!(again.summary.pending_exchanges, 1);
@@ -76,7 +76,7 @@ async fn a_turn_is_appended_and_read() {
 }
 
 #[tokio::test]
-async fn what_is_refused_names_the_field_and_the_cure() {
+async fn a_refusal_names_the_field_and_the_fix() {
     let server = Server::start(|_| {}).await;
     let error = of(&server)
         .append(&coder(), &[json!({"x": 1})])
@@ -92,7 +92,7 @@ async fn what_is_refused_names_the_field_and_the_cure() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_away_shows_the_placeholder() {
+async fn an_unreachable_database_gives_the_placeholder() {
     let server = Server::start(|_| {}).await;
     server.store.trouble("summary", Trouble::Unavailable);
     assert_eq!(of(&server).summary_or_placeholder(&coder()).await, PLACEHOLDER);
@@ -100,7 +100,7 @@ async fn a_database_that_is_away_shows_the_placeholder() {
 }
 
 #[tokio::test]
-async fn a_socket_serves_as_an_address_does() {
+async fn a_socket_works_like_an_address() {
     let server = Server::start(|_| {}).await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("recapd.sock");
@@ -110,7 +110,7 @@ async fn a_socket_serves_as_an_address_does() {
         loop {
             let (mut near, _) = listener.accept().await.unwrap();
             let mut far = tokio::net::TcpStream::connect(address).await.unwrap();
-            // How it ends is the client's matter.
+            // Errors at its end are the client's to handle.
             tokio::io::copy_bidirectional(&mut near, &mut far).await.ok();
         }
     };
@@ -127,7 +127,7 @@ async fn a_socket_serves_as_an_address_does() {
     }
 }
 
-/// Answers each connection's request by the next of `answers`; an empty one only closes. The requests come by the
+/// Answers each connection with the next of `answers`, or just closes it if that is empty. Sends the requests to the
 /// receiver.
 fn scripted(answers: Vec<String>) -> (SocketAddr, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -143,7 +143,7 @@ fn scripted(answers: Vec<String>) -> (SocketAddr, mpsc::Receiver<String>) {
     (address, receiver)
 }
 
-/// A whole request, whose body has a length.
+/// Reads a whole request, whose body has a content length.
 fn request(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
     let mut buffer = [0; 4_096];
@@ -190,7 +190,7 @@ fn busy() -> String {
 }
 
 #[tokio::test]
-async fn an_append_is_tried_again_under_the_same_ids() {
+async fn an_append_is_retried_with_the_same_ids() {
     let (address, requests) = scripted(vec![String::new(), busy(), appended()]);
     let recapd = patient(&format!("http://{address}")).with_token("rcp_secret");
     let outcome = recapd
@@ -216,7 +216,7 @@ async fn an_append_is_tried_again_under_the_same_ids() {
 }
 
 #[tokio::test]
-async fn an_id_that_is_none_to_the_daemon_is_replaced() {
+async fn a_null_or_empty_id_is_replaced() {
     let (address, requests) = scripted(vec![busy(), appended()]);
     let recapd = patient(&format!("http://{address}"));
     let turn = [
@@ -238,7 +238,7 @@ async fn an_id_that_is_none_to_the_daemon_is_replaced() {
     assert_eq!(bodies[0][2]["client_id"], 7);
 }
 
-/// Messages, and whether they get an id. The clients in other languages are held to the same table; this one says no format.
+/// Messages, and whether they get an id. The clients in other languages use the same table; this one sends no format.
 fn table_of_ids() -> Vec<Value> {
     let rows: Vec<Value> = serde_json::from_str(include_str!("../fixtures/message_ids.json")).unwrap();
     rows.into_iter().filter(|row| row["format"].is_null()).collect()
@@ -266,7 +266,7 @@ async fn a_message_gets_an_id_unless_it_has_one() {
 }
 
 #[tokio::test]
-async fn what_has_an_id_of_its_own_is_stored_once() {
+async fn a_message_with_its_own_id_is_stored_once() {
     let server = Server::start(|_| {}).await;
     let recapd = of(&server);
     for (number, row) in table_of_ids().iter().enumerate() {
@@ -284,10 +284,10 @@ async fn what_has_an_id_of_its_own_is_stored_once() {
 }
 
 #[tokio::test]
-async fn what_has_too_long_an_id_is_appended_once() {
+async fn a_message_with_too_long_an_id_is_appended_once() {
     let named = |bytes| [json!({"role": "user", "content": "x", "client_id": "i".repeat(bytes)})];
     let server = Server::start(|_| {}).await;
-    // Which ids are too long is the daemon's word.
+    // The daemon decides which ids are too long.
     for (bytes, duplicates) in [(256, 1), (257, 0)] {
         of(&server).append(&coder(), &named(bytes)).await.unwrap();
         let again = of(&server).append(&coder(), &named(bytes)).await.unwrap();
@@ -305,7 +305,7 @@ async fn what_has_too_long_an_id_is_appended_once() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_done_twice_is_asked_once() {
+async fn requests_that_are_not_idempotent_are_not_retried() {
     let (address, requests) = scripted(vec![busy()]);
     let recapd = patient(&format!("http://{address}"));
     let outcome = recapd
@@ -316,7 +316,7 @@ async fn what_may_not_be_done_twice_is_asked_once() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_says_nothing_is_left_in_time() {
+async fn a_silent_daemon_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let recapd = client(&format!("http://{}", listener.local_addr().unwrap()));
     let (coder, said) = (coder(), "the daemon doesn't answer: no answer within 1000 ms");
@@ -339,7 +339,7 @@ async fn a_context_of_a_whole_window_is_read() {
 }
 
 #[tokio::test]
-async fn what_is_no_daemon_is_told_so() {
+async fn another_program_is_not_taken_for_a_daemon() {
     let (address, _requests) = scripted(vec![
         "HTTP/1.1 404 Not Found\r\ncontent-length: 9\r\nconnection: close\r\n\r\nIt works!".to_owned(),
     ]);

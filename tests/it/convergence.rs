@@ -1,4 +1,4 @@
-//! Convergence over a store: what it reads, and that it refuses nothing.
+//! Convergence over a store: what it reads, and that it refuses no append.
 
 use recapd_core::{
     domain::{
@@ -19,7 +19,7 @@ fn says(speaker: &str, text: &str) -> Message {
     formats::parse(Format::Native, &payload.to_string()).unwrap()
 }
 
-/// However long two have talked, an append reads the last messages once, and nothing else of the history.
+/// Even after a long conversation, an append reads the last messages once, and nothing else of the history.
 #[tokio::test]
 async fn convergence_holds_no_more_than_the_last_messages() {
     let rig = Rig::new(&config()).await;
@@ -41,7 +41,7 @@ async fn convergence_holds_no_more_than_the_last_messages() {
         let held = rig.parts.store.last_said(&rig.agent, needed).await.unwrap();
         assert_eq!(held.len(), (2 * turn + 2).min(WINDOW_MESSAGES + 6));
     }
-    // Nobody is compared in a conversation with one.
+    // A conversation with one speaker isn't compared.
     let calls = rig.flaky.calls("last_said");
     let alone = vec![native("user", "Hi"), native("assistant", "Ho")];
     let (_, reading) = rig
@@ -53,9 +53,9 @@ async fn convergence_holds_no_more_than_the_last_messages() {
     assert_eq!((reading, rig.flaky.calls("last_said")), (None, calls));
 }
 
-/// A stop is said, and nothing is refused because of it, or because it can't be told.
+/// A stop is reported, but refuses nothing; nor does a failure to compute it.
 #[tokio::test]
-async fn convergence_stops_nobody() {
+async fn convergence_blocks_no_append() {
     let rig = Rig::new(&config()).await;
     for turn in 0..3 {
         let talk = vec![says("a", "Yes, just so!"), says("b", "Yes, just so!")];

@@ -1,4 +1,4 @@
-//! A window counts what a request costs, whatever stands in it: blocks that only their provider reads, images, documents.
+//! A window counts what a request costs, whatever it contains: blocks that only their provider can read, images, documents.
 
 use recapd_core::{
     domain::{message::Format, tokens::count_message},
@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 
 /// The first 24 bytes of a PNG of 2,560 × 1,440 pixels.
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAACgAAAAWg";
-/// A PDF of two pages, as far as it can be seen.
+/// A PDF of two pages, as far as a counter reads it.
 const PDF: &str = "JVBERi0xLjQgPDwvVHlwZSAvUGFnZXM+PiA8PC9UeXBlL1BhZ2U+PiA8PC9UeXBlIC9QYWdlIC9QYXJlbnQgMSAwIFI+PiA8PC9UeXBlIC9QYWdlTGFiZWw+PiAg";
 
-/// Tokens of a message to Claude by the window and by `recapd count`.
+/// Tokens of a message to Claude, by the window and by `recapd count`.
 fn counted(message: &Value) -> (i64, i64) {
     let body = json!({"system": "", "messages": [message]});
     counted_as(Format::Anthropic, ("anthropic", "claude-opus-5"), message, &body)
 }
 
-/// Tokens of an item of the Responses API.
+/// Tokens of an item of the Responses API, by both.
 fn counted_item(item: &Value) -> (i64, i64) {
     let body = json!({"input": [item]});
     counted_as(Format::OpenAiResponses, ("openai", "gpt-5"), item, &body)
@@ -62,7 +62,7 @@ fn a_window_counts_as_the_request_is_counted() {
 }
 
 #[test]
-fn what_is_sealed_costs_what_was_sealed() {
+fn encrypted_content_counts_the_same_in_window_and_request() {
     let sealed = "QUJD".repeat(4_000);
     let redacted = json!({"role": "assistant", "content": [{"type": "redacted_thinking", "data": sealed}]});
     let unshown =

@@ -1,5 +1,5 @@
-//! A small sample of `recapd selftest faults`: daemons killed, stopped, cut off and starved lose nothing and do nothing
-//! twice.
+//! A small sample of `recapd selftest faults`: daemons that are killed, stopped, cut off and starved lose nothing and
+//! repeat nothing.
 
 use recapd_selftest::{
     faults::{Database, FaultFindings, Faults, Kind, Template},
@@ -16,7 +16,7 @@ fn run(database: Database, kinds: Vec<Kind>, faults: u64) -> FaultFindings {
         database,
         kinds,
         lease_ms: 1_000,
-        // A run that finds something leaves its folder there, and says where.
+        // A run with findings keeps its folder there, and prints its path.
         folder: std::env::temp_dir(),
         until: None,
         template: Template::default(),
@@ -25,7 +25,7 @@ fn run(database: Database, kinds: Vec<Kind>, faults: u64) -> FaultFindings {
 }
 
 fn assert_clean(found: &FaultFindings, faults: u64) {
-    // How long readers wait depends on what else the machine does.
+    // Readers' waits depend on the load of the machine.
     let data = [
         found.lost,
         found.twice,
@@ -40,7 +40,7 @@ fn assert_clean(found: &FaultFindings, faults: u64) {
 }
 
 fn short(database: Database) -> Vec<Kind> {
-    // These last for many seconds.
+    // These take many seconds.
     let long = [Kind::ServerSilent, Kind::Locked, Kind::CopyKill];
     let kinds = Kind::ALL.into_iter().filter(|kind| kind.is_of(database));
     kinds.filter(|kind| !long.contains(kind)).collect()
@@ -57,7 +57,7 @@ fn daemons_on_a_server_survive_faults() {
 }
 
 #[test]
-fn a_daemon_survives_that_the_power_fails() {
+fn a_daemon_survives_power_failures() {
     assert_clean(&run(Database::Sqlite, vec![Kind::PowerCut], 2), 2);
 }
 

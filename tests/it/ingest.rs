@@ -1,4 +1,4 @@
-//! The keeper: what it adds to a message before the store gets it.
+//! The ingestor: what it adds to a message before the store gets it.
 
 use std::sync::Arc;
 
@@ -24,21 +24,21 @@ use crate::support::{
     rig::{Rig, config},
 };
 
-/// So much text that counting is shared out among threads.
+/// Enough text that several threads share the counting.
 const WORDS: usize = 4_000;
 
 fn messages() -> Vec<Message> {
     let kinds = ["user", "assistant"].into_iter().cycle();
     let messages = kinds.take(40).enumerate().map(|(n, kind)| {
         let mut message = native(kind, &"word ".repeat(WORDS));
-        // One in ten brings a time.
+        // One in ten has a time.
         message.at = (n % 10 == 0).then(|| minute(-1_000 + i64::try_from(n).unwrap()));
         message
     });
     messages.collect()
 }
 
-/// A message without a time was said when the one before it was, wherever the threads' shares begin.
+/// A message without a time has that of the one before, also across the threads' shares.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn times_do_not_depend_on_how_the_counting_is_shared_out() {
     let mut config = config();
@@ -66,9 +66,9 @@ async fn times_do_not_depend_on_how_the_counting_is_shared_out() {
     rig.verify().await;
 }
 
-/// Without any time the messages were said now.
+/// Without any time, messages get the current one.
 #[tokio::test]
-async fn what_brings_no_time_was_said_now() {
+async fn a_message_without_a_time_gets_the_current_one() {
     let rig = Rig::new(&config()).await;
     rig.parts
         .ingestor
@@ -82,9 +82,9 @@ async fn what_brings_no_time_was_said_now() {
     );
 }
 
-/// Transcripts begin with lines that bring no time, and chunks of them may.
+/// Transcripts begin with lines that have no time, and so may chunks of them.
 #[tokio::test]
-async fn what_brings_no_time_in_a_replay_was_said_in_the_past() {
+async fn a_replayed_message_without_a_time_gets_a_past_one() {
     let rig = Rig::new(&config()).await;
     for minutes in [-900, -800] {
         let mut answer = native("assistant", "Hello.");
@@ -99,7 +99,7 @@ async fn what_brings_no_time_in_a_replay_was_said_in_the_past() {
     rig.verify().await;
 }
 
-/// Six turns of the last hour, in one of which the model's clock was wrong.
+/// Six turns within the last hour; in one of them the model's clock was wrong.
 fn with_a_wrong_clock() -> Vec<Message> {
     let turn = |number: i64| {
         let mut turn = [
@@ -118,7 +118,7 @@ fn with_a_wrong_clock() -> Vec<Message> {
 }
 
 #[tokio::test]
-async fn a_time_that_is_still_to_come_ages_nothing() {
+async fn a_future_time_ages_nothing() {
     for is_replay in [false, true] {
         let rig = Rig::new(&config()).await;
         let (ingestor, messages) = (&rig.parts.ingestor, with_a_wrong_clock());
@@ -135,7 +135,7 @@ async fn a_time_that_is_still_to_come_ages_nothing() {
         rig.drain_later().await;
         let is_of_today = rig.content().await.contains("Previously in This Session");
         assert!(is_of_today, "replayed: {is_replay}: {}", rig.content().await);
-        // What was said live grows old like anything else.
+        // Live messages age like any others.
         rig.clock.advance_ms(2 * DAY_MS);
         rig.parts.schedule.age().await.unwrap();
         rig.drain().await;
@@ -147,7 +147,7 @@ async fn a_time_that_is_still_to_come_ages_nothing() {
     }
 }
 
-/// Agents of a model that nobody can count exactly.
+/// Agents of a model that can't be counted exactly.
 fn claude() -> Config {
     let mut config = config();
     "anthropic".clone_into(&mut config.window.provider);
@@ -164,7 +164,7 @@ fn question(words: usize) -> Message {
     anthropic(&json!({"role": "user", "content": "word ".repeat(words)}))
 }
 
-/// An answer to a prompt of so many tokens, by the provider's count.
+/// An answer to a prompt of this many tokens, by the provider's count.
 fn answer(prompt_tokens: i64) -> Message {
     anthropic(
         &json!({"role": "assistant", "content": "Well done.", "model": "claude-opus-5-20260801",
@@ -172,7 +172,7 @@ fn answer(prompt_tokens: i64) -> Message {
     )
 }
 
-/// Says so many turns, in which prompts grow by twice what is estimated. Returns the last count method.
+/// Appends turns whose prompts grow by twice the estimate. Returns the last count method.
 async fn report_twice(ingestor: &Ingestor, rig: &Rig, turns: i64) -> String {
     let plain = tokenizer::counter_for("anthropic", "claude-opus-5");
     let count = |message: &Message| recapd_core::domain::tokens::count_message(plain.as_ref(), message);
@@ -191,16 +191,16 @@ async fn report_twice(ingestor: &Ingestor, rig: &Rig, turns: i64) -> String {
 }
 
 #[tokio::test]
-async fn reports_of_usage_teach_how_far_estimates_are_off() {
+async fn usage_reports_calibrate_estimates() {
     let rig = Rig::new(&claude()).await;
     let ingestor = &rig.parts.ingestor;
     assert_eq!(report_twice(ingestor, &rig, 2).await, "o200k*claude-4.7");
-    // The third answer closes the second, whose prompt compares with the first one's.
+    // The third answer closes the second, whose prompt is compared with the first one's.
     assert_eq!(report_twice(ingestor, &rig, 2).await, "o200k*claude-4.7×2.00");
     rig.verify().await;
     let factor = ingestor.counter_of(&rig.agent).await.unwrap();
     assert_eq!(factor.method(), "o200k*claude-4.7×2.00");
-    // Other models know nothing of it, and a replay is counted plain.
+    // Other models aren't affected, and a replay is counted uncorrected.
     let replayed = "replayed".parse().unwrap();
     ingestor.replay(&replayed, vec![question(10)]).await.unwrap();
     let sql = "SELECT count_method FROM message_log WHERE agent_id = 'replayed'";
@@ -238,7 +238,7 @@ async fn what_was_learned_survives_a_restart() {
 }
 
 #[tokio::test]
-async fn a_database_that_fails_keeps_nothing_from_being_learned() {
+async fn a_failing_database_does_not_stop_calibration() {
     let rig = Rig::new(&claude()).await;
     let ingestor = &rig.parts.ingestor;
     report_twice(ingestor, &rig, 4).await;
@@ -261,7 +261,7 @@ async fn methods(rig: &Rig) -> String {
 }
 
 #[tokio::test]
-async fn a_change_of_model_counts_again_before_it_returns() {
+async fn a_change_of_model_recounts_before_it_returns() {
     let rig = Rig::new(&claude()).await;
     let ingestor = &rig.parts.ingestor;
     rig.say(10).await;
@@ -284,7 +284,7 @@ async fn a_change_of_model_counts_again_before_it_returns() {
 }
 
 #[tokio::test]
-async fn a_recount_that_fails_is_made_up_for() {
+async fn a_failed_recount_is_repeated() {
     let rig = Rig::new(&claude()).await;
     let ingestor = &rig.parts.ingestor;
     rig.say(4).await;
@@ -293,7 +293,7 @@ async fn a_recount_that_fails_is_made_up_for() {
     rig.flaky.mend();
     ingestor.recount_due().await.unwrap();
     assert_eq!(methods(&rig).await, "o200k");
-    // Another program changes it: the next append is counted as before, and then again.
+    // Another program changes it: the next append is counted as before, and later recounted.
     let patch = SettingsPatch::parse(json!({"provider": null, "model": null})).unwrap();
     let store = rig.db.store();
     store.change_settings(&rig.agent, &patch, T0).await.unwrap();
@@ -308,7 +308,7 @@ async fn a_recount_that_fails_is_made_up_for() {
     rig.verify().await;
 }
 
-/// The ingestor of `rig`, whose counter panics over one word for agents of `OpenAI`, and for no others.
+/// The ingestor of `rig`, whose counter panics over one word for agents of `OpenAI` only.
 fn brittle(rig: &Rig) -> Ingestor {
     let find = |provider: &str, model: &str| match provider {
         "openai" => Brittle::counter(),
@@ -318,17 +318,17 @@ fn brittle(rig: &Rig) -> Ingestor {
     ingestor.counting_each("anthropic", "claude-opus-5", Arc::new(find))
 }
 
-/// As [`brittle`], for all agents.
+/// The same as [`brittle`], for all agents.
 fn brittle_for_all(rig: &Rig) -> Ingestor {
     let ingestor = rig.parts.ingestor.clone();
     ingestor.counting_each("openai", "gpt-5", Arc::new(|_: &str, _: &str| Brittle::counter()))
 }
 
 #[tokio::test]
-async fn a_panic_while_counting_is_no_failure_of_the_database() {
+async fn a_panic_while_counting_is_not_reported_as_a_database_failure() {
     let rig = Rig::new(&config()).await;
     let ingestor = brittle_for_all(&rig);
-    // Counted where they come in, and on other threads.
+    // Once counted on the same thread, once on other threads.
     for words in [1, WORDS * 10] {
         let text = format!("{}{POISON}", "word ".repeat(words));
         let appended = ingestor.append(&rig.agent, vec![native("user", &text)]).await;
@@ -342,7 +342,7 @@ async fn a_panic_while_counting_is_no_failure_of_the_database() {
     rig.verify().await;
 }
 
-/// A message that takes long to count, always under the same id.
+/// A message that takes long to count, always with the same id.
 fn long(word: &str) -> Message {
     Message {
         client_id: Some("m".to_owned()),
@@ -351,7 +351,7 @@ fn long(word: &str) -> Message {
 }
 
 #[tokio::test]
-async fn what_is_long_and_stored_already_is_not_counted_again() {
+async fn a_long_duplicate_is_not_counted_again() {
     let rig = Rig::new(&config()).await;
     let (ingestor, brittle) = (&rig.parts.ingestor, brittle_for_all(&rig));
     let counted = ingestor.append(&rig.agent, vec![long(POISON)]).await.unwrap();
@@ -360,7 +360,7 @@ async fn what_is_long_and_stored_already_is_not_counted_again() {
     assert_eq!((again.accepted, again.duplicates), (0, 1));
     let figures = |outcome: &AppendOutcome| (outcome.exchange, outcome.window_tokens, outcome.created_at);
     assert_eq!(figures(&again), figures(&counted));
-    // Another message under its id is refused, and what comes with it is stored.
+    // Another message with this id is refused; a duplicate doesn't prevent storing the rest.
     let other = ingestor.append(&rig.agent, vec![long("other")]).await;
     assert!(matches!(other, Err(StoreError::ClientIdReused(_))), "{other:?}");
     let both = vec![long(POISON), native("user", "And this")];
@@ -370,7 +370,7 @@ async fn what_is_long_and_stored_already_is_not_counted_again() {
 }
 
 #[tokio::test]
-async fn what_was_inserted_and_cannot_be_counted_is_put_aside() {
+async fn an_inserted_message_that_cannot_be_counted_is_set_aside() {
     let rig = Rig::new(&config()).await;
     let inserted = [
         ("a", "one"),
@@ -401,7 +401,7 @@ async fn what_was_inserted_and_cannot_be_counted_is_put_aside() {
 }
 
 #[tokio::test]
-async fn whoever_cannot_be_counted_again_keeps_nobody_waiting() {
+async fn an_agent_that_cannot_be_recounted_does_not_block_others() {
     let rig = Rig::new(&claude()).await;
     let (ingestor, store, last) = (brittle(&rig), rig.db.store(), agent("b"));
     let patch = SettingsPatch::parse(json!({"provider": "openai", "model": "gpt-5"})).unwrap();

@@ -1,4 +1,4 @@
-//! Texts as they attack language models, and what becomes of them in a summary.
+//! Prompt injections, and what becomes of them in a summary.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
@@ -30,7 +30,6 @@ use recapd_llm::offline::summarise;
 use serde_json::json;
 use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 
-/// Where a text can stand in a history.
 const PLACES: [&str; 7] = [
     "user",
     "assistant",
@@ -40,7 +39,6 @@ const PLACES: [&str; 7] = [
     "tool",
     "file",
 ];
-/// What no document may hold.
 const LIVE: [&str; 34] = [
     "<|",
     "<｜",
@@ -77,7 +75,7 @@ const LIVE: [&str; 34] = [
     "\u{7}",
     "\n#",
 ];
-/// What no text may say outside of quotation marks, in lower case.
+/// Orders that no text may contain outside of quotation marks, in lower case.
 const ORDERS: [&str; 34] = [
     "ignore all",
     "ignore the above",
@@ -115,14 +113,14 @@ const ORDERS: [&str; 34] = [
     "تجاهل",
 ];
 
-/// A text that attacks, as such are seen.
+/// A text that attacks, and how it is recognised.
 #[derive(serde::Deserialize)]
 struct Injection {
     seen: String,
     text: String,
-    /// What of it no line may say outside of quotation marks, in small letters and without what hides them.
+    /// The part that no line may contain outside of quotation marks, in lower case and without obfuscation.
     order: Option<String>,
-    /// What of it stands nowhere in a document.
+    /// The part that may not appear anywhere in a document.
     live: Option<String>,
 }
 
@@ -147,7 +145,7 @@ fn injections() -> Vec<String> {
         .collect()
 }
 
-/// What a document says of one injection that it may not say.
+/// Lists what a document contains of one injection and may not.
 fn narrated(document: &str, text: &str) -> Vec<String> {
     static ALL: LazyLock<Vec<Injection>> = LazyLock::new(all_injections);
     let Some(injection) = ALL.iter().find(|injection| injection.text == text) else {
@@ -171,7 +169,7 @@ fn narrated(document: &str, text: &str) -> Vec<String> {
         .collect()
 }
 
-/// A small capital as the small letter.
+/// Maps a small capital to its lower-case letter.
 fn small(c: char) -> char {
     let capitals = "ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘǫʀꜱᴛᴜᴠᴡxʏᴢ".chars();
     let found = capitals.zip('a'..='z').find(|(capital, _)| *capital == c);
@@ -185,7 +183,6 @@ fn message(kind: Kind, speaker: Option<&str>, part: Part) -> Message {
     }
 }
 
-/// An exchange with `text` at `place`.
 fn exchange(text: &str, place: &str) -> (Exchange, Vec<Message>) {
     let at = |here: &str, otherwise: &str| if here == place { text } else { otherwise }.to_owned();
     let speaker = (place == "speaker").then_some(text);
@@ -235,7 +232,7 @@ fn document(items: &[Item]) -> String {
     compose(items, Timestamp(0), &SummaryPolicy::default(), &BytesCounter).document
 }
 
-/// What is wrong with a document of `lines` items.
+/// Lists what is wrong with a document of `lines` items.
 fn breaches(document: &str, lines: usize) -> Vec<String> {
     let names: Vec<&str> = Section::ALL
         .into_iter()
@@ -251,7 +248,7 @@ fn breaches(document: &str, lines: usize) -> Vec<String> {
     let is_item = |line: &str| {
         line.starts_with("- ") && (line.ends_with("#1)") || line.ends_with(" (not yet condensed)"))
     };
-    // Further points of an item are told as indented bullets, whatever they say.
+    // Further points of an item are indented bullets with any text.
     let is_point = |line: &str| line.starts_with("  - ");
     let strange = document
         .lines()
@@ -289,7 +286,6 @@ fn breaches(document: &str, lines: usize) -> Vec<String> {
     found
 }
 
-/// The line without what stands in quotation marks.
 fn outside(line: &str) -> String {
     let mut outside = String::new();
     let mut depth = 0;
@@ -304,7 +300,7 @@ fn outside(line: &str) -> String {
     outside
 }
 
-/// What is wrong with a document of one item, told with the text that it came from.
+/// Says what is wrong with a document of one item that was made from the text.
 fn harm(document: &str, text: &str, place: &str) -> Option<String> {
     let mut found = breaches(document, 1);
     found.extend(narrated(document, text));
@@ -381,8 +377,8 @@ fn a_model_that_obeys_is_not_believed() {
     assert!(harms.is_empty(), "{} times:\n{}", harms.len(), harms.join("\n"));
 }
 
-/// What an answer that obeys says the user demanded, of a text that stood at `place`: the document, and how many demands there
-/// are among the facts that are believed.
+/// Has a model obey a text at `place` by claiming a demand of the user's. Returns the document, and the number of
+/// demands among the accepted facts.
 fn claimed(text: &str, place: &str) -> (String, usize) {
     let (exchange, messages) = exchange(text, place);
     let (limits, redactor) = (TranscriptLimits::default(), Redactor::standard());
@@ -421,7 +417,7 @@ fn no_tool_and_no_file_demands_anything_in_the_users_name() {
     assert_eq!(demands, 1);
 }
 
-/// The same checks fail where nothing is cleaned: they can see what they look for.
+/// The same checks fail if nothing is cleaned, so they do detect what they look for.
 #[test]
 fn without_the_cleaning_the_same_checks_find_breaches() {
     let texts = injections();

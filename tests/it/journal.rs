@@ -1,4 +1,4 @@
-//! Journals: out of a database and back, as it is accepted, and from files that are broken.
+//! Journals: exported and imported unchanged, and read from broken files.
 
 mod fork;
 mod live;
@@ -23,10 +23,9 @@ use crate::support::{
 };
 use recapd_core::domain::message::Format;
 
-/// What an export holds, and an import has to bring back.
+/// The tables that an export contains and an import must restore.
 const TOLD: [&str; 5] = ["message_log", "sessions", "exchange_log", "evictions", "marks"];
 
-/// An agent's journal.
 pub(super) async fn exported(db: &SqliteBackend, id: &AgentId) -> String {
     let mut out = Vec::new();
     let target = db.target();
@@ -37,7 +36,7 @@ pub(super) async fn exported(db: &SqliteBackend, id: &AgentId) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// Reads a journal into `db`; what came of it, and what was refused.
+/// Imports a journal into `db`. Returns the report and the refusals.
 pub(super) async fn imported(db: &SqliteBackend, text: &str) -> (ImportReport, Vec<String>) {
     read(import_into(db), text).await
 }
@@ -75,7 +74,7 @@ async fn read_all(mut import: Import, pieces: &[&str]) -> (ImportReport, Vec<Str
     (import.imported().clone(), refusals)
 }
 
-/// A message of any kind, in one line or several, so many minutes after the one before.
+/// A message of any kind, in one or several lines, some minutes after the one before.
 fn message() -> impl Strategy<Value = (u8, String, i64, i64, bool)> {
     (0..10_u8, ".{0,12}", 0..40_i64, 0..200_i64, any::<bool>())
 }
@@ -115,12 +114,12 @@ fn conversation(drawn: Vec<(u8, String, i64, i64, bool)>) -> Vec<PreparedMessage
     messages.map(prepare).collect()
 }
 
-/// How big legs are: never, always and sometimes full after a message.
+/// Sizes of legs: legs that are never, always, and sometimes full after a message.
 fn leg_tokens() -> impl Strategy<Value = i64> {
     prop_oneof![Just(0), Just(1), 20..80_i64]
 }
 
-/// `legs` are the settings one after the other: they change whenever a session ends.
+/// `legs` are the successive settings: they change whenever a session ends.
 async fn goes_out_and_comes_back(drawn: Vec<(u8, String, i64, i64, bool)>, legs: Vec<i64>) {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let id = agent("a");
@@ -148,7 +147,7 @@ async fn goes_out_and_comes_back(drawn: Vec<(u8, String, i64, i64, bool)>, legs:
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn what_goes_out_comes_back_the_same(
+    fn an_export_is_imported_unchanged(
         drawn in proptest::collection::vec(message(), 1..40),
         legs in proptest::collection::vec(leg_tokens(), 1..4),
     ) {
@@ -157,7 +156,7 @@ proptest! {
     }
 }
 
-/// A conversation that marks, goes back, clears, and begins again with a preamble; far beyond its window's budget.
+/// A conversation that marks, rewinds, clears, and begins again with a preamble; far over its window's budget.
 fn stepped() -> Vec<PreparedMessage> {
     let mut messages = vec![said("system", "Be brief", 5, T0)];
     messages.extend(turns(1..=3));
@@ -173,7 +172,7 @@ fn stepped() -> Vec<PreparedMessage> {
 }
 
 #[tokio::test]
-async fn clears_marks_and_rewinds_come_back() {
+async fn clears_marks_and_rewinds_are_imported() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let id = agent("a");
     one.store().append(append(&id, stepped())).await.unwrap();
@@ -186,7 +185,7 @@ async fn clears_marks_and_rewinds_come_back() {
     assert_same(&one.dump(&TOLD).await, &other.dump(&TOLD).await, "what came back");
     assert_eq!(other.number(preamble).await, one.number(preamble).await);
     assert_eq!(other.store().verify(&id).await.unwrap().breaches, []);
-    // And both go on alike.
+    // Both continue in the same way.
     let rewind = || {
         append(
             &id,
@@ -202,7 +201,7 @@ async fn clears_marks_and_rewinds_come_back() {
 }
 
 #[tokio::test]
-async fn a_rewind_of_what_is_summarised_is_refused_whole() {
+async fn a_rewind_of_summarised_messages_is_refused_whole() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let id = agent("a");
     let messages = stepped();
@@ -226,9 +225,9 @@ async fn a_rewind_of_what_is_summarised_is_refused_whole() {
     assert_same(&found, &other.dump(&TOLD).await, "a refused import");
 }
 
-/// What stands in a headline is the choice of who imports, as of whoever appends.
+/// As with an append, the importer decides what is redacted in headlines.
 #[tokio::test]
-async fn headlines_are_redacted_as_the_import_is_told() {
+async fn headlines_are_redacted_by_the_imports_redactor() {
     let (one, id) = (SqliteBackend::fresh().await, agent("a"));
     let question = said("user", "Question 1: why is password=\"hunter2\" refused?", 40, T0);
     one.store().append(append(&id, vec![question])).await.unwrap();
@@ -258,7 +257,7 @@ async fn the_head_of_a_refused_piece_takes_no_effect() {
     let text = exported(&one, &id).await;
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let (first, rest) = lines.split_at(5);
-    // Something else was said there in the place of the first four messages.
+    // The target has other messages in place of the first four.
     other.store().append(append(&id, turns(7..=8))).await.unwrap();
     let (outcome, refusals) = read_all(import_into(&other), &[&first.concat(), &rest.concat()]).await;
     assert_eq!(outcome.refused, 1, "{refusals:?}");
@@ -276,7 +275,7 @@ async fn a_long_history_takes_several_chunks() {
 }
 
 #[tokio::test]
-async fn several_agents_stand_in_one_file_and_come_twice() {
+async fn several_agents_in_one_file_are_imported_once() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let mut text = String::new();
     for name in ["a", "b", "c"] {
@@ -300,7 +299,7 @@ async fn several_agents_stand_in_one_file_and_come_twice() {
 }
 
 #[tokio::test]
-async fn an_import_goes_on_where_it_was_interrupted() {
+async fn an_interrupted_import_continues() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let id = agent("a");
     one.store().append(append(&id, turns(1..=5))).await.unwrap();
@@ -318,7 +317,7 @@ async fn an_import_goes_on_where_it_was_interrupted() {
 }
 
 #[tokio::test]
-async fn a_piece_without_a_head_goes_on_from_what_is_there() {
+async fn a_piece_without_a_head_continues_from_stored_messages() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let id = agent("a");
     one.store().append(append(&id, turns(1..=3))).await.unwrap();
@@ -341,9 +340,9 @@ async fn a_piece_without_a_head_goes_on_from_what_is_there() {
     assert_eq!(other.store().verify(&id).await.unwrap().breaches, []);
 }
 
-/// What only the head tells is set with its last message, in whichever piece that comes.
+/// State that only the head describes is set with its last message, in whichever piece that comes.
 #[tokio::test]
-async fn pieces_that_are_imported_together_are_the_whole() {
+async fn pieces_imported_together_are_complete() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let id = agent("a");
     one.store().append(append(&id, stepped())).await.unwrap();
@@ -363,9 +362,9 @@ async fn pieces_that_are_imported_together_are_the_whole() {
     assert_eq!(other.number(queued).await, Some(1), "what is pending is queued");
 }
 
-/// Unless something happened there meanwhile that the journal doesn't tell.
+/// Unless the agent has changed meanwhile in ways that the journal doesn't contain.
 #[tokio::test]
-async fn pieces_that_were_imported_apart_are_the_whole_once_they_come_together() {
+async fn pieces_imported_separately_are_complete_after_a_joint_import() {
     let id = agent("a");
     let one = SqliteBackend::fresh().await;
     one.store().append(append(&id, stepped())).await.unwrap();
@@ -381,7 +380,7 @@ async fn pieces_that_were_imported_apart_are_the_whole_once_they_come_together()
         if is_lived {
             other.store().end_session(&id, minute(30)).await.unwrap();
         }
-        // The head comes, but not what the journal ends with.
+        // The head arrives, but not the journal's end.
         let before = other.dump(&TABLES).await;
         for (outcome, refusals) in [rehearsed(&other, first).await, imported(&other, first).await] {
             assert_eq!((outcome.unfinished, refusals), (unfinished.clone(), vec![]));
@@ -406,10 +405,10 @@ async fn pieces_that_were_imported_apart_are_the_whole_once_they_come_together()
     }
 }
 
-/// Whoever said something before the pieces came together isn't what the head tells, and it can't be set any more. Whoever had
-/// it goes on with it.
+/// An agent that was appended to before the pieces came together no longer matches the head, which can't be applied
+/// any more. An agent that already had it continues.
 #[tokio::test]
-async fn pieces_that_come_together_too_late_say_so() {
+async fn pieces_imported_together_too_late_are_reported() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let id = agent("a");
     one.store().append(append(&id, stepped())).await.unwrap();
@@ -433,9 +432,9 @@ async fn pieces_that_come_together_too_late_say_so() {
     }
 }
 
-/// Its messages may look like those of today, and mean something else.
+/// Its messages may look like today's, and mean something else.
 #[tokio::test]
-async fn what_a_newer_recapd_wrote_is_refused_once_and_whole() {
+async fn a_newer_journal_is_refused_once_and_whole() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let mut text = String::new();
     for name in ["a", "b", "c"] {
@@ -465,7 +464,7 @@ async fn what_a_newer_recapd_wrote_is_refused_once_and_whole() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_named_and_leaves_the_other_agents_alone() {
+async fn a_line_that_does_not_fit_is_named_and_other_agents_are_imported() {
     let (one, other) = (SqliteBackend::fresh().await, SqliteBackend::fresh().await);
     let mut text = String::new();
     for name in ["a", "b"] {
@@ -475,7 +474,7 @@ async fn what_does_not_fit_is_named_and_leaves_the_other_agents_alone() {
             .unwrap();
         text.push_str(&exported(&one, &agent(name)).await);
     }
-    // Agent a lacks its third message, and a line of another kind stands in between.
+    // Agent a lacks its third message; an unrelated line is in its place.
     let mut lines: Vec<&str> = text.lines().collect();
     lines[3] = "{\"level\":\"info\"}";
     let broken = lines.join("\n");
@@ -492,7 +491,7 @@ async fn what_does_not_fit_is_named_and_leaves_the_other_agents_alone() {
             "{refusals:?}"
         );
     }
-    // And one that has gone another way there.
+    // And an agent that has diverged in the target.
     other
         .store()
         .append(append(&agent("c"), turns(7..=8)))

@@ -25,14 +25,13 @@ use tokio::{task::JoinSet, time::Instant};
 
 use crate::support::port::Port;
 
-/// How long a turn may take with all its tries, a kill to come, and the queue to run dry: far longer than on any machine.
+/// Time limit for a turn with all its retries, the remaining kills, and the queue: far longer than any machine needs.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// How much to do.
 struct Plan {
     agents: u64,
     kills: u64,
-    /// Turns per agent, unless `seconds` says how long to push.
+    /// Turns per agent, unless `seconds` sets a duration.
     turns: u64,
     seconds: Option<u64>,
 }
@@ -53,7 +52,6 @@ impl Plan {
     }
 }
 
-/// A daemon that can be killed and started again.
 struct Daemon {
     database: PathBuf,
     listen: SocketAddr,
@@ -70,7 +68,7 @@ impl Daemon {
         }
     }
 
-    /// SIGKILL, and a new life.
+    /// Kills the daemon with SIGKILL and starts it again.
     fn restart(&mut self) {
         self.kill();
         self.child = spawn(&self.database, self.listen);
@@ -97,7 +95,7 @@ fn spawn(database: &Path, listen: SocketAddr) -> Child {
         "queue.max_wait_ms=200",
         "queue.poll_ms=50",
         "queue.lease_ms=1000",
-        // Nothing is parked for a minute: that has tests of its own.
+        // Rows aren't parked after crashes here: that has tests of its own.
         "queue.crashes_max=100",
         "queue.reconcile_ms=1000",
         "log.level=warn",
@@ -113,7 +111,6 @@ fn spawn(database: &Path, listen: SocketAddr) -> Child {
         .unwrap()
 }
 
-/// What the pushers share.
 struct Load {
     client: reqwest::Client,
     listen: SocketAddr,
@@ -122,8 +119,8 @@ struct Load {
 }
 
 impl Load {
-    /// Pushes turns of one agent until the plan is done; a turn that wasn't acknowledged is pushed again, as a client
-    /// would. Returns how many were acknowledged.
+    /// Pushes turns of one agent until the plan is done; an unacknowledged turn is pushed again, as a client would
+    /// do. Returns the number of acknowledged turns.
     async fn push(self: Arc<Self>, agent: u64, turns: u64) -> u64 {
         let url = format!(
             "http://{}/v1/agents/agent-{agent}/messages?format=native",
@@ -139,7 +136,7 @@ impl Load {
                     Instant::now() < end,
                     "turn {turn} of agent {agent} can't be pushed"
                 );
-                // The daemon is away; it comes back.
+                // The daemon is down and will come back.
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             self.acknowledged.fetch_add(1, Ordering::SeqCst);
@@ -195,7 +192,6 @@ impl Load {
     }
 }
 
-/// The number under `key`, wherever it stands.
 fn find_number(value: &serde_json::Value, key: &str) -> Option<i64> {
     let object = value.as_object()?;
     let own = object.get(key).and_then(serde_json::Value::as_i64);
@@ -203,7 +199,7 @@ fn find_number(value: &serde_json::Value, key: &str) -> Option<i64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_daemons_lose_nothing_and_do_nothing_twice() {
+async fn killed_daemons_lose_nothing_and_repeat_nothing() {
     let plan = Plan::from_environment();
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("kill.db");
@@ -261,7 +257,7 @@ async fn killed_daemons_lose_nothing_and_do_nothing_twice() {
     check(&database, &pushed).await;
 }
 
-/// Kills fall at random turns, or at random moments of a long run.
+/// Waits for the next kill: at a random turn, or at a random moment of a long run.
 async fn wait_for_moment(plan: &Plan, kill: u64, load: &Load, random: &mut fastrand::Rng, started: Instant) {
     if let Some(seconds) = plan.seconds {
         let slot_ms = seconds * 1_000 / (plan.kills + 1);

@@ -29,7 +29,7 @@ use crate::support::fake_provider::{FakeProvider, Shape};
 
 /// Must never be seen.
 const KEY: &str = "sk-very-secret-key";
-/// A word of the prompt that must never be seen.
+/// A word of the prompt that must never appear in output.
 const PASSPHRASE: &str = "swordfish";
 const ASKED: [i64; 3] = [4, 5, 9];
 /// Long enough for a busy machine; only tests of slow answers wait less.

@@ -1,5 +1,5 @@
-//! The Model Context Protocol, from outside, in both eras: over HTTP against the real server, over standard input and
-//! output against the real binary.
+//! The Model Context Protocol from outside, in both of its eras: over HTTP against the real server, over standard
+//! input and output against the real binary.
 
 mod earlier;
 mod http;
@@ -89,7 +89,6 @@ fn answered(reply: &Reply) -> Value {
     reply.json()
 }
 
-/// A stream of events that stays open.
 struct Events {
     response: Response,
     read: String,

@@ -1,5 +1,5 @@
-//! What the repository gives to Prometheus and Grafana speaks of metrics that exist, and of pages that exist.
-//! That alerts fire when they should is checked by `scripts/check-monitoring`, which needs promtool.
+//! The files for Prometheus and Grafana refer only to metrics and pages that exist. Whether alerts fire when they
+//! should is checked by `scripts/check-monitoring`, which needs promtool.
 
 use std::{
     collections::BTreeSet,
@@ -30,7 +30,6 @@ fn names(text: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-/// All names that a series can have.
 fn known() -> BTreeSet<String> {
     let rules = text("monitoring/alerts.yml");
     let recorded = rules
@@ -46,7 +45,6 @@ fn known() -> BTreeSet<String> {
     known
 }
 
-/// The names of the alerts.
 fn alerts() -> Vec<String> {
     let rules = text("monitoring/alerts.yml");
     let names = rules
@@ -82,9 +80,9 @@ fn runbooks_name_metrics_that_exist() {
     }
 }
 
-/// What is posted without a content type is refused (415), and whoever is called at night copies what stands there.
+/// A bare POST without a content type would be refused (415), and whoever is on call copies what a page says.
 #[test]
-fn runbooks_name_commands_and_no_bare_requests() {
+fn runbooks_use_commands_instead_of_requests() {
     for page in fs::read_dir(file("docs/runbooks")).unwrap() {
         let page = page.unwrap().path();
         for line in fs::read_to_string(&page).unwrap().lines() {

@@ -1,10 +1,10 @@
-//! What is packed and what is mounted is there. `scripts/package` tries the package itself, in a clean Debian.
+//! Packaged and mounted files exist. `scripts/package` tests the package itself, in a clean Debian.
 
 use std::{fs, path::Path};
 
 use recapd_platform::threads;
 
-/// Room for what runs beside the daemon for a reload, and for what isn't counted.
+/// Spare tasks for processes of a reload, and for what isn't counted.
 const TASKS_SPARE: usize = 16;
 
 fn text(path: &str) -> String {
@@ -15,7 +15,7 @@ fn at(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// What stands behind `key` in each line that begins with it, without quotes.
+/// The values after `key` in lines that begin with it, without quotes.
 fn values<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
     text.lines()
         .filter_map(|line| line.trim().trim_start_matches("- ").strip_prefix(key))
@@ -23,7 +23,7 @@ fn values<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Host and container sides of what `compose.yaml` mounts from the repository.
+/// Host and container paths of the repository's mounts in `compose.yaml`.
 fn mounts(compose: &str) -> Vec<(String, &str)> {
     let pairs = compose.lines().filter_map(|line| {
         let (host, rest) = line.trim().strip_prefix("- ")?.split_once(':')?;
@@ -40,7 +40,7 @@ fn the_composed_containers_find_what_they_mount() {
     let mounts = mounts(&compose);
     assert_eq!(mounts.len(), 5, "{mounts:?}");
     for (host, _) in &mounts {
-        // The token is made by hand, as the file's head says.
+        // The token is made by the user, as the file's head says.
         assert!(at(host).exists() || host.ends_with("/token"), "{host}");
     }
     let mounted = |container: &str| {
@@ -62,7 +62,7 @@ fn the_composed_containers_find_what_they_mount() {
 }
 
 #[test]
-fn the_containers_speak_of_the_same_port_and_files() {
+fn the_containers_use_the_same_port_and_files() {
     let (file, compose) = (text("Containerfile"), text("packaging/compose.yaml"));
     assert!(compose.contains("build: { context: .., dockerfile: Containerfile }"));
     assert!(file.contains("EXPOSE 7411") && file.contains("\"--listen\", \"0.0.0.0:7411\""));
@@ -78,7 +78,7 @@ fn the_containers_speak_of_the_same_port_and_files() {
 }
 
 #[test]
-fn the_package_has_what_it_names() {
+fn the_package_contains_what_it_names() {
     let manifest = text("Cargo.toml");
     let assets = manifest
         .lines()
@@ -99,9 +99,9 @@ fn the_package_has_what_it_names() {
     }
 }
 
-/// Without it each user's commands would look in that user's folder. Whatever else is set would go before a preset.
+/// Without this setting each user's commands would look in that user's folder. Other settings would override a preset.
 #[test]
-fn what_is_packed_names_the_services_database_and_nothing_else() {
+fn packaged_files_set_the_services_database_only() {
     let nobodys = "#url = \"\"";
     let begun = recapd_config::commented();
     assert!(begun.lines().any(|line| line == nobodys));
@@ -118,9 +118,9 @@ fn what_is_packed_names_the_services_database_and_nothing_else() {
     assert!(text("Cargo.toml").contains(asset));
 }
 
-/// What runs for a reload has no credentials of the service, which systemd keeps in the daemon's own namespace.
+/// A reload's command has no credentials of the service: systemd keeps them in the daemon's own namespace.
 #[test]
-fn a_reload_looks_for_no_keys() {
+fn a_reload_checks_without_keys() {
     for unit in ["systemd/recapd.service", "systemd/recapd@.service"] {
         let text = text(unit);
         let commands = values(&text, "ExecReload=");
@@ -133,7 +133,7 @@ fn a_reload_looks_for_no_keys() {
 }
 
 #[test]
-fn the_service_may_have_all_threads_that_it_can_have() {
+fn the_services_task_limit_covers_all_threads() {
     let most = threads::ALL_MAX;
     for unit in ["systemd/recapd.service", "systemd/recapd@.service"] {
         let text = text(unit);
@@ -151,7 +151,7 @@ fn the_service_may_have_all_threads_that_it_can_have() {
 }
 
 #[test]
-fn units_name_pages_that_there_are() {
+fn units_refer_to_existing_pages() {
     for unit in ["systemd/recapd.service", "systemd/recapd@.service"] {
         let text = text(unit);
         let pages = values(&text, "Documentation=");

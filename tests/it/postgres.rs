@@ -1,4 +1,4 @@
-//! PostgreSQL without a store: the schema, and the databases that tests are given.
+//! PostgreSQL without a store: the schema, and the databases for tests.
 
 mod roles;
 
@@ -12,7 +12,7 @@ use crate::support::{
     postgres::{self, Database, execute, exists},
 };
 
-/// An agent with a summary and whatever refers to both.
+/// An agent with a summary, and rows that refer to both.
 const AN_AGENT: &str = "
     INSERT INTO agents (agent_id, created_at, updated_at, first_exchange, summarized_through, pending_since)
       VALUES ('a', now(), now(), 5, 3, now());
@@ -26,7 +26,7 @@ const AN_AGENT: &str = "
     INSERT INTO message_words VALUES ('a', 1, to_tsvector('simple', 'Once'));";
 
 #[tokio::test]
-async fn a_database_has_the_schema_and_goes_with_its_value() {
+async fn a_test_database_has_the_schema_and_is_dropped_with_its_value() {
     let database = Database::create().await;
     let mut connection = database.connect().await;
     assert_eq!(count(&mut connection, "SELECT count(*) FROM agents").await, 0);
@@ -40,7 +40,7 @@ async fn a_database_has_the_schema_and_goes_with_its_value() {
 }
 
 #[tokio::test]
-async fn a_database_goes_when_its_test_fails() {
+async fn a_test_database_is_dropped_when_its_test_fails() {
     let (named, name) = std::sync::mpsc::channel();
     let test = std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -56,7 +56,7 @@ async fn a_database_goes_when_its_test_fails() {
 }
 
 #[tokio::test]
-async fn databases_share_nothing() {
+async fn test_databases_share_nothing() {
     let (one, other) = tokio::join!(Database::create(), Database::create());
     execute(&mut one.connect().await, AN_AGENT).await;
     let agents = count(&mut other.connect().await, "SELECT count(*) FROM agents").await;
@@ -64,7 +64,7 @@ async fn databases_share_nothing() {
 }
 
 #[tokio::test]
-async fn migrations_run_once_whoever_runs_them() {
+async fn concurrent_migrations_run_once() {
     let database = Database::empty().await;
     let migrations = postgres::migrations().await;
     let (mut one, mut other) = tokio::join!(database.connect(), database.connect());
@@ -108,7 +108,7 @@ async fn views_show_the_current_document() {
 }
 
 #[tokio::test]
-async fn what_is_compared_is_ordered_by_bytes() {
+async fn texts_are_ordered_by_bytes() {
     let database = Database::create().await;
     let mut connection = database.connect().await;
     let sql = "SELECT count(*) FROM information_schema.columns WHERE table_schema = 'public'
@@ -131,7 +131,7 @@ async fn a_token_is_never_given_twice() {
 }
 
 #[tokio::test]
-async fn an_agent_goes_with_its_rows_in_any_order() {
+async fn an_agent_is_deleted_with_its_rows_in_any_order() {
     let database = Database::create().await;
     let mut connection = database.connect().await;
     execute(&mut connection, AN_AGENT).await;
@@ -163,7 +163,7 @@ async fn both_schemas_have_the_same_columns() {
         };
         columns.insert(row.get(0), (kind.to_owned(), row.get(2)));
     }
-    // The archive's index is of each database's own kind, and so is what is kept beside it.
+    // The search index differs between the databases, and so do the columns for it.
     columns.retain(|name, _| !name.starts_with("message_words.") && !name.starts_with("recall_"));
     let sqlite = sqlite_columns().await;
     let only_here = columns
@@ -196,7 +196,7 @@ async fn both_schemas_have_the_same_indexes() {
     assert!(missing.is_empty(), "only SQLite has {missing:?}");
 }
 
-/// Its type on SQLite, and whether it may be NULL.
+/// The column's type on SQLite, and whether it may be NULL.
 type Column = (String, bool);
 
 async fn sqlite_columns() -> BTreeMap<String, Column> {
@@ -211,7 +211,7 @@ async fn sqlite_columns() -> BTreeMap<String, Column> {
         .collect()
 }
 
-/// A database of SQLite with the schema of today.
+/// A SQLite database with the current schema.
 async fn sqlite() -> (SqliteConnection, TempDir) {
     let folder = TempDir::new().unwrap();
     let settings = sqlite_settings(&folder);

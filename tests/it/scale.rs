@@ -1,7 +1,7 @@
-//! What PostgreSQL does for the statements of the store among many agents and messages: the plans of the statements as they
-//! run, with the pages that they touch. Asserted are shapes and pages, never times.
+//! PostgreSQL's plans for the store's statements with many agents and messages, taken as they run, with the pages
+//! they touch. Assertions are about shapes and pages, never times.
 //!
-//! On a small database in the tests. `scripts/plans` runs it on one of a million agents and prints what it sees.
+//! The tests use a small database. `scripts/plans` runs them on one of a million agents and prints the plans.
 
 mod plan;
 
@@ -26,19 +26,19 @@ use plan::{Plan, Plans};
 
 const FILL: &str = include_str!("scale/fill.sql");
 
-/// How many agents the database has, if not [`AGENTS`]; then the plans are printed, too.
+/// Overrides [`AGENTS`]; if set, the plans are printed, too.
 const AGENTS_VARIABLE: &str = "RECAPD_TEST_SCALE_AGENTS";
 const AGENTS: i64 = 2_000;
 
-/// The most pages that a scan touches besides one for each row that it gives: the way down an index.
+/// Most pages of a scan besides one for each returned row: the descent of an index.
 const PAGES_MAX: i64 = 8;
-/// The most rows that any of these statements reads.
+/// Most rows that any of these statements reads.
 const ROWS_MAX: i64 = 250;
 
-/// Times of the filled rows lie before.
+/// Later than all times of the filled rows.
 const NOW: Timestamp = Timestamp(1_795_000_000_000);
 
-/// The statements that must be among those that ran: what the queue, the window and readers live on.
+/// Statements that must have run: those of the queue, the window and readers.
 const LABELS: [&str; 15] = [
     "postgres/queue.claim",
     "postgres/queue.renew",
@@ -57,7 +57,7 @@ const LABELS: [&str; 15] = [
     "views/exchanges",
 ];
 
-/// What who reads by SQL asks beside the summary, and of the archive.
+/// Queries of SQL readers: what is pending, and the archive.
 const ASKED: [&str; 3] = [
     "-- views/agent_pending\nSELECT string_agg(digest, '; ') FROM (SELECT digest FROM agent_pending \
      WHERE agent_id = 'long-0001' ORDER BY exchange_id DESC LIMIT 40) AS newest",
@@ -80,7 +80,7 @@ async fn statements_find_their_rows_by_indexes_however_many_there_are() {
     work(&store).with_subscriber(plans.subscriber()).await;
     let mut reader = database.connect().await;
     for asked in ASKED {
-        // Not the first time, when a connection reads the catalogue, too.
+        // A connection's first query also reads the catalogue.
         text(&mut reader, asked).await;
         text(&mut reader, asked).with_subscriber(plans.subscriber()).await;
     }
@@ -93,8 +93,8 @@ async fn statements_find_their_rows_by_indexes_however_many_there_are() {
     for label in LABELS {
         assert!(plans.iter().any(|plan| plan.label == label), "{label} didn't run");
     }
-    // By these, an item's exchanges are found past those of all other items, and an exchange's eviction past all
-    // others.
+    // With these indexes, finding an item's exchanges would read those of all other items, and an exchange's eviction
+    // all others.
     let astray = |plan: &&Plan| {
         plan.scans.iter().any(|scan| match plan.label.as_str() {
             "sql/summary.shown_items" => scan.name == "summary_item_ranges_exchange",
@@ -108,13 +108,13 @@ async fn statements_find_their_rows_by_indexes_however_many_there_are() {
     assert!(bad.is_empty(), "{}", bad.join("\n"));
 }
 
-/// However many versions are kept, pruning looks for those that go, agent by agent.
+/// However many versions are stored, pruning searches for obsolete ones agent by agent.
 #[tokio::test]
-async fn pruning_reads_what_goes_and_not_what_stays() {
+async fn pruning_reads_only_what_it_deletes() {
     let database = Database::create().await;
     fill(&database, AGENTS, false).await;
     let mut connection = database.connect().await;
-    // As a sequential scan, in a small table: two tables are joined by reading all of one.
+    // Like a sequential scan in a small table: these joins read all of one table.
     for join in ["enable_hashjoin", "enable_mergejoin"] {
         set(&mut connection, &database, join, "off").await;
     }
@@ -164,9 +164,9 @@ async fn partitioning_keeps_every_message_and_the_views() {
     assert!(again.to_string().contains("partitioned already"), "{again}");
 }
 
-/// Forgetting doesn't reach the planner's statistics, so nothing that was said may get there.
+/// Forgetting doesn't reach the planner's statistics, so no message text may get there.
 #[tokio::test]
-async fn partitioning_keeps_what_was_said_out_of_the_statistics() {
+async fn partitioning_keeps_message_texts_out_of_the_statistics() {
     let database = Database::create().await;
     let mut connection = database.connect().await;
     execute(&mut connection, "SET scale.agents = 100").await;
@@ -177,13 +177,13 @@ async fn partitioning_keeps_what_was_said_out_of_the_statistics() {
     assert_eq!(text(&mut connection, known).await, "agent_id");
     execute(&mut connection, PARTITION).await;
     assert_eq!(text(&mut connection, known).await, "agent_id");
-    // Nor later, when a part is looked at by itself.
+    // Nor later, when a single partition is analysed.
     execute(&mut connection, "VACUUM ANALYZE message_log_0003").await;
     assert_eq!(text(&mut connection, known).await, "agent_id");
 }
 
 #[tokio::test]
-async fn what_readers_asked_for_is_held_within_a_limit() {
+async fn the_cache_of_summaries_stays_within_its_limit() {
     let db = SqliteBackend::fresh().await;
     let (counter, clock) = (tokenizer::counter_for("openai", "gpt-4o"), Arc::new(SystemClock));
     let bytes_max = 1_000;
@@ -213,8 +213,8 @@ fn agents() -> i64 {
     given.map_or(AGENTS, |agents| agents.parse().unwrap())
 }
 
-/// Fills the database, and has it tell the plans of whoever connects from then on. In a small table it is cheaper to
-/// read all of it, so that is made dear: a sequential scan that is left has no index to go by.
+/// Fills the database, and has it log the plans of later connections. Reading all of a small table is cheaper, so
+/// sequential scans are made expensive: one that remains has no usable index.
 async fn fill(database: &Database, agents: i64, is_big: bool) {
     let mut connection = database.connect().await;
     execute(&mut connection, format!("SET scale.agents = {agents}")).await;
@@ -242,7 +242,7 @@ async fn set(connection: &mut PgConnection, database: &Database, name: &str, val
     execute(connection, sql).await;
 }
 
-/// What daemons and readers do all day. Twice: the first time, a connection reads the catalogue, too.
+/// Runs the usual operations of daemons and readers. Twice, since a connection's first query also reads the catalogue.
 async fn work(store: &SqlStore) {
     for round in 1..=2 {
         let long: AgentId = "long-0001".parse().unwrap();
@@ -284,7 +284,7 @@ async fn work(store: &SqlStore) {
             .await
             .unwrap();
         store.agents(Some(&long), 10).await.unwrap();
-        // Only the oldest of those that are pending.
+        // Only the oldest pending ones.
         let pending_before = Timestamp(1_767_225_600_000).plus_ms(101 * round);
         store.reconcile(pending_before, NOW).await.unwrap();
         store.release(&leases, NOW).await.unwrap();
@@ -299,8 +299,8 @@ fn next_turn(agent: &AgentId, round: i64) -> AppendRequest {
     request
 }
 
-/// What is wrong with a plan: a table that is read from one end to the other, or more pages than its rows need. Pages are
-/// held against all scans together, because a subquery that runs when it is first asked counts for the scan that asks.
+/// Says what is wrong with a plan: a table is read as a whole, or more pages are touched than the rows need. Pages
+/// are compared for all scans together, because a subquery counts for the scan that first evaluates it.
 fn complaint(plan: &Plan) -> Option<String> {
     let worst = plan
         .scans

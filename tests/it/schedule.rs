@@ -1,4 +1,4 @@
-//! What is fired by the clock: once, and again if it failed.
+//! Scheduled jobs fire once, and again if they failed.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::support::{
     troubled_store::{Trouble, TroubledStore},
 };
 
-/// A daemon's parts over a store that gets into trouble.
+/// A daemon's parts over a store with planned trouble.
 struct Fired {
     db: SqliteBackend,
     store: Arc<TroubledStore>,
@@ -40,7 +40,7 @@ impl Fired {
         }
     }
 
-    /// The same database, under a daemon that is started anew.
+    /// The same database under a restarted daemon.
     fn restarted(self) -> Self {
         let parts = parts(&self.db, &self.store, &self.clock);
         Self { parts, ..self }
@@ -60,7 +60,7 @@ impl Fired {
         }
     }
 
-    /// The schedules whose last firing is done, after what is due was fired.
+    /// Fires what is due. Returns the schedules whose last firing is done.
     async fn done(&self) -> String {
         self.parts.schedule.fire_due().await;
         let done = "SELECT name FROM schedule_slots o WHERE done_at IS NOT NULL AND NOT EXISTS \
@@ -69,7 +69,7 @@ impl Fired {
     }
 }
 
-/// A daemon's parts, with nothing counted yet.
+/// A daemon's parts with fresh counters.
 fn parts(db: &SqliteBackend, store: &Arc<TroubledStore>, clock: &Arc<ManualClock>) -> Parts {
     let config = Config::default();
     let parts = Parts::new(
@@ -84,18 +84,18 @@ fn parts(db: &SqliteBackend, store: &Arc<TroubledStore>, clock: &Arc<ManualClock
 }
 
 #[tokio::test]
-async fn a_firing_that_failed_is_made_again() {
+async fn a_failed_firing_is_repeated() {
     let fired = Fired::new().await;
     for work in ["enqueue_ageing", "prune"] {
         fired.store.trouble(work, Trouble::Unavailable);
     }
     assert_eq!(fired.done().await, "");
     fired.store.recover();
-    // Not at once: what failed isn't tried at every look.
+    // A failed firing isn't retried at every look.
     assert_eq!(fired.done().await, "");
     fired.clock.advance_ms(FIRING_MS_MAX);
     assert_eq!(fired.done().await, "ageing prune");
-    // It was made: whatever goes wrong now isn't heard of before the next day.
+    // It was done: trouble now has no effect before the next day.
     fired.store.trouble("take_slot", Trouble::Panic);
     fired.clock.advance_ms(FIRING_MS_MAX);
     assert_eq!(fired.done().await, "ageing prune");
@@ -104,9 +104,9 @@ async fn a_firing_that_failed_is_made_again() {
     assert_eq!(fired.done().await, "ageing prune");
 }
 
-/// It is done twice then, which does no harm.
+/// It is done twice then, which is harmless.
 #[tokio::test]
-async fn a_firing_that_could_not_be_noted_is_made_again() {
+async fn a_firing_that_could_not_be_recorded_is_repeated() {
     let fired = Fired::new().await;
     fired.store.trouble("finish_slot", Trouble::Unavailable);
     assert_eq!(fired.done().await, "");
@@ -115,9 +115,9 @@ async fn a_firing_that_could_not_be_noted_is_made_again() {
     assert_eq!(fired.done().await, "ageing prune");
 }
 
-/// Killed between the two: the slot is taken, and nobody works on it.
+/// Killed in between: the slot is taken, and nobody works on it.
 #[tokio::test]
-async fn a_firing_of_a_daemon_that_was_killed_is_made_by_the_next_one() {
+async fn a_firing_of_a_killed_daemon_is_made_by_the_next_one() {
     let fired = Fired::new().await;
     fired.store.trouble("enqueue_ageing", Trouble::Hang);
     let taken = async {
@@ -135,7 +135,7 @@ async fn a_firing_of_a_daemon_that_was_killed_is_made_by_the_next_one() {
     assert_eq!(fired.done().await, "ageing prune");
 }
 
-/// Else nobody would hear that ageing has failed since.
+/// Otherwise later failures of ageing would go unnoticed.
 #[tokio::test]
 async fn a_restarted_daemon_knows_when_summaries_were_last_aged() {
     let fired = Fired::new().await;
@@ -150,9 +150,9 @@ async fn a_restarted_daemon_knows_when_summaries_were_last_aged() {
     fired.until_aged_at(aged_at).await;
 }
 
-/// Also one that another daemon has done.
+/// Also if another daemon did it.
 #[tokio::test]
-async fn a_daemon_knows_what_another_one_has_aged() {
+async fn a_daemon_sees_what_another_one_has_aged() {
     let fired = Fired::new().await;
     let idle = parts(&fired.db, &fired.store, &fired.clock);
     let aged_at = fired.clock.now().0 / 1_000;

@@ -1,4 +1,4 @@
-//! Summaries and projects' documents at hand, where nobody tells of changes.
+//! Cached summaries and project documents without notices of changes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,11 +29,10 @@ use crate::support::{
     troubled_store::{Trouble, TroubledStore},
 };
 
-/// As long as a copy is believed.
+/// The time for which a copy is trusted.
 const BELIEVED: Duration = Duration::from_mins(1);
-/// The longest that the reader of a copy waits.
 const COPY_TIME_MAX: Duration = Duration::from_millis(300);
-/// So often the database may be late for a look where it has to be in time once.
+/// How often the database may be late before it must answer in time once.
 const LOOKS_MAX: usize = 100;
 
 fn snapshots(db: &SqliteBackend) -> Snapshots {
@@ -55,12 +54,12 @@ fn projects(store: Arc<dyn Store>) -> ProjectSnapshots {
 
 fn projects_counted(store: Arc<dyn Store>, counter: Arc<dyn TokenCounter>) -> ProjectSnapshots {
     let (policy, redactor) = (SummaryPolicy::default(), Redactor::standard());
-    // An hour after what is said: by the clock of the machine it would be too old for a document one day.
+    // An hour after the messages; by the machine's clock they would some day be too old for a document.
     let clock = Arc::new(ManualClock::new(minute(60)));
     ProjectSnapshots::new(store, counter, clock, policy, redactor)
 }
 
-/// Says what nobody can count in a turn of `agent`, and one more, so that it is pending.
+/// Appends a turn that can't be counted, and another one, which makes it pending.
 async fn poison(db: &SqliteBackend, agent: &AgentId) {
     let mut messages = vec![
         said("user", POISON, 40, minute(4)),
@@ -78,19 +77,19 @@ async fn until(mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// What is pending of the one agent of a project.
+/// The pending exchanges of a project's only agent.
 fn pending_in(reading: &Lookup<ProjectSnapshot>) -> i64 {
     reading.snapshot.members[0].pending_exchanges
 }
 
-/// Lets as much time pass as a copy is believed. The database is asked in time that passes by itself.
+/// Advances time until copies expire, then lets time run, for queries to the database.
 async fn pass_believed() {
     tokio::time::pause();
     tokio::time::advance(BELIEVED).await;
     tokio::time::resume();
 }
 
-/// What is read after as long as a copy is believed; after as long again where the database wasn't in time.
+/// Reads after copies have expired; repeats that if the database wasn't in time.
 async fn later<S>(get: impl AsyncFn() -> Option<Lookup<S>>) -> Option<Lookup<S>> {
     for _ in 0..LOOKS_MAX {
         pass_believed().await;
@@ -102,14 +101,14 @@ async fn later<S>(get: impl AsyncFn() -> Option<Lookup<S>>) -> Option<Lookup<S>>
     panic!("the database was never in time");
 }
 
-/// As [`pending`], later.
+/// The same as [`pending`], after copies have expired.
 async fn pending_later(snapshots: &Snapshots, agent: &AgentId) -> Option<i64> {
     let reading = later(async || snapshots.get(agent).await.unwrap()).await?;
     Some(reading.snapshot.pending_exchanges)
 }
 
 #[tokio::test]
-async fn a_change_that_nobody_told_of_is_seen_by_who_asks_later() {
+async fn a_change_without_a_notice_is_seen_by_a_later_read() {
     let db = SqliteBackend::fresh().await;
     let (snapshots, agent) = (snapshots(&db), agent("a"));
     db.store().append(append(&agent, turns(1..=3))).await.unwrap();
@@ -124,7 +123,7 @@ async fn a_change_that_nobody_told_of_is_seen_by_who_asks_later() {
 }
 
 #[tokio::test]
-async fn a_projects_document_is_looked_at_again_like_a_summary() {
+async fn a_projects_document_is_refreshed_like_a_summary() {
     let db = SqliteBackend::fresh().await;
     let (store, agent, project): (_, _, ProjectId) = (db.store(), agent("a"), "web".parse().unwrap());
     store.append(append(&agent, turns(1..=3))).await.unwrap();
@@ -143,9 +142,9 @@ async fn a_projects_document_is_looked_at_again_like_a_summary() {
     assert!(later(&get).await.is_none());
 }
 
-/// Of a large project more is read than any reader waits for: composing goes on, and is given up only if it never ends.
+/// Reading a large project takes longer than any reader waits: composing continues, and is abandoned only if it hangs.
 #[tokio::test]
-async fn a_project_that_changed_is_composed_however_long_that_takes() {
+async fn a_changed_project_is_composed_even_if_that_is_slow() {
     let db = SqliteBackend::fresh().await;
     let (store, agent, project): (_, _, ProjectId) = (db.store(), agent("a"), "web".parse().unwrap());
     store.append(append(&agent, turns(1..=3))).await.unwrap();
@@ -169,9 +168,9 @@ async fn a_project_that_changed_is_composed_however_long_that_takes() {
     assert_eq!(seen, 3);
 }
 
-/// A copy is answered at once, however long the database takes and whatever is known of the copy.
+/// A copy is returned at once, however long the database takes and whatever is known about the copy.
 #[tokio::test]
-async fn a_copy_that_is_outdated_is_read_without_a_wait_for_the_database() {
+async fn an_outdated_copy_is_read_without_waiting_for_the_database() {
     let db = SqliteBackend::fresh().await;
     let (store, agent, project): (_, _, ProjectId) = (db.store(), agent("a"), "web".parse().unwrap());
     store.append(append(&agent, turns(1..=3))).await.unwrap();
@@ -217,14 +216,14 @@ async fn a_copy_that_is_outdated_is_read_without_a_wait_for_the_database() {
         assert_eq!(pending_in(&of_project), 2);
         assert!(began.elapsed() < 2 * COPY_TIME_MAX, "{:?}", began.elapsed());
     }
-    // Whoever has no copy is told so, soon.
+    // A reader without a copy soon gets an error.
     let other = "b".parse().unwrap();
     let began = Instant::now();
     let none = snapshots.get(&other).await.unwrap_err();
     assert!(matches!(none, StoreError::Unavailable(_)), "{none}");
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
 
-    // What hung is given up, and the next reader sees all.
+    // The hanging query is abandoned, and the next reader gets everything.
     slow.recover();
     pass_believed().await;
     until(async || pending(&snapshots, &agent).await == Some(3)).await;
@@ -254,7 +253,7 @@ async fn the_tag_changes_whenever_the_document_does() {
     }
 }
 
-/// A reader learns which exchanges wait, even if they are too many to list.
+/// A reader learns which exchanges are pending, even if they are too many to list.
 #[tokio::test]
 async fn exchanges_too_many_to_list_are_named_as_a_range() {
     let db = SqliteBackend::fresh().await;
@@ -274,7 +273,7 @@ async fn exchanges_too_many_to_list_are_named_as_a_range() {
 }
 
 #[tokio::test]
-async fn a_summary_that_panics_is_stale_and_concerns_no_other() {
+async fn a_panic_over_a_summary_makes_only_that_one_stale() {
     let db = SqliteBackend::fresh().await;
     let snapshots = Arc::new(counted(&db, Brittle::counter()));
     let (notices, stop, tasks) = (Notices::default(), CancellationToken::new(), TaskTracker::new());
@@ -308,7 +307,7 @@ async fn a_summary_that_panics_is_stale_and_concerns_no_other() {
 }
 
 #[tokio::test]
-async fn a_projects_document_that_panics_is_stale_and_concerns_no_other() {
+async fn a_panic_over_a_projects_document_makes_only_that_one_stale() {
     let db = SqliteBackend::fresh().await;
     let projects = Arc::new(projects_counted(db.store(), Brittle::counter()));
     let (notices, stop, tasks) = (Notices::default(), CancellationToken::new(), TaskTracker::new());
@@ -339,7 +338,7 @@ async fn a_projects_document_that_panics_is_stale_and_concerns_no_other() {
 }
 
 #[tokio::test]
-async fn the_documents_of_projects_not_asked_for_the_longest_go() {
+async fn the_least_recently_read_documents_of_projects_are_dropped() {
     let db = SqliteBackend::fresh().await;
     let projects = projects(db.store()).holding(2);
     let names = ["a", "b", "c"];

@@ -1,6 +1,6 @@
-//! The conformance suite of the `Store` trait: what every implementation has to do, statement by statement.
+//! The conformance suite of the `Store` trait: what every implementation must do.
 //!
-//! Each test is a function of a fresh database. [`every_test!`] lists them once; a backend runs them all by one line.
+//! Each test is a function of a fresh database. [`every_test!`] lists all tests; a backend runs them with one line.
 
 mod access;
 mod append;
@@ -61,7 +61,7 @@ use crate::support::{
     conversation::{agent, append as append_request, claim, turns},
 };
 
-/// Gives `$run` all tests, by area.
+/// Passes all tests, by area, to `$run`.
 macro_rules! every_test {
     ($run:ident!($($backend:tt)*)) => {
         $run! { ($($backend)*)
@@ -226,7 +226,6 @@ macro_rules! every_test {
     };
 }
 
-/// Runs all tests on databases that `$fresh` makes.
 macro_rules! on {
     (($backend:ident, $fresh:path) $($area:ident: $($test:ident),+;)+) => {
         mod $backend {
@@ -245,7 +244,7 @@ mod run {
     every_test!(on!(on_sqlite, crate::support::backend::SqliteBackend::fresh));
     every_test!(on!(on_postgres, crate::support::backend::PostgresBackend::fresh));
 
-    // What touches messages in any way of its own.
+    // Tests of code that treats the table of messages specially.
     on! { (on_partitions, crate::support::backend::PostgresBackend::partitioned)
         append: a_client_id_is_taken_once, duplicates_change_nothing, evictions_are_recorded,
             low_water_evicts_in_steps, concurrent_appends_all_count;
@@ -255,7 +254,7 @@ mod run {
     }
 }
 
-/// An agent of which so many exchanges have left the window; the next one fills it.
+/// An agent of which this many exchanges have left the window; the next one fills it.
 async fn with_pending(db: &dyn Backend, name: &str, pending: i64) -> AgentId {
     let agent = agent(name);
     let outcome = db
@@ -267,14 +266,13 @@ async fn with_pending(db: &dyn Backend, name: &str, pending: i64) -> AgentId {
     agent
 }
 
-/// The lease of the one row that is due.
 async fn the_lease(db: &dyn Backend, now: Timestamp) -> Lease {
     let leases = db.store().claim(claim("daemon", 10, now)).await.unwrap();
     let [lease] = leases.try_into().unwrap();
     lease
 }
 
-/// The report on an agent with which nothing is wrong.
+/// Verifies an agent, and asserts that nothing is wrong with it.
 async fn clean(db: &dyn Backend, agent: &AgentId) -> AgentReport {
     let report = db.store().verify(agent).await.unwrap();
     assert_eq!(report.breaches, []);

@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Shared by several tests.
 
 use std::time::Duration;
 
@@ -21,5 +21,5 @@ pub(crate) mod standby;
 pub(crate) mod statements;
 pub(crate) mod troubled_store;
 
-/// What a test waits for comes within this time, or never: the machine may be slow, and busy with other tests.
+/// Time limit for whatever a test waits for: the machine may be slow, and busy with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);

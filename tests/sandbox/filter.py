@@ -1,8 +1,8 @@
-"""Writes the filter of system calls that a unit asks systemd for, as a program for seccomp: filter.py UNIT >FILTER
+"""Writes the system call filter of a systemd unit as a seccomp program: filter.py UNIT >FILTER
 
-What `SystemCallFilter=` lists is asked of systemd itself. Beside it, as systemd does: RestrictAddressFamilies=,
-RestrictNamespaces=yes, MemoryDenyWriteExecute=yes, LockPersonality=yes and RestrictSUIDSGID=yes. Needs Debian's
-python3-seccomp. A setting that this doesn't know of those that need a filter is an error.
+Asks systemd itself for the sets in `SystemCallFilter=`. Also implements, as systemd does: RestrictAddressFamilies=,
+RestrictNamespaces=yes, MemoryDenyWriteExecute=yes, LockPersonality=yes and RestrictSUIDSGID=yes. Any other setting that needs a
+filter is an error. Needs Debian's python3-seccomp.
 """
 
 import socket
@@ -16,7 +16,7 @@ from seccomp import ALLOW, EQ, ERRNO, MASKED_EQ, Arg, SyscallFilter
 NAMESPACES = 0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000, 0x00000080
 PROT_WRITE, PROT_EXEC, SHM_EXEC, S_ISUID, S_ISGID = 2, 4, 0o100000, 0o4000, 0o2000
 KNOWN = {"RestrictAddressFamilies", "RestrictNamespaces", "MemoryDenyWriteExecute", "LockPersonality", "RestrictSUIDSGID"}
-# Follow from what else is forbidden: the architecture, real-time scheduling (@resources), and what isn't a filter.
+# Covered by other restrictions: the architecture, real-time scheduling (@resources), and settings that aren't filters.
 IMPLIED = {"SystemCallArchitectures", "SystemCallErrorNumber", "SystemCallFilter", "RestrictRealtime"}
 
 
@@ -28,7 +28,7 @@ def settings(path: str) -> list[tuple[str, str]]:
 
 
 def calls(name: str) -> set[str]:
-    """The system calls of a set of systemd's, or the one of that name."""
+    """The system calls of one of systemd's sets, or the single one of that name."""
     if not name.startswith("@"):
         return {name}
     said = subprocess.run(["systemd-analyze", "syscall-filter", name], check=True, capture_output=True, text=True).stdout
@@ -37,7 +37,7 @@ def calls(name: str) -> set[str]:
 
 
 def allowed(unit: list[tuple[str, str]]) -> set[str]:
-    """What `SystemCallFilter=` leaves; the first one has to be a list of what is allowed."""
+    """The system calls that `SystemCallFilter=` allows; the first list must be an allow-list."""
     left: set[str] = calls("@default")
     for value in (value for name, value in unit if name == "SystemCallFilter"):
         listed = set().union(*(calls(name) for name in value.removeprefix("~").split()))
@@ -53,7 +53,7 @@ def main() -> None:
         sys.exit(f"no filter is known for {', '.join(sorted(unknown))}")
     program = SyscallFilter(ERRNO(EPERM))
     conditions: dict[str, list[list[Arg]]] = {
-        # The families that may be had, the flags that may not.
+        # Allowed address families, forbidden flags.
         "socket": [
             [Arg(0, EQ, getattr(socket, family))]
             for name, value in unit
@@ -70,14 +70,14 @@ def main() -> None:
         "fchmod": [[Arg(1, MASKED_EQ, S_ISUID | S_ISGID, 0)]],
         "fchmodat": [[Arg(2, MASKED_EQ, S_ISUID | S_ISGID, 0)]],
     }
-    # Its arguments can't be looked at; the C library falls back to `clone`.
+    # Its arguments can't be inspected; the C library falls back to `clone`.
     program.add_rule(ERRNO(ENOSYS), "clone3")
     for call in sorted(allowed(unit) - {"clone3", "unshare", "setns"}):
         try:
             for condition in conditions.get(call, [[]]):
                 program.add_rule(ALLOW, call, *condition)
         except RuntimeError:
-            # A call of another architecture.
+            # No such call on this architecture.
             continue
     program.export_bpf(sys.stdout.buffer)
 

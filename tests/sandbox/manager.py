@@ -1,8 +1,8 @@
-"""Runs the installed service as systemd would, and holds it to what the unit promises: manager.py STATE PORT COMMAND…
+"""Runs the installed service as systemd would, and checks it against the unit: manager.py STATE PORT COMMAND…
 
-STATE is the service's folder as seen from here, PORT where it is to listen, COMMAND what `recapd serve …` is put behind. It
-says READY when it serves and not before, writes a summary, its WATCHDOG stops when the worker is stuck although HTTP answers, RELOADING is
-followed by READY, a backup can be taken, and after STOPPING it ends well within the unit's limit.
+STATE is the service's folder as seen from here, PORT is its port, and `recapd serve …` is appended to COMMAND. The service must
+report READY only once it serves, write a summary, stop its WATCHDOG when the worker is stuck although HTTP answers, follow
+RELOADING by READY, allow a backup, and after STOPPING end well within the unit's limit.
 """
 
 import json
@@ -18,13 +18,13 @@ import urllib.request
 STATE, PORT, COMMAND = sys.argv[1], sys.argv[2], sys.argv[3:]
 WATCHDOG_S, PATIENCE_S, STOP_S = 4.0, 60.0, 45.0
 STARVE_TRIES = 50
-# Of this life alone: the state may be that of an earlier one.
+# Unique to this run: the state may be from an earlier one.
 AGENT = f"/v1/agents/managed-{os.getpid()}"
 SETTINGS = ["window.budget_tokens=200", "database.busy_timeout_ms=600000"]
 
 
 def ask(path: str, body: object = None) -> str:
-    """What the service answers; a problem is an error."""
+    """Returns the service's answer; a problem is an error."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{PORT}{path}", data, {"content-type": "application/json"})
     with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
@@ -52,7 +52,7 @@ def until_summarised() -> None:
 
 
 class Manager:
-    """The other end of the notify socket."""
+    """The receiving end of the notify socket."""
 
     def __init__(self) -> None:
         self.path = os.path.join(STATE, "notify")
@@ -83,14 +83,14 @@ class Manager:
 
 
 def starve(manager: Manager) -> None:
-    """Another program holds the database's lock when work falls due."""
+    """Holds the database's lock while work becomes due, as another program might."""
     other = sqlite3.connect(os.path.join(STATE, "recapd.db"), timeout=PATIENCE_S, isolation_level=None)
     for _ in range(STARVE_TRIES):
         turns(12)
         other.execute("BEGIN IMMEDIATE")
         if other.execute("SELECT 1 FROM summary_update_queue").fetchone():
             break
-        # The worker was done before the lock was held.
+        # The worker was done before the lock was taken.
         other.execute("ROLLBACK")
     else:
         sys.exit("the worker never has anything to do")
@@ -118,7 +118,7 @@ def main() -> None:
         turns(12)
         until_summarised()
         starve(manager)
-        # A sandbox stays outside of what it holds.
+        # With a sandbox, the service is a child of the sandbox's own process.
         inside = subprocess.run(["pgrep", "--parent", str(service.pid), "--exact", "recapd"], capture_output=True, text=True)
         pid = int(inside.stdout or service.pid)
         os.kill(pid, signal.SIGHUP)

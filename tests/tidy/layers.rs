@@ -1,15 +1,14 @@
-//! Which module of a crate may use which, and what the pure ones must not hold. Between crates the compiler sees to it.
+//! The modules that each module of a crate may use, and what the pure ones must not contain. The compiler checks
+//! dependencies between crates.
 
 use super::{Source, assert_tidy};
 
-/// A module of a crate and what it may use.
 struct Layer {
-    /// The folder of the crate below `crates/`; nothing for the program.
+    /// The folder of the crate below `crates/`; empty for the program.
     of: &'static str,
     module: &'static str,
     /// Other modules of the crate that it may use.
     may_use: &'static [&'static str],
-    /// Words it must not hold.
     banned: &'static [&'static str],
 }
 
@@ -22,17 +21,17 @@ const IMPURE: &[&str] = &[
     "std::env",
     "async fn",
 ];
-/// Pages are made of what others have read.
+/// Pages are built from what others have read.
 const READING: &[&str] = &["reqwest::", "axum::", "hyper::", "tokio::", "async fn"];
 
-/// A new module of these crates needs a row.
+/// Every module of these crates needs a row.
 #[rustfmt::skip]
 const LAYERS: &[Layer] = &[
     Layer { of: "core", module: "domain", may_use: &[], banned: IMPURE },
     Layer { of: "core", module: "hash", may_use: &["domain"], banned: IMPURE },
     Layer { of: "core", module: "formats", may_use: &["domain"], banned: IMPURE },
     Layer { of: "core", module: "tokenizer", may_use: &["domain"], banned: IMPURE },
-    // It checks what the others build, so it knows none of them.
+    // It checks what the others build, so it uses none of them.
     Layer { of: "core", module: "validator", may_use: &[], banned: IMPURE },
     Layer { of: "engine", module: "journal", may_use: &[], banned: &[] },
     Layer { of: "engine", module: "ingest", may_use: &["journal"], banned: &[] },
@@ -57,7 +56,7 @@ const LAYERS: &[Layer] = &[
     Layer { of: "", module: "hook", may_use: &[], banned: &[] },
     Layer { of: "", module: "cli", may_use: &["hook"], banned: &["axum::"] },
     Layer { of: "selftest", module: "selftest", may_use: &[], banned: &[] },
-    // It drives the daemon from outside, and looks at what is left through the store.
+    // It drives the daemon from outside, and reads the data through the store.
     Layer { of: "selftest", module: "faults", may_use: &["selftest"], banned: &[] },
     Layer { of: "selftest", module: "command", may_use: &["selftest", "faults"], banned: &[] },
 ];
@@ -72,7 +71,7 @@ impl Layer {
     }
 }
 
-/// Whether `line` holds `word`, not as part of a longer name.
+/// True if `line` contains `word` other than as part of a longer name.
 fn holds_word(line: &str, word: &str) -> bool {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(start, _)| {
@@ -82,7 +81,7 @@ fn holds_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// The names that follow each `prefix::` in `code`, with their lines; of a group `prefix::{a::b, c}` all first names.
+/// Lists the names after each `prefix::` in `code`, with their lines; for a group `prefix::{a::b, c}` all first names.
 fn names_after(code: &str, prefix: &str) -> Vec<(usize, String)> {
     let name_of = |text: &str| {
         text.chars()
@@ -119,7 +118,7 @@ fn names_after(code: &str, prefix: &str) -> Vec<(usize, String)> {
     names
 }
 
-/// The crate and the path inside of it, if this is a source of one.
+/// Returns the crate and the path inside of it, if this is a source of one.
 fn place(source: &Source) -> Option<(&str, &str)> {
     let path = source.path.strip_suffix(".rs")?;
     match path.strip_prefix("crates/") {

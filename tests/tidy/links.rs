@@ -1,4 +1,4 @@
-//! Links in Markdown lead to files that are there, and to headings that are in them.
+//! Links in Markdown must lead to existing files, and to existing headings in them.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -27,7 +27,7 @@ fn links(source: &Source) -> Vec<(usize, &str)> {
         .collect()
 }
 
-/// What a document's headings can be linked by, as GitHub and most others have it.
+/// The anchors of a document's headings, as GitHub and most others make them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     for (_, line) in prose(text).filter(|(_, line)| line.starts_with('#')) {
@@ -52,8 +52,8 @@ fn is_markdown(path: &str) -> bool {
         .is_some_and(|extension| extension == "md")
 }
 
-/// Links of `source` that lead nowhere. `read` gives the text of a file of the repository, empty for folders and pictures;
-/// none if there is no such file.
+/// Finds links of `source` that lead nowhere. `read` returns the text of a file of the repository, empty for folders
+/// and images; `None` if there is no such file.
 fn dead_links(source: &Source, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
     if !is_markdown(&source.path) {
         return Vec::new();
@@ -88,7 +88,7 @@ fn in_repository(path: &str) -> Option<String> {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_have_targets() {
     assert_tidy(|source| dead_links(source, in_repository));
 }
 

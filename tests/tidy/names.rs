@@ -1,12 +1,11 @@
-//! Names of types: a noun that says what it is, and is found by searching for it.
+//! Names of types must be nouns that say what they are, and be unique enough to search for.
 
 use std::collections::BTreeMap;
 
 use super::{Source, assert_tidy, repository};
 
-/// How many types may have the same name.
 const SAME_NAME_MAX: usize = 2;
-/// Names that every layer has of its own.
+/// Names that every layer may use.
 const SHARED_NAMES: [&str; 3] = ["Error", "Settings", "Row"];
 /// Participles that don't end in `ed`.
 const IRREGULAR_PARTICIPLES: [&str; 32] = [
@@ -17,7 +16,7 @@ const IRREGULAR_PARTICIPLES: [&str; 32] = [
 /// Nouns that end like a participle.
 const NOUNS: [&str; 4] = ["Feed", "Need", "Seed", "Speed"];
 
-/// Words that once named modules and types here, and the ones that the field has for them; `docs/glossary.md` says more.
+/// Former names of modules and types, and the field's words for them; see `docs/glossary.md`.
 const FIELD_WORDS: [(&str, &str); 18] = [
     ("keeper", "ingest"),
     ("courier", "batch_poller"),
@@ -39,7 +38,7 @@ const FIELD_WORDS: [(&str, &str); 18] = [
     ("hands", "updates"),
 ];
 
-/// The types of a file, by line: structs, enums and traits, and aliases outside of `impl`.
+/// Lists the types of a file by line: structs, enums and traits, and aliases outside of `impl`.
 fn types(source: &Source) -> Vec<(usize, String)> {
     if !source.is_rust_in(&["src/", "crates/"]) {
         return Vec::new();
@@ -48,7 +47,7 @@ fn types(source: &Source) -> Vec<(usize, String)> {
     let named = code.lines().enumerate().filter_map(|(index, line)| {
         let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
         let mut word = words.next()?;
-        // `pub(in crate::http) struct`: the path is a word of its own.
+        // In `pub(in crate::http) struct` the path is a separate word.
         if word.ends_with(')') {
             word = words.next()?;
         }
@@ -81,7 +80,7 @@ fn participles(source: &Source) -> Vec<String> {
         .collect()
 }
 
-/// A module of the product that doesn't have the field's word.
+/// Finds a module of the product that has a former name.
 fn private_words(source: &Source) -> Vec<String> {
     if !source.is_rust_in(&["src/", "crates/"]) || source.code().is_empty() {
         return Vec::new();
@@ -94,7 +93,7 @@ fn private_words(source: &Source) -> Vec<String> {
         .collect()
 }
 
-/// The names that too many types share, with their places.
+/// Lists the names that too many types share, with their places.
 fn shared_names(sources: &[Source]) -> Vec<String> {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for source in sources {

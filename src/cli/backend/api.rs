@@ -1,4 +1,4 @@
-//! The HTTP interface, which commands ask: that of a running daemon, or one in this process over the database.
+//! The HTTP interface that commands ask: a running daemon's, or one in this process over the database.
 
 mod refusal;
 mod running;
@@ -38,22 +38,20 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use running::{NotReady, answers, base, find};
 
-/// How long the daemon may take to answer.
 const TIMEOUT_MS: u64 = 10_000;
-/// How long connecting to it may take.
 const CONNECT_TIMEOUT_MS: u64 = 2_000;
-/// How long a request in this process may take: as long as whoever started the command waits.
+/// Time limit for a request in this process: a day, since whoever started the command decides how long to wait.
 const IN_PROCESS_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1_000;
-/// The address by which the interface in this process is asked.
+/// The base URL of the interface in this process.
 const IN_PROCESS_PLACE: &str = "http://localhost";
-/// The longest answer that is read, in bytes: a context is built from up to 24 MiB of payloads.
+/// Longest answer read, in bytes: a context is built from up to 24 MiB of payloads.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// The largest file with a token that is read, in bytes.
+/// Largest token file read, in bytes.
 const TOKEN_BYTES_MAX: u64 = 16_384;
-/// Agents among which the one that was meant is looked for.
+/// Agents compared to suggest the one that was meant.
 const AGENTS_COMPARED_MAX: usize = 200;
 
-/// Where a daemon is, and the credentials for it.
+/// A daemon's base URL and the credentials for it.
 #[derive(Clone, Debug)]
 pub(crate) struct DaemonTarget {
     pub(crate) base: String,
@@ -81,7 +79,7 @@ impl DaemonTarget {
     }
 }
 
-/// The token in `file`, else in the environment, and whose daemon may have it.
+/// Reads the token from `file`, else from the environment, and which user's daemon may receive it.
 pub(crate) fn credentials(
     file: Option<&Path>,
     environment: &Environment,
@@ -92,7 +90,7 @@ pub(crate) fn credentials(
     Ok(Credentials { token, trust })
 }
 
-/// The token in `file`, else in the environment. It never stands on the command line, which others can see.
+/// Reads the token from `file`, else from the environment. It is never an argument, which other users could see.
 fn token(file: Option<&Path>, environment: &Environment) -> Result<Option<SecretString>, CommandFailure> {
     let text = match file {
         None => environment.get(TOKEN_VARIABLE).map(str::to_owned),
@@ -120,7 +118,6 @@ fn token(file: Option<&Path>, environment: &Environment) -> Result<Option<Secret
     Ok(Some(token.into()))
 }
 
-/// The interface: a daemon's, or one in this process.
 pub(crate) struct Api {
     transport: Transport,
     in_process: Option<InProcess>,
@@ -133,7 +130,7 @@ struct InProcess {
 }
 
 impl Api {
-    /// To read: the daemon that is asked, else the database, also beside a daemon.
+    /// Opens the interface for reading: the daemon if one is asked, else the database, even while a daemon uses it.
     pub(crate) async fn reading(config: &Config, shared: &GlobalOptions) -> Result<Self, CommandFailure> {
         match &shared.server {
             Some(server) => Self::new(server),
@@ -141,8 +138,8 @@ impl Api {
         }
     }
 
-    /// To change things: the daemon that is asked, else the database, which no daemon may hold: it would answer readers from before
-    /// the change.
+    /// Opens the interface for changes: the daemon if one is asked, else the database. No daemon may hold the
+    /// database then, since it would answer readers with data from before the change.
     pub(crate) async fn changing(config: &Config, shared: &GlobalOptions) -> Result<Self, CommandFailure> {
         match &shared.server {
             Some(server) => Self::new(server),
@@ -150,7 +147,7 @@ impl Api {
         }
     }
 
-    /// The interface over `database`, for whoever can open it: tokens, rates and time-outs are for those who ask a daemon.
+    /// The interface over `database`. Whoever can open the database needs no token, and no rate limit or time-out applies.
     async fn over(config: &Config, database: Arc<SqlStore>) -> Result<Self, CommandFailure> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let store: Arc<dyn Store> = Arc::<SqlStore>::clone(&database);
@@ -173,12 +170,10 @@ impl Api {
         })
     }
 
-    /// The database, if this process has it.
     pub(crate) fn database(&self) -> Option<&Arc<SqlStore>> {
         self.in_process.as_ref().map(|in_process| &in_process.database)
     }
 
-    /// The daemon there.
     pub(crate) fn new(server: &DaemonTarget) -> Result<Self, CommandFailure> {
         let settings = HttpSettings {
             timeout_ms: TIMEOUT_MS,
@@ -196,13 +191,13 @@ impl Api {
         })
     }
 
-    /// What stands at `path`, as `accept` wants it.
+    /// Returns what is at `path`, in the media type `accept`.
     pub(crate) async fn get(&self, path: &str, accept: &str) -> Result<String, CommandFailure> {
         self.ask(self.request(Method::GET, path).header(ACCEPT, accept))
             .await
     }
 
-    /// Changes what stands at `path` by a merge patch, and reads the answer.
+    /// Applies the merge patch `change` at `path`, and parses the answer.
     pub(crate) async fn patch<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -211,7 +206,6 @@ impl Api {
         parsed(&self.ask(self.request(Method::PATCH, path).json(change)).await?)
     }
 
-    /// Posts `body` to `path`, and reads the answer.
     pub(crate) async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -220,7 +214,7 @@ impl Api {
         parsed(&self.ask(self.request(Method::POST, path).json(body)).await?)
     }
 
-    /// Posts JSON that is written already.
+    /// Posts text that is JSON already.
     pub(crate) async fn post_json(&self, path: &str, json: String) -> Result<String, CommandFailure> {
         let request = self
             .request(Method::POST, path)
@@ -228,17 +222,17 @@ impl Api {
         self.ask(request.body(json)).await
     }
 
-    /// What stands at `path`, read from JSON.
+    /// Gets `path` as JSON, and parses it.
     pub(crate) async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandFailure> {
         parsed(&self.get(path, "application/json").await?)
     }
 
-    /// Puts something at `path`, and reads the answer.
+    /// Sends PUT to `path` without a body, and parses the answer.
     pub(crate) async fn put<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandFailure> {
         parsed(&self.ask(self.request(Method::PUT, path)).await?)
     }
 
-    /// Deletes what stands at `path`, and reads the answer.
+    /// Sends DELETE to `path`, and parses the answer.
     pub(crate) async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandFailure> {
         parsed(&self.ask(self.request(Method::DELETE, path)).await?)
     }
@@ -271,7 +265,7 @@ impl Api {
         Ok((reply.status, String::from_utf8_lossy(&reply.body).into_owned()))
     }
 
-    /// The failure that no answer is.
+    /// Makes a failure of a request that got no answer.
     fn unanswered(&self, error: HttpClientError) -> CommandFailure {
         let cure = match error {
             HttpClientError::Late(_) => "no answer in time; ask again later, or name the database with --db",
@@ -282,7 +276,7 @@ impl Api {
         CommandFailure::new(UNAVAILABLE, anyhow::Error::new(error).context(context))
     }
 
-    /// What to say of an agent that the daemon doesn't know.
+    /// Returns the message for an agent that the daemon doesn't know, with similar names.
     async fn unknown(&self, agent: &str) -> String {
         let path = format!("/v1/agents?limit={AGENTS_COMPARED_MAX}");
         let page: Value = match self.send(self.request(Method::GET, &path)).await {
@@ -315,14 +309,14 @@ impl InProcess {
     }
 }
 
-/// Where a page of `list` begins, as a query parameter that follows others.
+/// Returns the query parameter, for appending to others, by which a page of `list` begins after `entry`.
 pub(crate) fn behind(list: PagedList<'_>, entry: Option<&impl ToString>) -> String {
     entry.map_or(String::new(), |entry| {
         format!("&cursor={}", Cursor::behind(list, entry))
     })
 }
 
-/// A text as the value of a query parameter.
+/// Percent-encodes a text as the value of a query parameter.
 pub(crate) fn escaped(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes()

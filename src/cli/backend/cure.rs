@@ -1,4 +1,4 @@
-//! What to do about a database that can't be used.
+//! Hints for a database that can't be used.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,9 @@ use rustix::{
 use recapd_config::DEFAULT_FILE;
 use recapd_store::{StoreError, sqlite};
 
-/// What to do about a damaged file.
 pub(crate) const RESTORE: &str = "restore a backup, and keep the damaged file; see docs/backup.md";
 
-/// What to do about the database `url`, which failed with `error`.
+/// Returns the hint for the database `url`, which failed with `error`.
 pub(crate) fn of(url: &str, error: &StoreError) -> &'static str {
     match (error.class(), file(url)) {
         (_, None) => {
@@ -26,18 +25,18 @@ pub(crate) fn of(url: &str, error: &StoreError) -> &'static str {
     }
 }
 
-/// The file of the database `url`, which may be a path alone; `None` if it is a server's, or none is named.
+/// Returns the file of the database `url`, which may be a bare path; `None` if it is a server's, or none is named.
 pub(crate) fn file(url: &str) -> Option<PathBuf> {
     let is_path = !url.is_empty() && !url.contains("://");
     sqlite::file_of(url).or_else(|| is_path.then(|| PathBuf::from(url)))
 }
 
-/// Whether a database lies in the working directory, where earlier versions looked for it.
+/// True if the working directory holds a database, where earlier versions looked for it.
 fn lies_here(file: &Path) -> bool {
     file.is_absolute() && file.ends_with(DEFAULT_FILE) && Path::new(DEFAULT_FILE).exists()
 }
 
-/// SQLite writes beside the file, too: its log, and the lock.
+/// SQLite writes into the folder of the file, too: the log and the lock.
 fn of_file(file: &Path) -> &'static str {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));

@@ -1,4 +1,4 @@
-//! Opening the database for commands that only look, and running their futures.
+//! Opens the database for commands, and runs their futures.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -15,33 +15,31 @@ use recapd_engine::assembly::{self, Models};
 use recapd_platform::{background, clock::Clock, threads};
 use recapd_store::{SqlStore, Store, StoreError};
 
-/// Agents among which the one that was meant is looked for.
+/// Agents compared to suggest the one that was meant.
 const AGENTS_COMPARED_MAX: i64 = 1_000;
-/// Agents that are named where none is like the one that was asked for.
+/// Agents named if none is similar to the one that was asked for.
 pub(super) const AGENTS_SHOWN_MAX: usize = 10;
 
-/// How long the end of a command waits for what it leaves on other threads: a name server or a disk may hang; and then again
-/// until the databases that it had open are closed.
+/// How long the end of a command waits for other threads, which may hang on a name server or a disk, and then again
+/// for its databases to close.
 const CLOSING: Duration = Duration::from_secs(10);
 
-/// Runs a command's future on a runtime of its own, and waits a while for what it leaves to be finished.
+/// Runs a command's future on a runtime of its own, then waits up to twice [`CLOSING`] for background work.
 pub(crate) fn block_on<T>(
     future: impl Future<Output = Result<T, CommandFailure>>,
 ) -> Result<T, CommandFailure> {
     let runtime = threads::runtime()?;
     let outcome = runtime.block_on(future);
-    // Whoever still holds a database lets go of it.
+    // Whatever still holds a database drops it.
     runtime.shutdown_timeout(CLOSING);
     background::wait_for_all(CLOSING);
     outcome
 }
 
-/// The keys of the model and of the second one.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiKeys([Option<SecretString>; 2]);
 
 impl ApiKeys {
-    /// The keys of the configuration's models.
     pub(crate) fn of(config: &Config, environment: &Environment) -> Result<Self, CommandFailure> {
         Ok(Self([
             config::api_key(&config.model, environment)?,
@@ -49,7 +47,7 @@ impl ApiKeys {
         ]))
     }
 
-    /// The models of the configuration with these keys.
+    /// Builds the configured models with these keys.
     pub(crate) fn models(self, config: &Config, clock: &Arc<dyn Clock>) -> Result<Models, CommandFailure> {
         Ok(assembly::models(config, self.0, clock).map_err(anyhow::Error::new)?)
     }
@@ -65,7 +63,7 @@ impl PartialEq for ApiKeys {
     }
 }
 
-/// The models of the configuration with their keys.
+/// Builds the configured models with their keys.
 pub(crate) fn models(
     config: &Config,
     environment: &Environment,
@@ -74,7 +72,7 @@ pub(crate) fn models(
     ApiKeys::of(config, environment)?.models(config, clock)
 }
 
-/// Opens the database of the configuration beside a daemon that may be running.
+/// Opens the configured database for reading; a daemon may be using it.
 pub(crate) async fn look(config: &Config) -> Result<SqlStore, CommandFailure> {
     let settings = assembly::database_settings(&config.database);
     let store = SqlStore::look(&settings).await;
@@ -82,11 +80,11 @@ pub(crate) async fn look(config: &Config) -> Result<SqlStore, CommandFailure> {
     Ok(store.with_fairness(config.queue.fairness()))
 }
 
-/// What is wrong with a database, and with which.
+/// Adds the database's name and a hint to an error.
 #[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
 pub(crate) fn named(url: &str, error: StoreError) -> CommandFailure {
     let hint = match &error {
-        // The configuration is right, or the cure is told.
+        // The configuration is right, or the error says what to do.
         StoreError::InUse(_) => "stop it first",
         StoreError::Unavailable(_) => cure::of(url, &error),
         _ => "is that the right database? name another with --db",
@@ -99,21 +97,21 @@ pub(crate) fn named(url: &str, error: StoreError) -> CommandFailure {
     CommandFailure::new(code, anyhow::anyhow!("{url}: {error}; {hint}"))
 }
 
-/// The error for an agent that isn't there, with the agents that are.
+/// Returns the error for an unknown agent, with the names of existing agents.
 pub(crate) async fn unknown(store: &dyn Store, agent: &AgentId) -> CommandFailure {
     let known = store.agents(None, AGENTS_COMPARED_MAX).await.unwrap_or_default();
     let names: Vec<&str> = known.iter().map(|row| row.agent.as_str()).collect();
     CommandFailure::not_found(likeness::unknown_agent(agent.as_str(), &names, AGENTS_SHOWN_MAX))
 }
 
-/// Opens the database of the configuration for a change, which no daemon may have open on SQLite: it would answer readers
-/// from before the change. A database that isn't there isn't made.
+/// Opens the configured database for a change; fails if it doesn't exist. On SQLite no daemon may have it open, since
+/// it would answer readers with data from before the change.
 pub(crate) async fn work(config: &Config) -> Result<Arc<SqlStore>, CommandFailure> {
     look(config).await?;
     make(config).await
 }
 
-/// As [`work`], but a database that isn't there is made.
+/// Opens the database like [`work`], but creates it if it doesn't exist.
 pub(crate) async fn make(config: &Config) -> Result<Arc<SqlStore>, CommandFailure> {
     let store = assembly::open_store(config).await.map_err(|error| match error {
         StoreError::InUse(_) => {

@@ -1,4 +1,4 @@
-//! What is said to an agent, what its model sees, and what is kept of the rest: its conversation, window and summary.
+//! Commands about an agent: its conversation, window, archive and summary.
 
 pub(crate) mod agents;
 pub(crate) mod context;

@@ -1,4 +1,4 @@
-//! Trying things on files, with no daemon and no database that is kept.
+//! Commands that try things on files, without a daemon or a permanent database.
 
 pub(crate) mod check_request;
 pub(crate) mod count;

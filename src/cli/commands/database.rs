@@ -1,4 +1,4 @@
-//! The data as a whole: in and out, from one place to another, and whether it is sound.
+//! Commands on the data as a whole: export and import, backup, copy, migration, verification.
 
 pub(crate) mod backup;
 pub(crate) mod copy;

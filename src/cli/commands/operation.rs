@@ -1,4 +1,4 @@
-//! Running the daemon and watching it: what operators do.
+//! Commands for operators: running the daemon and watching it.
 
 pub(crate) mod age;
 pub(crate) mod alerts;

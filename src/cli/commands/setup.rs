@@ -1,4 +1,4 @@
-//! What is needed before anything runs, and what recapd tells about itself.
+//! Commands for setting up, and for what recapd says about itself.
 
 pub(crate) mod config_file;
 pub(crate) mod init;

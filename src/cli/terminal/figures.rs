@@ -1,8 +1,8 @@
-//! Figures as people read them.
+//! Formats figures for people.
 
 use recapd_core::domain::time::Timestamp;
 
-/// Thousands of tokens with one decimal: `15.8k`.
+/// Formats tokens in thousands with one decimal: `15.8k`.
 pub(crate) fn thousands(tokens: i64) -> String {
     if tokens < 1_000 {
         tokens.to_string()
@@ -11,13 +11,13 @@ pub(crate) fn thousands(tokens: i64) -> String {
     }
 }
 
-/// A share in percent, with one decimal.
+/// Formats a share in percent, with one decimal.
 pub(crate) fn permille(part: i64, whole: i64) -> String {
     let permille = part * 1_000 / whole.max(1);
     format!("{}.{}%", permille / 10, permille % 10)
 }
 
-/// A span of time in its two largest units.
+/// Formats a span of time in its two largest units.
 pub(crate) fn span(span_ms: i64) -> String {
     let seconds = (span_ms / 1_000).max(0);
     match seconds {
@@ -28,7 +28,7 @@ pub(crate) fn span(span_ms: i64) -> String {
     }
 }
 
-/// How long something took: `820ms`, `8.2s`, `2m 10s`.
+/// Formats a duration: `820ms`, `8.2s`, `2m 10s`.
 pub(crate) fn duration(duration_ms: i64) -> String {
     match duration_ms {
         ..1_000 => format!("{duration_ms}ms"),
@@ -37,7 +37,7 @@ pub(crate) fn duration(duration_ms: i64) -> String {
     }
 }
 
-/// How long ago something was, in its largest unit; `in …` for what is to come.
+/// Formats how long ago something was, in its largest unit; `in …` for the future.
 pub(crate) fn ago(at: Timestamp, now: Timestamp) -> String {
     match now.since_ms(at) {
         ms @ ..=-1_000 => format!("in {}", unit(-ms)),
@@ -56,7 +56,6 @@ fn unit(span_ms: i64) -> String {
     }
 }
 
-/// Micro-dollars as dollars.
 pub(crate) fn dollars(microusd: i64) -> String {
     format!("${}.{:04}", microusd / 1_000_000, microusd % 1_000_000 / 100)
 }
@@ -66,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_told_in_the_units_people_use() {
+    fn spans_have_their_two_largest_units() {
         let told = [0, 59_999, 61_000, 7_260_000, 200_000_000].map(span);
         assert_eq!(told, ["0s", "59s", "1m 1s", "2h 1m", "2d 7h"]);
         assert_eq!([7, 8_240, 61_000].map(duration), ["7ms", "8.2s", "1m 1s"]);

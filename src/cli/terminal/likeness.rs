@@ -1,8 +1,8 @@
-//! Did you mean …?
+//! Suggestions for misspelled names.
 
 use recapd_core::domain::likeness::nearest;
 
-/// What to say of an agent that isn't there, with those that are.
+/// Returns the message for an unknown agent, with similar or existing names.
 pub(crate) fn unknown_agent(agent: &str, known: &[&str], shown_max: usize) -> String {
     if known.is_empty() {
         let cure =
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_agent_is_told_or_some_that_there_are() {
+    fn the_nearest_agent_is_suggested_or_existing_ones_are_listed() {
         let known = ["ikigai-main", "coder", "planner"];
         assert!(unknown_agent("codr", &known, 2).ends_with("did you mean `coder`?"));
         assert!(unknown_agent("zebra", &known, 2).contains("known agents: ikigai-main, coder, …"));

@@ -1,4 +1,4 @@
-//! What the commands print: the one place that writes to stdout and stderr.
+//! The one place that writes to stdout and stderr.
 
 use std::{
     borrow::Cow,
@@ -12,44 +12,41 @@ use serde::Serialize;
 use recapd_config::Environment;
 use recapd_core::domain::text::{ascii, visible_json};
 
-/// Whether a terminal is told everything in ASCII.
+/// True if the terminal shows only ASCII.
 static IS_PLAIN: OnceLock<bool> = OnceLock::new();
 
-/// Whether what is printed may have colours.
 static HAS_COLOUR: OnceLock<bool> = OnceLock::new();
 
-/// Whether notes and progress are left out.
+/// True if notes and progress are suppressed.
 static IS_QUIET: OnceLock<bool> = OnceLock::new();
 
-/// Columns of an output that isn't a terminal's.
+/// Width of output that isn't a terminal's.
 const COLUMNS: usize = 80;
 
-/// Prints from now on what the terminal of this `environment` can show.
+/// Sets from the `environment` which characters the terminal can show.
 pub(crate) fn adapt(environment: &Environment) {
     IS_PLAIN.get_or_init(|| is_plain(environment));
 }
 
-/// Prints from now on with colours or without, as was chosen; unless it was, as the `environment` says and stdout can.
+/// Sets whether output has colours: by `choice`, or automatically by the `environment` and stdout.
 pub(crate) fn choose_colour(choice: ColorChoice, environment: &Environment) {
     HAS_COLOUR.get_or_init(|| is_coloured(choice, environment, std::io::stdout().is_terminal()));
 }
 
-/// Leaves out from now on what is neither an answer nor an error.
 pub(crate) fn be_quiet(is_quiet: bool) {
     IS_QUIET.get_or_init(|| is_quiet);
 }
 
-/// Whether notes and progress are left out.
+/// True if notes and progress are suppressed.
 pub(crate) fn is_quiet() -> bool {
     IS_QUIET.get().copied().unwrap_or_default()
 }
 
-/// Whether what is printed may have colours.
 pub(crate) fn has_colour() -> bool {
     HAS_COLOUR.get().copied().unwrap_or_default()
 }
 
-/// By <https://no-color.org> and the conventions of CLICOLOR.
+/// Follows <https://no-color.org> and the conventions of CLICOLOR.
 fn is_coloured(choice: ColorChoice, environment: &Environment, is_terminal: bool) -> bool {
     let is_set = |name: &str| environment.get(name).is_some();
     match choice {
@@ -67,10 +64,9 @@ fn is_coloured(choice: ColorChoice, environment: &Environment, is_terminal: bool
     }
 }
 
-/// Whether the locale names characters, and not those of Unicode. Where nothing is set, as in a container, nothing is
-/// known, and most terminals can.
+/// True if the locale names a character set other than UTF-8. If no locale is set, as in a container, UTF-8 is assumed.
 fn is_plain(environment: &Environment) -> bool {
-    // In POSIX's order.
+    // In POSIX's order of precedence.
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .iter()
         .find_map(|name| environment.get(name));
@@ -78,7 +74,7 @@ fn is_plain(environment: &Environment) -> bool {
     locale.is_some_and(|locale| !names_utf8(locale))
 }
 
-/// What a terminal is shown. A file or a program gets what is there.
+/// Returns the text in ASCII for a plain terminal, unchanged for a file or a program.
 fn shown(text: &str, is_terminal: bool, is_plain: bool) -> Cow<'_, str> {
     if is_terminal && is_plain {
         Cow::Owned(ascii(text))
@@ -87,13 +83,12 @@ fn shown(text: &str, is_terminal: bool, is_plain: bool) -> Cow<'_, str> {
     }
 }
 
-/// Prints text to stdout, for people.
 pub(crate) fn text(text: &str) -> std::io::Result<()> {
     let is_plain = IS_PLAIN.get().copied().unwrap_or_default();
     verbatim(&shown(text, std::io::stdout().is_terminal(), is_plain))
 }
 
-/// Writes text to stdout. A reader that went away (`| head`) is no error.
+/// Writes text to stdout. A closed reader (`| head`) is no error.
 fn verbatim(text: &str) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| {
@@ -106,7 +101,7 @@ fn verbatim(text: &str) -> std::io::Result<()> {
     }
 }
 
-/// Prints what is shown again and again: on a terminal in the place of what was there, else below it.
+/// Prints a refreshed text: on a terminal in place of the earlier one, else below it.
 pub(crate) fn frame(shown: &str, is_repeated: bool) -> std::io::Result<()> {
     if !is_repeated {
         return text(shown);
@@ -118,17 +113,16 @@ pub(crate) fn frame(shown: &str, is_repeated: bool) -> std::io::Result<()> {
     text(&format!("{shown}\n"))
 }
 
-/// Prints a value as JSON to stdout.
 pub(crate) fn json(value: &impl Serialize) -> std::io::Result<()> {
     verbatim(&as_json(value)?)
 }
 
-/// Prints one value as JSON, several as an array.
+/// Prints one value as JSON, or several as an array.
 pub(crate) fn one_or_all(values: &[impl Serialize]) -> std::io::Result<()> {
     verbatim(&one_or_all_text(values)?)
 }
 
-/// What [`one_or_all`] prints.
+/// Returns the text that [`one_or_all`] prints.
 pub(crate) fn one_or_all_text(values: &[impl Serialize]) -> std::io::Result<String> {
     match values {
         [value] => as_json(value),
@@ -145,7 +139,7 @@ fn as_json(value: &impl Serialize) -> std::io::Result<String> {
     })
 }
 
-/// Stdout for lines of JSON: a terminal is shown what it would otherwise obey. Each write is of whole characters.
+/// Stdout for JSON lines. On a terminal, control characters are escaped. Each write must end at a character boundary.
 pub(crate) struct JsonLines;
 
 impl std::io::Write for JsonLines {
@@ -163,30 +157,28 @@ impl std::io::Write for JsonLines {
     }
 }
 
-/// Prints a line to stderr.
 #[expect(clippy::print_stderr, reason = "the one place that prints errors and notes")]
 pub(crate) fn error(line: &str) {
     eprintln!("{line}");
 }
 
-/// Whether somebody looks on who is to see how far something is.
+/// True if progress can be shown: stderr is a terminal, and `--quiet` isn't given.
 pub(crate) fn shows_progress() -> bool {
     !is_quiet() && std::io::stderr().is_terminal()
 }
 
-/// Prints a line to stderr that nobody has to read: a hint, or how far something is.
+/// Prints a hint or a progress line to stderr, unless `--quiet` is given.
 pub(crate) fn note(line: &str) {
     if !is_quiet() {
         error(line);
     }
 }
 
-/// Columns to use.
 pub(crate) fn width() -> usize {
     COLUMNS
 }
 
-/// A factor in thousandths, as people read it: 1,115 is 1.12.
+/// Formats a factor in thousandths with two decimals: 1,115 is 1.12.
 pub(crate) fn factor(permille: i64) -> String {
     let percent = (permille + 5) / 10;
     format!("{}.{:02}", percent / 100, percent % 100)
@@ -197,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_locale_says_what_a_terminal_can_show() {
+    fn the_locale_decides_whether_output_is_ascii() {
         for (variables, expected) in [
             (vec![], false),
             (vec![("LANG", "de_DE.UTF-8")], false),
@@ -214,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_for_terminals_and_those_who_want_them() {
+    fn colours_appear_on_terminals_or_on_request() {
         let xterm = ("TERM", "xterm");
         for (choice, variables, is_terminal, expected) in [
             (ColorChoice::Auto, vec![xterm], true, true),
@@ -239,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_terminal_without_unicode_is_shown_less() {
+    fn only_a_terminal_without_unicode_gets_ascii() {
         let text = "──── 16k · 18% ├ └ … für\n";
         assert_eq!(shown(text, true, true), "---- 16k - 18% | ` ~ f?r\n");
         for (is_terminal, is_plain) in [(true, false), (false, true), (false, false)] {

@@ -2,23 +2,19 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
-/// How a column is aligned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
-    /// Words.
     Left,
-    /// Figures.
     Right,
 }
 
-/// Rows of cells under a line of names.
+/// Rows of cells below a header.
 pub(crate) struct Table<const N: usize> {
     columns: [(&'static str, Align); N],
     rows: Vec<[String; N]>,
 }
 
 impl<const N: usize> Table<N> {
-    /// A table of these columns.
     pub(crate) fn new(columns: [(&'static str, Align); N]) -> Self {
         Self {
             columns,
@@ -26,12 +22,11 @@ impl<const N: usize> Table<N> {
         }
     }
 
-    /// Adds a row.
     pub(crate) fn row(&mut self, cells: [String; N]) {
         self.rows.push(cells);
     }
 
-    /// The table as text, without blanks at the ends of lines.
+    /// Formats the table, without blanks at the ends of lines.
     pub(crate) fn text(&self) -> String {
         let names = self.columns.map(|(name, _)| name.to_owned());
         let lines = || std::iter::once(&names).chain(&self.rows);
@@ -69,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up_by_their_width_on_screen() {
+    fn columns_are_aligned_by_display_width() {
         let mut table = Table::new([
             ("AGENT", Align::Left),
             ("TOKENS", Align::Right),

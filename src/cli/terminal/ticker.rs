@@ -1,4 +1,4 @@
-//! Lines that say now and then how far something is, where no bar shows it: without a terminal, or on one that can't.
+//! Progress lines at intervals, if no bar is shown.
 
 use std::{sync::Mutex, time::Duration};
 
@@ -7,17 +7,16 @@ use tokio::time::Instant;
 
 use super::output;
 
-/// How often a line is printed.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Prints lines to stderr in place of a bar.
+/// Prints lines to stderr in place of a hidden bar.
 pub(crate) struct Ticker {
     is_needed: bool,
     told_at: Mutex<Instant>,
 }
 
 impl Ticker {
-    /// Prints nothing if `bar` is shown.
+    /// A ticker that prints nothing if `bar` is shown.
     pub(crate) fn beside(bar: &ProgressBar) -> Self {
         Self {
             is_needed: bar.is_hidden(),
@@ -25,7 +24,7 @@ impl Ticker {
         }
     }
 
-    /// Prints a line if it is time for one: what is over soon prints none.
+    /// Prints a line if one is due; short work prints none.
     pub(crate) fn tell(&self, line: impl FnOnce() -> String) {
         if self.is_due() {
             output::note(&line());
@@ -49,7 +48,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_line_comes_now_and_then_in_place_of_a_bar() {
+    async fn lines_are_printed_at_intervals_in_place_of_a_bar() {
         let ticker = Ticker::beside(&ProgressBar::hidden());
         assert!(!ticker.is_due());
         for _ in 0..2 {

@@ -1,10 +1,10 @@
-//! The changes to a text, line by line.
+//! A line-by-line diff.
 
-/// How many lines around a change are shown.
+/// Unchanged lines shown around a change.
 const CONTEXT_LINES: usize = 2;
 
-/// The lines that only `before` has with `-`, those that only `after` has with `+`, and a few around them. Everything
-/// between the first and the last change counts as changed if it is moved.
+/// Formats a diff: `-` for lines only in `before`, `+` for lines only in `after`, and a few lines around them. It is
+/// simple: between the first and the last change, a moved line counts as removed and added.
 pub fn diff(before: &str, after: &str) -> String {
     let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     let alike = before
@@ -37,7 +37,7 @@ pub fn diff(before: &str, after: &str) -> String {
     text
 }
 
-/// Lines that both have, in order, as far as they are found one after the other.
+/// Diffs the middle part greedily: each old line is matched with the next equal new one.
 fn middle(old: &[&str], new: &[&str], text: &mut String) {
     let mut rest = new;
     for line in old {

@@ -1,4 +1,4 @@
-//! The places of the parts of a JSON text, so that one can be added or removed without touching the others.
+//! Positions of values in a JSON text, so that one can be added or removed without touching the others.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -9,7 +9,6 @@ use serde_json::{
     value::RawValue,
 };
 
-/// Why a text can't be parsed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidJson(String);
@@ -24,17 +23,16 @@ impl InvalidJson {
     }
 }
 
-/// A value in a text.
 #[derive(Clone, Debug)]
 pub(super) struct Container<'t> {
     text: &'t str,
-    /// The value's place in the text.
+    /// The value's byte range in the text.
     range: Range<usize>,
     name: String,
 }
 
 impl<'t> Container<'t> {
-    /// The whole text, which must be an object.
+    /// Returns the whole text as a value, which must be an object.
     pub(super) fn root(text: &'t str) -> Result<Self, InvalidJson> {
         let raw: &RawValue = serde_json::from_str(text).map_err(|error| InvalidJson::new(&error))?;
         let root = Self::of(text, raw, "the file");
@@ -42,7 +40,7 @@ impl<'t> Container<'t> {
     }
 
     fn of(text: &'t str, raw: &'t RawValue, name: &str) -> Self {
-        // The value is borrowed from the text, so its address tells its place.
+        // The value is borrowed from the text, so its address gives its position.
         let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
         Self {
             text,
@@ -55,7 +53,6 @@ impl<'t> Container<'t> {
         self.text.get(self.range.clone()).unwrap_or_default()
     }
 
-    /// The parsed value.
     pub(super) fn value(&self) -> Value {
         serde_json::from_str(self.source()).unwrap_or_default()
     }
@@ -64,7 +61,6 @@ impl<'t> Container<'t> {
         serde_json::from_str(self.source()).map_err(|_| InvalidJson::kind(&self.name, "object"))
     }
 
-    /// The value under a key, if there is one.
     pub(super) fn member(&self, key: &str) -> Result<Option<Self>, InvalidJson> {
         let members = self.members()?;
         Ok(members
@@ -72,12 +68,10 @@ impl<'t> Container<'t> {
             .map(|raw| Self::of(self.text, raw, &format!("`{key}`"))))
     }
 
-    /// The keys.
     pub(super) fn keys(&self) -> Result<Vec<String>, InvalidJson> {
         Ok(self.members()?.into_keys().collect())
     }
 
-    /// The values of an array.
     pub(super) fn elements(&self) -> Result<Vec<Self>, InvalidJson> {
         let raws: Vec<&'t RawValue> =
             serde_json::from_str(self.source()).map_err(|_| InvalidJson::kind(&self.name, "array"))?;
@@ -88,7 +82,7 @@ impl<'t> Container<'t> {
             .collect())
     }
 
-    /// The text with `json` under a new last key. Members stand `depth` levels deep.
+    /// Returns the text with `json` under a new last key. Members are indented `depth` levels.
     pub(super) fn with_member(
         &self,
         key: &str,
@@ -101,13 +95,13 @@ impl<'t> Container<'t> {
         Ok(self.with_last(ends.max(), &format!("{key}: {json}"), indent, depth))
     }
 
-    /// The text with `json` as a new last element. Elements stand `depth` levels deep.
+    /// Returns the text with `json` as a new last element. Elements are indented `depth` levels.
     pub(super) fn with_element(&self, json: &str, indent: &str, depth: usize) -> Result<String, InvalidJson> {
         let last = self.elements()?.pop();
         Ok(self.with_last(last.map(|last| last.range.end), json, indent, depth))
     }
 
-    /// The text with `part` after `end`, or as the only part of an empty container.
+    /// Inserts `part` after `end`, or as the only part of an empty container.
     fn with_last(&self, end: Option<usize>, part: &str, indent: &str, depth: usize) -> String {
         let inner = indent.repeat(depth);
         if let Some(end) = end {
@@ -118,7 +112,6 @@ impl<'t> Container<'t> {
         self.replaced(inside, &format!("\n{inner}{part}\n{outer}"))
     }
 
-    /// The text without one member.
     pub(super) fn without_member(&self, key: &str) -> Result<String, InvalidJson> {
         let value = self
             .members()?
@@ -131,7 +124,6 @@ impl<'t> Container<'t> {
         Ok(self.without(&places, place))
     }
 
-    /// The text without one element.
     pub(super) fn without_element(&self, place: usize) -> Result<String, InvalidJson> {
         let places: Vec<Range<usize>> = self
             .elements()?
@@ -141,7 +133,7 @@ impl<'t> Container<'t> {
         Ok(self.without(&places, Some(place)))
     }
 
-    /// The places of members, from the quote before the key to the end of the value, in order.
+    /// The ranges of members in order, from the quote before the key to the end of the value.
     fn places(&self) -> Result<Vec<Range<usize>>, InvalidJson> {
         let mut values: Vec<Range<usize>> = self
             .members()?
@@ -161,7 +153,7 @@ impl<'t> Container<'t> {
             .collect())
     }
 
-    /// The text without the part at `place`, and without the comma that separated it from its neighbour.
+    /// Removes the part at index `place`, and the comma that separated it from its neighbour.
     fn without(&self, places: &[Range<usize>], place: Option<usize>) -> String {
         let Some((place, range)) = place.and_then(|place| Some((place, places.get(place)?))) else {
             return self.text.to_owned();
@@ -182,7 +174,7 @@ impl<'t> Container<'t> {
     }
 }
 
-/// `value` over several lines, of which all but the first stand `depth` levels deep.
+/// Formats `value` over several lines; all but the first are indented `depth` levels.
 pub(super) fn pretty(value: &impl Serialize, indent: &str, depth: usize) -> String {
     let mut bytes = Vec::new();
     let formatter = PrettyFormatter::with_indent(indent.as_bytes());

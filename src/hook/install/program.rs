@@ -1,4 +1,4 @@
-//! Asking a host for its version.
+//! Finds a host's program and asks for its version.
 
 use std::{
     io::{self, Read as _},
@@ -13,26 +13,22 @@ use super::HostVersion;
 use crate::hook::Host;
 use recapd_config::Environment;
 
-/// How long a host may take to say its version: one of Node's starts slowly from a cold disk.
+/// Time limit for an answer: Node programs start slowly from a cold disk.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// The most bytes of the answer that are read.
 const ANSWER_BYTES_MAX: u64 = 4_096;
-/// Where Claude Code's installers put it, below the user's home, which needn't be in the `PATH`.
+/// Places of Claude Code's installers below the user's home; they needn't be in the `PATH`.
 const PLACES: [&str; 2] = [".claude/local/claude", ".local/bin/claude"];
 
-/// The host's program, as far as it is known.
+/// A host's program, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostProgram {
-    /// It said its version; the oldest one if there are several.
+    /// It printed its version; the oldest one if there are several programs.
     Found {
-        /// The version.
         version: HostVersion,
-        /// The file.
         program: PathBuf,
     },
-    /// It isn't there.
     Missing,
-    /// It is there, and didn't say its version; why.
+    /// It exists, but didn't print its version; the text says why.
     Silent(String),
 }
 
@@ -47,7 +43,7 @@ impl HostProgram {
     }
 }
 
-/// Looks for `host` in the `PATH` and where its installers put it, and asks what it finds. Codex isn't asked: see
+/// Looks for `host` in the `PATH` and its installers' places, and asks what it finds. Codex isn't asked: see
 /// [`super::version`].
 pub fn find(host: Host, environment: &Environment) -> HostProgram {
     if host == Host::Codex {
@@ -71,10 +67,10 @@ fn older(one: HostProgram, other: HostProgram) -> HostProgram {
     }
 }
 
-/// The programs that the user may start as `claude`, each once.
+/// The programs that the user may start as `claude`, without duplicates.
 fn programs(environment: &Environment) -> Vec<PathBuf> {
     let folders = std::env::split_paths(environment.get("PATH").unwrap_or_default());
-    // A relative folder is another one wherever the user stands.
+    // A relative folder depends on the working directory.
     let in_path = folders.filter(|folder| folder.is_absolute());
     let mut in_path = in_path.map(|folder| folder.join("claude"));
     let first = in_path.find(|file| is_program(file));
@@ -97,7 +93,7 @@ fn is_program(file: &Path) -> bool {
         .is_ok_and(|of| of.is_file() && of.permissions().mode() & 0o111 != 0)
 }
 
-/// What `PROGRAM --version` says: `2.1.50 (Claude Code)`.
+/// Runs `PROGRAM --version`, which prints `2.1.50 (Claude Code)`.
 fn asked(program: &Path) -> HostProgram {
     let silent = |why: &str| HostProgram::Silent(format!("`{} --version` {why}", program.display()));
     let mut command = Command::new(program);
@@ -119,19 +115,19 @@ fn asked(program: &Path) -> HostProgram {
     }
 }
 
-/// What a process prints, until it ends or `time` is up.
+/// Reads a process's output until it ends or `time` is up.
 fn answer(mut child: Child, time: Duration) -> io::Result<String> {
     let (sender, receiver) = mpsc::channel();
     if let Some(stdout) = child.stdout.take() {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
             let read = stdout.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes);
-            // Nobody listens any more once the time is up.
+            // After the time is up the receiver is gone.
             sender.send(read.map(|_| bytes)).ok();
         });
     }
     let answer = receiver.recv_timeout(time);
-    // It has said what there was to say, or takes too long.
+    // It is finished or takes too long.
     child.kill().ok();
     child.wait()?;
     let late = || {
@@ -150,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with programs below it: place and script.
+    /// A folder with programs, given by path and script.
     fn home(programs: &[(&str, &str)]) -> tempfile::TempDir {
         let home = tempfile::tempdir().unwrap();
         for (place, script) in programs {
@@ -190,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn no_version_is_no_guess() {
+    fn a_program_without_a_version_is_silent() {
         for (script, why) in [("echo hello", "names no version"), ("exit 1", "names no version")] {
             let told = found(&[("bin/claude", script), (PLACES[0], "echo 2.1.90")]);
             assert!(
@@ -201,14 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_hangs_is_ended() {
+    fn a_hanging_program_is_killed() {
         let mut command = Command::new("sh");
         let child = command
             .args(["-c", "exec cat"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let mut child = child.spawn().unwrap();
-        // Held open: it waits for ever.
+        // An open stdin makes it wait for ever.
         let _input = child.stdin.take();
         let error = answer(child, Duration::from_millis(20)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

@@ -1,23 +1,21 @@
-//! Whether settings still fit the host that reads them.
+//! Checks whether settings still fit the host that reads them.
 
 use serde_json::Value;
 
 use super::{HOOKS, HostProgram, InstallError, Scope, has_own, json::InvalidJson, support, version};
 use crate::hook::{Event, Host};
 
-/// What is to be said of settings with hooks of recapd's.
+/// The result of reviewing settings with recapd's hooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Review {
-    /// The events that have one.
     pub events: Vec<Event>,
-    /// What is wrong, and what to do about it.
+    /// What is wrong, and how to fix it.
     pub problem: Option<String>,
     /// What could be better, and how.
     pub hint: Option<String>,
 }
 
-/// Reviews the text of settings of `host`; none if no hook of recapd's is in it. The host is asked for its version only if one
-/// is.
+/// Reviews the settings of `host`; `None` if they have no hook of recapd's. Only otherwise the host is asked for its version.
 ///
 /// # Errors
 /// If the text can't be parsed.
@@ -51,7 +49,7 @@ pub fn review(
     }))
 }
 
-/// The events for which an entry of recapd's stands in the settings.
+/// The events for which the settings have an entry of recapd's.
 fn own_events(settings: &str) -> Result<Vec<Event>, InvalidJson> {
     if settings.trim().is_empty() {
         return Ok(Vec::new());
@@ -66,7 +64,6 @@ fn own_events(settings: &str) -> Result<Vec<Event>, InvalidJson> {
     Ok(Event::ALL.into_iter().filter(has_entry).collect())
 }
 
-/// The names of those in `events` that are in `others`, too.
 fn named(events: &[Event], others: &[Event]) -> Vec<&'static str> {
     let both = events.iter().filter(|event| others.contains(event));
     both.map(|event| event.name()).collect()
@@ -84,7 +81,7 @@ fn warning(unknown: &[&str], scope: Scope, program: &HostProgram, again: &str) -
     format!("Claude Code before {complete} may not know {named} and then {effect}: say `{again}`")
 }
 
-/// Events that the host knows and that have no hook yet. Prompts are announced only on demand.
+/// Lists events that the host knows and that have no hook yet, without prompts, whose hook is optional.
 fn missing(events: &[Event], known: &[Event], again: &str) -> Option<String> {
     let missing = known
         .iter()
@@ -116,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_was_changed_is_told_of() {
+    fn a_review_reports_a_changed_host() {
         let new = settings_for(Host::ClaudeCode, Scope::User, "2.1.332");
         let old = settings_for(Host::ClaudeCode, Scope::User, "2.1.50");
         let fits = reviewed(&new, Scope::User, HostProgram::claude("2.1.78"));
@@ -152,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_without_hooks_ask_nobody() {
+    fn a_review_without_hooks_asks_no_program() {
         for settings in [
             "",
             "{}",

@@ -1,4 +1,4 @@
-//! Settings of all sorts get hooks and lose them again.
+//! Installs hooks into all sorts of settings, and removes them again.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn commands(host: Host) -> Commands {
     }
 }
 
-/// What the newest version of the host knows, but announcements.
+/// The events of the newest version of the host, without announcements.
 fn events(host: Host) -> Vec<Event> {
     let newest = HostProgram::Found {
         version: "2.1.332".parse().unwrap(),
@@ -52,7 +52,7 @@ fn an_empty_file_gets_all_events() {
 }
 
 #[test]
-fn every_start_of_a_session_is_asked_for() {
+fn every_kind_of_session_start_has_a_hook() {
     let codex = "startup|resume|clear|compact";
     for (host, expected) in [
         (Host::ClaudeCode, format!("{codex}|fork")),
@@ -66,7 +66,7 @@ fn every_start_of_a_session_is_asked_for() {
 }
 
 #[test]
-fn an_older_entry_is_replaced_once_and_taken_out() {
+fn an_older_entry_is_replaced_and_can_be_removed() {
     let new = installed(OTHERS, &commands(Host::ClaudeCode)).unwrap();
     let old = new.replace("|fork", "");
     assert_ne!(old, new);
@@ -88,7 +88,7 @@ const OTHERS: &str = r#"{
 }"#;
 
 #[test]
-fn what_others_wrote_stays_byte_for_byte() {
+fn entries_of_others_stay_byte_for_byte() {
     let text = installed(OTHERS, &commands(Host::ClaudeCode)).unwrap();
     assert!(text.contains(r#""model":   "opus","#) && text.contains(r#""PreToolUse": []"#));
     assert!(text.contains("say done") && text.contains("recapd hook Stop --host claude-code"));
@@ -97,7 +97,7 @@ fn what_others_wrote_stays_byte_for_byte() {
 }
 
 #[test]
-fn a_handler_among_others_leaves_alone() {
+fn removing_a_handler_keeps_others_in_its_group() {
     let settings = r#"{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"a"},{"type":"command","command":"/usr/bin/recapd hook Stop"},{"type":"command","command":"recapd summary x"}]}]}}"#;
     let left = r#"{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"a"},{"type":"command","command":"recapd summary x"}]}]}}"#;
     assert_eq!(uninstalled(settings).unwrap(), left);
@@ -139,7 +139,7 @@ fn other_options_replace_the_entries() {
 }
 
 #[test]
-fn an_event_that_is_not_known_any_more_is_taken_out() {
+fn an_event_that_is_no_longer_known_is_removed() {
     let new = installed(OTHERS, &commands(Host::ClaudeCode)).unwrap();
     assert!(new.contains("StopFailure") && new.contains("PostCompact"));
     let mut old = commands(Host::ClaudeCode);
@@ -153,7 +153,6 @@ fn an_event_that_is_not_known_any_more_is_taken_out() {
     assert_eq!(uninstalled(&changed).unwrap(), OTHERS);
 }
 
-/// The command that an event has in the settings.
 fn command(settings: &str, event: &str) -> String {
     let settings: Value = serde_json::from_str(settings).unwrap();
     let command = &settings["hooks"][event][0]["hooks"][0]["command"];
@@ -161,7 +160,7 @@ fn command(settings: &str, event: &str) -> String {
 }
 
 #[test]
-fn who_shares_the_settings_and_has_no_recapd_is_not_disturbed() {
+fn shared_settings_do_nothing_without_recapd() {
     for host in [Host::ClaudeCode, Host::Codex] {
         let shared = Commands {
             scope: Scope::Project,
@@ -178,7 +177,7 @@ fn who_shares_the_settings_and_has_no_recapd_is_not_disturbed() {
         assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
         assert_eq!(installed(&text, &shared).unwrap(), text);
         assert_eq!(uninstalled(&text).unwrap(), "{}");
-        // One form takes the other's place.
+        // One form replaces the other.
         let own = installed(&text, &commands(host)).unwrap();
         assert_eq!(own.matches("recapd hook Stop --host").count(), 1, "{own}");
         assert!(!own.contains("command -v"), "{own}");
@@ -186,7 +185,7 @@ fn who_shares_the_settings_and_has_no_recapd_is_not_disturbed() {
 }
 
 #[test]
-fn what_cannot_be_edited_is_refused_with_a_cure() {
+fn settings_that_cannot_be_edited_are_refused_with_a_hint() {
     for broken in [
         "[]",
         "{",
@@ -204,7 +203,7 @@ fn what_cannot_be_edited_is_refused_with_a_cure() {
     assert!(installed("{}", &unsafe_word).is_err());
 }
 
-/// Values as a settings file may hold them: nothing empty on the way to recapd's entries, which would be tidied up.
+/// Any settings. No container on the path to recapd's entries is empty, since removal would delete it.
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         any::<bool>().prop_map(Value::from),
@@ -222,7 +221,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn taking_out_gives_what_was_there(
+    fn uninstalling_restores_the_original_text(
         members in proptest::collection::btree_map("[a-z\"{}, ]{1,8}", any_value(), 1..5),
         others in proptest::collection::vec(any_value(), 0..3),
         is_pretty in any::<bool>(),

@@ -1,27 +1,26 @@
-//! Which version of a host knows which event.
+//! The host versions that know each event.
 //!
-//! Where the table comes from: the list of events in the packages `@anthropic-ai/claude-code` of npm, 1.0.41 to 2.1.332, and
-//! trials with 2.0.76, 2.1.50, 2.1.75 to 2.1.78, 2.1.80, 2.1.110 and 2.1.332 (`claude -p --debug` says whether the rules of
-//! `permissions.deny` are applied). Up to 2.1.80 at least, a file that names an unknown event is ignored as a whole, without a
-//! word; from 2.1.110 on only the event is.
+//! Source: the list of events in the npm package `@anthropic-ai/claude-code`, 1.0.41 to 2.1.332, and trials with
+//! 2.0.76, 2.1.50, 2.1.75 to 2.1.78, 2.1.80, 2.1.110 and 2.1.332 (`claude -p --debug` says whether the rules of
+//! `permissions.deny` are applied). Up to 2.1.80 at least, a file that names an unknown event is silently ignored as
+//! a whole; from 2.1.110 on only the event is.
 //!
-//! Codex ignores an event that it doesn't know and nothing else, and its hooks stand in a file of their own (0.130, 0.150 and
-//! 0.171, asked by `hooks/list` of `codex app-server`), so that its version isn't asked for. None of them has `StopFailure`.
+//! Codex ignores only the unknown event, and its hooks are in a file of their own (0.130, 0.150 and 0.171, asked by
+//! `hooks/list` of `codex app-server`), so its version isn't needed. None of these versions has `StopFailure`.
 
 use std::{fmt, str::FromStr};
 
 use super::{HostProgram, Scope};
 use crate::hook::{Event, Host};
 
-/// A version of a host. Anything behind the third number is left out.
+/// A version of a host: three numbers, without any suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostVersion([u32; 3]);
 
-/// The oldest version of Claude Code that was tried.
 pub const OLDEST_TRIED: HostVersion = HostVersion([1, 0, 128]);
 
-/// Each event with the first version of Claude Code that knows it. Those of [`OLDEST_TRIED`] are older than that:
-/// `SessionEnd`, the youngest of them, came with 1.0.85.
+/// Each event with the first version of Claude Code that knows it, or [`OLDEST_TRIED`] if that is later:
+/// `SessionEnd`, the youngest of these, came with 1.0.85.
 const CLAUDE_CODE: [(Event, HostVersion); 8] = [
     (Event::SessionStart, OLDEST_TRIED),
     (Event::UserPromptSubmit, OLDEST_TRIED),
@@ -33,7 +32,7 @@ const CLAUDE_CODE: [(Event, HostVersion); 8] = [
     (Event::StopFailure, HostVersion([2, 1, 78])),
 ];
 
-/// The first version of `host` that knows `event`; none if no version does.
+/// Returns the first version of `host` that knows `event`; `None` if no version does.
 fn since(host: Host, event: Event) -> Option<HostVersion> {
     match host {
         Host::ClaudeCode => CLAUDE_CODE
@@ -47,13 +46,13 @@ fn since(host: Host, event: Event) -> Option<HostVersion> {
 /// The events that may be written for a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Support {
-    /// Those that are sure to be known by whoever reads the file.
+    /// Events that every possible reader of the file knows.
     pub events: Vec<Event>,
-    /// Those that some version of the host knows, but perhaps not the one that reads the file.
+    /// Events that some version of the host knows, but perhaps not the file's reader.
     pub left_out: Vec<Event>,
 }
 
-/// Why no hook may be written for a host.
+/// The host is too old for hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this is Claude Code {0}, and versions before {OLDEST_TRIED} weren't tried: one that doesn't know an event ignores the \
@@ -61,17 +60,17 @@ pub struct Support {
 )]
 pub struct UnsupportedVersion(pub HostVersion);
 
-/// The events that may be written to settings of `host` for readers in `scope`, where `program` was found.
+/// Returns the events that may be written to settings of `host` for readers in `scope`, given the `program` found.
 ///
 /// # Errors
-/// If the host is older than what was tried.
+/// If the host is older than every version that was tried.
 pub fn support(host: Host, scope: Scope, program: &HostProgram) -> Result<Support, UnsupportedVersion> {
     let found = match (host, program) {
         (Host::ClaudeCode, HostProgram::Found { version, .. }) if *version < OLDEST_TRIED => {
             return Err(UnsupportedVersion(*version));
         }
         (_, HostProgram::Found { version, .. }) if scope == Scope::User => *version,
-        // Others may have any version that was tried.
+        // Other readers may have any version that was tried.
         _ => OLDEST_TRIED,
     };
     let all = Event::ALL.into_iter();
@@ -84,7 +83,7 @@ pub fn support(host: Host, scope: Scope, program: &HostProgram) -> Result<Suppor
     })
 }
 
-/// The first version of `host` that knows all of its events.
+/// Returns the first version of `host` that knows all of its events.
 pub(super) fn complete(host: Host) -> Option<HostVersion> {
     let events = Event::ALL.into_iter();
     events.filter_map(|event| since(host, event)).max()
@@ -100,7 +99,7 @@ impl fmt::Display for HostVersion {
 impl FromStr for HostVersion {
     type Err = ();
 
-    /// Reads `2.1.50`, with anything but a digit behind it.
+    /// Parses `2.1.50`, followed by anything but a digit.
     fn from_str(text: &str) -> Result<Self, ()> {
         let mut parts = text.splitn(3, '.');
         let mut number = || {
@@ -116,7 +115,7 @@ impl FromStr for HostVersion {
 mod tests {
     use super::*;
 
-    /// The names of what may be written, and of what is left out.
+    /// The number of events that may be written, and the names of those left out.
     fn names(host: Host, scope: Scope, program: &HostProgram) -> (usize, Vec<&'static str>) {
         let support = support(host, scope, program).unwrap();
         let left_out = support.left_out.into_iter().map(Event::name).collect();
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_given_the_events_that_it_knows() {
+    fn a_version_gets_the_events_that_it_knows() {
         for (version, left_out) in [
             ("1.0.128", &["StopFailure", "PostCompact"][..]),
             ("2.0.76", &["StopFailure", "PostCompact"]),
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_version_is_not_known_is_given_what_all_know() {
+    fn an_unknown_version_gets_the_events_that_all_know() {
         let unsure = ["StopFailure", "PostCompact"];
         for (scope, program) in [
             (Scope::Project, HostProgram::claude("2.1.332")),
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_tried_is_refused_with_a_cure() {
+    fn an_untried_version_is_refused_with_a_hint() {
         for scope in [Scope::User, Scope::Project] {
             let error = support(Host::ClaudeCode, scope, &HostProgram::claude("1.0.127")).unwrap_err();
             let told = error.to_string();
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_read_and_compared_by_their_numbers() {
+    fn versions_are_compared_by_their_numbers() {
         let version = |text: &str| text.parse::<HostVersion>();
         for (text, shown) in [
             ("2.1.50", "2.1.50"),

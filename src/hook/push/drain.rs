@@ -1,4 +1,4 @@
-//! Sending what waits in the spool.
+//! Sends what waits in the spool.
 
 use std::io;
 
@@ -16,39 +16,35 @@ use super::{
 };
 use recapd_core::domain::{agent::AgentId, text::cut, time::Timestamp};
 
-/// The longest reason that is kept, in characters.
+/// Longest error text stored, in characters.
 const REASON_CHARS_MAX: usize = 200;
-/// The most bytes of messages in a request, if it has more than one.
+/// Most bytes of a request with more than one message.
 const REQUEST_BYTES_MAX: usize = 2 << 20;
-/// What is told of a segment in which something is no message.
 const DAMAGED: &str = "some of what waited can't be read any more; it was put aside";
-/// From this many messages on, a request's size limit needn't be remembered.
+/// From this many messages on, the learned limit of a request is dropped.
 const MANY: usize = 1_024;
 
-/// What is remembered of the last sending.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct SendState {
-    /// When the daemon last took messages.
     pub(crate) last_push_at: Option<Timestamp>,
-    /// How many messages the daemon has refused for ever.
+    /// Messages that the daemon has refused for good.
     pub(crate) refused: u64,
-    /// Why messages weren't taken, if that was the last thing that happened, or any were refused.
+    /// The last failure to send; `None` after success, unless a message was refused.
     pub(crate) last_error: Option<String>,
-    /// The most messages in a request, since the daemon didn't answer in time for more.
+    /// Most messages per request, after the daemon didn't answer in time for more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     most: Option<usize>,
 }
 
-/// How far sending got.
 struct DrainProgress {
-    /// How many messages are done with.
+    /// Messages sent or refused for good.
     lines: usize,
-    /// Whether the daemon answered the last request, in whatever way.
+    /// True if the daemon answered the last request, in whatever way.
     answers: bool,
 }
 
-/// Sends what waits, until the daemon takes no more. If another hook is sending, it is left to that. Returns whether
-/// the daemon answered, in whatever way.
+/// Sends spooled messages until the daemon accepts no more. Does nothing while another hook is sending. Returns
+/// whether the daemon answered, in whatever way.
 pub(crate) fn drain(
     folder: &AgentFolder,
     agent: &AgentId,
@@ -64,7 +60,7 @@ pub(crate) fn drain(
         let segment = match Segment::read(path) {
             Ok(segment) => segment,
             Err(error) => {
-                // It stays for another time, and holds up nothing behind it.
+                // It stays for another time, and doesn't block those after it.
                 unread = Some(format!("what waited can't be read: {error}"));
                 continue;
             }
@@ -85,14 +81,14 @@ pub(crate) fn drain(
             break;
         }
     }
-    // What was sent meanwhile makes up for nothing of that.
+    // A later success doesn't clear the error about an unreadable segment.
     sent.last_error = unread.or(sent.last_error);
     replace_json(&folder.sent(), &sent)?;
     Ok(answers)
 }
 
-/// Gathers and sends the rest of other agents' sessions, until `deadline` or until the daemon doesn't answer any more:
-/// these agents may never have another hook.
+/// Gathers and sends the rest of other agents' sessions, until `deadline` or until the daemon stops answering: these
+/// agents may never have another hook.
 pub(crate) fn visit(
     folders: &[AgentFolder],
     daemon: &dyn Daemon,
@@ -120,9 +116,8 @@ pub(crate) fn visit(
     }
 }
 
-/// Sends messages in order and returns how far it got. If the daemon refuses several together, they are sent in ever
-/// smaller parts, until the one is found that it refuses alone; that one is skipped. If it doesn't answer in time, less
-/// is sent the next time.
+/// Sends messages in order and returns the progress. If the daemon refuses several together, they are sent in ever smaller
+/// parts until the one at fault is found and skipped. If it doesn't answer in time, the next request is smaller.
 fn send(
     lines: &[(String, String)],
     agent: &AgentId,
@@ -170,7 +165,7 @@ fn send(
     DrainProgress { lines: done, answers }
 }
 
-/// The first messages of the same format, at most `most`: their format, a body, and how many they are.
+/// Returns the first messages of one format, at most `most`: the format, a body, and their number.
 fn request(lines: &[(String, String)], most: usize) -> (&str, String, usize) {
     let format = lines.first().map_or("", |(format, _)| format);
     let (mut body, mut count) = (String::new(), 0);

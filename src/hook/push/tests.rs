@@ -1,4 +1,4 @@
-//! Whatever happens to hooks, each message reaches the daemon, once.
+//! Each message reaches the daemon exactly once, whatever happens to hooks.
 
 mod fork;
 mod half;
@@ -21,16 +21,16 @@ use crate::hook::{
 use recapd_config::Environment;
 use recapd_core::{domain::time::Timestamp, formats};
 
-/// A daemon in memory: it stores a batch whole or not at all, and a message with a known id once.
+/// A daemon in memory: it stores a request atomically, and a message with a known id once.
 #[derive(Default)]
 struct Memory {
     stored: RefCell<Vec<(String, String)>>,
     is_away: Cell<bool>,
-    /// Has nothing for this agent.
+    /// Accepts nothing for this agent.
     declines: RefCell<Option<AgentId>>,
-    /// Takes what it is sent, and doesn't say so.
+    /// Accepts requests without answering.
     is_mute: Cell<bool>,
-    /// Has no time for more messages at once.
+    /// Answers too late for more messages at once.
     most: Cell<Option<usize>>,
     requests: Cell<usize>,
 }
@@ -138,7 +138,7 @@ impl Hooks {
     }
 }
 
-/// A line of a transcript: some have an id of their own, some don't, some are no messages.
+/// A line of a transcript: some have an id, some don't, some are no messages.
 fn line(number: usize, text: &str) -> String {
     match number % 5 {
         0 => {
@@ -163,7 +163,7 @@ fn transcript(texts: &[String]) -> Vec<u8> {
     lines.collect::<String>().into_bytes()
 }
 
-/// What one look at the whole of a transcript stores.
+/// The messages stored if the whole transcript is read at once.
 fn at_once(bytes: &[u8]) -> Vec<String> {
     let hooks = Hooks::new();
     fs::write(hooks.transcript("s"), bytes).unwrap();
@@ -172,16 +172,16 @@ fn at_once(bytes: &[u8]) -> Vec<String> {
     hooks.stored()
 }
 
-/// What happens between two hooks.
+/// A step between two hooks.
 #[derive(Clone, Debug)]
 enum HookStep {
-    /// The transcript has grown to this share, in thousandths.
+    /// The transcript grows to this share, in thousandths.
     Grow(usize),
     Gather,
     Drain,
     Away(bool),
     Mute(bool),
-    /// A hook was killed after a segment was written and before the cursor moved.
+    /// A hook is killed after a segment was written and before the cursor moved.
     LoseCursor,
 }
 
@@ -223,7 +223,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn whatever_is_seen_in_whatever_steps_the_same_is_stored(
+    fn the_same_messages_are_stored_in_whatever_steps_they_are_read(
         texts in proptest::collection::vec("[a-zé😀 ]{0,20}", 0..30),
         steps in proptest::collection::vec(any_step(), 0..30),
     ) {
@@ -259,7 +259,7 @@ fn a_rewritten_or_shortened_transcript_is_read_again_and_stored_once() {
     let all = hooks.stored();
     see(&transcript(&texts[..4]));
     assert_eq!(hooks.stored(), all);
-    // Something was put before it: messages with ids of their own are known all the same.
+    // Lines were inserted before it: messages with ids of their own are still recognised.
     let longer = [
         br#"{"type":"user","uuid":"first","message":{"role":"user","content":"x"}}"#,
         &b"\n"[..],
@@ -273,7 +273,7 @@ fn a_rewritten_or_shortened_transcript_is_read_again_and_stored_once() {
 }
 
 #[test]
-fn one_message_that_is_refused_holds_nothing_up() {
+fn one_refused_message_does_not_block_others() {
     let hooks = Hooks::new();
     let other = r#"{"type":"user","uuid":"u5","message":{"role":"user","content":"other words"}}"#;
     hooks
@@ -295,7 +295,7 @@ fn one_message_that_is_refused_holds_nothing_up() {
 }
 
 #[test]
-fn what_came_after_the_last_hook_of_a_session_is_taken_by_the_next_one() {
+fn messages_after_a_sessions_last_hook_are_gathered_by_another_sessions() {
     let hooks = Hooks::new();
     let texts: Vec<String> = (0..6).map(|number| format!("text {number}")).collect();
     let bytes = transcript(&texts);
@@ -317,7 +317,7 @@ fn what_came_after_the_last_hook_of_a_session_is_taken_by_the_next_one() {
 }
 
 #[test]
-fn files_are_the_users_alone_and_named_by_hashes() {
+fn files_are_private_and_named_by_hashes() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let hooks = Hooks::new();
@@ -347,7 +347,7 @@ fn texts(count: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_mark_for_which_there_was_no_time_comes_to_its_place_later() {
+fn a_mark_without_time_is_placed_later() {
     let hooks = Hooks::new();
     let path = hooks.transcript("s");
     let long: Vec<String> = (0..200)
@@ -372,7 +372,7 @@ fn a_mark_for_which_there_was_no_time_comes_to_its_place_later() {
 }
 
 #[test]
-fn a_mark_survives_a_hook_that_another_one_kept_out() {
+fn a_mark_survives_a_hook_that_gets_no_lock() {
     let hooks = Hooks::new();
     fs::write(hooks.transcript("s"), transcript(&texts(6))).unwrap();
     let lock = hooks.files().lock("gather.lock", Instant::now()).unwrap();
@@ -384,9 +384,9 @@ fn a_mark_survives_a_hook_that_another_one_kept_out() {
 }
 
 #[test]
-fn a_session_whose_only_hook_was_kept_out_is_taken_by_anothers() {
+fn a_session_whose_only_hook_got_no_lock_is_gathered_by_anothers() {
     let hooks = Hooks::new();
-    // Sessions that were opened and closed have no transcript, and many of them must hold up nobody.
+    // Sessions that were opened and closed have no transcript, and must not block others.
     for number in 0..4 * STRAGGLERS_MAX {
         let nothing = format!("nothing {number}");
         hooks
@@ -404,7 +404,7 @@ fn a_session_whose_only_hook_was_kept_out_is_taken_by_anothers() {
 }
 
 #[test]
-fn a_daemon_that_takes_its_time_is_sent_less_at_once() {
+fn a_slow_daemon_gets_smaller_requests() {
     let hooks = Hooks::new();
     fs::write(hooks.transcript("s"), transcript(&texts(100))).unwrap();
     hooks.gather("s", None);
@@ -418,13 +418,13 @@ fn a_daemon_that_takes_its_time_is_sent_less_at_once() {
 }
 
 #[test]
-fn what_other_agents_sessions_left_is_sent_by_any_hook() {
+fn any_hook_sends_what_other_agents_left() {
     let mut hooks = Hooks::new();
     fs::write(hooks.transcript("s"), transcript(&texts(6))).unwrap();
     hooks.daemon.is_away.set(true);
     hooks.gather("s", Some(SessionMark::Clear));
     hooks.drain();
-    // Lines that came behind the back of its last hook are its own, too.
+    // Lines written after its last hook are its own, too.
     fs::write(hooks.transcript("s"), transcript(&texts(11))).unwrap();
     hooks.agent = "b".parse().unwrap();
     hooks.daemon.is_away.set(false);
@@ -436,7 +436,7 @@ fn what_other_agents_sessions_left_is_sent_by_any_hook() {
 }
 
 #[test]
-fn an_agent_that_is_declined_holds_no_other_up() {
+fn a_declined_agent_does_not_block_others() {
     let mut hooks = Hooks::new();
     let agents: [AgentId; 3] = ["a", "b", "c"].map(|name| name.parse().unwrap());
     for agent in &agents {
@@ -451,7 +451,7 @@ fn an_agent_that_is_declined_holds_no_other_up() {
     visit(&all, &hooks.daemon, Host::ClaudeCode, deadline, Timestamp(0));
     let waits = |agent: &&AgentId| Spool::new(hooks.state().agent(agent).spool()).figures() != (0, 0);
     assert_eq!(agents.iter().filter(waits).collect::<Vec<_>>(), [&first]);
-    // Who isn't there needn't be asked again.
+    // An unreachable daemon isn't asked again for each agent.
     hooks.daemon.is_away.set(true);
     for agent in &agents {
         hooks.agent = agent.clone();
@@ -463,7 +463,7 @@ fn an_agent_that_is_declined_holds_no_other_up() {
 }
 
 #[test]
-fn what_a_branch_copied_is_left_out_but_for_an_agent_of_its_own() {
+fn copied_lines_are_left_out_except_for_an_agent_per_session() {
     let copied = r#"{"type":"user","uuid":"u0","forkedFrom":{"sessionId":"s"},"message":{"role":"user","content":"x"}}"#;
     let own = r#"{"type":"user","uuid":"u1","message":{"role":"user","content":"y"}}"#;
     for (agent, count) in [("a", 1), ("claude-code-branch", 2)] {
@@ -491,7 +491,7 @@ fn a_prompt_without_a_word_is_left_out() {
 }
 
 #[test]
-fn what_nobody_touched_for_months_is_removed() {
+fn files_untouched_for_months_are_removed() {
     let hooks = Hooks::new();
     fs::write(hooks.transcript("s"), transcript(&texts(6))).unwrap();
     hooks.gather("s", None);

@@ -1,9 +1,7 @@
-//! `recapd agents`.
-
 use super::{code, json, package_file, recapd, stderr, stdout};
 
 #[test]
-fn settings_are_set_shown_and_taken_back() {
+fn settings_are_set_shown_and_removed() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("agents.db");
     let run = |args: &[&str]| recapd().args(args).arg("--db").arg(&database).output().unwrap();

@@ -1,9 +1,7 @@
-//! `recapd alerts`.
-
 use super::{code, json, package_file, recapd, stderr, stdout};
 
 #[test]
-fn the_rules_are_printed_with_links_to_where_their_pages_are() {
+fn the_rules_are_printed_with_links_to_their_pages() {
     let run = |args: &[&str]| recapd().arg("alerts").args(args).output().unwrap();
     let shipped = std::fs::read_to_string(package_file("monitoring/alerts.yml")).unwrap();
     assert_eq!(stdout(&run(&[])), shipped);

@@ -15,7 +15,6 @@ use crate::support::{
     conversation::{agent, append, turns},
 };
 
-/// A database of a folder of its own.
 struct Place {
     folder: TempDir,
     database: PathBuf,
@@ -41,7 +40,7 @@ impl Place {
         SqlStore::open(&self.settings.clone().into()).await.unwrap()
     }
 
-    /// A database with some exchanges in it, and a backup of it.
+    /// Fills the database with some exchanges and backs it up.
     async fn with_backup(&self) -> PathBuf {
         let store = self.open().await;
         store.append(append(&agent("a"), turns(1..=5))).await.unwrap();
@@ -74,7 +73,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backup_taken_while_somebody_writes_comes_back_whole() {
+async fn a_backup_taken_during_writes_is_complete() {
     let place = Place::new();
     let store = place.open().await;
     let mut written = 40;
@@ -114,7 +113,7 @@ async fn a_backup_taken_while_somebody_writes_comes_back_whole() {
     assert_eq!(code(&verified), Some(0), "{}", stderr(&verified));
 }
 
-/// It would run with each write of the daemon's.
+/// A planted trigger would run with each write of the daemon.
 #[tokio::test]
 async fn a_planted_trigger_fails_verify_and_restore() {
     let place = Place::new();
@@ -147,7 +146,7 @@ async fn a_planted_trigger_fails_verify_and_restore() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_backup_is_its_owners_alone() {
+async fn only_its_owner_can_read_a_backup() {
     use std::os::unix::fs::PermissionsExt as _;
     let place = Place::new();
     let backup = place.with_backup().await;
@@ -155,7 +154,7 @@ async fn a_backup_is_its_owners_alone() {
 }
 
 #[tokio::test]
-async fn any_name_of_a_file_is_its_name() {
+async fn any_file_name_works() {
     let place = Place::new();
     place.with_backup().await;
     let folder = TempDir::new().unwrap();
@@ -211,7 +210,7 @@ async fn a_database_that_a_daemon_holds_is_not_restored() {
 }
 
 #[tokio::test]
-async fn what_is_said_to_a_database_that_was_moved_away_is_refused() {
+async fn an_append_to_a_moved_database_is_refused() {
     let place = Place::new();
     let store = place.open().await;
     store.append(append(&agent("a"), turns(1..=2))).await.unwrap();
@@ -229,7 +228,7 @@ async fn what_is_said_to_a_database_that_was_moved_away_is_refused() {
 }
 
 #[tokio::test]
-async fn nothing_is_restored_beside_the_log_of_another_database() {
+async fn a_restore_refuses_a_left_over_log() {
     let place = Place::new();
     let backup = place.with_backup().await;
     fs::remove_file(&place.database).unwrap();
@@ -241,7 +240,7 @@ async fn nothing_is_restored_beside_the_log_of_another_database() {
 }
 
 #[tokio::test]
-async fn what_is_no_backup_makes_no_database() {
+async fn a_file_that_is_no_backup_is_refused() {
     let place = Place::new();
     for (content, expected) in [
         (None, "none.db"),
@@ -266,7 +265,7 @@ async fn what_is_no_backup_makes_no_database() {
 }
 
 #[test]
-fn a_database_of_postgres_has_its_own_tools() {
+fn backups_of_postgres_are_refused_with_a_hint() {
     let folder = TempDir::new().unwrap();
     let output = recapd()
         .args(["backup", "b.db", "--db", "postgres://nobody@127.0.0.1:1/none"])

@@ -1,4 +1,4 @@
-//! Bad input: what can't be read is named with its line, its reason and a cure, and the rest is still read.
+//! Bad input: what can't be read is named with its line, the reason and a hint, and the rest is still read.
 
 use super::{code, json, package_file, recapd, stderr, stdout};
 use crate::support::PATIENCE;
@@ -44,7 +44,7 @@ fn bad_lines_are_named_and_counted_and_the_rest_is_read() {
     assert_eq!(report["verify"]["breaches"], serde_json::json!([]));
 }
 
-/// Conversations that break naive code: each works.
+/// Valid conversations that break naive code.
 #[test]
 fn odd_conversations_work() {
     let folder = tempfile::tempdir().unwrap();
@@ -120,7 +120,7 @@ fn a_message_of_20_mb_is_kept_and_reported_over_budget() {
     assert_eq!(report["verify"]["breaches"], serde_json::json!([]));
 }
 
-/// A pipe that nobody writes to would be waited for, and a link to its own folder leads there again.
+/// A pipe without a writer would block, and a link to its own folder would recurse.
 #[test]
 fn a_folder_with_a_pipe_and_a_link_to_itself_is_read_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -164,9 +164,9 @@ fn nothing_readable_is_a_failure_that_says_why() {
     );
 }
 
-/// No provider takes one, and no database stores one: it stands for something unknown.
+/// No provider accepts one, and no database stores one: a replacement character takes its place.
 #[test]
-fn half_an_emoji_may_stand_in_a_tools_name() {
+fn half_an_emoji_in_a_tools_name_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let [file, database] = ["calls.jsonl", "work.db"].map(|name| folder.path().join(name));
     let lines = [

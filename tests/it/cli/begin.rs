@@ -1,4 +1,4 @@
-//! What people begin with: `recapd init`, `serve --demo`, `version`, `completions`, `man`.
+//! First steps: `recapd init`, `serve --demo`, `version`, `completions`, `man`.
 
 use std::process::{Child, Stdio};
 
@@ -8,7 +8,7 @@ use super::{code, json, recapd, stderr, stdout};
 use crate::support::{PATIENCE, port::Port};
 
 #[test]
-fn a_configuration_to_begin_with_changes_nothing_and_is_never_written_over() {
+fn a_starting_configuration_has_the_defaults_and_overwrites_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| recapd().current_dir(folder.path()).args(args).output().unwrap();
     let output = run(&["init"]);
@@ -40,7 +40,7 @@ fn a_configuration_to_begin_with_changes_nothing_and_is_never_written_over() {
 }
 
 #[test]
-fn the_version_is_told_to_people_and_programs() {
+fn the_version_is_printed_as_text_and_json() {
     let output = recapd().arg("version").output().unwrap();
     assert_eq!(stdout(&output), format!("recapd {}\n", env!("CARGO_PKG_VERSION")));
     let told = json(&recapd().args(["version", "--json"]).output().unwrap());
@@ -52,7 +52,7 @@ fn the_version_is_told_to_people_and_programs() {
 }
 
 #[test]
-fn shells_and_man_pages_know_the_commands() {
+fn completions_and_man_pages_list_the_commands() {
     for (shell, words) in [
         ("bash", "complete -F _recapd"),
         ("zsh", "#compdef recapd"),
@@ -118,7 +118,7 @@ fn the_reference_has_every_command_with_its_options() {
     );
 }
 
-/// A daemon that ends with the test.
+/// A daemon that is killed at the end of the test.
 struct Demo(Child);
 
 impl Drop for Demo {

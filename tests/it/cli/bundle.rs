@@ -1,5 +1,3 @@
-//! `recapd support bundle`.
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -53,7 +51,7 @@ fn a_bundle_says_what_is_wrong_and_no_secrets() {
     assert!(bundle["metrics"].is_null(), "{bundle}");
 }
 
-/// Whatever may tell of its owner; the price list has to be there.
+/// Values that may identify their owner; the price list must exist.
 const PLANTED: &str = r#"
 [database]
 url = "sqlite:/nowhere/planted folder/planted.db"
@@ -84,7 +82,6 @@ attributes = "deployment.environment.name=planted"
 [spend]
 prices_file = "#;
 
-/// A folder that is planted, too.
 fn planted_folder(within: &Path) -> PathBuf {
     let folder = within.join("planted folder");
     fs::create_dir(&folder).unwrap();
@@ -92,7 +89,7 @@ fn planted_folder(within: &Path) -> PathBuf {
 }
 
 #[test]
-fn nothing_but_hosts_and_first_folders_is_told_of_addresses_and_paths() {
+fn a_bundle_shows_only_hosts_and_first_folders() {
     let within = tempfile::tempdir().unwrap();
     let folder = planted_folder(within.path());
     let prices = folder.join("prices.toml");
@@ -122,7 +119,7 @@ fn nothing_but_hosts_and_first_folders_is_told_of_addresses_and_paths() {
     assert!(bundle["status"]["error"].is_string(), "{bundle}");
 }
 
-/// What a bundle tells of a configuration that can't be used.
+/// Returns the bundle of a configuration that can't be used.
 fn unusable(command: &mut Command) -> Value {
     let output = command.args(["support", "bundle"]).output().unwrap();
     let bundle = json(&output);
@@ -136,7 +133,7 @@ fn unusable(command: &mut Command) -> Value {
 }
 
 #[test]
-fn a_configuration_that_can_not_be_used_is_what_a_bundle_tells_of() {
+fn a_bundle_reports_an_unusable_configuration() {
     let within = tempfile::tempdir().unwrap();
     let file = planted_folder(within.path()).join("own.toml");
     for (toml, told) in [
@@ -190,7 +187,7 @@ async fn a_daemon_that_is_named_needs_no_configuration() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bundle_tells_of_the_daemon_and_nothing_that_was_said() {
+async fn a_bundle_describes_the_daemon_without_conversation_text() {
     let server = two_agents().await;
     let database = format!("database.url=sqlite:{}", server.database().display());
     let output = ask(&server, &["support", "bundle", "--set", &database]);

@@ -1,5 +1,3 @@
-//! `recapd check-request` from outside.
-
 use std::{fs, process::Output};
 
 use super::{code, json, package_file, recapd, stderr, stdout};
@@ -49,14 +47,14 @@ fn a_refused_request_ends_with_1_and_says_where_and_why() {
 }
 
 #[test]
-fn what_is_risky_fails_only_a_strict_check() {
+fn a_risk_fails_only_a_strict_check() {
     let twice = r#"[{"role":"user","content":"hi"},{"role":"user","content":"hello"}]"#;
     assert_eq!(code(&check("anthropic", &[], twice)), Some(0));
     assert_eq!(code(&check("anthropic", &["--strict"], twice)), Some(1));
 }
 
 #[test]
-fn the_model_decides_where_models_differ() {
+fn the_rules_of_the_named_model_apply() {
     let contents = r#"{"contents":[
         {"role":"user","parts":[{"text":"What time is it?"}]},
         {"role":"model","parts":[{"functionCall":{"name":"clock","args":{}}}]},
@@ -72,7 +70,7 @@ fn the_model_decides_where_models_differ() {
 }
 
 #[test]
-fn what_is_no_request_is_wrong_usage() {
+fn an_invalid_request_is_wrong_usage() {
     for (request, reason) in [("{", "no JSON"), ("5", "neither a request"), ("", "no JSON")] {
         let output = check("openai-responses", &[], request);
         assert_eq!(code(&output), Some(2), "{request}");

@@ -1,11 +1,9 @@
-//! `recapd config`.
-
 use std::fs;
 
 use super::{code, json, recapd, stderr, stdout};
 
 #[test]
-fn what_is_in_force_is_shown_with_where_it_comes_from() {
+fn settings_in_force_are_shown_with_their_origin() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("own.toml");
     fs::write(
@@ -47,7 +45,7 @@ fn what_is_in_force_is_shown_with_where_it_comes_from() {
     assert_eq!(entries.as_array().unwrap().len(), 3);
     assert_eq!(entries[1]["key"], "queue.poll_ms");
 
-    // What is shown is a configuration again.
+    // The output is a valid configuration.
     let all = folder.path().join("all.toml");
     fs::write(&all, stdout(&run(&["config", "show"]))).unwrap();
     let again = recapd()
@@ -64,7 +62,7 @@ fn what_is_in_force_is_shown_with_where_it_comes_from() {
 }
 
 #[test]
-fn a_check_tells_what_is_wrong_and_ends_with_78() {
+fn a_check_reports_errors_and_exits_with_78() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("own.toml");
     let check = |text: &str, args: &[&str]| {
@@ -106,7 +104,7 @@ fn a_check_tells_what_is_wrong_and_ends_with_78() {
         "{}",
         stderr(&keyless)
     );
-    // As it is for `systemctl reload`, and for people: only the service itself has its credentials.
+    // As `systemctl reload` and people call it: only the service itself has its credentials.
     let apart = check("[model]\nmode = \"anthropic\"\n", &["--without-keys"]);
     assert_eq!(code(&apart), Some(0), "{}", stderr(&apart));
     let wrong = check("[model]\nmode = \"anthropc\"\n", &["--without-keys"]);
@@ -144,9 +142,9 @@ fn a_check_reads_what_a_start_reads() {
     }
 }
 
-/// Also before the log begins, and also where `RUST_LOG` leaves it out.
+/// Even before the log begins, and even if `RUST_LOG` filters it out.
 #[test]
-fn what_ends_a_daemon_stands_in_its_log() {
+fn a_daemons_log_says_why_it_ended() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("own.toml");
     for (text, words, code_of_exit) in [

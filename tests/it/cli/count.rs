@@ -1,5 +1,3 @@
-//! `recapd count`.
-
 use super::{code, json, package_file, recapd, stderr, stdout};
 
 const CHAT: &str =
@@ -71,9 +69,9 @@ fn a_file_that_is_not_there_is_wrong_usage() {
     assert!(stderr(&output).contains("nowhere.json"), "{}", stderr(&output));
 }
 
-/// What agents reported is shown beside the estimate when a database is named.
+/// The usage that agents reported corrects the estimate if a database is named.
 #[test]
-fn a_database_tells_how_far_the_estimate_is_off() {
+fn a_database_corrects_the_estimate() {
     let folder = tempfile::tempdir().unwrap();
     let (database, transcript) = (folder.path().join("count.db"), folder.path().join("chat.jsonl"));
     let turn = |prompt: i64| {
@@ -108,7 +106,7 @@ fn a_database_tells_how_far_the_estimate_is_off() {
     }
     assert!(stdout(&run(&["count", "-"])).contains("by 1 report of usage"));
     assert!(stdout(&run(&["status"])).contains("tokens of anthropic claude-opus-5: ×"));
-    // What is counted exactly needs no help.
+    // An exact count needs no correction.
     let exact = json(&run(&[
         "count",
         "--json",

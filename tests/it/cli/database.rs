@@ -1,4 +1,4 @@
-//! Commands against databases that aren't there, aren't recapd's, or are of another version.
+//! Commands with databases that are missing, another program's, or of another version.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use sqlx::{Connection as _, Executor as _};
 use super::{code, recapd, stderr, stdout};
 
 #[test]
-fn a_missing_database_is_unreachable_and_says_which() {
+fn a_missing_database_is_named_as_unreachable() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("none.db");
     for command in [
@@ -33,9 +33,9 @@ fn a_missing_database_is_unreachable_and_says_which() {
     }
 }
 
-/// Whoever copies the file alone, when nobody has it open, has everything.
+/// A copy of the file alone is complete if nobody has it open.
 #[test]
-fn a_command_leaves_all_that_it_wrote_in_the_file() {
+fn a_command_checkpoints_all_that_it_wrote() {
     let folder = tempfile::tempdir().unwrap();
     let [database, copied] = ["one.db", "copied.db"].map(|name| folder.path().join(name));
     let said = r#"{"role":"user","content":"Fix the parser"}"#;
@@ -75,7 +75,7 @@ fn another_programs_database_is_refused_unchanged() {
     assert_eq!(std::fs::read(&database).unwrap(), before);
 }
 
-/// What somebody else's SQLite database holds after `sql`.
+/// Makes another program's SQLite database with `sql`.
 async fn database(path: &Path, sql: &'static str) {
     let options = sqlx::sqlite::SqliteConnectOptions::new()
         .filename(path)

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::support::troubled_store::Trouble;
 
-/// A provider that answers everything with this status, each request on a connection of its own.
+/// A provider that answers every request with this status, one request per connection.
 fn provider(status: u16) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -35,7 +35,6 @@ fn provider(status: u16) -> String {
     format!("model.base_url=http://{address}/v1")
 }
 
-/// The check of that name.
 fn check<'c>(report: &'c Value, name: &str) -> &'c Value {
     let mut checks = report["checks"].as_array().unwrap().iter();
     checks
@@ -44,7 +43,7 @@ fn check<'c>(report: &'c Value, name: &str) -> &'c Value {
 }
 
 #[test]
-fn a_machine_on_which_nothing_is_yet_is_told_what_to_do() {
+fn doctor_gives_first_steps_on_a_fresh_machine() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("none.db");
     let listen = ["--set", "http.listen=127.0.0.1:1"];
@@ -118,9 +117,9 @@ async fn a_daemon_that_works_passes() {
     server.end().await;
 }
 
-/// As a daemon does that hangs, but at once.
+/// Like a daemon that hangs, but without the wait.
 #[test]
-fn who_listens_and_does_not_answer_fails() {
+fn a_silent_listener_fails() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("own.db");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -151,7 +150,7 @@ fn who_listens_and_does_not_answer_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_is_named_is_not_judged_by_what_lies_around_here() {
+async fn a_named_daemon_is_not_judged_by_this_host() {
     let server = two_agents().await;
     let nowhere = ["--set", "database.url=sqlite:/nowhere/at/all.db"];
     let output = ask(&server, &[&["doctor", "--json"][..], &nowhere].concat());
@@ -163,7 +162,7 @@ async fn a_daemon_that_is_named_is_not_judged_by_what_lies_around_here() {
 }
 
 #[test]
-fn a_provider_is_asked_whether_it_is_there_and_takes_the_key() {
+fn doctor_checks_that_a_provider_answers_and_accepts_the_key() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("doctor.db");
     let made = recapd()
@@ -225,7 +224,7 @@ fn a_provider_is_asked_whether_it_is_there_and_takes_the_key() {
 }
 
 #[test]
-fn tables_of_an_older_recapd_fail_with_the_cure() {
+fn an_older_schema_fails_with_a_hint() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("old.db");
     std::fs::write(&database, "").unwrap();
@@ -240,7 +239,7 @@ fn tables_of_an_older_recapd_fail_with_the_cure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn health_is_told_by_the_exit_code() {
+async fn health_is_shown_by_the_exit_code() {
     let server = two_agents().await;
     for (args, word) in [
         (&["health"][..], "ready\n"),
@@ -281,7 +280,7 @@ async fn health_is_told_by_the_exit_code() {
     );
 }
 
-/// Where the table of messages begins in the file.
+/// Returns the offset of the first page of the message table in the file.
 async fn messages(database: &Path) -> u64 {
     let url = format!("sqlite:{}", database.display());
     let mut connection = SqliteConnection::connect(&url).await.unwrap();
@@ -293,7 +292,7 @@ async fn messages(database: &Path) -> u64 {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_told_with_its_cure() {
+async fn a_damaged_file_fails_with_a_hint() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("damaged.db");
     let run = |args: &[&str]| recapd().args(args).arg("--db").arg(&database).output().unwrap();

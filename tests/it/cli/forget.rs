@@ -1,5 +1,3 @@
-//! `recapd forget`
-
 use super::{code, json, package_file, recapd, stderr, stdout};
 
 #[test]

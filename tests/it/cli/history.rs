@@ -7,7 +7,7 @@ use super::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_history_is_drawn_alike_and_in_colour_where_it_is_wanted() {
+async fn a_history_looks_the_same_from_daemon_and_database() {
     let server = two_agents().await;
     let view = alike(&server, &["history", "coder"]);
     assert_eq!(view["boundary"]["after_exchange"], 6, "{view}");

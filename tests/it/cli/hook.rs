@@ -1,4 +1,4 @@
-//! `recapd hook` as hosts call it, with the daemon up, down, slow, and killed in the middle.
+//! `recapd hook` as hosts call it, with the daemon up, down, slow, and with hooks killed at work.
 
 mod install;
 mod wrong;
@@ -21,15 +21,15 @@ use crate::support::{
 };
 
 const AGENT: &str = "coder";
-/// A hook takes 300 ms, or here some times as long; beside that a busy machine needs time to start it. A daemon that never
-/// answers would take for ever.
+/// Limit for a hook that takes 300 ms, times a small factor here, and its start on a busy machine. A daemon that
+/// never answers would block for ever.
 const SLOW_TIME_MAX: Duration = Duration::from_secs(20);
-/// So many times its time a hook is allowed where the daemon answers, however busy the machine is.
+/// Factor of hooks' time limits where the daemon answers, for busy machines.
 const PATIENCE: &str = "50";
-/// The same where the daemon doesn't: the machine gets time to read the transcript, and each hook uses all that it has.
+/// The factor where the daemon doesn't answer: enough time to read the transcript, but each hook uses all of it.
 const LITTLE_PATIENCE: &str = "5";
 
-/// A coding agent with a transcript, and hooks that know a daemon.
+/// A session of a coding agent with a transcript, and hooks that know a daemon.
 struct Session {
     folder: tempfile::TempDir,
     id: &'static str,
@@ -53,7 +53,7 @@ impl Session {
         self.folder.path().join(format!("{}.jsonl", self.id))
     }
 
-    /// Turns of two messages each, the first one with this number.
+    /// Adds turns of two messages each to the transcript, numbered from `first`.
     fn say(&self, first: usize, turns: usize) {
         let mut text = fs::read_to_string(self.transcript()).unwrap();
         for turn in first..first + turns {
@@ -92,7 +92,7 @@ impl Session {
         words.map(str::to_owned).to_vec()
     }
 
-    /// Calls a hook, which must end well.
+    /// Calls a hook, which must succeed.
     fn call(&self, event: &str, more: &Value) -> String {
         let output = block_in_place(|| self.run(&self.arguments(event), self.input(more)));
         assert_eq!(
@@ -113,7 +113,7 @@ impl Session {
             .unwrap()
     }
 
-    /// What a session is given when it starts.
+    /// Returns what a session receives when it starts.
     fn start(&self, source: &str) -> Option<String> {
         let printed = self.call("SessionStart", &json!({ "source": source }));
         if printed.is_empty() {
@@ -130,7 +130,7 @@ impl Session {
         assert_eq!(self.call("Stop", &json!({})), "");
     }
 
-    /// Calls a hook and doesn't wait for it.
+    /// Starts a hook without waiting for it.
     fn spawn(&self, event: &str) -> Child {
         let file = self.folder.path().join("input.json");
         fs::write(&file, self.input(&json!({}))).unwrap();
@@ -183,7 +183,7 @@ async fn a_round_trip_with_the_daemon_up() {
     assert_eq!(session.call("SubagentStop", &json!({ "agent_id": "sub" })), "");
     assert_eq!(session.call("PreCompact", &json!({ "trigger": "auto" })), "");
     assert_eq!(session.call("PostCompact", &json!({ "trigger": "auto" })), "");
-    // Four turns, and that the context was emptied.
+    // Four turns, and the mark of the emptied context.
     assert_eq!(messages(&server).await, 9);
 
     let given = session.start("compact").expect("there is something to tell");
@@ -233,7 +233,7 @@ async fn a_failed_turn_is_marked_and_a_session_ends_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_forgets_an_agent_forgets_what_hooks_hold_of_it() {
+async fn forgetting_an_agent_clears_its_hooks_files() {
     let server = server().await;
     let mut session = Session::new(server.address);
     session.say(1, 2);
@@ -269,7 +269,7 @@ async fn who_forgets_an_agent_forgets_what_hooks_hold_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_the_daemon_down_everything_waits_and_a_copy_is_told() {
+async fn without_a_daemon_messages_wait_and_the_cached_brief_is_used() {
     let server = server().await;
     let mut session = Session::new(server.address);
     session.say(1, 2);
@@ -311,8 +311,8 @@ async fn with_the_daemon_down_everything_waits_and_a_copy_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_daemon_holds_nobody_up() {
-    // It accepts, and never answers.
+async fn a_slow_daemon_does_not_delay_a_hook() {
+    // It accepts connections, and never answers.
     let slow = TcpListener::bind("127.0.0.1:0").unwrap();
     let session = Session {
         patience: LITTLE_PATIENCE,
@@ -334,7 +334,7 @@ async fn a_slow_daemon_holds_nobody_up() {
         patience: PATIENCE,
         ..session
     };
-    // The daemon is asked without a hook's limit of time.
+    // `drain` has no hook's time limit.
     let drain = ["hook", "drain", "--server", &back.server, "--json"].map(str::to_owned);
     let output = block_in_place(|| back.run(&drain, String::new()));
     assert_eq!((code(&output), stderr(&output).as_str()), (Some(0), ""));
@@ -345,7 +345,7 @@ async fn a_slow_daemon_holds_nobody_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_in_the_middle_each_message_is_stored_once() {
+async fn killed_hooks_store_each_message_once() {
     let server = server().await;
     let slow = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut session = Session::new(server.address);
@@ -370,7 +370,7 @@ async fn killed_in_the_middle_each_message_is_stored_once() {
         hook.wait().unwrap();
     }
     session.server = format!("http://{}", server.address);
-    // A daemon may still be at what a killed hook sent it.
+    // The daemon may still be storing what a killed hook sent.
     session.stop();
     session.stop();
     assert_eq!(messages(&server).await, 16);
@@ -378,7 +378,7 @@ async fn killed_in_the_middle_each_message_is_stored_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hooks_that_run_at_once_store_each_message_once() {
+async fn concurrent_hooks_store_each_message_once() {
     let server = server().await;
     let session = Session::new(server.address);
     for round in 0..4 {
@@ -402,12 +402,12 @@ async fn an_event_is_known_in_any_spelling() {
         session.say(turn, 1);
         assert_eq!(session.call(event, &json!({})), "");
     }
-    // Three turns, and that the context was emptied.
+    // Three turns, and the mark of the emptied context.
     assert_eq!(messages(&server).await, 7);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_can_be_switched_off() {
+async fn hooks_can_be_switched_off() {
     let server = server().await;
     let session = Session::new(server.address);
     session.say(1, 1);
@@ -425,7 +425,7 @@ async fn it_can_be_switched_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_newer_version_is_announced_if_that_is_wanted() {
+async fn a_newer_version_is_announced_if_configured() {
     let server = server().await;
     let session = Session::new(server.address);
     session.say(1, 2);
@@ -449,7 +449,7 @@ async fn a_newer_version_is_announced_if_that_is_wanted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn people_can_try_what_a_session_would_be_given() {
+async fn hook_test_shows_what_a_session_would_get() {
     let server = server().await;
     let session = Session::new(server.address);
     session.say(1, 60);
@@ -474,7 +474,7 @@ async fn people_can_try_what_a_session_would_be_given() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn codex_is_served_as_well() {
+async fn codex_works_as_well() {
     let server = server().await;
     let session = Session::new(server.address);
     let call = |event: &str| {
@@ -492,7 +492,7 @@ async fn codex_is_served_as_well() {
             json!({ "timestamp": "2026-11-20T08:40:00.000Z", "type": "response_item", "payload": payload });
         format!("{line}\n")
     };
-    // Lines without ids, some of them alike.
+    // Lines without ids, some of them equal.
     let turn = item("user", "input_text", "again") + &item("assistant", "output_text", "done");
     fs::write(session.transcript(), &turn).unwrap();
     assert_eq!(call("Stop"), "");

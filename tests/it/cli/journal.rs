@@ -99,7 +99,7 @@ fn an_export_replaces_files_and_nothing_else() {
 }
 
 #[test]
-fn a_forked_agent_takes_those_it_came_from_along() {
+fn an_export_of_a_fork_includes_its_ancestors() {
     let folder = tempfile::tempdir().unwrap();
     let (database, other) = (folder.path().join("one.db"), folder.path().join("other.db"));
     let example = package_file("examples/two-weeks.jsonl");
@@ -108,14 +108,14 @@ fn a_forked_agent_takes_those_it_came_from_along() {
     fork(&database, "z", "a");
     let child = run(&["export", "a"], &database);
     assert_eq!(code(&child), Some(0), "{}", stderr(&child));
-    // All agents are the same two, and each stands there once, the parent first.
+    // Exporting all agents gives the same two, each once, the parent first.
     assert_eq!(stdout(&run(&["export"], &database)), stdout(&child));
     assert_eq!(stdout(&run(&["export", "z", "a"], &database)), stdout(&child));
     let (parent, rest): (Vec<String>, Vec<String>) = stdout(&child)
         .lines()
         .map(|line| format!("{line}\n"))
         .partition(|line| line.contains("\"agent_id\":\"z\""));
-    // In files of their own, whatever their order.
+    // The same in separate files, in any order.
     let files = ["a.jsonl", "z.jsonl"].map(|name| folder.path().join(name));
     std::fs::write(&files[0], rest.concat()).unwrap();
     std::fs::write(&files[1], parent.concat()).unwrap();
@@ -130,7 +130,7 @@ fn a_forked_agent_takes_those_it_came_from_along() {
     assert_eq!(code(&run(&["verify"], &other)), Some(0));
 }
 
-/// What is exported of an agent that has lived for two weeks, line by line.
+/// Exports an agent with two weeks of history, as lines.
 fn two_weeks(folder: &Path) -> Vec<String> {
     let database = folder.join("two-weeks.db");
     let example = package_file("examples/two-weeks.jsonl");
@@ -175,7 +175,7 @@ fn pieces_of_a_journal_are_put_in_order() {
     assert_eq!(stdout(&run(&["export"], &database)), lines.concat());
     let whole = json(&run(&all, &database));
     assert_eq!(whole["unfinished"], serde_json::json!([]));
-    // Without the one before a piece says what it lacks, also where it was cut in the middle of a line.
+    // A piece without its predecessor says what it lacks, even if it was cut within a line.
     let torn = folder.path().join("torn.jsonl");
     let text = std::fs::read_to_string(third).unwrap();
     std::fs::write(&torn, text.split_at(10).1).unwrap();
@@ -192,7 +192,7 @@ fn pieces_of_a_journal_are_put_in_order() {
 }
 
 #[test]
-fn pieces_that_were_imported_apart_are_the_whole_once_they_come_together() {
+fn pieces_imported_separately_are_complete_after_a_joint_import() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("imported.db");
     let lines = two_weeks(folder.path());
@@ -220,7 +220,7 @@ fn pieces_that_were_imported_apart_are_the_whole_once_they_come_together() {
 }
 
 #[test]
-fn a_journal_of_a_newer_recapd_is_told_as_that() {
+fn a_journal_of_a_newer_recapd_is_named_as_such() {
     let folder = tempfile::tempdir().unwrap();
     let mut lines = two_weeks(folder.path());
     lines[0] = lines[0].replace("\"journal\":1", "\"journal\":2");
@@ -245,7 +245,7 @@ fn a_journal_of_a_newer_recapd_is_told_as_that() {
 }
 
 #[test]
-fn who_or_what_is_not_there_is_said() {
+fn missing_agents_and_files_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("kept.db");
     let missing = run(&["export"], &database);
@@ -317,7 +317,7 @@ fn conversations_are_imported_once_however_often() {
         (&0.into(), &first["accepted"])
     );
     assert_eq!(code(&run(&["verify"], &database)), Some(0));
-    // What can't be read is named, and fails only those who want all or got nothing.
+    // An unreadable line is named, and fails an import only if it is strict or nothing was read.
     let broken = package_file("tests/fixtures/bad_lines.jsonl");
     let broken = broken.to_str().unwrap();
     let output = run(&["import", broken, "--agent", "broken"], &database);
@@ -339,7 +339,7 @@ fn conversations_are_imported_once_however_often() {
     assert_eq!(stdout(&run(&["export"], &other)), stdout(&moved));
 }
 
-/// A chat of two messages, which begins the same everywhere.
+/// A chat of two messages; all have the same beginning.
 fn chat(answer: &str) -> String {
     format!(
         "{{\"role\":\"user\",\"content\":\"Fix the parser\"}}\n{{\"role\":\"assistant\",\"content\":\"{answer}\"}}\n"
@@ -391,7 +391,7 @@ fn different_conversations_are_different_agents() {
 }
 
 #[test]
-fn a_time_that_cannot_be_read_is_said_and_the_message_imported() {
+fn an_unreadable_time_is_reported_and_the_message_imported() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("imported.db");
     let file = folder.path().join("chat.jsonl");
@@ -421,9 +421,9 @@ fn a_time_that_cannot_be_read_is_said_and_the_message_imported() {
     assert_eq!(exported.matches(said).count(), 3, "{exported}");
 }
 
-/// As a replay says it; it is stored all the same.
+/// Like a replay; the messages are stored all the same.
 #[test]
-fn an_import_of_hardly_anything_for_a_model_says_so() {
+fn an_import_with_few_messages_for_a_model_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("imported.db");
     let file = folder.path().join("talk.jsonl");
@@ -443,7 +443,7 @@ fn an_import_of_hardly_anything_for_a_model_says_so() {
 }
 
 #[test]
-fn what_a_conversation_went_back_behind_is_left_out() {
+fn turns_that_were_taken_back_are_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("imported.db");
     let file = folder.path().join("session.jsonl");
@@ -502,7 +502,7 @@ fn an_import_of_nothing_fails() {
 }
 
 #[test]
-fn one_agent_gets_no_talk_of_sub_agents() {
+fn one_agent_gets_no_messages_of_sub_agents() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("imported.db");
     let file = package_file("tests/fixtures/claude_code.jsonl");
@@ -530,7 +530,7 @@ fn one_agent_gets_no_talk_of_sub_agents() {
         "{}",
         stderr(&replayed)
     );
-    // The transcript of a sub-agent is nothing else.
+    // The transcript of a sub-agent has only such lines.
     let side: String = std::fs::read_to_string(file)
         .unwrap()
         .split_inclusive('\n')
@@ -547,7 +547,7 @@ fn one_agent_gets_no_talk_of_sub_agents() {
 }
 
 #[test]
-fn a_dry_run_knows_what_is_there() {
+fn a_dry_run_counts_what_is_stored_already() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("imported.db");
     let file = folder.path().join("chat.jsonl");
@@ -568,7 +568,7 @@ fn a_dry_run_knows_what_is_there() {
 }
 
 #[test]
-fn a_prompt_without_a_word_is_left_out_and_told() {
+fn a_prompt_without_a_word_is_left_out_and_reported() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("imported.db");
     let file = folder.path().join("session.jsonl");

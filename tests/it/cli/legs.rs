@@ -1,4 +1,4 @@
-//! A long exchange on a terminal: people see one exchange in several legs.
+//! A long exchange on a terminal: its legs are shown as parts of one exchange.
 
 use super::{
     code,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::support::server::Server;
 
-/// What a command prints, through the daemon and from the database alike.
+/// Returns a command's output, which must be the same through the daemon and from the database.
 fn printed(server: &Server, args: &[&str]) -> String {
     let [asked, looked] = [ask(server, args), look(&server.database(), args)].map(|output| {
         assert_eq!(code(&output), Some(0), "{args:?} {}", stderr(&output));
@@ -17,7 +17,6 @@ fn printed(server: &Server, args: &[&str]) -> String {
     asked
 }
 
-/// The lines of `text` that name exchanges.
 fn heads(text: &str) -> String {
     let heads = text
         .lines()
@@ -26,7 +25,7 @@ fn heads(text: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn legs_stand_below_what_they_are() {
+async fn legs_are_listed_below_their_exchange() {
     let server = Server::in_legs().await;
     for args in [
         &["history", "coder"][..],
@@ -73,7 +72,7 @@ async fn legs_stand_below_what_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_forgets_a_leg_is_told_how_to_forget_the_others() {
+async fn forgetting_a_leg_says_how_to_forget_the_others() {
     let server = Server::in_legs().await;
     let output = ask(&server, &["forget", "coder", "3"]);
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));

@@ -106,7 +106,7 @@ fn a_context_is_seen_by_its_speakers() {
     );
 }
 
-/// As over HTTP: some providers want the thinking of an open tool round back, whatever has left the window before it.
+/// As over HTTP: some providers require the thinking of an open tool round, whatever has left the window before it.
 #[test]
 fn thinking_of_an_open_exchange_can_be_asked_for() {
     let folder = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use super::{code, json, recapd, stderr, stdout};
 use crate::support::postgres::Database;
 
 #[test]
-fn a_database_is_migrated_by_hand() {
+fn a_database_is_migrated_by_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("new.db");
     let run = |args: &[&str]| recapd().args(args).arg("--db").arg(&database).output().unwrap();
@@ -42,9 +42,9 @@ fn a_database_is_migrated_by_hand() {
     assert_eq!((code(&status), &json(&status)["pending"]), (Some(0), &0.into()));
 }
 
-/// A backup isn't written as a database in use is, and stays so.
+/// A backup has another journal mode than a database in use, and must keep it.
 #[test]
-fn who_looks_at_the_schema_changes_no_byte() {
+fn reading_the_schema_changes_no_byte() {
     let folder = tempfile::tempdir().unwrap();
     let [database, kept] = ["one.db", "kept.db"].map(|name| folder.path().join(name));
     let run =
@@ -91,7 +91,7 @@ async fn a_database_is_copied_to_a_server_and_back() {
     let from = run(&["copy", &address, &back, "--json"]);
     assert_eq!((code(&from), &json(&from)["is_clean"]), (Some(0), &true.into()));
 
-    // What commands print is the same on either.
+    // Commands print the same from either database.
     let agents = run(&["export", "--db", &file]);
     assert!(!agents.stdout.is_empty());
     for args in [
@@ -128,7 +128,7 @@ fn an_address_with_a_password_is_refused_and_not_repeated() {
     assert_eq!(code(&same), Some(2));
 }
 
-/// An address without its password, and the password.
+/// Splits an address into the address without its password, and the password.
 fn without_password(url: &str) -> (String, String) {
     let (scheme, rest) = url.split_once("://").unwrap();
     let (login, place) = rest.split_once('@').unwrap();

@@ -1,4 +1,4 @@
-//! Backups of earlier versions: whatever the tables were like, a restore brings them up to date and loses nothing.
+//! Backups of earlier versions: whatever their schema was, a restore migrates them and loses nothing.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -10,10 +10,10 @@ use tempfile::TempDir;
 
 use super::{code, json, package_file, recapd, stderr, stdout};
 
-/// What is made anew from the messages, and columns of which the database keeps account itself.
+/// Tables that are derived from messages or that the database maintains.
 const DERIVED: [&str; 2] = ["recall_index", "counters"];
 
-/// A database in which something was lived, by this version.
+/// Makes a database with two weeks of history, by this version.
 fn lived(folder: &Path) -> String {
     let database = folder.join("lived.db").display().to_string();
     let output = recapd()
@@ -47,13 +47,12 @@ async fn run(connection: &mut SqliteConnection, sql: String) {
         .unwrap();
 }
 
-/// The columns of a table that can be written.
 async fn columns(connection: &mut SqliteConnection, schema: &str, table: &str) -> BTreeSet<String> {
     let sql = format!("SELECT name FROM pragma_table_xinfo('{table}', '{schema}') WHERE hidden = 0");
     texts(connection, sql).await.into_iter().collect()
 }
 
-/// A database as a version left it that knew the first `migrations` alone, with what was lived so far as it could be kept.
+/// Makes a database with only the first `migrations`, and copies as much of `lived` into it as they can hold.
 async fn as_of(migrations: &[sqlx::migrate::Migration], lived: &str, database: &Path) {
     let mut connection = connect(database).await;
     let migrator = Migrator::with_migrations(migrations.to_vec());
@@ -117,7 +116,7 @@ async fn a_backup_of_any_earlier_version_comes_back_whole_and_up_to_date() {
     }
 }
 
-/// What a database tells: histories, windows and the document. The first version had no marks.
+/// Returns the content of a database: histories, windows and the document. The first version had no marks.
 fn told(database: &str) -> (Vec<Value>, String) {
     let lines = export(database);
     let mut lines: Vec<Value> = lines
@@ -133,7 +132,7 @@ fn told(database: &str) -> (Vec<Value>, String) {
     (lines, stdout(&output))
 }
 
-/// The histories in a database, with what they cost and where the windows stand.
+/// Exports the histories of a database, with token counts and window boundaries.
 fn export(database: &str) -> String {
     let output = recapd().args(["export", "--db", database]).output().unwrap();
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
@@ -141,7 +140,7 @@ fn export(database: &str) -> String {
 }
 
 #[test]
-fn what_was_said_since_a_backup_is_brought_along_by_an_export() {
+fn an_export_adds_what_a_backup_lacks() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (database, backup, restored) = (path("recapd.db"), path("backup.db"), path("restored.db"));

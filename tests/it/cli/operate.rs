@@ -11,11 +11,11 @@ use super::{
 };
 use crate::support::{monotone, slow};
 
-/// Longer than the second after which a daemon was taken for none once.
+/// Longer than the one second after which a daemon once counted as missing.
 const SLOW: Duration = Duration::from_millis(1_500);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_queue_is_listed_and_worked_on() {
+async fn the_queue_is_listed_and_changed() {
     let server = two_agents().await;
     let page = json(&ask(&server, &["queue", "--json"]));
     insta::assert_snapshot!(serde_json::to_string_pretty(&page).unwrap(), @r#"
@@ -53,7 +53,7 @@ async fn the_queue_is_listed_and_worked_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_queue_is_worked_on_by_hand() {
+async fn queue_rows_are_retried_cancelled_and_paused() {
     let server = two_agents().await;
     let output = ask(&server, &["queue", "cancel", "coder"]);
     assert!(
@@ -214,7 +214,7 @@ async fn windows_and_agents_are_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_unknown_is_answered_with_the_nearest() {
+async fn an_unknown_agent_is_answered_with_the_nearest() {
     let server = two_agents().await;
     for args in [
         &["queue", "show", "codr"][..],
@@ -226,7 +226,7 @@ async fn what_is_unknown_is_answered_with_the_nearest() {
         &["pins", "codr"],
     ] {
         for output in [ask(&server, args), look(&server.database(), args)] {
-            // What changes the database can't be asked of it beside the daemon, but nothing is changed here.
+            // Commands that change the database are refused while the daemon has it open; nothing may change.
             if code(&output) == Some(69) {
                 continue;
             }
@@ -248,9 +248,9 @@ async fn what_is_unknown_is_answered_with_the_nearest() {
     server.end().await;
 }
 
-/// Without `--server` and `--db` the daemon at the configured address is asked.
+/// Without `--server` and `--db`, commands ask the daemon at the configured address.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_runs_is_found() {
+async fn a_running_daemon_is_found() {
     let server = two_agents().await;
     let empty = tempfile::tempdir().unwrap();
     let listen = format!("http.listen={}", server.address);
@@ -278,9 +278,9 @@ async fn a_daemon_that_runs_is_found() {
     assert!(stderr(&output).contains("recapd.db"), "{}", stderr(&output));
 }
 
-/// The database that would be found without it isn't the daemon's.
+/// The default database isn't the daemon's, so falling back to it would be wrong.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_is_slow_is_found_all_the_same() {
+async fn a_slow_daemon_is_found() {
     let server = two_agents().await;
     let slow = slow::at(server.address, "/version", SLOW).await;
     let empty = tempfile::tempdir().unwrap();
@@ -294,9 +294,9 @@ async fn a_daemon_that_is_slow_is_found_all_the_same() {
     server.end().await;
 }
 
-/// Only a daemon's word counts: another program at its address may be as busy.
+/// Only a recapd answer counts: another program at that address may be overloaded as well.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_has_too_much_to_do_is_told_from_another_program() {
+async fn an_overloaded_daemon_is_recognised() {
     let daemon = r#"{"type":"urn:recapd:problem:overloaded","code":"overloaded","detail":"too much to do"}"#;
     let empty = tempfile::tempdir().unwrap();
     for status in [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE] {
@@ -318,7 +318,7 @@ async fn a_daemon_that_has_too_much_to_do_is_told_from_another_program() {
 }
 
 #[test]
-fn without_a_daemon_an_update_is_made_here() {
+fn without_a_daemon_the_command_makes_the_update() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("alone.db");
     let run = |args: &[&str]| look(&database, args);
@@ -381,7 +381,7 @@ fn without_a_daemon_an_update_is_made_here() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_outgrown_its_section_is_told_before_it_is_aged() {
+async fn due_summaries_are_listed_before_they_are_aged() {
     let server = two_agents().await;
     server.summarise().await;
     server.clock.advance_ms(3 * 24 * 3_600 * 1_000);
@@ -426,7 +426,7 @@ fn empty_databases_say_what_to_do_next() {
 }
 
 #[test]
-fn without_a_daemon_no_other_update_is_made() {
+fn without_a_daemon_only_the_named_agent_is_updated() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("alone.db");
     let exchange = |number: i32| {
@@ -460,7 +460,7 @@ fn without_a_daemon_no_other_update_is_made() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn as_much_is_told_as_is_wanted() {
+async fn quiet_and_verbose_control_hints_and_logs() {
     let server = two_agents().await;
     let told = |args: &[&str]| stderr(&ask(&server, args));
     let list = ["agents", "list", "--limit", "1"];
@@ -468,7 +468,7 @@ async fn as_much_is_told_as_is_wanted() {
     assert_eq!(told(&[&list[..], &["-q"]].concat()), "");
     let after = stdout(&ask(&server, &["agents", "list", "--after", "coder"]));
     assert!(after.contains("planner") && !after.contains("coder"), "{after}");
-    // An error is told all the same.
+    // Errors are printed even with `--quiet`.
     assert!(told(&["status", "codr", "--quiet"]).contains("coder"));
     assert_eq!(code(&ask(&server, &["agents", "-q", "-v"])), Some(2));
     server.end().await;

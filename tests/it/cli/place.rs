@@ -1,4 +1,4 @@
-//! Commands through a daemon and on its database: the results are the same.
+//! Runs commands through a daemon and on its database; the results must be equal.
 
 use std::{path::Path, process::Output};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{code, json, recapd, stderr};
 use crate::support::server::Server;
 
-/// A daemon of this process with two agents: `coder`, whose exchanges wait for the summary, and `planner`.
+/// A daemon in this process with two agents: `coder`, whose exchanges wait to be summarised, and `planner`.
 pub(super) async fn two_agents() -> Server {
     let server = Server::start(small).await;
     server.converse("coder", 1..=9).await;
@@ -16,23 +16,21 @@ pub(super) async fn two_agents() -> Server {
     server
 }
 
-/// A budget of few exchanges.
+/// Sets a budget of a few exchanges.
 pub(super) fn small(config: &mut Config) {
     config.window.budget_tokens = 200;
 }
 
-/// A command through the daemon.
 pub(super) fn ask(server: &Server, args: &[&str]) -> Output {
     let url = format!("http://{}", server.address);
     recapd().args(args).args(["--server", &url]).output().unwrap()
 }
 
-/// A command on the daemon's database.
 pub(super) fn look(database: &Path, args: &[&str]) -> Output {
     recapd().args(args).arg("--db").arg(database).output().unwrap()
 }
 
-/// What a command that only looks prints as JSON, through the daemon and from the database alike.
+/// Returns a reading command's JSON, which must be the same through the daemon and from the database.
 pub(super) fn alike(server: &Server, args: &[&str]) -> Value {
     let args = [args, &["--json"]].concat();
     let [asked, looked] = [ask(server, &args), look(&server.database(), &args)].map(|output| {
@@ -45,7 +43,7 @@ pub(super) fn alike(server: &Server, args: &[&str]) -> Value {
     asked
 }
 
-/// What is reckoned from the time of the look is taken away: the daemon's clock is a test's.
+/// Removes members that depend on the current time, since the daemon's clock is a test's.
 fn timeless(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -58,7 +56,7 @@ fn timeless(value: &mut Value) {
 }
 
 #[test]
-fn what_works_on_the_database_itself_asks_no_daemon() {
+fn commands_on_the_database_itself_ask_no_daemon() {
     let folder = tempfile::tempdir().unwrap();
     let example = super::package_file("examples/two-weeks.jsonl");
     let example = example.to_str().unwrap();

@@ -1,4 +1,4 @@
-//! Where the database is that nobody names, and who can read what commands make.
+//! The default place of the database, and the permissions of files that commands make.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Output};
 
@@ -8,7 +8,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// The files in a folder that others than their owner can read.
+/// Lists the files in a folder that others than their owner can read.
 fn exposed(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
     let exposed = entries.filter(|entry| mode(&entry.path()) & 0o077 != 0);
@@ -18,7 +18,7 @@ fn exposed(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_commands_make_is_the_users_alone() {
+fn files_made_by_commands_are_private() {
     let folder = tempfile::tempdir().unwrap();
     let example = package_file("examples/two-weeks.jsonl");
     let run = |args: &[&str]| {
@@ -45,7 +45,7 @@ fn what_commands_make_is_the_users_alone() {
 }
 
 #[test]
-fn what_is_restored_for_a_group_is_the_groups() {
+fn databases_in_a_groups_folder_are_open_to_the_group() {
     let folder = tempfile::tempdir().unwrap();
     let shared = folder.path().join("shared");
     fs::create_dir(&shared).unwrap();
@@ -62,7 +62,7 @@ fn what_is_restored_for_a_group_is_the_groups() {
     assert_eq!(modes, [0o600, 0o660, 0o660]);
 }
 
-/// What a command says that a user with that home gives in `folder`, where no daemon listens.
+/// Runs a command as a user with that home, in `folder`, where no daemon listens.
 fn run_in(folder: &Path, home: &Path, args: &[&str]) -> Output {
     let mut command = recapd();
     command.current_dir(folder).env("HOME", home);
@@ -74,7 +74,7 @@ fn run_in(folder: &Path, home: &Path, args: &[&str]) -> Output {
 }
 
 #[test]
-fn a_database_that_nobody_names_is_in_the_users_state_folder() {
+fn the_default_database_is_in_the_users_state_folder() {
     let home = tempfile::tempdir().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| run_in(elsewhere.path(), home.path(), args);
@@ -99,7 +99,7 @@ fn a_database_that_nobody_names_is_in_the_users_state_folder() {
 }
 
 #[test]
-fn a_database_that_lies_in_the_working_directory_is_not_taken_for_ones_own() {
+fn a_database_in_the_working_directory_is_not_used_by_default() {
     let home = tempfile::tempdir().unwrap();
     let foreign = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| run_in(foreign.path(), home.path(), args);
@@ -124,7 +124,7 @@ fn a_database_that_lies_in_the_working_directory_is_not_taken_for_ones_own() {
 }
 
 #[test]
-fn without_a_home_a_database_has_to_be_named() {
+fn without_a_home_a_database_must_be_named() {
     let folder = tempfile::tempdir().unwrap();
     for args in [&["verify"][..], &["migrate", "up"], &["backup", "to.db"]] {
         let output = recapd().current_dir(folder.path()).args(args).output().unwrap();
@@ -139,7 +139,7 @@ fn without_a_home_a_database_has_to_be_named() {
 }
 
 #[test]
-fn files_that_others_can_read_are_warned_of() {
+fn files_that_others_can_read_give_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("one.db");
     let run = |args: &[&str]| recapd().args(args).arg("--db").arg(&database).output().unwrap();

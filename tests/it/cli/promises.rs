@@ -1,9 +1,9 @@
-//! What `examples/README.md` tells its reader to look for stands in the summary of the example, and in the context that an agent
-//! gets. So do the rules of its first message, which hold for good.
+//! The summary of the example, and the context that an agent gets, contain what `examples/README.md` announces, and
+//! the rules of the first message, which hold for good.
 
 use super::{code, package_file, recapd, stderr, stdout};
 
-/// The promises, each by words of the conversation.
+/// Words of the conversation that must appear.
 const PROMISES: [&str; 7] = [
     // The rules of the first message.
     "never touch anything under legacy/ without asking me first",

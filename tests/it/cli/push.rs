@@ -1,5 +1,3 @@
-//! `recapd push`.
-
 use std::process::Output;
 
 use super::{
@@ -9,7 +7,7 @@ use super::{
 };
 use crate::support::server::Server;
 
-/// What `args` do with `input`, through the daemon and on a database of its own.
+/// Runs `args` with `input`, through the daemon and on a separate database.
 fn both(server: &Server, database: &std::path::Path, args: &[&str], input: &str) -> [Output; 2] {
     let url = format!("http://{}", server.address);
     let through = recapd()
@@ -29,7 +27,7 @@ fn both(server: &Server, database: &std::path::Path, args: &[&str], input: &str)
     [through, command.output().unwrap()]
 }
 
-/// An exchange of two messages with ids.
+/// Formats an exchange of two messages with ids.
 fn exchange(number: i32) -> String {
     let ask = format!("Fix bug {number} {}", "please ".repeat(30));
     format!(
@@ -39,7 +37,7 @@ fn exchange(number: i32) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_are_pushed_through_a_daemon_and_into_a_database_alike() {
+async fn a_push_works_the_same_with_a_daemon_and_a_database() {
     let server = Server::start(small).await;
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("push.db");
@@ -117,7 +115,7 @@ async fn transcripts_of_any_format_and_length_are_pushed() {
         assert_eq!(code(&asked), Some(0), "{name} {}", stderr(&asked));
         assert_eq!(json(&asked), json(&looked), "{name}");
     }
-    // More than one request takes.
+    // More than fits into one request.
     let many: String = (100..500).map(exchange).collect();
     for output in both(&server, &database, &["push", "many", "--json"], &many) {
         assert_eq!(json(&output)["accepted"], 800, "{}", stderr(&output));
@@ -134,7 +132,7 @@ async fn transcripts_of_any_format_and_length_are_pushed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_is_named_and_nothing_is_stored() {
+async fn an_unreadable_line_is_named_and_nothing_is_stored() {
     let server = Server::start(small).await;
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("bad.db");
@@ -208,7 +206,7 @@ fn an_import_keeps_the_roles_that_a_push_refuses() {
 }
 
 #[test]
-fn a_push_leaves_out_what_sub_agents_said() {
+fn a_push_leaves_out_messages_of_sub_agents() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("push.db");
     let file = package_file("tests/fixtures/claude_code.jsonl");
@@ -220,7 +218,7 @@ fn a_push_leaves_out_what_sub_agents_said() {
     let messages = whole.lines().filter(|line| !line.trim().is_empty()).count();
     for (agent, input, expected, left_out) in [
         ("main", &whole, messages - 2, true),
-        // The transcript of a sub-agent is nothing else.
+        // The transcript of a sub-agent has only such lines.
         ("side", &side, 2, false),
     ] {
         let output = recapd()
@@ -239,9 +237,9 @@ fn a_push_leaves_out_what_sub_agents_said() {
     }
 }
 
-/// What an agent notes for itself is no conversation, and nothing is said of a few notes; of many it is, and nothing fails.
+/// An agent's own notes are no conversation. A few are no reason for a warning; many are, but don't fail the push.
 #[test]
-fn a_push_of_nothing_for_a_model_says_so() {
+fn a_push_without_messages_for_a_model_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("notes.db");
     let push = |notes: usize| {

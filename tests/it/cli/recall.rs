@@ -3,7 +3,7 @@
 use super::{code, json, package_file, recapd, stderr, stdout};
 
 #[test]
-fn what_the_summary_names_is_found_and_shown() {
+fn exchanges_named_in_the_summary_are_found_and_shown() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("recall.db");
     let run = |args: &[&str]| recapd().args(args).arg("--db").arg(&database).output().unwrap();

@@ -1,10 +1,10 @@
-//! The pages of the documentation that the program prints itself.
+//! The pages of the documentation that the program generates.
 
 use std::fs;
 
 use super::{package_file, recapd, stdout};
 
-/// Pages, and what prints them.
+/// Pages, and the commands that print them.
 const PAGES: [(&str, &[&str]); 2] = [
     ("docs/api.md", &["openapi", "--markdown"]),
     ("docs/config.md", &["config", "default", "--markdown"]),
@@ -24,7 +24,7 @@ fn the_references_are_what_the_binary_prints() {
 }
 
 #[test]
-fn the_reference_of_the_interface_has_every_route_with_what_it_demands() {
+fn the_reference_of_the_interface_has_every_route_with_its_scope() {
     let page = stdout(&recapd().args(["openapi", "--markdown"]).output().unwrap());
     let document = stdout(&recapd().arg("openapi").output().unwrap());
     let document: serde_json::Value = serde_json::from_str(&document).unwrap();
@@ -45,7 +45,7 @@ fn the_reference_of_the_interface_has_every_route_with_what_it_demands() {
 }
 
 #[test]
-fn the_reference_of_the_configuration_says_what_a_reload_reaches() {
+fn the_reference_of_the_configuration_marks_what_a_reload_applies() {
     let page = stdout(
         &recapd()
             .args(["config", "default", "--markdown"])

@@ -1,5 +1,3 @@
-//! `recapd replay`
-
 use super::{code, json, package_file, recapd, stderr, stdout};
 use crate::support::fake_provider::{FakeProvider, Shape};
 
@@ -28,9 +26,9 @@ fn the_example_fills_all_three_sections_and_verifies() {
     }
 }
 
-/// In the words of an import.
+/// In the same words as an import.
 #[test]
-fn a_time_that_cannot_be_read_is_told() {
+fn an_unreadable_time_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("chat.jsonl");
     let lines = ["2026-03-02T08:00:00Z", "yesterday"].map(|at| {
@@ -49,9 +47,9 @@ fn a_time_that_cannot_be_read_is_told() {
     assert_eq!(replayed["unread_times"], 1);
 }
 
-/// Nothing is lost in silence: what is of no kind that a model is shown is stored, and said.
+/// Nothing is dropped silently: messages that no model is shown are stored, and reported.
 #[test]
-fn a_replay_of_hardly_anything_for_a_model_says_so() {
+fn a_replay_with_few_messages_for_a_model_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("talk.jsonl");
     let said = |role: &str, number: usize| {
@@ -77,9 +75,9 @@ fn a_replay_of_hardly_anything_for_a_model_says_so() {
     assert!(!stdout(&mixed).contains("unshown"));
 }
 
-/// What hosts write in the user's place opens no exchange and is no title, and what the user answers is.
+/// What hosts write in the user's place begins no exchange and is no headline; what the user answers does and is.
 #[test]
-fn exchanges_are_the_users_requests_whatever_a_host_writes_in_their_place() {
+fn only_requests_of_the_user_begin_exchanges() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("kept.db");
     let surroundings = "<environment_details>\nACT MODE\n</environment_details>";
@@ -133,7 +131,7 @@ fn exchanges_are_the_users_requests_whatever_a_host_writes_in_their_place() {
     assert_eq!(told, ["Paint the fence.", "The gate, too."], "{history}");
 }
 
-/// A model's name is enough where no provider is configured.
+/// A model's name is enough if no provider is configured.
 #[test]
 fn a_replay_asks_the_provider_whose_model_is_named() {
     for (shape, model, more) in [
@@ -166,7 +164,7 @@ fn a_replay_asks_the_provider_whose_model_is_named() {
     }
 }
 
-/// What the README says the first command prints, without the lines left out and the time it took.
+/// Returns the README's excerpt of the first command's output, without the omitted lines and the duration.
 fn excerpt_in_the_readme() -> Vec<String> {
     let readme = std::fs::read_to_string(package_file("README.md")).unwrap();
     let excerpt = readme.split("```text\n").nth(1).unwrap();
@@ -262,7 +260,7 @@ fn every_format_is_detected_and_a_folder_is_read_whole() {
 }
 
 #[test]
-fn a_kept_database_can_be_looked_at_and_refuses_the_same_conversation_again() {
+fn a_kept_database_is_readable_and_refuses_the_same_conversation() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("kept.db");
     let replay = || {

@@ -1,4 +1,4 @@
-//! A daemon on a Unix socket, with tokens from a file: the command line and hooks ask it there.
+//! A daemon on a Unix socket, with tokens from a file; commands and hooks connect there.
 
 use std::{
     os::unix::{fs::PermissionsExt as _, net::UnixStream},
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{code, json, recapd, stderr, stdout};
 use crate::support::PATIENCE;
 
-/// A daemon on the socket of its folder.
+/// A daemon on a socket in its folder.
 struct Daemon {
     child: Child,
     folder: tempfile::TempDir,
@@ -35,9 +35,9 @@ impl Daemon {
             command.args(["--set", &format!("http.tokens_file={}", file.display())]);
         }
         let socket = folder.path().join("recapd.sock");
-        // Left by one that was killed.
+        // Left by a killed daemon.
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
-        // A process that another test is starting has the listener too, until it is its own.
+        // A process that another test is just starting inherits the listener until it executes its program.
         until("nobody answers", || UnixStream::connect(&socket).is_err());
         command.args(["serve", "--listen", &format!("unix:{}", socket.display()), "--db"]);
         command.arg(folder.path().join("socket.db"));
@@ -66,7 +66,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 #[test]
-fn it_is_asked_by_its_socket() {
+fn a_daemon_on_a_socket_answers_commands() {
     let daemon = Daemon::start(None);
     until("its mode is as configured", || {
         let file = std::fs::metadata(daemon.socket()).unwrap();
@@ -94,7 +94,7 @@ fn it_is_asked_by_its_socket() {
             .unwrap();
         assert_eq!(code(&hook), Some(0));
     };
-    // A hook has little time, and what it can't hand over is handed over by the next one.
+    // A hook has little time; what it can't send, the next one does.
     until("the transcript is there", || {
         fire();
         let history = recapd()
@@ -110,7 +110,7 @@ fn it_is_asked_by_its_socket() {
     assert!(stderr(&output).contains(&away), "{}", stderr(&output));
 }
 
-/// A daemon at an address, with a runtime folder.
+/// Starts a daemon at an address, with a runtime folder.
 fn beside(folder: &Path, port: u16) -> Child {
     let log = std::fs::File::create(folder.join("log")).unwrap();
     Command::new(env!("CARGO_BIN_EXE_recapd"))
@@ -124,7 +124,7 @@ fn beside(folder: &Path, port: u16) -> Child {
 }
 
 #[test]
-fn a_daemon_at_an_address_is_asked_by_the_socket_beside_it() {
+fn a_daemon_at_an_address_also_has_a_socket() {
     let folder = tempfile::tempdir().unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -161,7 +161,7 @@ fn a_daemon_at_an_address_is_asked_by_the_socket_beside_it() {
     daemon.kill().unwrap();
     daemon.wait().unwrap();
 
-    // What one that was killed leaves is in nobody's way, and a file that is no socket only in the socket's.
+    // The socket of a killed daemon is replaced; a file that is no socket only prevents the socket.
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let mut daemon = beside(folder.path(), port);
     until("the next one is, too", || doctor().contains(&at_socket));
@@ -177,7 +177,7 @@ fn a_daemon_at_an_address_is_asked_by_the_socket_beside_it() {
 }
 
 #[test]
-fn who_answers_there_already_is_left_alone() {
+fn an_address_in_use_is_left_alone() {
     let daemon = Daemon::start(None);
     let other = recapd()
         .args(["serve", "--listen", &daemon.server(), "--db"])
@@ -193,9 +193,9 @@ fn who_answers_there_already_is_left_alone() {
     assert!(UnixStream::connect(daemon.socket()).is_ok());
 }
 
-/// Two daemons may run here: who is sent to the other one changes that one's agents.
+/// Two daemons may run here, and following the wrong address would change the other one's agents.
 #[test]
-fn who_finds_the_database_in_use_is_sent_where_the_configuration_says() {
+fn a_database_in_use_names_the_daemons_address() {
     let daemon = Daemon::start(None);
     for (listen, base) in [
         (daemon.server(), daemon.server()),
@@ -239,7 +239,7 @@ fn replace(file: &Path, text: &str) {
 }
 
 #[test]
-fn tokens_come_from_a_file_and_go_with_it() {
+fn tokens_in_a_file_follow_its_changes() {
     let ((one, one_line), (other, other_line)) = (offline("one"), offline("other"));
     assert!(!one_line.contains(&one));
     let daemon = Daemon::start(Some(&format!("# who may ask\n{one_line}\n")));
@@ -256,7 +256,7 @@ fn tokens_come_from_a_file_and_go_with_it() {
     replace(&file, &other_line);
     until("the other one is known", || asked(&other) == Some(0));
     assert_eq!(asked(&one), Some(1), "it was taken back");
-    // What can't be read changes nothing. It is looked at when somebody asks, and the second look comes after the first is over.
+    // An unreadable file changes nothing. It is read on a request, and the second reading follows the end of the first.
     replace(&file, "nonsense");
     until("it was looked at and refused", || {
         asked(&other);

@@ -1,5 +1,3 @@
-//! `recapd status`.
-
 use super::{
     Printing, code, json,
     place::{alike, ask, look, two_agents},
@@ -8,7 +6,7 @@ use super::{
 use crate::support::troubled_store::Trouble;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_cannot_write_is_told() {
+async fn status_shows_that_a_daemon_cannot_write() {
     let server = two_agents().await;
     assert_eq!(json(&ask(&server, &["status", "--json"])).get("not_ready"), None);
     server.store.trouble("ping", Trouble::Unavailable);
@@ -27,7 +25,7 @@ async fn the_block_is_the_same_from_the_daemon_and_from_the_database() {
     assert_eq!(asked["window_hours"], 24);
     for told in [&mut asked, &mut looked] {
         let told = told.as_object_mut().unwrap();
-        // What only the daemon knows, and what is of the day of the look.
+        // Members that only the daemon knows, or that depend on the current day.
         for name in ["circuits", "today"] {
             told.remove(name);
         }
@@ -70,7 +68,7 @@ async fn the_block_is_the_same_from_the_daemon_and_from_the_database() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_can_be_watched() {
+async fn status_can_be_watched() {
     let server = two_agents().await;
     let mut watching = std::process::Command::new(assert_cmd::cargo::cargo_bin("recapd"));
     watching

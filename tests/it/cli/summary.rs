@@ -1,4 +1,4 @@
-//! `recapd summary`: all of it or less, and the same from the daemon and from the database.
+//! `recapd summary`: in full or shortened, and the same from the daemon and from the database.
 
 use recapd_core::domain::summary::shared::SHARED_ARCHIVED;
 
@@ -10,7 +10,7 @@ use super::{
 use crate::support::server::Server;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn as_much_of_a_summary_is_printed_as_is_asked_for() {
+async fn a_summary_is_printed_in_the_length_asked_for() {
     let server = two_agents().await;
     let whole = alike(&server, &["summary", "coder"]);
     let content = whole["content"].as_str().unwrap();
@@ -51,14 +51,14 @@ async fn as_much_of_a_summary_is_printed_as_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_what_has_aged_it_says_that_it_is_archived() {
+async fn a_summary_that_has_aged_away_says_so() {
     let server = Server::quiet().await;
     let both =
         |args: &[&str]| [ask(&server, args), look(&server.database(), args)].map(|output| stdout(&output));
     for printed in both(&["summary", "coder"]) {
         assert!(printed.starts_with("*Older history, up to #"), "{printed}");
     }
-    // What has no room is no reason to say that nothing has left the window.
+    // If nothing fits, the output doesn't claim that nothing has left the window.
     for printed in both(&["summary", "coder", "--max-tokens", "5"]) {
         assert!(
             printed.starts_with("(nothing of the summary is shown: "),

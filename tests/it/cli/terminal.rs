@@ -1,4 +1,4 @@
-//! What a terminal is shown, also where stdout is for a program.
+//! Output on a terminal, including when stdout goes to a program.
 
 use std::{
     fs::File,
@@ -13,7 +13,7 @@ use rustix::{
 
 use super::{code, json};
 
-/// Runs `recapd` with a terminal as its stdin and stderr. Returns also what that was shown.
+/// Runs `recapd` with a terminal as its stdin and stderr. Also returns what the terminal shows.
 fn shown(args: &[&str]) -> (Output, String) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     unlockpt(&terminal).unwrap();
@@ -31,14 +31,14 @@ fn shown(args: &[&str]) -> (Output, String) {
         .spawn()
         .unwrap();
     let mut text = Vec::new();
-    // It ends with an error, once nobody has the other end any more.
+    // Reading ends with an error once the other end is closed.
     File::from(terminal).read_to_end(&mut text).ok();
     let output = child.wait_with_output().unwrap();
     (output, String::from_utf8(text).unwrap())
 }
 
 #[test]
-fn a_terminal_is_shown_how_far_something_is_whatever_goes_to_stdout() {
+fn progress_is_shown_on_the_terminal_whatever_stdout_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (chat, one, other) = (path("chat.jsonl"), path("one.db"), path("other.db"));
@@ -63,7 +63,7 @@ fn a_terminal_is_shown_how_far_something_is_whatever_goes_to_stdout() {
 }
 
 #[test]
-fn a_terminal_is_shown_what_is_wrong_with_a_hook_and_a_host_would_not_be() {
+fn hook_errors_are_shown_on_a_terminal_only() {
     for (args, wanted) in [
         (&["hook"][..], "drain"),
         (&["hook", "statsu"], "status"),

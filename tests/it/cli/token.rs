@@ -1,5 +1,3 @@
-//! `recapd token`.
-
 use super::{code, json, recapd, stderr, stdout};
 
 #[test]
@@ -52,7 +50,7 @@ fn a_token_is_shown_once_listed_and_revoked() {
 }
 
 #[test]
-fn beyond_loopback_there_have_to_be_tokens() {
+fn beyond_loopback_tokens_are_required() {
     let folder = tempfile::tempdir().unwrap();
     let output = recapd()
         .args(["serve", "--listen", "0.0.0.0:0", "--db"])
@@ -66,7 +64,7 @@ fn beyond_loopback_there_have_to_be_tokens() {
 }
 
 #[test]
-fn a_token_is_asked_of_the_right_place() {
+fn token_refuses_a_server_and_a_malformed_token_is_not_printed() {
     let over = recapd()
         .args(["token", "list", "--server", "http://127.0.0.1:9"])
         .output()

@@ -1,9 +1,9 @@
-//! `recapd help` on what is the same for all commands.
+//! Help topics: `recapd help` about what all commands share.
 
 use super::{code, recapd, stderr, stdout};
 
 #[test]
-fn topics_are_read_by_the_help() {
+fn topics_are_shown_by_help() {
     let run = |args: &[&str]| {
         let output = recapd().args(args).output().unwrap();
         assert_eq!(code(&output), Some(0), "{args:?}: {}", stderr(&output));
@@ -13,10 +13,14 @@ fn topics_are_read_by_the_help() {
     for (topic, about, words) in [
         (
             "exit-codes",
-            "How commands end",
+            "What the exit codes mean",
             "\n  75  not done yet: ask again later\n",
         ),
-        ("environment", "Which variables are heard", "\n  RECAPD_TOKEN  "),
+        (
+            "environment",
+            "Which variables recapd reads",
+            "\n  RECAPD_TOKEN  ",
+        ),
         (
             "hooks",
             "What the hooks of Claude Code and Codex do",

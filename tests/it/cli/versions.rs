@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::{code, json, recapd, stderr, stdout};
 
-/// A database in which `coder` has said what stands in `conversation`.
+/// A database with an agent `coder` that has the messages of `conversation`.
 struct Database {
     folder: TempDir,
 }
@@ -26,14 +26,14 @@ impl Database {
         recapd().args(args).arg("--db").arg(path).output().unwrap()
     }
 
-    /// What a command says that does what it is asked for.
+    /// Returns the output of a command that must succeed.
     fn told(&self, args: &[&str]) -> String {
         let output = self.run(args);
         assert_eq!(code(&output), Some(0), "{args:?}: {}", stderr(&output));
         stdout(&output).trim_end().to_owned()
     }
 
-    /// The newest version, and the last exchange it covers.
+    /// Returns the newest version, and the last exchange it covers.
     fn newest(&self) -> (i64, i64) {
         let found = json(&self.run(&["versions", "coder", "--limit", "1", "--json"]));
         let number = |name: &str| found["versions"][0][name].as_i64().unwrap();
@@ -80,7 +80,7 @@ fn versions_are_listed_and_compared() {
 }
 
 #[test]
-fn a_document_is_corrected_gone_back_from_and_made_anew() {
+fn a_document_is_corrected_rolled_back_and_rebuilt() {
     let database = Database::of(EXAMPLE);
     let items = database.told(&["items", "list", "coder"]);
     let number = items.split_whitespace().next().unwrap().to_owned();
@@ -127,7 +127,7 @@ fn a_document_is_corrected_gone_back_from_and_made_anew() {
 }
 
 #[test]
-fn what_is_not_there_is_said_with_what_is() {
+fn a_missing_version_is_reported_with_those_that_exist() {
     let database = Database::of("tests/fixtures/pidgin.jsonl");
     for (args, status, words) in [
         (&["versions", "coder"][..], 0, ""),
@@ -158,7 +158,7 @@ fn what_is_not_there_is_said_with_what_is() {
 }
 
 #[test]
-fn facts_are_listed_and_changed_by_hand() {
+fn facts_are_listed_and_changed() {
     let database = Database::of(EXAMPLE);
     let added = database.told(&["facts", "add", "coder", "demand", "never push to main"]);
     assert!(added.starts_with("added fact "), "{added}");

@@ -1,4 +1,4 @@
-//! A database under test: the store, and a way past it, for what the store itself would never do.
+//! A database under test: the store, and a connection that bypasses it, for what the store itself would never do.
 
 use std::{
     collections::BTreeSet, fs::OpenOptions, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::PathBuf,
@@ -27,12 +27,11 @@ use tokio::sync::{Mutex, OnceCell};
 
 use super::{PATIENCE, postgres, statements::note_statements};
 
-/// What splits the messages by agent.
+/// Partitions the messages by agent.
 pub(crate) const PARTITION: &str =
     include_str!("../../../migrations/postgres/optional/partition_message_log.sql");
 
-/// The tables whose contents make up a store's state. Not among them: the counter of lease tokens, which moves with
-/// every look at the queue.
+/// The tables that make up a store's state. The counter of lease tokens is left out, since it changes with every claim.
 pub(crate) const TABLES: [&str; 26] = [
     "agents",
     "message_log",
@@ -62,87 +61,78 @@ pub(crate) const TABLES: [&str; 26] = [
     "prunings",
 ];
 
-/// A fresh database. Statements given to it have to be good SQL in every dialect; times are copied from other
-/// columns, since their types differ.
+/// A fresh database. Statements given to it must be valid SQL in every dialect; times are copied from other columns,
+/// since their types differ.
 #[async_trait]
 pub(crate) trait Backend: Send + Sync {
-    /// The store over it.
     fn target(&self) -> Arc<SqlStore>;
 
-    /// The same, as what the daemon works on.
     fn store(&self) -> Arc<dyn Store> {
         self.target()
     }
 
-    /// The same store, as a place for whole histories.
     fn archive(&self) -> Arc<dyn Archive> {
         self.target()
     }
 
-    /// The same store, as a place for questions in batches.
     fn batches(&self) -> Arc<dyn BatchStore> {
         self.target()
     }
 
-    /// The same store, as a place for what agents insert.
     fn inbox(&self) -> Arc<dyn InboxStore> {
         self.target()
     }
 
-    /// The same store, as a place for tokens.
     fn access(&self) -> Arc<dyn AccessStore> {
         self.target()
     }
 
-    /// The same store, as a place for the audit.
     fn audit(&self) -> Arc<dyn AuditStore> {
         self.target()
     }
 
-    /// The same store, in operators' hands.
     fn operator(&self) -> Arc<dyn OperatorStore> {
         self.target()
     }
 
-    /// Runs a statement as an agent does that speaks SQL; the refusal, if it is refused.
+    /// Runs a statement with the rights of an agent that uses SQL. Fails with the text of a refusal.
     async fn speak(&self, sql: &str) -> Result<u64, String>;
 
-    /// Runs a statement past the store. Returns how many rows it changed.
+    /// Runs a statement that bypasses the store. Returns the number of changed rows.
     async fn raw(&self, sql: &str) -> u64 {
         let done = self.speak(sql).await;
         done.map_err(|error| format!("{sql}: {error}")).unwrap()
     }
 
-    /// The first column of the first row; `None` if there is no row or it holds NULL.
+    /// Returns the first column of the first row; `None` if there is no row or it is NULL.
     async fn number(&self, sql: &str) -> Option<i64>;
 
-    /// The first column of all rows.
     async fn column(&self, sql: &str) -> Vec<Option<String>>;
 
-    /// As [`Self::number`], for text.
+    /// The same as [`Self::number`], for text.
     async fn text(&self, sql: &str) -> Option<String> {
         self.column(sql).await.into_iter().next().flatten()
     }
 
-    /// As [`Self::text`], of all rows, joined by `separator`.
+    /// The same as [`Self::text`], for all rows, joined by `separator`.
     async fn texts(&self, sql: &str, separator: &str) -> String {
         let texts: Vec<String> = self.column(sql).await.into_iter().map(Option::unwrap).collect();
         texts.join(separator)
     }
 
-    /// The function that makes a JSON array of its arguments.
+    /// The name of the function that makes a JSON array of its arguments.
     fn json_array(&self) -> &'static str;
 
-    /// A time that is `ms` milliseconds after that of `column`.
+    /// An SQL expression for the time `ms` milliseconds after `column`.
     fn later(&self, column: &str, ms: i64) -> String;
 
-    /// All rows of a table, as text, in a fixed order.
+    /// All rows of a table as text, in a fixed order.
     async fn rows(&self, table: &str) -> Vec<String>;
 
-    /// How many messages are in the index of recall; with a word: that hold it.
+    /// Counts the messages in the search index; with a word, those that contain it.
     async fn indexed(&self, word: Option<&str>) -> i64;
 
-    /// The tables' contents as text: equal texts are equal states.
+    /// The contents of tables as text: equal texts are equal states.
     async fn dump(&self, tables: &[&str]) -> String {
         let mut lines = Vec::new();
         for table in tables {
@@ -153,7 +143,7 @@ pub(crate) trait Backend: Send + Sync {
     }
 }
 
-/// Sees that two dumps are equal, and shows just the rows that aren't.
+/// Asserts that two dumps are equal, and shows only the rows that differ.
 #[track_caller]
 pub(crate) fn assert_same(before: &str, after: &str, what: &str) {
     let rows = |one: &str, other: &str, mark: &str| -> Vec<String> {
@@ -165,7 +155,6 @@ pub(crate) fn assert_same(before: &str, after: &str, what: &str) {
     assert!(differences.is_empty(), "{what}:\n{}", differences.join("\n"));
 }
 
-/// SQLite on a temporary file.
 pub(crate) struct SqliteBackend {
     store: Arc<SqlStore>,
     past: Mutex<SqliteConnection>,
@@ -173,24 +162,22 @@ pub(crate) struct SqliteBackend {
 }
 
 impl SqliteBackend {
-    /// Its file.
     pub(crate) fn path(&self) -> PathBuf {
         database_path(&self.folder)
     }
 
-    /// A database of its own, without a wait for the disk.
+    /// A new database that doesn't wait for the disk.
     pub(crate) async fn fresh() -> Self {
         let folder = TempDir::new().unwrap();
         write_sqlite(&folder).await;
         Self::over(folder).await
     }
 
-    /// The database in a folder.
     pub(crate) async fn over(folder: TempDir) -> Self {
         note_statements();
         let settings = sqlite_settings(&folder);
         let store = Arc::new(SqlStore::open(&settings.clone().into()).await.unwrap());
-        // Without foreign keys: to be broken is what the data is here for.
+        // Without foreign keys, since tests break the data on purpose.
         let options: SqliteConnectOptions = settings.url.parse().unwrap();
         let options = options.foreign_keys(false).busy_timeout(PATIENCE);
         let past = SqliteConnection::connect_with(&options).await.unwrap();
@@ -201,7 +188,7 @@ impl SqliteBackend {
         }
     }
 
-    /// The folder with the database, which nobody has open any more.
+    /// Closes the database and returns its folder.
     pub(crate) async fn closed(self) -> TempDir {
         self.past.into_inner().close().await.unwrap();
         Arc::into_inner(self.store).unwrap().close().await;
@@ -209,8 +196,8 @@ impl SqliteBackend {
     }
 }
 
-/// Writes an empty database with the schema of today into `folder`: a copy of one that is migrated once in each process,
-/// since the migrations take longer than most tests.
+/// Writes an empty database with the current schema into `folder`. It is a copy of one that each process migrates
+/// once, since the migrations take longer than most tests.
 pub(crate) async fn write_sqlite(folder: &TempDir) {
     static TEMPLATE: OnceCell<Vec<u8>> = OnceCell::const_new();
     let template = TEMPLATE.get_or_init(async || {
@@ -228,12 +215,10 @@ pub(crate) async fn write_sqlite(folder: &TempDir) {
     file.write_all(template.await).unwrap();
 }
 
-/// The file of the database in `folder`.
 fn database_path(folder: &TempDir) -> PathBuf {
     folder.path().join("recapd.db")
 }
 
-/// How a database in `folder` is opened.
 pub(crate) fn sqlite_settings(folder: &TempDir) -> SqliteSettings {
     SqliteSettings {
         url: format!("sqlite:{}", database_path(folder).display()),
@@ -245,7 +230,6 @@ pub(crate) fn sqlite_settings(folder: &TempDir) -> SqliteSettings {
     }
 }
 
-/// PostgreSQL, on a database of its own.
 pub(crate) struct PostgresBackend {
     store: Arc<SqlStore>,
     past: Mutex<PgConnection>,
@@ -253,25 +237,24 @@ pub(crate) struct PostgresBackend {
 }
 
 impl PostgresBackend {
-    /// A database of its own, with leases judged by the clock that a test moves.
+    /// A new database, with leases judged by the clock that a test moves.
     pub(crate) async fn fresh() -> Self {
         Self::over(postgres::Database::create().await).await
     }
 
-    /// As [`Self::fresh`], with the messages in partitions.
+    /// The same as [`Self::fresh`], with partitioned messages.
     pub(crate) async fn partitioned() -> Self {
         let database = postgres::Database::create().await;
         postgres::execute(&mut database.connect().await, PARTITION).await;
         Self::over(database).await
     }
 
-    /// A database that is there already.
     pub(crate) async fn over(database: postgres::Database) -> Self {
         note_statements();
         let settings = postgres_settings(database.url());
         let store = Arc::new(SqlStore::open(&settings.into()).await.unwrap());
         let mut past = database.connect().await;
-        // Without foreign keys: to be broken is what the data is here for.
+        // Without foreign keys, since tests break the data on purpose.
         postgres::execute(&mut past, "SET session_replication_role = replica").await;
         Self {
             store,
@@ -280,7 +263,7 @@ impl PostgresBackend {
         }
     }
 
-    /// The database, to which nobody is connected any more.
+    /// Closes the database's connections and returns it.
     pub(crate) async fn closed(self) -> postgres::Database {
         self.past.into_inner().close().await.unwrap();
         Arc::into_inner(self.store).unwrap().close().await;
@@ -289,18 +272,16 @@ impl PostgresBackend {
 }
 
 impl PostgresBackend {
-    /// Where it is.
     pub(crate) fn url(&self) -> String {
         self.database.url()
     }
 
-    /// Another connection past the store.
+    /// Opens another connection that bypasses the store.
     pub(crate) async fn connect(&self) -> PgConnection {
         self.database.connect().await
     }
 }
 
-/// How a database at `url` is opened.
 pub(crate) fn postgres_settings(url: String) -> PostgresSettings {
     PostgresSettings {
         url,
@@ -314,7 +295,7 @@ pub(crate) fn postgres_settings(url: String) -> PostgresSettings {
     }
 }
 
-/// A value of any type that a test compares numbers with; times are milliseconds since 1970.
+/// Converts a value of any type that tests compare as a number; times are milliseconds since 1970.
 fn as_number(row: &PgRow) -> Option<i64> {
     match row.column(0).type_info().name() {
         "INT8" => row.get(0),
@@ -340,7 +321,7 @@ impl Backend for PostgresBackend {
             .map_err(|error| error.to_string())
     }
 
-    // Not as an agent speaks: here neither triggers nor foreign keys are in the way.
+    // With this connection's rights, where neither triggers nor foreign keys interfere.
     async fn raw(&self, sql: &str) -> u64 {
         let mut past = self.past.lock().await;
         let done = sqlx::query(AssertSqlSafe(sql)).execute(&mut *past).await;
@@ -377,7 +358,7 @@ impl Backend for PostgresBackend {
     }
 
     async fn rows(&self, table: &str) -> Vec<String> {
-        // Salts are drawn anew in each database, and seals are made of them.
+        // Salts are random in each database, and seals depend on them.
         let sql = format!(
             "SELECT CAST(to_jsonb(t) - ARRAY['salt', 'seal', 'chain'] AS text) FROM {table} t ORDER BY 1"
         );
@@ -427,8 +408,8 @@ impl Backend for SqliteBackend {
     }
 
     async fn rows(&self, table: &str) -> Vec<String> {
-        // Which version of the summary was there when exchanges left is no part of a history that is exported. Salts are drawn
-        // anew in each database, and seals are made of them.
+        // The version of the summary at an eviction isn't exported with a history. Salts are random in each database,
+        // and seals depend on them.
         let columns = format!(
             "SELECT group_concat(name) FROM pragma_table_info('{table}') WHERE ('{table}' <> 'evictions' OR name <> 'version') \
              AND name NOT IN ('salt', 'seal', 'chain')"

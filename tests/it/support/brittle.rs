@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use recapd_core::{domain::tokens::TokenCounter, tokenizer};
 
-/// What it panics over.
 pub(crate) const POISON: &str = "poison";
 
-/// Counts as documents are counted, except [`POISON`].
+/// Counts like the counter of documents, but panics over [`POISON`].
 pub(crate) struct Brittle(Arc<dyn TokenCounter>);
 
 impl Brittle {

@@ -2,7 +2,7 @@
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// Always the same `few` cases; with `PROPTEST_CASES` set as many others, for runs that may take their time.
+/// Runs the same `few` cases each time, or `PROPTEST_CASES` random ones if that is set, for longer runs.
 pub(crate) fn cases(few: u32) -> Config {
     let default = Config {
         failure_persistence: None,
@@ -19,5 +19,5 @@ pub(crate) fn cases(few: u32) -> Config {
     }
 }
 
-/// The cases that proptest runs when nobody asks for another number.
+/// The default number of cases of proptest.
 const PROPTESTS_OWN: u32 = 256;

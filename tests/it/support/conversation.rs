@@ -1,4 +1,4 @@
-//! Messages of a size and a time that tests choose, and the stores' requests made of them.
+//! Messages with a given size and time, and requests to stores made from them.
 
 use recapd_core::{
     domain::{
@@ -30,19 +30,17 @@ use serde_json::json;
 
 use super::backend::Backend;
 
-/// When the tests' conversations begin.
 pub(crate) const T0: Timestamp = Timestamp(1_795_000_000_000);
-/// What one turn costs, and what the window of [`RULES`] holds.
+/// Tokens of a turn, and the budget of [`rules`].
 pub(crate) const TURN_TOKENS: i64 = 100;
-/// The lease of [`claim`].
 pub(crate) const LEASE_MS: i64 = 15_000;
-/// Everything that is pending.
+/// No limits: everything that is pending.
 pub(crate) const ALL: MaterialLimits = MaterialLimits {
     exchanges_max: 1_000,
     tokens_max: 1_000_000,
 };
 
-/// A window of one turn: the turn before leaves as the next one begins.
+/// A window of one turn: each turn leaves when the next one begins.
 pub(crate) fn rules() -> AppendRules {
     AppendRules {
         budget: Budget::new(TURN_TOKENS, 1.0),
@@ -59,17 +57,15 @@ pub(crate) fn rules() -> AppendRules {
     }
 }
 
-/// An agent's name.
 pub(crate) fn agent(name: &str) -> AgentId {
     name.parse().unwrap()
 }
 
-/// A moment, so many minutes after [`T0`].
+/// The time this many minutes after [`T0`].
 pub(crate) fn minute(minutes: i64) -> Timestamp {
     T0.plus_ms(minutes * MINUTE_MS)
 }
 
-/// A native message of `kind` with this content.
 pub(crate) fn native(kind: &str, content: &str) -> Message {
     let payload = if kind == "tool_call" {
         json!({"kind": kind, "name": content, "arguments": {}})
@@ -79,19 +75,19 @@ pub(crate) fn native(kind: &str, content: &str) -> Message {
     formats::parse(Format::Native, &payload.to_string()).unwrap()
 }
 
-/// A message of `kind` that costs `tokens` and was said at `at`.
+/// A message of `kind` with `tokens`, said at `at`.
 pub(crate) fn said(kind: &str, content: &str, tokens: i64, at: Timestamp) -> PreparedMessage {
     prepared(native(kind, content), tokens, at)
 }
 
-/// As [`said`], and important to its session.
+/// The same as [`said`], and important to its session.
 pub(crate) fn important(kind: &str, content: &str, tokens: i64, at: Timestamp) -> PreparedMessage {
     let payload = json!({"kind": kind, "content": content, "name": content, "important": true});
     let message = formats::parse(Format::Native, &payload.to_string()).unwrap();
     prepared(message, tokens, at)
 }
 
-/// `message`, for `tokens`, said at `at`.
+/// Prepares `message` with `tokens`, said at `at`.
 pub(crate) fn prepared(message: Message, tokens: i64, at: Timestamp) -> PreparedMessage {
     let entry = LedgerEntry::new(&message, tokens, at, &Redactor::standard());
     PreparedMessage { message, entry }
@@ -110,7 +106,6 @@ pub(crate) fn turn(number: i64) -> [PreparedMessage; 2] {
     ]
 }
 
-/// The turns of these numbers, one after the other.
 pub(crate) fn turns(numbers: std::ops::RangeInclusive<i64>) -> Vec<PreparedMessage> {
     numbers.flat_map(turn).collect()
 }
@@ -128,7 +123,6 @@ pub(crate) fn append(agent: &AgentId, messages: Vec<PreparedMessage>) -> AppendR
     }
 }
 
-/// A claim of up to `limit` rows by the daemon `owner`.
 pub(crate) fn claim(owner: &str, limit: i64, now: Timestamp) -> ClaimRequest {
     ClaimRequest {
         owner: owner.to_owned(),
@@ -138,13 +132,12 @@ pub(crate) fn claim(owner: &str, limit: i64, now: Timestamp) -> ClaimRequest {
     }
 }
 
-/// The numbers of the exchanges of `material`.
 pub(crate) fn numbers(material: &Material) -> Vec<i64> {
     let exchanges = material.exchanges.iter();
     exchanges.map(|stored| stored.exchange.exchange).collect()
 }
 
-/// An item for each exchange of `material`, as a model would write them.
+/// An item for each exchange of `material`, as a model would write it.
 pub(crate) fn items(material: &Material) -> Vec<Item> {
     let rows: Vec<Exchange> = material
         .exchanges
@@ -168,12 +161,12 @@ fn draft(exchange: i64) -> ItemDraft {
     }
 }
 
-/// The update that puts `added` behind what `material` shows, finished at `now`.
+/// An update that appends `added` to the items of `material`, finished at `now`.
 pub(crate) fn patch(material: &Material, added: Vec<Item>, now: Timestamp) -> Patch {
     stating(material, added, &FactChanges::default(), now)
 }
 
-/// As [`patch`], with those of the changes of facts that are believed.
+/// The same as [`patch`], with the accepted changes of facts.
 pub(crate) fn stating(material: &Material, added: Vec<Item>, changes: &FactChanges, now: Timestamp) -> Patch {
     let all: Vec<Item> = material.items.iter().chain(&added).cloned().collect();
     let counter = tokenizer::ceiling_counter();
@@ -222,7 +215,6 @@ fn transcript(stored: &StoredExchange) -> Transcript {
     Transcript::new(&stored.exchange, &messages, limits, &Redactor::standard())
 }
 
-/// Adds a fact of that kind, which the exchange tells.
 pub(crate) fn added(kind: FactKind, text: &str, exchange: i64) -> FactDraft {
     FactDraft {
         kind,
@@ -231,7 +223,7 @@ pub(crate) fn added(kind: FactKind, text: &str, exchange: i64) -> FactDraft {
     }
 }
 
-/// A fact of each exchange of `material`; the newest one closes the oldest fact.
+/// A new fact for each exchange of `material`; the newest exchange closes the oldest fact.
 pub(crate) fn facts(material: &Material) -> FactChanges {
     let told = numbers(material);
     let oldest = material.facts.first().zip(told.last());
@@ -251,7 +243,6 @@ pub(crate) fn facts(material: &Material) -> FactChanges {
     }
 }
 
-/// The record of an attempt that took a second.
 pub(crate) fn run(finished_at: Timestamp) -> RunRecord {
     RunRecord {
         started_at: finished_at.plus_ms(-SECOND_MS),
@@ -260,7 +251,7 @@ pub(crate) fn run(finished_at: Timestamp) -> RunRecord {
     }
 }
 
-/// Why an update waits for a provider.
+/// An error for which an update waits for a provider.
 pub(crate) fn rests() -> AttemptError {
     AttemptError {
         class: "provider_network".to_owned(),
@@ -268,7 +259,7 @@ pub(crate) fn rests() -> AttemptError {
     }
 }
 
-/// Makes an agent that has said nothing yet, if it isn't there.
+/// Makes an agent without messages, unless it exists.
 pub(crate) async fn make(db: &dyn Backend, name: &str) {
     db.store().append(append(&agent(name), Vec::new())).await.unwrap();
 }

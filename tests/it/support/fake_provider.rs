@@ -1,8 +1,8 @@
-//! A server that speaks every provider's API and does as planned.
+//! A server that speaks every provider's API and answers as planned.
 //!
-//! It runs in a thread and a runtime of its own, so it serves async tests, tests with paused time, and tests that
-//! drive the real binary from outside alike. It stops when it is dropped. What it answers is checked with the
-//! providers' own clients (`scripts/check-fakes`).
+//! It runs in a thread and a runtime of its own, so it works for async tests, tests with paused time, and tests of
+//! the real binary alike. It stops when it is dropped. Its answers are checked with the providers' own clients
+//! (`scripts/check-fakes`).
 
 mod answer;
 pub(crate) mod batches;
@@ -35,10 +35,10 @@ pub(crate) use self::{
     trouble::{Trouble, Wait},
 };
 
-/// A request that is waited for comes within this time, or never.
+/// Time limit for an awaited request.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What the server does with one request.
+/// The answer to one request.
 #[derive(Clone, Debug)]
 pub(crate) enum Planned {
     /// Valid items, one per exchange of the prompt.
@@ -55,7 +55,6 @@ pub(crate) enum Planned {
     MissingExchanges,
     /// Valid items whose texts are far too long.
     Oversize,
-    /// The model declines.
     Refusal,
     /// A content filter stopped the model.
     ContentFilter,
@@ -80,26 +79,26 @@ pub(crate) enum Planned {
 }
 
 impl Planned {
-    /// That trouble in the words of that provider, whoever is asked.
+    /// The given trouble in another provider's words, whatever the request's API.
     pub(crate) fn foreign(words: Shape, trouble: &Trouble) -> Self {
         let (status, body, headers) = trouble.refusal(words, Wait::Unsaid);
         Self::Status(status, body, headers)
     }
 
-    /// A status with a body and no headers.
+    /// A status with a body and no extra headers.
     pub(crate) fn status(status: u16, body: impl Into<String>) -> Self {
         Self::Status(status, body.into(), Vec::new())
     }
 }
 
-/// A request as it came in.
+/// A request as received.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) shape: Shape,
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Value,
-    /// What is wrong with it; it was answered with 400 if anything is.
+    /// The request's faults; with any, it was answered with 400.
     pub(crate) faults: Vec<String>,
 }
 
@@ -109,17 +108,17 @@ impl Recorded {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// How it asks for the form of the answer: `json_schema`, `json_object`, or nothing.
+    /// The requested format of the answer: `json_schema`, `json_object`, or empty.
     pub(crate) fn format(&self) -> &str {
         self.shape.format(&self.body).0
     }
 
-    /// The schema by which it asks for the answer; null if by none.
+    /// The requested schema of the answer; null if there is none.
     pub(crate) fn schema(&self) -> &Value {
         self.shape.format(&self.body).1
     }
 
-    /// The exchanges in the fenced material, as it numbers them.
+    /// The numbers of the exchanges in the fenced material.
     pub(crate) fn exchanges(&self) -> Vec<i64> {
         let (_, material) = self.shape.prompt(&self.body);
         let headings = material.lines().filter_map(|line| line.strip_prefix("== "));
@@ -138,7 +137,6 @@ struct Shared {
     batches: Batches,
 }
 
-/// The server.
 #[derive(Debug)]
 pub(crate) struct FakeProvider {
     address: SocketAddr,
@@ -148,7 +146,7 @@ pub(crate) struct FakeProvider {
 }
 
 impl FakeProvider {
-    /// A server on a free port of 127.0.0.1 that answers everything well.
+    /// Starts a server on a free port of 127.0.0.1 that gives good answers.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -173,17 +171,17 @@ impl FakeProvider {
         }
     }
 
-    /// What to configure as the base URL.
+    /// The base URL to configure.
     pub(crate) fn base_url(&self, shape: Shape) -> String {
         format!("http://{}{}", self.address, shape.base_path())
     }
 
-    /// Plans what happens to the next requests, one each, after what is planned already.
+    /// Plans the answers to the next requests, after those already planned.
     pub(crate) fn plan(&self, planned: impl IntoIterator<Item = Planned>) {
         self.shared.script.lock().unwrap().extend(planned);
     }
 
-    /// What happens when nothing is planned.
+    /// Sets the answer to requests for which nothing is planned.
     pub(crate) fn otherwise(&self, planned: Planned) {
         *self.shared.otherwise.lock().unwrap() = planned;
     }
@@ -193,7 +191,6 @@ impl FakeProvider {
         self.shared.requests.lock().unwrap().clone()
     }
 
-    /// The batches that were made here.
     pub(crate) fn batches(&self) -> &Batches {
         &self.shared.batches
     }

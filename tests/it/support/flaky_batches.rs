@@ -14,15 +14,13 @@ use recapd_store::{
 
 use super::flaky_store::FlakyStore;
 
-/// The store.
 pub(crate) struct FlakyBatches {
-    /// Where calls go that don't fail.
+    /// Gets the calls that don't fail.
     pub(crate) inner: Arc<dyn BatchStore>,
-    /// Where failures are planned.
+    /// The store with which failures are planned.
     pub(crate) plan: Arc<FlakyStore>,
 }
 
-/// Passes methods on to the inner store.
 macro_rules! pass {
     ($(fn $method:ident($($name:ident: $type:ty),*) -> $answer:ty;)+) => {
         #[async_trait]

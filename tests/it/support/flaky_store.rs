@@ -1,4 +1,4 @@
-//! A store whose calls fail as planned: before they took effect, or after, when only the answer is lost.
+//! A store whose calls fail as planned: before they take effect, or after, when only the answer is lost.
 
 use std::{
     collections::HashMap,
@@ -27,18 +27,16 @@ use recapd_store::{
     SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
 };
 
-/// When a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
-    /// Nothing happened.
+    /// The call has no effect.
     Before,
-    /// It happened, but nobody hears of it.
+    /// The call takes effect, but the answer is lost.
     After,
-    /// Nothing happened, and who called it panics.
+    /// The call has no effect, and panics.
     Panic,
 }
 
-/// The store.
 pub(crate) struct FlakyStore {
     inner: Arc<dyn Store>,
     plan: Mutex<Plan>,
@@ -52,7 +50,6 @@ struct Plan {
 }
 
 impl FlakyStore {
-    /// A store over `inner` without a fault.
     pub(crate) fn new(inner: Arc<dyn Store>) -> Self {
         Self {
             inner,
@@ -60,24 +57,23 @@ impl FlakyStore {
         }
     }
 
-    /// The `nth` call of `method` from now on fails.
+    /// Makes the `nth` call of `method` from now on fail.
     pub(crate) fn fail(&self, method: &'static str, nth: usize, when: When) {
         let mut plan = self.plan();
         let so_far = plan.calls.get(method).copied().unwrap_or_default();
         plan.faults.push((method, so_far + nth, when));
     }
 
-    /// How often `method` was called.
     pub(crate) fn calls(&self, method: &'static str) -> usize {
         self.plan().calls.get(method).copied().unwrap_or_default()
     }
 
-    /// How many planned faults happened.
+    /// Counts the planned faults that have happened.
     pub(crate) fn met(&self) -> usize {
         self.plan().met
     }
 
-    /// Forgets the faults that are still to come.
+    /// Cancels the faults that are still to come.
     pub(crate) fn mend(&self) {
         self.plan().faults.clear();
     }
@@ -110,7 +106,7 @@ impl FlakyStore {
             Some(When::Before) => Err(failed()),
             Some(When::Panic) => panic!("a planned panic in {method}"),
             Some(When::After) => {
-                // What it answered is lost, a refusal too.
+                // The answer is lost, even a refusal.
                 drop(call.await);
                 Err(failed())
             }
@@ -118,7 +114,6 @@ impl FlakyStore {
     }
 }
 
-/// Passes methods on to the inner store.
 macro_rules! pass {
     ($(fn $method:ident($($name:ident: $type:ty),*) -> $answer:ty;)+) => {
         #[async_trait]

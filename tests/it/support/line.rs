@@ -1,4 +1,5 @@
-//! A way to a server that goes silent when it is told to, as behind a firewall that forgets: nothing is closed and nothing comes through.
+//! A proxy to a server that falls silent on request, like a firewall that drops packets: no connection is closed, and
+//! no data passes.
 
 use sqlx::{ConnectOptions as _, postgres::PgConnectOptions};
 use tokio::net::{TcpListener, TcpStream};
@@ -6,7 +7,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::postgres::Database;
 
-/// The way, by its address.
 pub(crate) struct Line {
     port: u16,
     silence: CancellationToken,
@@ -14,7 +14,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// To the server of `database`.
+    /// A proxy to the server of `database`.
     pub(crate) async fn to(database: &Database) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -34,14 +34,14 @@ impl Line {
         }
     }
 
-    /// What a store or a daemon is given in the place of `url`.
+    /// Returns `url` with the proxy's address.
     pub(crate) fn instead_of(&self, url: &str) -> String {
         let options: PgConnectOptions = url.parse().unwrap();
         let options = options.host("127.0.0.1").port(self.port);
         options.to_url_lossy().into()
     }
 
-    /// From now on nothing comes through, on what is open and on what is opened.
+    /// Stops all data from now on, on existing and new connections.
     pub(crate) fn fall_silent(&self) {
         self.silence.cancel();
     }
@@ -55,7 +55,7 @@ async fn pass_on(mut near: TcpStream, server: (String, u16), silence: Cancellati
     tokio::pin!(pass);
     tokio::select! {
         biased;
-        // Both stay open.
+        // Both connections stay open.
         () = silence.cancelled() => std::future::pending().await,
         _ = &mut pass => {}
     }

@@ -1,4 +1,4 @@
-//! Somebody who answers the same, whatever is asked.
+//! A server that gives the same answer to every request.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use axum::{
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
-/// Where each request is answered with this `status`, and `body` as JSON.
+/// Starts a server that answers every request with this `status`, and `body` as JSON. Returns its address.
 pub(crate) async fn at(status: StatusCode, body: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

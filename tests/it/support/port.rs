@@ -1,13 +1,13 @@
-//! Ports that are a test's own, whether anybody listens there or not.
+//! Ports reserved for a test, whether anything listens there or not.
 
 use std::net::SocketAddr;
 
 use tokio::net::TcpSocket;
 
-/// A port of 127.0.0.1 that nobody else is given as long as this is held. A process that is told so can listen there,
-/// again and again; while none does, connections are refused.
+/// A port of 127.0.0.1 that isn't given to others while this is held. A process that is given it can listen there,
+/// repeatedly; otherwise connections are refused.
 pub(crate) struct Port {
-    /// Bound and never listening: that much may be shared, and keeps the port from being taken for a free one.
+    /// Bound, but never listening: others may bind it as well, and the system doesn't assign it as a free port.
     socket: TcpSocket,
 }
 

@@ -1,4 +1,4 @@
-//! PostgreSQL databases for tests: each test has one of its own, a copy of a template that has the schema already.
+//! PostgreSQL databases for tests: each test gets its own, copied from a template that already has the schema.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -12,32 +12,31 @@ use sqlx::{
 };
 use tokio::sync::OnceCell;
 
-/// Names a database of the server that test databases are made on, as a URL of its superuser.
+/// The variable with the URL of the test server's superuser and a database on it.
 pub(crate) const SERVER: &str = "RECAPD_TEST_POSTGRES";
 
-/// What test processes hold while they look for the template, or make it.
+/// The advisory lock under which test processes look for the template, or make it.
 const TEMPLATE_LOCK: i64 = 0x7265_6361_7064;
 
-/// A database of its own, with the schema, or empty; dropped with this value, whoever is still connected to it.
+/// A new database, with the schema or empty; dropped with this value, whoever is still connected.
 pub(crate) struct Database {
     name: String,
     server: PgConnectOptions,
 }
 
 impl Database {
-    /// With the schema of today.
+    /// A database with the current schema.
     pub(crate) async fn create() -> Self {
         static TEMPLATE: OnceCell<String> = OnceCell::const_new();
         let template = TEMPLATE.get_or_init(template).await;
         Self::from(template).await
     }
 
-    /// With nothing in it.
     pub(crate) async fn empty() -> Self {
         Self::from("template1").await
     }
 
-    /// With nothing in it, and texts of that encoding. A language of ICU's has others than UTF-8 refused.
+    /// An empty database whose texts have that encoding. Uses libc's locales, since ICU's refuse other encodings than UTF-8.
     pub(crate) async fn encoded(encoding: &str) -> Self {
         let provider = "SELECT CASE WHEN current_setting('server_version_num')::integer >= 150000 \
                         THEN 'LOCALE_PROVIDER libc' ELSE '' END";
@@ -50,7 +49,6 @@ impl Database {
         Self::from(&options).await
     }
 
-    /// Of a template, to which options may be added.
     async fn from(template: &str) -> Self {
         let server = server();
         let name = format!("recapd_test_{:016x}", fastrand::u64(..));
@@ -62,23 +60,21 @@ impl Database {
         .await;
         connection.close().await.unwrap();
         let database = Self { name, server };
-        // As it is from PostgreSQL 15 on.
+        // The default since PostgreSQL 15.
         let close = "REVOKE CREATE ON SCHEMA public FROM PUBLIC";
         execute(&mut database.connect().await, close).await;
         database
     }
 
-    /// Its name on the server.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// What a store is opened by.
     pub(crate) fn url(&self) -> String {
         self.options().to_url_lossy().into()
     }
 
-    /// What a daemon is given: the address without the password, and the password.
+    /// The configuration for a daemon: the URL without the password, and the password.
     pub(crate) fn address(&self) -> (String, String) {
         #[expect(clippy::disallowed_methods, reason = "a test's setting")]
         let server = std::env::var(SERVER).unwrap();
@@ -89,7 +85,7 @@ impl Database {
         (url.into(), password)
     }
 
-    /// Nobody is connected to it any more, and nobody can connect, until [`Self::back`].
+    /// Disconnects everyone, and refuses connections until [`Self::back`].
     pub(crate) async fn away(&self) {
         let mut server = connect().await;
         execute(
@@ -100,13 +96,12 @@ impl Database {
         self.cut("").await;
     }
 
-    /// It can be connected to again.
     pub(crate) async fn back(&self) {
         let sql = format!("ALTER DATABASE {} WITH ALLOW_CONNECTIONS true", self.name);
         execute(&mut connect().await, sql).await;
     }
 
-    /// Cuts the connections of whoever calls himself so; of all, if that is empty.
+    /// Terminates the connections of that application name; all if it is empty.
     pub(crate) async fn cut(&self, application: &str) {
         let sql = format!(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}' AND '{application}' IN ('', application_name)",
@@ -115,7 +110,7 @@ impl Database {
         execute(&mut connect().await, sql).await;
     }
 
-    /// A connection past the store.
+    /// Opens a connection that bypasses the store.
     pub(crate) async fn connect(&self) -> PgConnection {
         self.options().connect().await.unwrap()
     }
@@ -126,7 +121,7 @@ impl Database {
 }
 
 impl Drop for Database {
-    /// On a thread and a runtime of its own: the test's runtime can't be waited for from within.
+    /// On a thread with a runtime of its own: the test's runtime can't be waited for from within.
     fn drop(&mut self) {
         let (server, name) = (self.server.clone(), self.name.clone());
         let dropped = thread::spawn(move || {
@@ -142,7 +137,7 @@ impl Drop for Database {
     }
 }
 
-/// The server that [`SERVER`] names. The statements of a test's connections aren't worth a log of their own.
+/// The server that [`SERVER`] names, without a log of statements.
 fn server() -> PgConnectOptions {
     #[expect(clippy::disallowed_methods, reason = "a test's setting")]
     let url = std::env::var(SERVER).unwrap_or_else(|_| {
@@ -154,19 +149,19 @@ fn server() -> PgConnectOptions {
     options.disable_statement_logging()
 }
 
-/// A connection to the server's own database.
+/// Connects to the server's own database.
 pub(crate) async fn connect() -> PgConnection {
     server().connect().await.unwrap()
 }
 
-/// The schema's migrations, as their files say.
+/// Reads the schema's migrations from their files.
 pub(crate) async fn migrations() -> Migrator {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations/postgres");
     Migrator::new(folder).await.unwrap()
 }
 
-/// The name of a database with the schema of today, which is made if the server has none yet. Other processes may be
-/// about to make the same: one does, the others wait. What one left half-made, the next makes anew.
+/// Returns the name of the template with the current schema, and makes it if the server has none. If other processes
+/// try the same, one makes it and the others wait. A half-made one is made again.
 async fn template() -> String {
     let migrations = migrations().await;
     let mut hash = DefaultHasher::new();
@@ -183,12 +178,12 @@ async fn template() -> String {
     if !exists(&mut server, &name).await {
         make_template(&mut server, &name, &migrations).await;
     }
-    // Ends the session, and with it the lock.
+    // Ends the session, and so releases the lock.
     server.close().await.unwrap();
     name
 }
 
-/// It gets its name as the last step, so that a database of that name is whole.
+/// The rename is the last step, so that a database with that name is complete.
 async fn make_template(server: &mut PgConnection, name: &str, migrations: &Migrator) {
     let draft = format!("{name}_draft");
     execute(server, format!("DROP DATABASE IF EXISTS {draft} WITH (FORCE)")).await;
@@ -196,7 +191,7 @@ async fn make_template(server: &mut PgConnection, name: &str, migrations: &Migra
     let mut connection = self::server().database(&draft).connect().await.unwrap();
     migrations.run(&mut connection).await.unwrap();
     connection.close().await.unwrap();
-    // A database that somebody is connected to can't be copied.
+    // A database with connections can't be copied.
     execute(
         server,
         format!("ALTER DATABASE {draft} WITH ALLOW_CONNECTIONS false"),
@@ -205,7 +200,6 @@ async fn make_template(server: &mut PgConnection, name: &str, migrations: &Migra
     execute(server, format!("ALTER DATABASE {draft} RENAME TO {name}")).await;
 }
 
-/// Whether the server has a database of that name.
 pub(crate) async fn exists(server: &mut PgConnection, name: &str) -> bool {
     let sql = "SELECT count(*) FROM pg_database WHERE datname = $1";
     let count: i64 = sqlx::query(sql)

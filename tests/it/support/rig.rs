@@ -1,4 +1,4 @@
-//! A daemon's parts over a fresh database, a clock turned by hand, and a model and a store that fail as planned.
+//! A daemon's parts over a fresh database, a clock that tests move, and a model and a store that fail as planned.
 
 use std::sync::Arc;
 
@@ -16,23 +16,18 @@ use super::{
     scripted::ScriptedModel,
 };
 
-/// The parts, and what they stand on.
 pub(crate) struct Rig {
-    /// The database, for looks past the parts.
+    /// The database, for checks that bypass the parts.
     pub(crate) db: SqliteBackend,
     /// The store that the parts use.
     pub(crate) flaky: Arc<FlakyStore>,
-    /// The model that the worker asks.
     pub(crate) model: Arc<ScriptedModel>,
-    /// Their time.
     pub(crate) clock: Arc<ManualClock>,
-    /// The parts.
     pub(crate) parts: Parts,
-    /// The agent of the test.
     pub(crate) agent: AgentId,
 }
 
-/// A window of some two turns, and no jitter between updates of a batch.
+/// A window of about two turns, and no jitter between the updates of a batch.
 pub(crate) fn config() -> Config {
     let mut config = Config::default();
     config.window.budget_tokens = 40;
@@ -44,12 +39,11 @@ pub(crate) fn config() -> Config {
 }
 
 impl Rig {
-    /// The parts of a daemon with this configuration.
     pub(crate) async fn new(config: &Config) -> Self {
         Self::asking(config, |model, _| model).await
     }
 
-    /// The same, with a worker that asks what `ask` makes of the model.
+    /// The same as [`Self::new`], with the worker's model wrapped by `ask`.
     pub(crate) async fn asking(
         config: &Config,
         ask: impl FnOnce(Arc<dyn ChatModel>, Arc<dyn Clock>) -> Arc<dyn ChatModel>,
@@ -73,7 +67,7 @@ impl Rig {
         }
     }
 
-    /// Says so many turns of three or five messages.
+    /// Appends this many turns of three or five messages.
     pub(crate) async fn say(&self, turns: usize) {
         for turn in 0..turns {
             let mut messages = vec![native("user", "Please fix the next of the failing tests")];
@@ -88,24 +82,23 @@ impl Rig {
         }
     }
 
-    /// Appends what the agent's client keeps trying to append.
+    /// Appends messages, and advances the clock by a second.
     pub(crate) async fn append(&self, messages: Vec<Message>) {
         self.parts.ingestor.append(&self.agent, messages).await.unwrap();
         self.clock.advance_ms(1_000);
     }
 
-    /// Works off what is due.
     pub(crate) async fn drain(&self) -> Vec<Outcome> {
         self.parts.worker.drain().await.unwrap()
     }
 
-    /// Lets time pass until everything that waits is due, and works it off.
+    /// Advances the clock until everything that waits is due, and makes the updates.
     pub(crate) async fn drain_later(&self) -> Vec<Outcome> {
         self.clock.advance_ms(20 * MINUTE_MS);
         self.drain().await
     }
 
-    /// Works off what is due, and `times` more what has waited since.
+    /// Makes the due updates, then advances the clock and repeats that `times` times.
     pub(crate) async fn drain_on(&self, times: usize) -> Vec<Outcome> {
         let mut outcomes = self.drain().await;
         for _ in 0..times {
@@ -114,7 +107,7 @@ impl Rig {
         outcomes
     }
 
-    /// How many failures of the database were counted.
+    /// Counts the recorded failures of the database.
     pub(crate) fn db_errors(&self) -> usize {
         let metrics = self.parts.metrics.encode(None).1;
         let mut lines = metrics.lines();
@@ -122,39 +115,37 @@ impl Rig {
         count.map_or(0, |count| count.parse().unwrap())
     }
 
-    /// The agent's row.
     pub(crate) async fn row(&self) -> AgentRow {
         self.db.store().agent(&self.agent).await.unwrap().unwrap()
     }
 
-    /// The report on the agent, with which nothing may be wrong.
+    /// Asserts that the report has no breaches.
     #[track_caller]
     pub(crate) fn assert_clean(report: &AgentReport) {
         assert_eq!(report.breaches, [], "{report:?}");
     }
 
-    /// How many provisional digests stand for exchanges.
+    /// Counts the provisional digests in the document.
     pub(crate) async fn digests(&self) -> i64 {
         let digests = "SELECT count(*) FROM summary_items WHERE origin = 'digest' AND provisional = 1 \
                        AND removed_version IS NULL";
         self.db.number(digests).await.unwrap()
     }
 
-    /// How many digests stand for exchanges for good.
+    /// Counts the permanent digests in the document.
     pub(crate) async fn lasting_digests(&self) -> i64 {
         let digests = "SELECT count(*) FROM summary_items WHERE origin = 'digest' AND provisional = 0 \
                        AND removed_version IS NULL";
         self.db.number(digests).await.unwrap()
     }
 
-    /// What `verify` says.
+    /// Verifies the agent, and asserts that nothing is wrong.
     pub(crate) async fn verify(&self) -> AgentReport {
         let report = self.db.store().verify(&self.agent).await.unwrap();
         Self::assert_clean(&report);
         report
     }
 
-    /// The document.
     pub(crate) async fn content(&self) -> String {
         self.db
             .store()

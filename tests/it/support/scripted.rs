@@ -21,16 +21,16 @@ use tokio::{
 
 use super::PATIENCE;
 
-/// What the model does with one request.
+/// The model's reaction to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// An item for each exchange.
     Good,
-    /// The same, and facts: the user's demand, one that a tool makes, and the end of the oldest fact.
+    /// Good items, and changes of facts: the user's demand, one claimed by a tool, and the end of the oldest fact.
     Stating,
     /// One item for all exchanges but the last.
     Partial,
-    /// Texts far longer than an item may have.
+    /// Texts far longer than an item allows.
     Oversize,
     /// Prose.
     Garbage,
@@ -38,41 +38,39 @@ pub(crate) enum Reply {
     Empty,
     /// More text than is read.
     Flood,
-    /// Items about exchanges that nobody asked about.
+    /// Items for exchanges that nobody asked about.
     WrongExchanges,
-    /// Two items about the same exchanges.
+    /// Two items for the same exchanges.
     Overlapping,
-    /// What a middling model says of several exchanges: numbers in quotes, an overlap, a gap at the end, one text for all, which is
-    /// too long. Of one exchange it tells well.
+    /// A mediocre model's answer about several exchanges: quoted numbers, an overlap, a gap at the end, one overlong
+    /// text for all. An answer about one exchange is good.
     Middling,
-    /// Every exchange is told of, carelessly: numbers in quotes, an overlap, one text thrice, a bare list in prose.
+    /// A careless answer about every exchange: quoted numbers, an overlap, one text three times, a bare list in prose.
     Sloppy,
-    /// Items and facts that claim the user demanded this, about these exchanges and others.
+    /// Items and facts that claim a demand of the user's, for these exchanges and others.
     Claiming(&'static str),
-    /// A failure that may pass.
+    /// A temporary failure.
     Transient,
-    /// No answer came in time.
+    /// No answer within the time limit.
     Late,
-    /// An answer that broke off; the provider says what it is billed with.
+    /// An answer that broke off; the provider reports what it bills.
     Broken,
-    /// Come back in five minutes.
+    /// A rate limit of five minutes.
     RateLimited,
-    /// The key is wrong.
     Auth,
-    /// The model declines.
     Refusal,
-    /// More than one exchange is too much.
+    /// Too much input, if there is more than one exchange.
     Overflow,
-    /// The answer was cut off, however short the question.
+    /// An answer cut off at the output limit, however short the question.
     Truncated,
     /// A good answer, once [`ScriptedModel::let_go`] allows it.
     Held,
-    /// None: asking panics.
+    /// A panic.
     Panic,
 }
 
 impl Reply {
-    /// Every reply that comes by itself.
+    /// The replies that need no further action of a test.
     pub(crate) const ALL: [Self; 16] = [
         Self::Good,
         Self::Partial,
@@ -93,10 +91,10 @@ impl Reply {
     ];
 }
 
-/// Nobody has a reason to ask more often in one test: whoever does would never stop.
+/// No test needs more calls: a test that makes more would never end.
 const CALLS_MAX: usize = 1_000;
 
-/// The model. It gives the planned replies in order, then good ones, or others if it is stubborn.
+/// The model. It gives the planned replies in order, then good ones, or always another kind.
 pub(crate) struct ScriptedModel {
     planned: Mutex<(VecDeque<Reply>, Reply)>,
     poison: Mutex<Option<(i64, Reply)>>,
@@ -120,53 +118,52 @@ impl Default for ScriptedModel {
 }
 
 impl ScriptedModel {
-    /// Forgets what was planned and plans `replies`, then good ones.
+    /// Replaces the plan by `replies`, followed by good ones.
     pub(crate) fn plan(&self, replies: impl IntoIterator<Item = Reply>) {
         self.plan_then(replies, Reply::Good);
     }
 
-    /// Forgets what was planned and plans `replies`, and from then on always `stubborn`.
+    /// Replaces the plan by `replies`, followed by `stubborn` for ever.
     pub(crate) fn plan_then(&self, replies: impl IntoIterator<Item = Reply>, stubborn: Reply) {
         let planned = (replies.into_iter().collect(), stubborn);
         *self.planned.lock().unwrap_or_else(PoisonError::into_inner) = planned;
     }
 
-    /// Replies so to each question with that exchange, whatever is planned.
+    /// Gives this reply to each question that includes the exchange, whatever is planned.
     pub(crate) fn always(&self, exchange: i64, reply: Reply) {
         *self.poison.lock().unwrap_or_else(PoisonError::into_inner) = Some((exchange, reply));
     }
 
-    /// How often it was asked about those exchanges, and no others.
+    /// Counts the questions about exactly those exchanges.
     pub(crate) fn asked_about(&self, exchanges: &[i64]) -> usize {
         let questions = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
         questions.iter().filter(|question| *question == exchanges).count()
     }
 
-    /// How often it was asked about that exchange, be it among others.
+    /// Counts the questions that include the exchange.
     pub(crate) fn asked_with(&self, exchange: i64) -> usize {
         let questions = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
         let with = |question: &&Vec<i64>| question.contains(&exchange);
         questions.iter().filter(with).count()
     }
 
-    /// The facts that it was told with the last question.
+    /// The facts given with the last question.
     pub(crate) fn facts(&self) -> Vec<Fact> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How often it was asked.
     pub(crate) fn calls(&self) -> usize {
         *self.calls.borrow()
     }
 
-    /// Waits until it was asked for the `call`th time.
+    /// Waits for the `call`th question.
     pub(crate) async fn asked(&self, call: usize) {
         let mut calls = self.calls.subscribe();
         let asked = timeout(PATIENCE, calls.wait_for(|calls| *calls >= call)).await;
         drop(asked.expect("it is asked").unwrap());
     }
 
-    /// Lets one held answer go.
+    /// Releases one held answer.
     pub(crate) fn let_go(&self) {
         self.gate.add_permits(1);
     }
@@ -269,7 +266,7 @@ fn stating(request: &ModelRequest, exchanges: &[i64]) -> String {
     json!({"items": items, "facts": {"add": add, "replace": [], "close": close}}).to_string()
 }
 
-/// What the same replies mean where operations are asked for: neighbours merged in pairs, or nonsense of every kind.
+/// The replies' counterparts for questions about operations: neighbours merged in pairs, or all kinds of nonsense.
 fn operations(reply: Reply, question: &str) -> Result<String, LlmError> {
     let label = |line: &str| line.split_once(". ")?.0.parse::<i64>().ok();
     let labels: Vec<i64> = question.lines().filter_map(label).collect();

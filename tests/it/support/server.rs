@@ -34,10 +34,10 @@ use super::{
     troubled_store::TroubledStore,
 };
 
-/// When the clock of every server starts.
+/// The initial time of every server's clock.
 pub(crate) const START: &str = "2026-11-20T08:40:00Z";
 
-/// A running interface. Nothing is summarised unless a test drains the worker.
+/// A running interface. Nothing is summarised until a test drains the worker.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) parts: Parts,
@@ -51,7 +51,7 @@ pub(crate) struct Server {
     pub(crate) writes: TaskTracker,
     client: Client,
     folder: TempDir,
-    /// Also after its end nobody else listens there.
+    /// Keeps the port reserved after the server's end.
     _port: Port,
 }
 
@@ -61,12 +61,11 @@ fn with_small_window(config: &mut Config) {
 }
 
 impl Server {
-    /// A server with a small window.
     pub(crate) async fn small() -> Self {
         Self::start(with_small_window).await
     }
 
-    /// A server with a small window, and with exchanges of which some are summarised.
+    /// A server with a small window, and an agent with some summarised exchanges.
     pub(crate) async fn summarised() -> Self {
         let server = Self::small().await;
         server.converse("coder", 1..=8).await;
@@ -74,7 +73,7 @@ impl Server {
         server
     }
 
-    /// A server with an agent whose exchanges are half a year old: those that are summarised have left the document.
+    /// A server with an agent whose exchanges are half a year old: summarised ones have left the document.
     pub(crate) async fn quiet() -> Self {
         let server = Self::start(|config| {
             with_small_window(config);
@@ -94,7 +93,7 @@ impl Server {
         server
     }
 
-    /// A server with the defaults, but for what `configure` changes.
+    /// A server with the defaults, as changed by `configure`.
     pub(crate) async fn start(configure: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config = Config::default();
@@ -151,19 +150,17 @@ impl Server {
         }
     }
 
-    /// The file that all is in.
     pub(crate) fn database(&self) -> PathBuf {
         self.folder.path().join("recapd.db")
     }
 
-    /// A request to `path`, not sent yet.
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.client
             .request(method, format!("http://{}{path}", self.address))
             .header("x-request-id", "test")
     }
 
-    /// As [`Self::request`], by who holds the token `rcp_TOKEN`, or by somebody without one.
+    /// Builds a request with the token `rcp_TOKEN`, or without one.
     pub(crate) fn request_by(&self, token: Option<&str>, method: Method, path: &str) -> RequestBuilder {
         let request = self.request(method, path);
         match token {
@@ -172,12 +169,12 @@ impl Server {
         }
     }
 
-    /// Keeps the token `rcp_NAME`, which is known from then on.
+    /// Stores the token `rcp_NAME`, and waits until it is known.
     pub(crate) async fn keep_token(&self, name: &str, scope: Scope, reach: Reach) {
         self.keep_token_until(name, scope, reach, None).await;
     }
 
-    /// As [`Self::keep_token`], of a token that expires.
+    /// The same as [`Self::keep_token`], for a token that expires.
     pub(crate) async fn keep_token_until(
         &self,
         name: &str,
@@ -206,7 +203,6 @@ impl Server {
         Reply::of(self.request(Method::GET, path).header("accept", accept)).await
     }
 
-    /// Posts a JSON body.
     pub(crate) async fn post(&self, path: &str, body: impl Into<String>) -> Reply {
         self.post_as(path, "application/json", body).await
     }
@@ -218,7 +214,7 @@ impl Server {
         Reply::of(request.body(body.into())).await
     }
 
-    /// Appends finished exchanges to `agent`, one request each: a question of some 40 tokens, and an answer.
+    /// Appends finished exchanges to `agent`, one per request: a question of about 40 tokens, and an answer.
     pub(crate) async fn converse(&self, agent: &str, exchanges: std::ops::RangeInclusive<i64>) -> Reply {
         let mut last = None;
         for number in exchanges {
@@ -251,7 +247,7 @@ impl Server {
         server
     }
 
-    /// Appends rounds of some 50 tokens to the open exchange of `agent`.
+    /// Appends rounds of about 50 tokens to the open exchange of `agent`.
     pub(crate) async fn work(&self, agent: &str, rounds: std::ops::RangeInclusive<i64>) {
         let round = |number: i64| {
             let call = serde_json::json!({ "id": format!("c{number}"), "type": "function",
@@ -265,20 +261,19 @@ impl Server {
         self.say(agent, rounds.flat_map(round).collect()).await;
     }
 
-    /// Appends messages to `agent`.
     pub(crate) async fn say(&self, agent: &str, messages: Vec<Value>) {
         let path = format!("/v1/agents/{agent}/messages");
         let reply = self.post(&path, Value::from(messages).to_string()).await;
         assert_eq!(reply.status, 200, "{}", reply.body);
     }
 
-    /// Lets the worker do what is due, after as long as anything waits.
+    /// Advances the clock beyond all waits, and makes the due updates.
     pub(crate) async fn summarise(&self) {
         self.clock.advance_ms(10 * 60 * 1_000);
         self.parts.worker.drain().await.unwrap();
     }
 
-    /// Asks for `path` until the answer is as wanted.
+    /// Repeats the request until the answer is as wanted.
     pub(crate) async fn get_until(&self, path: &str, is_wanted: impl Fn(&Reply) -> bool + Sync) -> Reply {
         let asking = async {
             loop {
@@ -293,7 +288,7 @@ impl Server {
             .expect("it comes soon")
     }
 
-    /// Ends the server and waits until it has.
+    /// Ends the server and waits for that.
     pub(crate) async fn end(&self) {
         self.stop.cancel();
         tokio::time::timeout(PATIENCE, self.tasks.wait())
@@ -302,7 +297,6 @@ impl Server {
     }
 }
 
-/// An answer, read to its end.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -329,7 +323,7 @@ impl Reply {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// All headers, by name and value, in the order in which they came.
+    /// All headers in the order of arrival.
     pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.headers
             .iter()
@@ -340,12 +334,12 @@ impl Reply {
         serde_json::from_str(&self.body).unwrap()
     }
 
-    /// The body as JSON in the order of its keys, for a person to look at.
+    /// The body as JSON with sorted keys, for snapshots.
     pub(crate) fn pretty(&self) -> String {
         serde_json::to_string_pretty(&self.json()).unwrap()
     }
 
-    /// Fails unless this is a well-formed problem of this status and code, and returns it.
+    /// Asserts that this is a well-formed problem with this status and code, and returns it.
     pub(crate) fn problem(&self, status: u16, code: &str) -> Value {
         let problem = self.json();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Two PostgreSQL servers of a test's own: one that is written, and its streaming standby, made as `docs/postgres.md` says.
+//! Two PostgreSQL servers for a test: a primary and its streaming standby, set up as `docs/postgres.md` says.
 
 use std::{
     fs,
@@ -16,12 +16,11 @@ use super::{PATIENCE, postgres::execute};
 
 const CURE: &str =
     "PostgreSQL's server (13 or newer, with pg_basebackup) is needed: `apt-get install postgresql`";
-/// Superuser of both servers.
 const USER: &str = "recapd";
 const DATABASE: &str = "recapd";
-/// Whose process a server is if the test is root's, which it refuses to be.
+/// Candidates for the servers' user if the test runs as root, as which PostgreSQL refuses to run.
 const OWNERS: [&str; 2] = ["postgres", "nobody"];
-/// They only have to survive this test. A standby that is asked for a lock gives it at once, so that conflicts are soon seen.
+/// No durability is needed. The standby cancels conflicting queries at once, so that conflicts show soon.
 const SETTINGS: &str = "\
 listen_addresses = ''
 shared_buffers = 8MB
@@ -38,10 +37,10 @@ wal_receiver_status_interval = 1
 hot_standby = on
 max_standby_streaming_delay = 0
 ";
-/// What the commands of `docs/postgres.md` prepare on the server that is written.
+/// The preparation of the primary, by the commands of `docs/postgres.md`.
 const PREPARE: &str = "CREATE ROLE recapd_standby LOGIN REPLICATION";
 
-/// Both servers; they go with this value, and also when the test is killed.
+/// Both servers; they end with this value, and even if the test is killed.
 pub(crate) struct Servers {
     programs: Option<PathBuf>,
     owner: Option<(u32, u32)>,
@@ -49,7 +48,6 @@ pub(crate) struct Servers {
     guard: Child,
 }
 
-/// One of the two.
 #[derive(Clone, Copy)]
 pub(crate) enum Server {
     Primary,
@@ -64,7 +62,7 @@ impl Server {
         }
     }
 
-    /// Sockets are named by it; nothing listens on the network.
+    /// The number in a socket's name; nothing listens on the network.
     fn port(self) -> u16 {
         match self {
             Self::Primary => 5432,
@@ -74,7 +72,7 @@ impl Server {
 }
 
 impl Servers {
-    /// Starts both. The database is there and empty.
+    /// Starts both servers, with an empty database.
     pub(crate) async fn start() -> Self {
         let programs = newest_programs();
         let folder = tempfile::Builder::new()
@@ -127,7 +125,7 @@ impl Servers {
         execute(&mut connection, format!("CREATE DATABASE {DATABASE}")).await;
     }
 
-    /// The command of `docs/postgres.md`, but for the host.
+    /// Runs the command of `docs/postgres.md`, with another host.
     fn make_standby(&self) {
         let host = self.folder.path().to_str().unwrap();
         self.run(
@@ -147,18 +145,16 @@ impl Servers {
         self.start_one(Server::Standby);
     }
 
-    /// How a store is told where it is.
     pub(crate) fn url(&self, server: Server) -> String {
         self.options(server).to_url_lossy().into()
     }
 
-    /// A connection past the store.
+    /// Opens a connection that bypasses the store.
     pub(crate) async fn connect(&self, server: Server) -> PgConnection {
-        // Replay goes first, also before a connection that is being made.
+        // Replay takes precedence, even over a connection that is being made.
         insist(async || self.options(server).connect().await).await
     }
 
-    /// Starts what was stopped.
     pub(crate) fn start_one(&self, server: Server) {
         let port = format!("-p {}", server.port());
         let log = format!("{}.log", server.name());
@@ -169,7 +165,6 @@ impl Servers {
         );
     }
 
-    /// Stops it at once.
     pub(crate) fn stop(&self, server: Server) {
         self.run(
             "pg_ctl",
@@ -177,7 +172,7 @@ impl Servers {
         );
     }
 
-    /// Makes a server of its own of the standby, which can be written from then on.
+    /// Promotes the standby to a server that can be written.
     pub(crate) fn promote(&self) {
         self.run(
             "pg_ctl",
@@ -194,11 +189,11 @@ impl Servers {
             .disable_statement_logging()
     }
 
-    /// Runs one of PostgreSQL's programs to its end, in the folder.
+    /// Runs one of PostgreSQL's programs in the folder, and waits for its end.
     fn run(&self, program: &str, arguments: &[&str]) {
         let mut command = command(self.programs.as_deref(), self.owner, self.folder.path(), program);
         let told = self.folder.path().join(format!("{program}.told"));
-        // A file: the server that `pg_ctl` starts would keep a pipe open.
+        // A file, since the server that `pg_ctl` starts would keep a pipe open.
         let file = fs::File::create(&told).unwrap();
         let status = command
             .args(arguments)
@@ -219,7 +214,7 @@ impl Servers {
 }
 
 impl Drop for Servers {
-    /// The guard ends when nobody holds its input any more.
+    /// The guard ends when its input is closed.
     fn drop(&mut self) {
         drop(self.guard.stdin.take());
         if self.guard.wait().is_err() {
@@ -228,7 +223,7 @@ impl Drop for Servers {
     }
 }
 
-/// A process that stops both servers and removes their folder as soon as its input ends, however that comes.
+/// Starts a process that stops both servers and removes their folder when its input ends, for whatever reason.
 fn guard(programs: Option<&Path>, owner: Option<(u32, u32)>, folder: &Path) -> Child {
     let pg_ctl = programs.map_or_else(|| PathBuf::from("pg_ctl"), |programs| programs.join("pg_ctl"));
     let script = "trap '' HUP INT TERM; cat; \
@@ -245,7 +240,7 @@ fn guard(programs: Option<&Path>, owner: Option<(u32, u32)>, folder: &Path) -> C
         .unwrap()
 }
 
-/// One of the programs as the servers' owner, in their folder.
+/// Builds a command that runs as the servers' owner, in their folder.
 fn command(programs: Option<&Path>, owner: Option<(u32, u32)>, folder: &Path, program: &str) -> Command {
     let path = programs.map_or_else(|| PathBuf::from(program), |programs| programs.join(program));
     let mut command = Command::new(path);
@@ -256,7 +251,7 @@ fn command(programs: Option<&Path>, owner: Option<(u32, u32)>, folder: &Path, pr
     command
 }
 
-/// Debian has a folder for each version, outside of PATH.
+/// Finds the newest programs: Debian has a folder for each version, outside of PATH.
 fn newest_programs() -> Option<PathBuf> {
     let version = |path: &Path| -> Option<u32> { path.file_name()?.to_str()?.parse().ok() };
     let newest = fs::read_dir("/usr/lib/postgresql")
@@ -267,7 +262,7 @@ fn newest_programs() -> Option<PathBuf> {
     Some(newest.join("bin"))
 }
 
-/// Asks a standby until it answers, however often replay goes first.
+/// Repeats a query of a standby until replay no longer cancels it.
 pub(crate) async fn insist<T>(mut ask: impl AsyncFnMut() -> Result<T, sqlx::Error>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -278,8 +273,7 @@ pub(crate) async fn insist<T>(mut ask: impl AsyncFnMut() -> Result<T, sqlx::Erro
     }
 }
 
-/// Whether a standby cancelled what it was asked for, because replay needed what stood in its way. It hangs up on who asks
-/// for nothing just then.
+/// True if a standby cancelled a query because replay conflicted with it. It closes connections that are idle then.
 fn is_broken_off(error: &sqlx::Error) -> bool {
     if let sqlx::Error::Io(error) = error {
         return [BrokenPipe, ConnectionReset, UnexpectedEof].contains(&error.kind());
@@ -290,13 +284,12 @@ fn is_broken_off(error: &sqlx::Error) -> bool {
     code.as_deref() == Some("40001")
 }
 
-/// Whether this process makes its files as root.
 fn is_root(made: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     fs::metadata(made).unwrap().uid() == 0
 }
 
-/// User and group of the first of [`OWNERS`] that there is.
+/// User and group of the first existing one of [`OWNERS`].
 fn owner() -> (u32, u32) {
     let users = fs::read_to_string("/etc/passwd").unwrap();
     let numbers = |name: &&str| {

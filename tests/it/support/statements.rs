@@ -1,4 +1,4 @@
-//! Which statements of the store have run: noted by their labels, for `scripts/check-statements`.
+//! Records the labels of the store's statements that have run, for `scripts/check-statements`.
 
 use std::{
     collections::HashSet,
@@ -16,16 +16,16 @@ use tracing::{
 };
 use tracing_subscriber::{EnvFilter, Layer, layer::Context, prelude::*};
 
-/// Names the folder with a file for each database, which has one line for each statement that has run there.
+/// The variable that names a folder for one file per database, with a line for each statement that has run there.
 const FOLDER: &str = "RECAPD_TEST_STATEMENTS";
 
-/// sqlx's events, and those of the writer of SQLite.
+/// sqlx's events, and those of the SQLite writer.
 const FILTER: &str = "sqlx::query=debug,recapd_store::sql::direct=trace";
 
-/// How labels begin: with the folder of the statement's source.
+/// Prefixes of labels: the folder of the statement's source.
 const LABELS: [&str; 3] = ["sql/", "sqlite/", "postgres/"];
 
-/// Notes from now on which statements this process runs, if somebody asks for it.
+/// Starts recording the statements of this process, if [`FOLDER`] is set.
 pub(crate) fn note_statements() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -43,7 +43,7 @@ pub(crate) fn note_statements() {
     });
 }
 
-/// Writes each label once, at the end of its database's file, where other processes write theirs.
+/// Appends each label once to its database's file, which other processes write as well.
 struct Labels {
     folder: PathBuf,
     noted: Mutex<HashSet<(&'static str, String)>>,
@@ -53,7 +53,7 @@ impl<S: Subscriber> Layer<S> for Labels {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut statement = Statement::default();
         event.record(&mut statement);
-        // sqlx calls SQLite on threads of that name.
+        // sqlx calls SQLite on threads with that name.
         let is_sqlite = event.metadata().target() != "sqlx::query"
             || thread::current()
                 .name()
@@ -72,7 +72,7 @@ impl<S: Subscriber> Layer<S> for Labels {
     }
 }
 
-/// The text of a statement: sqlx has a short one in `summary`, and a longer one in `db.statement` if that is not the whole.
+/// The text of a statement: sqlx has a short one in `summary`, and the longer one in `db.statement` if that isn't all.
 #[derive(Default)]
 struct Statement(String);
 

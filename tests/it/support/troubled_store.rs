@@ -1,4 +1,4 @@
-//! A store that gets into trouble when it is told to.
+//! A store whose operations can be put into trouble.
 
 use std::{
     collections::HashMap,
@@ -28,22 +28,18 @@ use recapd_store::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// What an operation does instead of its work.
 #[derive(Clone, Debug)]
 pub(crate) enum Trouble {
-    /// Fails, because the database doesn't answer.
+    /// Fails as if the database didn't answer.
     Unavailable,
-    /// Fails, because what is stored makes no sense.
+    /// Fails as if stored data made no sense.
     Inconsistent,
-    /// Never ends.
     Hang,
-    /// Panics.
     Panic,
-    /// Does its work, once this is cancelled.
+    /// Does its work once this is cancelled.
     Late(CancellationToken),
 }
 
-/// A store with troubles, by the names of its operations.
 pub(crate) struct TroubledStore {
     inner: Arc<dyn Store>,
     troubles: Mutex<HashMap<&'static str, Trouble>>,
@@ -57,12 +53,11 @@ impl TroubledStore {
         }
     }
 
-    /// From now on `operation` is in trouble.
+    /// Puts `operation` into trouble from now on.
     pub(crate) fn trouble(&self, operation: &'static str, trouble: Trouble) {
         self.troubles.lock().unwrap().insert(operation, trouble);
     }
 
-    /// Everything works again.
     pub(crate) fn recover(&self) {
         self.troubles.lock().unwrap().clear();
     }

@@ -1,4 +1,4 @@
-//! What a daemon refuses, as a failed command.
+//! Turns a daemon's refusal into a failed command.
 
 use reqwest::StatusCode;
 use serde_json::Value;
@@ -6,10 +6,9 @@ use serde_json::Value;
 use crate::cli::exit::{CommandFailure, RETRY_LATER, UNAVAILABLE};
 use recapd_client::TOKEN_VARIABLE;
 
-/// Things that are wrong with one request and told one by one; the rest is counted.
+/// Findings about one request that are printed one by one; the rest is counted.
 const FINDINGS_SHOWN_MAX: usize = 5;
 
-/// The failure that an answer of this status and text is.
 pub(super) fn failed(status: StatusCode, text: &str) -> CommandFailure {
     let problem: Value = serde_json::from_str(text).unwrap_or_default();
     let detail = told(&problem).unwrap_or_else(|| text.trim().to_owned());
@@ -18,7 +17,7 @@ pub(super) fn failed(status: StatusCode, text: &str) -> CommandFailure {
         StatusCode::UNAUTHORIZED => {
             anyhow::anyhow!("{detail}; put one into {TOKEN_VARIABLE} or --token-file").into()
         }
-        // What was asked for can't be, there or here, or isn't for this token.
+        // The request conflicts with the state, or this token may not make it.
         StatusCode::CONFLICT | StatusCode::FORBIDDEN => anyhow::anyhow!("{detail}").into(),
         StatusCode::BAD_REQUEST
         | StatusCode::PAYLOAD_TOO_LARGE
@@ -29,7 +28,7 @@ pub(super) fn failed(status: StatusCode, text: &str) -> CommandFailure {
     }
 }
 
-/// The agent that a daemon doesn't know, if that is what it refuses.
+/// Returns the agent if the refusal is that the daemon doesn't know it.
 pub(super) fn unknown_agent(text: &str) -> Option<String> {
     let problem: Value = serde_json::from_str(text).ok()?;
     if problem["code"] != "unknown_agent" {
@@ -38,12 +37,12 @@ pub(super) fn unknown_agent(text: &str) -> Option<String> {
     problem["detail"].as_str()?.split('`').nth(1).map(str::to_owned)
 }
 
-/// What a problem (RFC 9457) says.
+/// Returns the detail of a problem (RFC 9457).
 fn told(problem: &Value) -> Option<String> {
     problem["detail"].as_str().map(str::to_owned)
 }
 
-/// What is wrong one by one, and what to do about it.
+/// Lists what is wrong with the request, and what to do about it.
 fn cure(problem: &Value) -> String {
     let findings = problem["errors"]
         .as_array()

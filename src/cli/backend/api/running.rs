@@ -1,4 +1,4 @@
-//! The daemon that the configuration says where to find: does one run there, and how is it?
+//! Looks for the daemon at the place that the configuration names, and asks how it is.
 
 use std::{net::TcpStream, os::unix::net::UnixStream, time::Duration};
 
@@ -10,17 +10,16 @@ use recapd_client::{Answerer, Credentials, answerer};
 use recapd_config::{HttpConfig, Listen};
 use recapd_platform::http_client::HttpClientError;
 
-/// How long a connection may take to be made.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
-/// What a daemon answers that has too much to do. Whether that is still so the command is told.
+/// Statuses of a daemon that is overloaded. The command is sent to it all the same, and learns whether that still holds.
 const BUSY: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
 
-/// The daemon that runs where the configuration says, if one does and lets us in.
+/// Returns the daemon that runs where the configuration says, if there is one and it lets us in.
 pub(crate) fn find(
     config: &HttpConfig,
     credentials: Credentials,
 ) -> Result<Option<DaemonTarget>, CommandFailure> {
-    // Mostly nobody listens, and then nothing more is set up.
+    // Usually nobody listens; then nothing more is set up.
     let base = base(config);
     if base == config.listen.base() && !listens(&config.listen) {
         return Ok(None);
@@ -35,9 +34,9 @@ pub(crate) fn find(
     Ok(is_there.then_some(server))
 }
 
-/// Whether who listens there is a daemon that lets us in. A slow one is waited for like any answer, and its silence is a
-/// failure: the database that is found without it may be another one, and what is changed there isn't changed by its
-/// configuration.
+/// True if a daemon listens there and lets us in. A slow daemon is waited for like any answer, and its silence is a
+/// failure: the database that the command would open without it may be another one, and a change to it would not
+/// follow the daemon's configuration.
 async fn lets_us_in(daemon: &Api) -> Result<bool, CommandFailure> {
     let request = daemon
         .request(Method::GET, "/version")
@@ -55,7 +54,7 @@ async fn lets_us_in(daemon: &Api) -> Result<bool, CommandFailure> {
     }
 }
 
-/// Where the daemon of the configuration answers: at its socket if somebody listens there, else at its address.
+/// Returns the base URL of the configured daemon: its socket if somebody listens there, else its address.
 pub(crate) fn base(config: &HttpConfig) -> String {
     let mut sockets = config.sockets.near.iter();
     match sockets.find(|path| UnixStream::connect(path).is_ok()) {
@@ -66,15 +65,14 @@ pub(crate) fn base(config: &HttpConfig) -> String {
 
 /// Why a daemon isn't ready.
 pub(crate) enum NotReady {
-    /// Nobody listens.
     Away,
     /// Somebody listens and doesn't answer, for this reason.
     Silent(String),
-    /// It says so.
+    /// The daemon answers that it isn't ready, with this reason.
     Says(String),
 }
 
-/// Whether the daemon at `server`, else the one of the configuration, answers well at `path`, which needs no token.
+/// Checks that the daemon at `server`, else the configured one, answers with success at `path`, which needs no token.
 pub(crate) async fn answers(
     server: Option<&DaemonTarget>,
     config: &HttpConfig,
@@ -93,7 +91,6 @@ pub(crate) async fn answers(
     }
 }
 
-/// What it says of a daemon that no answer came.
 fn unheard(error: &HttpClientError) -> NotReady {
     match error {
         HttpClientError::Unreachable(_) => NotReady::Away,
@@ -101,7 +98,6 @@ fn unheard(error: &HttpClientError) -> NotReady {
     }
 }
 
-/// Whether somebody listens there.
 fn listens(listen: &Listen) -> bool {
     match listen {
         Listen::Address(_) => listen
@@ -116,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_answers_late_is_not_away() {
+    fn a_late_answer_does_not_count_as_absence() {
         let late = HttpClientError::Late("operation timed out".to_owned());
         assert!(matches!(unheard(&late), NotReady::Silent(why) if why == "operation timed out"));
         let nobody = HttpClientError::Unreachable("connection refused".to_owned());

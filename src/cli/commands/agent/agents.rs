@@ -1,4 +1,4 @@
-//! `recapd agents`: which there are, what is in force for one, and whether it is paused.
+//! `recapd agents`: lists agents, shows and changes the settings of one, pauses and resumes it.
 
 mod list;
 
@@ -38,36 +38,35 @@ pub(crate) struct Agents {
 enum AgentsAction {
     /// List agents
     List(list::AgentsList),
-    /// Print what is in force for an agent, and whether the agent, its preset or the configuration says so
+    /// Print what is in force for an agent, and whether the agent, its preset or the configuration sets it
     Show {
         /// The agent
         agent: AgentId,
     },
-    /// Change what an agent overrides, from its next message on
+    /// Change what an agent overrides; takes effect with its next message
     Set {
         /// The agent
         agent: AgentId,
         /// The settings: `preset` (none, ikigai, structured-memory, pidgin, last-n), `budget_tokens`, `low_water`,
         /// `max_messages`, `on_overflow` (evict, refuse, end), `provider`, `model`, `context_max_tokens`,
-        /// `output_reserve_tokens`, `system_reserve_tokens`, `anchor`, `alternation` (merge, ack, keep),
-        /// `participants`, `human_tag`, `mode` (talk, choose-names, meditation), `calls_per_day`, `tokens_per_day`,
-        /// `usd_per_day` (of models, in a day of UTC), `time_zone` (Europe/Berlin); an empty value takes one back
+        /// `output_reserve_tokens`, `system_reserve_tokens`, `anchor`, `alternation` (merge, ack, keep), `participants`,
+        /// `human_tag`, `mode` (talk, choose-names, meditation), `calls_per_day`, `tokens_per_day`, `usd_per_day` (of models,
+        /// in a day of UTC), `time_zone` (Europe/Berlin); an empty value removes an override
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
-    /// Pause the updates of an agent's summary; its window goes on being kept, and digests stand for what leaves it
+    /// Pause the updates of an agent's summary; its window is still kept, and digests represent what leaves it
     Pause {
         /// The agent
         agent: AgentId,
     },
-    /// Go on with the updates of an agent's summary
+    /// Resume the updates of an agent's summary
     Resume {
         /// The agent
         agent: AgentId,
     },
 }
 
-/// What an agent overrides, and what is in force for it.
 #[derive(Serialize, Deserialize)]
 struct AgentSettingsView {
     settings: AgentSettings,
@@ -91,7 +90,7 @@ impl Agents {
             AgentsAction::Resume { agent } => return pause(config, shared, &agent, false),
         };
         let shown = open::block_on(async {
-            // A change of settings goes beside a daemon, too: it reads them with each append.
+            // A daemon reads settings with each append, so they can be changed while one uses the database.
             ask(&Api::reading(config, shared).await?, &agent, patch).await
         })?;
         if shared.json {
@@ -136,7 +135,7 @@ async fn ask(api: &Api, agent: &AgentId, patch: Option<Value>) -> Result<AgentSe
     api.read(&url).await
 }
 
-/// What was typed, as a merge patch.
+/// Parses `KEY=VALUE` arguments into a merge patch.
 fn patch(settings: &[String]) -> Result<Value, CommandFailure> {
     let pairs = settings.iter().map(|setting| {
         let pair = setting.split_once('=');

@@ -1,5 +1,3 @@
-//! `recapd context`
-
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -29,29 +27,28 @@ Examples:
 pub(crate) struct ContextCommand {
     /// The agent
     agent: AgentId,
-    /// Whose request to write
+    /// The provider's API whose request to write
     #[arg(long, value_name = "anthropic|openai|openai-responses|gemini", value_parser = format_named)]
     format: RequestFormat,
     /// The most tokens of the whole request; 0 is no limit [default: `context_max_tokens` of the agent, else
     /// `context.max_tokens`]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(0..=100_000_000))]
     budget: Option<i64>,
-    /// The most tokens of the summary in it; it never takes more than a quarter of the request
+    /// The most tokens of the summary in it; never more than a quarter of the request
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
     summary_max_tokens: Option<i64>,
-    /// What happens to neighbouring turns of one side [default: `alternation` of the agent, else
-    /// `context.alternation`]
+    /// How to treat neighbouring turns of one side [default: `alternation` of the agent, else `context.alternation`]
     #[arg(long, value_name = "ack|merge|keep", value_parser = alternation_named)]
     alternation: Option<Alternation>,
-    /// Send thinking of the open exchange even where something before it has changed [default: none is sent then]
+    /// Send the thinking of the open exchange even if something before it has changed [default: omit it then]
     #[arg(long, value_enum, value_name = "open", hide_possible_values = true)]
     thinking: Option<ThinkingChoice>,
-    /// One of the speakers of a shared conversation, as that one sees it [see `perspective.participants`]
+    /// Print the conversation as this speaker of several sees it [see `perspective.participants`]
     #[arg(long = "as", value_name = "SPEAKER")]
     speaker: Option<String>,
 }
 
-/// Of which exchanges thinking is sent whatever has become of those before them.
+/// Exchanges whose thinking is sent even if an exchange before them has changed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ThinkingChoice {
     Open,
@@ -67,7 +64,7 @@ fn alternation_named(name: &str) -> Result<Alternation, String> {
 }
 
 impl ContextCommand {
-    /// What to send by the agent's own settings.
+    /// Builds the context by the agent's own settings.
     pub(super) fn plain(agent: AgentId, format: RequestFormat) -> Self {
         Self {
             agent,

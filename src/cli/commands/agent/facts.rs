@@ -1,4 +1,4 @@
-//! `recapd facts`: how things stand, as the summary has it, and its correction by hand.
+//! `recapd facts`: prints and corrects the facts of an agent.
 
 use std::process::ExitCode;
 
@@ -26,7 +26,7 @@ use recapd_core::domain::{
 };
 use recapd_store::FactQuery;
 
-/// The most facts that one call reads.
+/// Most facts that one request returns.
 const SHOWN_MAX: i64 = 200;
 
 #[derive(Debug, Args)]
@@ -46,13 +46,13 @@ pub(crate) struct Facts {
     /// The agent
     #[arg(required = true)]
     agent: Option<AgentId>,
-    /// Those too that hold no longer
+    /// Show also those that no longer hold
     #[arg(long)]
     all: bool,
-    /// Only those with larger numbers
+    /// Only facts with larger numbers
     #[arg(long, default_value_t = 0)]
     after: i64,
-    /// Print so many, at most 200
+    /// Print at most this many, up to 200
     #[arg(long, default_value_t = SHOWN_MAX, value_parser = clap::value_parser!(i64).range(1..=SHOWN_MAX))]
     limit: i64,
 }
@@ -68,18 +68,18 @@ enum FactsAction {
         /// One line
         text: String,
     },
-    /// Say a fact otherwise
+    /// Reword a fact
     Edit {
         #[command(flatten)]
         numbered: FactNumber,
         /// One line
         text: String,
     },
-    /// Say that a fact holds no longer
+    /// Mark a fact as no longer true
     Close(FactNumber),
     /// Keep a fact in the summary
     Pin(FactNumber),
-    /// Take a pin back
+    /// Remove a pin
     Unpin(FactNumber),
 }
 
@@ -199,7 +199,7 @@ fn refusal(error: &FactEditError) -> CommandFailure {
     })
 }
 
-/// `12  #40  (demand, user Ada): use pnpm`, and of one that holds no longer `…, until version 7`.
+/// Formats `12  #40  (demand, user Ada): use pnpm`, with `…, until version 7` for a fact that no longer holds.
 fn line(fact: &Value) -> String {
     let text = |name: &str| fact[name].as_str().unwrap_or_default();
     let source = match fact["exchange"].as_i64() {

@@ -1,5 +1,3 @@
-//! `recapd forget`
-
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use clap::Args;
@@ -30,18 +28,18 @@ use recapd_engine::{
 use recapd_platform::clock::SystemClock;
 use recapd_store::{FORGET_EXCHANGES_MAX, Forgettable, SqlStore, Store, StoreError};
 
-/// How often it looks how many exchanges are left.
+/// How often the number of exchanges left is read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long it waits for a hook that sends messages of the agent. No hook takes longer than a second.
+/// How long to wait for a hook that is sending messages of the agent. No hook takes longer than a second.
 const HOOK_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What was said is gone for good: from the archive, from every agent forked since, from summaries and their earlier
-versions, from the index and the live journal of the daemon that is asked (each has its own). Its numbers and times stay.
-So is the brief that your hooks keep and, with --all, what they couldn't deliver.
-What a later exchange repeats, exports and backups are not touched. A long exchange has several numbers, one for each leg:
-name them all ('#14–#19'). The others are listed. Examples:
+Removes messages for good: from the archive, from every agent forked since, from summaries and their earlier versions, from
+the search index, and from the live journal of the daemon that is asked (each has its own). Their numbers and times stay.
+Also removes the brief that your hooks keep and, with --all, what they couldn't deliver.
+Repetitions in later exchanges, exports and backups are not touched. A long exchange has several numbers, one for each leg:
+name them all ('#14–#19'); those left out are listed. Examples:
   recapd forget my-agent 38 '#12–#14'
   recapd forget my-agent --message 17
   recapd forget my-agent --all --yes my-agent                the agent with all that is known of it")]
@@ -57,7 +55,7 @@ pub(crate) struct Forget {
     /// The whole agent
     #[arg(long, conflicts_with_all = ["exchanges", "message"], requires = "yes")]
     all: bool,
-    /// The agent's id once more, to delete it
+    /// The agent's id again, to confirm the deletion
     #[arg(long, value_name = "AGENT", requires = "all")]
     yes: Option<AgentId>,
 }
@@ -167,7 +165,7 @@ fn forget_in_hooks(
     })
 }
 
-/// Deletes an agent, which may never have come to be, or be deleted in part.
+/// Deletes an agent in the database, and its file in the live journal even if the agent is gone already.
 async fn delete_here(config: &Config, agent: &AgentId) -> Result<DeleteReply, CommandFailure> {
     let store = open::work(config).await?;
     let shared: Arc<dyn Store> = Arc::<SqlStore>::clone(&store);
@@ -179,7 +177,7 @@ async fn delete_here(config: &Config, agent: &AgentId) -> Result<DeleteReply, Co
     }
 }
 
-/// The ingestor over the database, with the live journals that are configured.
+/// The ingestor over the database, with the configured live journal.
 async fn ingestor(config: &Config, agent: &AgentId) -> Result<(Ingestor, Arc<SqlStore>), CommandFailure> {
     let store = open::work(config).await?;
     if store.agent(agent).await?.is_none() {
@@ -191,7 +189,7 @@ async fn ingestor(config: &Config, agent: &AgentId) -> Result<(Ingestor, Arc<Sql
     Ok((ingestor.with_journal(journal), store))
 }
 
-/// Waits for `forgetting`, and shows meanwhile how many exchanges are left.
+/// Waits for `forgetting`, and shows how many exchanges are left meanwhile.
 async fn told_meanwhile<T>(store: &dyn Store, agent: &AgentId, forgetting: impl Future<Output = T>) -> T {
     let bar = if output::shows_progress() {
         ProgressBar::new_spinner()
@@ -208,7 +206,7 @@ async fn told_meanwhile<T>(store: &dyn Store, agent: &AgentId, forgetting: impl 
                 return done;
             }
             _ = look.tick() => {
-                // Who can't be asked is asked again.
+                // If the query fails, it is repeated with the next tick.
                 if let Ok(left @ 1..) = store.forgettings_left(agent).await {
                     let left = format!("{} left", count(left, "exchange"));
                     ticker.tell(|| format!("forgetting  {left}"));
@@ -249,7 +247,7 @@ fn told(agent: &AgentId, reply: &ForgetReply) -> String {
     std::iter::once(text).chain(left).collect::<Vec<_>>().join("\n")
 }
 
-/// Which legs of an exchange are left, and how to forget them, too.
+/// Says which legs of an exchange are left, and how to forget them, too.
 fn told_left(agent: &AgentId, left: &LegsLeft) -> String {
     let ranges = ranges(&left.legs, usize_or_max(RANGE_MAX));
     let (is, what) = match left.legs.len() {

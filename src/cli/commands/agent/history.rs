@@ -1,5 +1,3 @@
-//! `recapd history`
-
 mod colour;
 
 use std::{process::ExitCode, time::Duration};
@@ -22,7 +20,7 @@ use recapd_core::domain::{
 use recapd_platform::clock::{Clock as _, SystemClock};
 use recapd_store::StoreError;
 
-/// How often a history that is followed is looked at.
+/// How often `--follow` looks for changes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
@@ -38,16 +36,16 @@ pub(crate) struct History {
     /// The agents
     #[arg(required = true, value_name = "AGENT")]
     agents: Vec<AgentId>,
-    /// Show everything, not only the newest exchanges
+    /// Show all exchanges, not only the newest ones
     #[arg(long, conflicts_with = "exchange")]
     all: bool,
-    /// Show this exchange alone, wherever it stands, with all its lines
+    /// Show only this exchange, with all its lines
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     exchange: Option<i64>,
     /// Show the tokens of each message, and the results of tools, too
     #[arg(long)]
     tokens: bool,
-    /// Show it again whenever it changes, until it is stopped
+    /// Show it again whenever it changes, until interrupted
     #[arg(long)]
     follow: bool,
 }
@@ -73,7 +71,7 @@ impl History {
         })
     }
 
-    /// What the daemon is asked for, beside the agent.
+    /// Returns the query string of the request.
     fn parameters(&self) -> String {
         let wanted = [
             self.all.then(|| "all=1".to_owned()),

@@ -1,7 +1,7 @@
-//! `recapd hook`: what hosts call, and putting it into their settings.
+//! `recapd hook`: the entry point that hosts call, and its installation into their settings.
 //!
-//! Invariant: called by a host it ends in time, with 0, and prints nothing but what is meant for the host: any other
-//! exit code or output would disturb the agent.
+//! Invariant: when a host calls, the process ends in time, with exit code 0, and prints only what is meant for the
+//! host. Any other exit code or output would disturb the agent.
 
 mod called;
 mod install;
@@ -43,20 +43,20 @@ pub(crate) struct Hook {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Put the hooks into a host's settings; shows what changes and asks
+    /// Add the hooks to a host's settings; shows the change and asks
     Install(Install),
-    /// Take them out again, and nothing else
+    /// Remove the hooks, and nothing else
     Uninstall(Install),
-    /// Print what a hook would do with the input on stdin, and what a session would be given
+    /// Print what a hook would do with the input on stdin, and what a session would receive
     Test(Test),
-    /// Print what waits for the daemon, when something was last pushed and injected, and whether the settings fit the host
+    /// Print what waits for the daemon, the last push and injection, and whether the settings fit the host
     Status,
     /// Send what waits for the daemon, with more time than a hook has
     Drain,
-    /// Called by hosts: gives a session the brief
+    /// Called by hosts: gives the brief to a session
     #[command(name = "SessionStart")]
     SessionStart(Fire),
-    /// Called by hosts: tells of a newer version, if hook.announce is on
+    /// Called by hosts: announces a newer version, if hook.announce is on
     #[command(name = "UserPromptSubmit")]
     UserPromptSubmit(Fire),
     /// Called by hosts: pushes what is new in the transcript
@@ -81,7 +81,7 @@ enum Command {
 
 #[derive(Clone, Debug, Args)]
 struct Fire {
-    /// Who calls [default: found out from the input]
+    /// The host that calls [default: detected from the input]
     #[arg(long, value_enum)]
     host: Option<Host>,
     /// The agent's id; {host}, {project} and {session} are replaced by their values [default: {host}:{project}]
@@ -91,7 +91,7 @@ struct Fire {
 
 #[derive(Debug, Args)]
 struct Test {
-    /// What happens
+    /// The event to test
     #[arg(long, value_name = "EVENT", value_parser = named_event, default_value = "SessionStart")]
     event: Event,
     #[command(flatten)]
@@ -105,7 +105,7 @@ fn named_event(name: &str) -> Result<Event, String> {
     })
 }
 
-/// Ends this process, with 0, when a hook's time is up, whatever hangs.
+/// Ends this process with exit code 0 when a hook's time is up, whatever hangs.
 pub(crate) fn end_in_time(environment: &Environment) {
     let time = hook::TIME_MAX * hook::patience(environment);
     std::thread::spawn(move || {
@@ -184,13 +184,12 @@ impl Fire {
     }
 }
 
-/// Where the daemon answers.
 fn daemon(config: &Config, shared: &GlobalOptions) -> String {
     let server = shared.server.as_ref().map(|server| server.base.clone());
     server.unwrap_or_else(|| api::base(&config.http))
 }
 
-/// What the host says, none if it says nothing that makes sense.
+/// Reads the host's input; `None` if it makes no sense.
 fn input() -> io::Result<Option<Input>> {
     let mut text = String::new();
     io::stdin()
@@ -200,7 +199,7 @@ fn input() -> io::Result<Option<Input>> {
     Ok(Input::read(&text))
 }
 
-/// What can't be printed can't be told to anybody.
+/// Prints; a failure to print can't be reported anywhere.
 fn print(text: &str) {
     output::text(text).ok();
 }

@@ -1,4 +1,4 @@
-//! `recapd items`: what a document is made of, and its correction by hand.
+//! `recapd items`: prints and corrects what a document is made of.
 
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ use recapd_core::domain::{
 };
 use recapd_store::ItemQuery;
 
-/// The most items that one call reads.
+/// Most items that one request returns.
 const SHOWN_MAX: i64 = 200;
 
 #[derive(Debug, Args)]
@@ -44,25 +44,25 @@ enum ItemsAction {
     List {
         /// The agent
         agent: AgentId,
-        /// Those too that aren't in the document any more
+        /// Show also those that aren't in the document any more
         #[arg(long)]
         all: bool,
-        /// Only those with larger numbers
+        /// Only items with larger numbers
         #[arg(long, default_value_t = 0)]
         after: i64,
-        /// Print so many, at most 200
+        /// Print at most this many, up to 200
         #[arg(long, default_value_t = SHOWN_MAX, value_parser = clap::value_parser!(i64).range(1..=SHOWN_MAX))]
         limit: i64,
     },
     /// Keep an item in the document, in full
     Pin(ItemNumber),
-    /// Take a pin back
+    /// Remove a pin
     Unpin(ItemNumber),
-    /// Change what an item says, or how much it matters
+    /// Change the texts or the importance of an item
     Edit {
         #[command(flatten)]
         numbered: ItemNumber,
-        /// The detailed text; the shorter ones are cut from it unless they are given, too
+        /// The detailed text; the shorter ones are cut from it unless they are given
         #[arg(long)]
         text: Option<String>,
         /// The shorter text
@@ -146,7 +146,7 @@ fn list(
     Ok(ExitCode::SUCCESS)
 }
 
-/// `12  #40–#44  (decision, model, pinned): Chose RS256`, and of legs of one exchange `#40–#44, legs of #38`.
+/// Formats `12  #40–#44  (decision, model, pinned): Chose RS256`; for legs of one exchange `#40–#44, legs of #38`.
 fn line(item: &Value) -> String {
     let mark = |is_so: bool, mark: &'static str| is_so.then_some(mark);
     let marks = [

@@ -52,9 +52,9 @@ pub(crate) struct Clear {
 The child shares the parent's past and nothing of its future. Example:
   recapd fork my-agent my-agent-scout")]
 pub(crate) struct Fork {
-    /// Where the child begins
+    /// The agent to fork
     parent: AgentId,
-    /// The child, which must not be there yet
+    /// The id of the new agent, which must not exist yet
     child: AgentId,
 }
 
@@ -116,7 +116,7 @@ fn step(
     print(shared, &reply, &|reply| line(agent, step, reply))
 }
 
-/// Has something done to an agent.
+/// Posts an action on an agent.
 pub(super) fn ask(
     config: &Config,
     shared: &GlobalOptions,
@@ -127,7 +127,7 @@ pub(super) fn ask(
     open::block_on(async { Api::changing(config, shared).await?.post(&path, &body).await })
 }
 
-/// Changes something of an agent's by a merge patch.
+/// Applies a merge patch to a resource of an agent.
 pub(super) fn change(
     config: &Config,
     shared: &GlobalOptions,
@@ -151,7 +151,7 @@ pub(super) fn print(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a step did, in one line.
+/// Says in one line what a step did.
 fn line(agent: &AgentId, step: &Step, reply: &Value) -> String {
     let named = |label: &Option<String>| {
         label
@@ -180,12 +180,12 @@ fn line(agent: &AgentId, step: &Step, reply: &Value) -> String {
     }
 }
 
-/// How many of `noun` the reply counts in `member`.
+/// Formats the count in `member` of the reply with its noun.
 pub(super) fn counted(reply: &Value, member: &str, noun: &str) -> String {
     count(reply[member].as_i64().unwrap_or_default(), noun)
 }
 
-/// `#12`, or where no exchange is yet.
+/// Formats `#12`, or "the beginning" if there is no exchange.
 fn number(exchange: &Value) -> String {
     match exchange.as_i64() {
         None | Some(0) => "the beginning".to_owned(),

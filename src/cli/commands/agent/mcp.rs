@@ -58,7 +58,7 @@ impl Mcp {
     }
 }
 
-/// The daemon or the database that was named; else the nearest of both.
+/// The daemon or the database that was named; by default whichever is nearest.
 async fn way(config: &Config, shared: &GlobalOptions) -> Result<Way, CommandFailure> {
     let refused = |error: SourceError| CommandFailure::usage(error.to_string());
     if let Some(server) = &shared.server {
@@ -84,7 +84,7 @@ async fn way(config: &Config, shared: &GlobalOptions) -> Result<Way, CommandFail
     Ok(Way::nearest(daemon, open))
 }
 
-/// The database of the configuration, only looked at.
+/// Opens the configured database for reading.
 async fn look(config: Config) -> Result<Arc<dyn Source>, CommandFailure> {
     let store: Arc<dyn Store> = Arc::new(open::look(&config).await?);
     let clock = Arc::new(SystemClock);

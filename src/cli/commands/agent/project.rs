@@ -15,7 +15,6 @@ use crate::cli::{
 use recapd_config::Config;
 use recapd_core::domain::{agent::AgentId, number::count, project::ProjectId};
 
-/// Projects on one page.
 const PAGE: i64 = 200;
 
 #[derive(Debug, Args)]
@@ -32,9 +31,9 @@ pub(crate) struct Project {
 
 #[derive(Debug, Subcommand)]
 enum ProjectAction {
-    /// Print the projects, and how many agents belong to each
+    /// Print the projects, and how many agents each one has
     List,
-    /// Make agents belong to a project, whatever they belonged to; the first one makes the project
+    /// Add agents to a project, which takes them out of their former one; the first agent creates the project
     Join {
         /// The project
         project: ProjectId,
@@ -42,7 +41,7 @@ enum ProjectAction {
         #[arg(required = true, value_name = "AGENT")]
         agents: Vec<AgentId>,
     },
-    /// Take agents out of a project
+    /// Remove agents from a project
     Leave {
         /// The project
         project: ProjectId,
@@ -107,7 +106,7 @@ fn change(
 ) -> Result<ExitCode, CommandFailure> {
     open::block_on(async {
         let api = Api::reading(config, shared).await?;
-        // All are looked at before the first one is changed.
+        // All agents are checked before the first one is changed.
         for agent in agents {
             let known: Value = api.read(&format!("/v1/agents/{agent}")).await?;
             let belongs = known["project_id"].as_str();

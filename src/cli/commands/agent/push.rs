@@ -1,4 +1,4 @@
-//! `recapd push`: messages from standard input or files, to one agent.
+//! `recapd push`: sends messages from standard input or files to one agent.
 
 use std::{
     io::{IsTerminal as _, stdin},
@@ -35,39 +35,37 @@ use recapd_engine::{assembly, ingest::Ingestor};
 use recapd_platform::clock::SystemClock;
 use recapd_store::Store;
 
-/// The most messages of one push, and the most bytes: all are read before any is stored.
+/// Limits of one push, in messages and bytes: all are read before any is stored.
 const MESSAGES_MAX: usize = 100_000;
 const BYTES_MAX: usize = 256 << 20;
-/// Messages that are stored at once, and bytes.
+/// Limits of one request, in messages and bytes.
 const CHUNK_MESSAGES_MAX: usize = 256;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
-/// Lines that can't be read and are named one by one.
+/// Unreadable lines that are named one by one.
 const SKIPPED_SHOWN_MAX: usize = 20;
-/// The name of standard input, as an argument and in errors.
 const STDIN: &str = "-";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Messages of any known format, as lines, an array, or a request: one turn or many. All are read before any is stored; if one
 can't be read, none is. Messages with an id are stored once, however often they are pushed. A role that no provider knows is
-refused, and so is a message of blocks that none knows, since no model would ever see it; `recapd import` keeps what a
-transcript has of both. Examples:
+refused, and so is a message of unknown blocks only, since no model would ever see it; `recapd import` keeps both as parts of a
+transcript. Examples:
   echo '{\"role\":\"user\",\"content\":\"Fix the parser\"}' | recapd push my-agent
   recapd push my-agent < messages.jsonl
   recapd push my-agent session.jsonl --format claude-code
   recapd push my-agent < messages.jsonl --json")]
 pub(crate) struct Push {
-    /// The agent; its first message makes it
+    /// The agent; its first message creates it
     agent: AgentId,
-    /// Files to read in order [default: standard input, also named `-`]
+    /// Files to read, in order [default: standard input, also named `-`]
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// How the messages are written [default: what they look like]
+    /// The format of the messages [default: detected]
     #[arg(long, value_parser = replay::format_name())]
     format: Option<Format>,
 }
 
-/// What was read so far.
 #[derive(Default)]
 struct PushInput {
     messages: Vec<Message>,
@@ -75,21 +73,19 @@ struct PushInput {
     bytes: usize,
 }
 
-/// What a push did.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct PushReport {
     #[serde(default)]
     agent_id: String,
     accepted: i64,
     duplicates: i64,
-    /// The newest exchange.
+    /// The number of the newest exchange.
     exchange: i64,
     window: Value,
     evicted: Vec<MovedExchanges>,
     summary: Value,
 }
 
-/// Exchanges that left the window.
 #[derive(Debug, Serialize, Deserialize)]
 struct MovedExchanges {
     from_exchange: i64,
@@ -114,7 +110,7 @@ impl Push {
             output::json(&pushed)?;
         } else {
             output::text(&pushed.line())?;
-            // A program may well push what it notes for itself, a message at a time.
+            // A program may push its own notes, one message at a time.
             if let Some(told) = unshown
                 .told()
                 .filter(|_| unshown.is_much() && unshown.are_nearly_all())
@@ -147,7 +143,7 @@ impl Push {
         Ok(messages)
     }
 
-    /// Reads one file. What its sub-agents said is left out, unless there is nothing else.
+    /// Reads one file. Messages of sub-agents are left out, unless there is nothing else.
     fn read_file(&self, file: &Path, may_ask: bool, reading: &mut PushInput) -> Result<(), CommandFailure> {
         let name = name_of(file);
         let (mut said, mut aside) = (Vec::new(), Vec::new());
@@ -237,7 +233,7 @@ impl Push {
             pushed.add(outcome.map_err(|failed| pushed.broken_off(failed))?);
         }
         ingestor.index_all().await?;
-        // Until the agent's next message nobody else comes for what its file lacks.
+        // Until the agent's next message nothing else would complete its journal file.
         ingestor.mend_journal().await;
         Ok(pushed.of(&self.agent))
     }
@@ -261,7 +257,7 @@ async fn append(
     Ok(serde_json::from_value(appended).map_err(anyhow::Error::new)?)
 }
 
-/// The messages in pieces of a size that a request may have, each of one format.
+/// Splits the messages into requests of one format each, within the limits of a request.
 fn chunks(messages: &[Message]) -> Vec<&[Message]> {
     let (mut chunks, mut begin, mut bytes) = (Vec::new(), 0, 0);
     for (at, message) in messages.iter().enumerate() {
@@ -287,7 +283,7 @@ impl PushReport {
         }
     }
 
-    /// What came of the next piece is what holds now.
+    /// Adds counts; the state after the later chunk replaces the earlier one.
     fn add(&mut self, next: Self) {
         self.accepted += next.accepted;
         self.duplicates += next.duplicates;
@@ -295,7 +291,7 @@ impl PushReport {
         (self.exchange, self.window, self.summary) = (next.exchange, next.window, next.summary);
     }
 
-    /// A failure in the middle, with how far it came.
+    /// Adds to a failure how much was stored before it.
     fn broken_off(&self, failed: CommandFailure) -> CommandFailure {
         match self.accepted + self.duplicates {
             0 => failed,
@@ -303,7 +299,6 @@ impl PushReport {
         }
     }
 
-    /// In one line.
     fn line(&self) -> String {
         let known = match self.duplicates {
             0 => String::new(),

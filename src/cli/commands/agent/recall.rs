@@ -32,10 +32,10 @@ three letters or more finds every word that begins with it. Examples:
 pub(crate) struct Recall {
     /// The agent
     agent: AgentId,
-    /// What to look for: words, and phrases in quotation marks
+    /// Words and "quoted phrases" to look for
     #[arg(required = true, value_name = "WORDS")]
     words: Vec<String>,
-    /// Exchanges to show
+    /// Show at most this many exchanges
     #[arg(long, default_value_t = FOUND_SHOWN, value_parser = clap::value_parser!(i64).range(1..=FOUND_MAX))]
     limit: i64,
 }
@@ -52,13 +52,13 @@ pub(crate) struct Expand {
     /// The exchanges: 38, '#38', or '#12–#14'
     #[arg(required = true, value_name = "N", value_parser = Range::read)]
     exchanges: Vec<Range>,
-    /// As content of a request: anthropic, openai, openai-responses or gemini
+    /// Print as content of a request: anthropic, openai, openai-responses or gemini
     #[arg(long, value_parser = request_format)]
     format: Option<RequestFormat>,
-    /// Messages after this one
+    /// Only messages after this one
     #[arg(long, default_value_t = 0, value_name = "SEQ")]
     after: i64,
-    /// Messages of each exchange to show
+    /// Show at most this many messages of each exchange
     #[arg(long, default_value_t = MESSAGES_SHOWN, value_parser = clap::value_parser!(i64).range(1..=MESSAGES_MAX))]
     limit: i64,
 }
@@ -90,7 +90,7 @@ impl Recall {
     }
 }
 
-/// The words of all arguments. One that holds blanks was quoted for the shell: it is a phrase.
+/// Joins the arguments. An argument with blanks was quoted for the shell, so it becomes a phrase.
 fn words(arguments: &[String]) -> String {
     let quoted = |argument: &String| {
         if argument.trim().contains(char::is_whitespace) && !argument.contains('"') {

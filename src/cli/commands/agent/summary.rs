@@ -1,5 +1,3 @@
-//! `recapd summary`
-
 use std::process::ExitCode;
 
 use clap::Args;
@@ -16,7 +14,7 @@ use recapd_client::PLACEHOLDER;
 use recapd_config::Config;
 use recapd_core::domain::{agent::AgentId, project::ProjectId, summary::render::in_place_of_nothing};
 
-/// The most tokens that can be asked for: far more than a document has.
+/// Most tokens that can be asked for; far above the ceiling of a document.
 const TOKENS_MAX: i64 = 1_000_000;
 
 #[derive(Debug, Args)]
@@ -32,19 +30,19 @@ pub(crate) struct SummaryCommand {
     /// The agents
     #[arg(required_unless_present = "project", value_name = "AGENT")]
     agents: Vec<AgentId>,
-    /// The summary that the agents of this project share, instead
+    /// Print the summary that the agents of this project share
     #[arg(long, value_name = "PROJECT", conflicts_with = "agents")]
     project: Option<ProjectId>,
-    /// The newest lines first: at most 9,000 characters and 2,300 tokens
+    /// Print the newest lines first: at most 9,000 characters and 2,300 tokens
     #[arg(long, conflicts_with = "project")]
     brief: bool,
-    /// Only the newest lines, of at most so many tokens
+    /// Print only the newest lines, of at most this many tokens
     #[arg(long, value_name = "TOKENS", conflicts_with = "project", value_parser = clap::value_parser!(i64).range(1..=TOKENS_MAX))]
     max_tokens: Option<i64>,
-    /// Print the document to the letter, without the agents' names, and nothing where there is none
+    /// Print the document verbatim, without the agents' names, and nothing if there is none
     #[arg(long)]
     raw: bool,
-    /// This version of one agent's summary, as `recapd versions` prints it
+    /// Print this version of one agent's summary; `recapd versions` lists them
     #[arg(long, value_name = "VERSION", conflicts_with_all = ["project", "brief", "max_tokens"], value_parser = clap::value_parser!(i64).range(1..))]
     rev: Option<i64>,
 }
@@ -90,7 +88,7 @@ async fn document_of(
     })
 }
 
-/// The text of a document, or why there is none.
+/// Returns the text of a document, or why there is none.
 fn content(document: &Value) -> String {
     match document["content"].as_str() {
         None | Some("") => in_place_of_nothing(has_past(document)).to_owned(),
@@ -98,7 +96,7 @@ fn content(document: &Value) -> String {
     }
 }
 
-/// Whether anything has left the window of the agent that the document is about, or of one of the project's.
+/// True if anything has left the window of the agent, or of one of the project's agents.
 fn has_past(document: &Value) -> bool {
     let has = |figures: &Value| {
         ["covers_through", "pending_exchanges"]
@@ -109,8 +107,8 @@ fn has_past(document: &Value) -> bool {
     has(document) || members.is_some_and(|members| members.iter().any(has))
 }
 
-/// Prints what a prompt has in the place of a summary that can't be had for now (seed 003), where a server is asked for it. Returns the
-/// failure, which the caller reports.
+/// Prints the text that a prompt has in place of a summary that is unavailable (seed 003), if a server was asked.
+/// Returns the failure, which the caller reports.
 fn in_place_of_unavailable(
     failed: CommandFailure,
     config: &Config,
@@ -123,7 +121,6 @@ fn in_place_of_unavailable(
     Ok(failed)
 }
 
-/// Prints documents as they are.
 fn print_raw(documents: &[Value]) -> std::io::Result<()> {
     let texts = documents
         .iter()
@@ -163,7 +160,6 @@ impl SummaryCommand {
         }
     }
 
-    /// A version that is kept.
     async fn earlier(
         &self,
         version: i64,
@@ -178,7 +174,7 @@ impl SummaryCommand {
         }
     }
 
-    /// What the daemon is asked for, beside the agent.
+    /// Returns the query string of the request.
     fn parameters(&self) -> String {
         let max_tokens = self.max_tokens.map(|tokens| format!("max_tokens={tokens}"));
         let wanted = self.brief.then(|| "view=brief".to_owned());
@@ -199,7 +195,7 @@ impl SummaryCommand {
         Ok(documents)
     }
 
-    /// The documents as they are; with the agents' names above them if there are several.
+    /// Joins the documents, each below its agent's name if there are several.
     fn text(&self, documents: &[Value]) -> String {
         let texts: Vec<String> = self
             .agents

@@ -1,4 +1,4 @@
-//! `recapd update`: a summary updated now.
+//! `recapd update`: asks for an update of a summary now.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -24,15 +24,15 @@ use recapd_platform::{
 };
 use recapd_store::operate::{QueueRow, QueueState, QueueWait, Run, RunOutcome, RunQuery};
 
-/// How often it is looked whether the update is done.
+/// How often to look whether the update is done.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long an update is waited for unless said otherwise, in seconds, and at most.
+/// Default and maximum of `--timeout`, in seconds.
 const WAIT_SECONDS: u64 = 600;
 const WAIT_SECONDS_MAX: u64 = 86_400;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Whatever the update waits for (more exchanges, the time after a failed attempt, a batch) is waited for no longer.
+The update no longer waits for anything (more exchanges, the time after a failed attempt, a batch).
 Examples:
   recapd update my-agent            asks for it; a daemon does it
   recapd update my-agent --wait     and waits; without a daemon the update is made here, and no other
@@ -142,7 +142,7 @@ impl Update {
         }
     }
 
-    /// How it ended, once it has.
+    /// Returns how the update ended; `None` while it hasn't.
     async fn ended(
         &self,
         api: &Api,
@@ -174,7 +174,7 @@ impl Update {
                     ),
                 }))
             }
-            // Another attempt comes.
+            // Another attempt follows.
             QueueState::Scheduled if row.waits_for == Some(QueueWait::Backoff) => None,
             QueueState::Scheduled if is_written => Some(UpdateResult::Done(last.map(Box::new))),
             QueueState::Ready | QueueState::Running | QueueState::Scheduled => None,
@@ -182,11 +182,10 @@ impl Update {
     }
 }
 
-/// What came of an update.
 enum UpdateResult {
-    /// It is done; without a run there was nothing to do.
+    /// Done; without a run if there was nothing to do.
     Done(Option<Box<Run>>),
-    /// It won't be done by itself.
+    /// It won't be retried by itself; the text says why.
     Failed(String),
 }
 

@@ -24,14 +24,14 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// Versions printed unless told otherwise.
+/// Default of `--limit`.
 const SHOWN: i64 = 20;
-/// The most versions that one call reads.
+/// Most versions that one request returns.
 const SHOWN_MAX: i64 = 200;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-How many are kept says schedule.versions_keep. Examples:
+schedule.versions_keep says how many are kept. Examples:
   recapd versions my-agent              the newest ones
   recapd versions my-agent 12           the document of version 12")]
 pub(crate) struct Versions {
@@ -40,7 +40,7 @@ pub(crate) struct Versions {
     /// Print the document of this version
     #[arg(value_name = "VERSION")]
     number: Option<i64>,
-    /// Print so many, at most 200
+    /// Print at most this many, up to 200
     #[arg(long, default_value_t = SHOWN, value_parser = clap::value_parser!(i64).range(1..=SHOWN_MAX))]
     limit: i64,
 }
@@ -54,7 +54,7 @@ Examples:
 pub(crate) struct Diff {
     /// The agent
     agent: AgentId,
-    /// The earlier version [default: the one before the later]
+    /// The earlier version [default: the one before the later one]
     from: Option<i64>,
     /// The later version [default: the newest]
     to: Option<i64>,
@@ -75,15 +75,15 @@ pub(crate) struct Rollback {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Everything that has left the window is summarised again, which asks the model for all of it. Readers get the old
-document until the new one covers as much. What was edited or pinned by hand goes, too; `recapd rollback` to the version
-before brings it back. Example:
+document until the new one covers as much. Manual edits and pins are lost, too; `recapd rollback` to the previous version
+restores them. Example:
   recapd rebuild my-agent")]
 pub(crate) struct Rebuild {
     /// The agent
     agent: AgentId,
 }
 
-/// A version, as far as this command reads it.
+/// A version, with the members that this command reads.
 #[derive(Debug, Deserialize, Serialize)]
 struct VersionRow {
     version: i64,
@@ -101,7 +101,7 @@ struct VersionRow {
 }
 
 impl VersionRow {
-    /// What there is before the first version.
+    /// The state before the first version.
     fn nothing() -> Self {
         Self {
             version: 0,
@@ -128,14 +128,13 @@ impl VersionRow {
     }
 }
 
-/// The newest versions, newest first.
+/// Reads the newest versions, newest first.
 async fn list(api: &Api, agent: &AgentId, limit: i64) -> Result<Vec<VersionRow>, CommandFailure> {
     let path = format!("/v1/agents/{agent}/summary/versions?limit={limit}");
     let mut page: Value = api.read(&path).await?;
     Ok(serde_json::from_value(page["versions"].take()).map_err(anyhow::Error::new)?)
 }
 
-/// One version with its text.
 async fn one(api: &Api, agent: &AgentId, version: i64) -> Result<VersionRow, CommandFailure> {
     if version == 0 {
         return Ok(VersionRow::nothing());
@@ -144,7 +143,7 @@ async fn one(api: &Api, agent: &AgentId, version: i64) -> Result<VersionRow, Com
         .await
 }
 
-/// A version as JSON has it. Who wants to read its text is told where that is gone.
+/// Returns a version as JSON. Without `--json`, fails if its text is gone.
 pub(super) async fn document(
     agent: &AgentId,
     version: i64,

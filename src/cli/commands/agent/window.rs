@@ -1,4 +1,4 @@
-//! `recapd window`: what the model sees verbatim.
+//! `recapd window`: prints what the model sees verbatim.
 
 use std::process::ExitCode;
 
@@ -29,10 +29,10 @@ use recapd_core::{
     formats::outgoing::RequestFormat,
 };
 
-/// Exchanges shown unless more are asked for, and at most.
+/// Default and maximum of `--limit`.
 const LIMIT: i64 = 50;
 const LIMIT_MAX: i64 = 200;
-/// Behind a preamble that is too big for a page.
+/// Follows a preamble that is too long for a page.
 const MORE_PREAMBLE: &str = "\n(more of the preamble follows: recapd export has it all)\n";
 
 #[derive(Debug, Args)]
@@ -48,7 +48,7 @@ pub(crate) struct WindowCommand {
     #[arg(long, value_name = "anthropic|openai|openai-responses|gemini", value_parser = context::format_named,
         conflicts_with_all = ["limit", "before"])]
     format: Option<RequestFormat>,
-    /// At most so many exchanges, the newest ones
+    /// Show at most this many exchanges, the newest ones
     #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
     limit: i64,
     /// Only exchanges before this one
@@ -56,16 +56,15 @@ pub(crate) struct WindowCommand {
     before: Option<i64>,
 }
 
-/// A page of the window.
 #[derive(Serialize)]
 struct WindowPage {
     #[serde(flatten)]
     window: WindowReply,
-    /// Older ones stand before this exchange; none on the last page.
+    /// The exchange before which older ones follow; `None` on the last page.
     next_cursor: Option<i64>,
 }
 
-/// What a daemon answers beside the window, which is read by itself: its messages are kept to the letter.
+/// The paging members of a daemon's answer. The window is parsed separately, so that its messages stay verbatim.
 #[derive(Deserialize)]
 struct Beside {
     #[serde(deserialize_with = "cursor::last_entry")]
@@ -135,7 +134,7 @@ fn numbered(exchange: &WindowExchange) -> LegNumber {
     LegNumber::new(exchange.exchange, exchange.continues)
 }
 
-/// An exchange, or several legs of one below a heading that says so. `is_newest` says that nothing follows the page.
+/// Formats one exchange, or several legs of one below a common heading. `is_newest`: nothing follows this page.
 fn run_texts(reply: &WindowReply, run: &[WindowExchange], is_newest: bool) -> Vec<String> {
     let is_last = run.last().map(|last| last.exchange) == reply.exchanges.last().map(|last| last.exchange);
     let rows: Vec<LegNumber> = run.iter().map(numbered).collect();
@@ -162,7 +161,7 @@ fn exchange_texts(reply: &WindowReply, exchange: &WindowExchange, is_alone: bool
     std::iter::once(head).chain(messages).chain(more).collect()
 }
 
-/// Where the rest of an exchange is that is too big for a page.
+/// Says how to print the rest of an exchange that is too long for a page.
 fn more_text(agent: &AgentId, exchange: i64, after: i64) -> String {
     format!("\n(more follows: recapd expand {agent} {exchange} --after {after})\n")
 }

@@ -1,5 +1,3 @@
-//! `recapd check-request`
-
 use std::{fs, io::Read as _, path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
@@ -16,7 +14,7 @@ use recapd_core::{
     validator::{Evidence, Severity, Target, Violation, validate},
 };
 
-/// Bytes of a file that is read: more than any provider takes.
+/// Largest file read: more than any provider accepts.
 const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 #[derive(Debug, Args)]
@@ -31,10 +29,10 @@ pub(crate) struct CheckRequest {
     /// The API the request is meant for
     #[arg(long, value_enum)]
     format: ApiFormat,
-    /// The model it goes to; wins over the request's own
+    /// The model it goes to; overrides the one in the request
     #[arg(long)]
     model: Option<String>,
-    /// Let what is only risky fail the check too
+    /// Fail also for what is only risky
     #[arg(long)]
     strict: bool,
     /// The request as JSON; `-` reads stdin
@@ -99,7 +97,7 @@ impl CheckRequest {
     }
 }
 
-/// A paragraph for each violation: where, which rule, how bad, how it is known, and what the provider says.
+/// Formats a paragraph for each violation: place, rule, severity, how it is known, and the provider's message.
 fn text(violations: &[Violation]) -> String {
     if violations.is_empty() {
         return "fine: nothing found".to_owned();
@@ -170,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_request_reaches_the_terminal_raw() {
+    fn control_characters_of_a_request_are_escaped() {
         let request = serde_json::json!([{"role": "\u{1b}[31mred\n", "content": "x"}]);
         let printed = text(&validate(Target::OpenAiChat, &request, None));
         assert!(!printed.contains('\u{1b}'), "{printed}");

@@ -1,4 +1,4 @@
-//! `recapd count`: how many tokens a request body has, and where they come from.
+//! `recapd count`: counts the tokens of a request body by origin.
 
 use std::{
     fs::File,
@@ -23,7 +23,7 @@ use recapd_core::{
 };
 use recapd_store::{KeptCalibration, Store as _};
 
-/// The longest body that is read: twice what any provider takes.
+/// Longest body read: twice what any provider accepts.
 const BODY_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
@@ -34,17 +34,18 @@ Examples:
   recapd count --provider anthropic --model claude-opus-5 --db recapd.db request.json
                                                       with what agents' reports say about the estimate")]
 pub(crate) struct Count {
-    /// Whose tokenizer: openai, anthropic, google or local; any other is counted by bytes [default: window.provider]
+    /// The provider whose tokenizer to use: openai, anthropic, google or local; any other is counted by bytes
+    /// [default: window.provider]
     #[arg(long)]
     provider: Option<String>,
-    /// Which model's [default: window.model]
+    /// The model whose tokenizer to use [default: window.model]
     #[arg(long)]
     model: Option<String>,
-    /// The request body as it goes to the provider, or `-` for standard input
+    /// The request body as sent to the provider, or `-` for standard input
     file: PathBuf,
 }
 
-/// A count, and what it comes to by what was learned about the estimate.
+/// A count, and the count corrected by the learned calibration.
 #[derive(Serialize)]
 struct CountView {
     #[serde(flatten)]
@@ -55,9 +56,9 @@ struct CountView {
 
 #[derive(Serialize)]
 struct CalibratedCount {
-    /// To be shown.
+    /// For display.
     average_tokens: i64,
-    /// To be held against a ceiling.
+    /// For comparison with a limit.
     guard_tokens: i64,
     average_permille: i64,
     guard_permille: i64,
@@ -100,7 +101,7 @@ impl Count {
     }
 }
 
-/// What the database knows about the estimate.
+/// Corrects the count by the calibration in the database.
 async fn calibrated(
     config: &Config,
     provider: &str,

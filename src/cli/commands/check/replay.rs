@@ -1,4 +1,4 @@
-//! `recapd replay`: the daemon's own pipeline over recorded conversations, honouring their times.
+//! `recapd replay`: runs the daemon's pipeline over recorded conversations, with their own times.
 
 mod feed;
 mod report;
@@ -23,9 +23,8 @@ use recapd_platform::{
 use recapd_store::{SqlStore, Store, sqlite};
 use report::Report;
 
-/// The name under which a replay holds leases.
 const OWNER: &str = "replay";
-/// Seeds jitter and nonces: a replay is the same each time.
+/// Seed of jitter and nonces, so that each replay gives the same result.
 const SEED: u64 = 7;
 
 #[derive(Debug, Args)]
@@ -37,13 +36,13 @@ Examples:
   recapd replay chat.jsonl --model gpt-5.4-mini    a real model, its key in OPENAI_API_KEY
   recapd replay chat.jsonl --model qwen3 --set model.mode=ollama
 
-Exit codes: 0 fine, 1 nothing was read, or hardly anything that a model is shown (fewer than 1 message in 20), or an invariant
+Exit codes: 0 fine, 1 nothing was read, or fewer than 1 in 20 messages are of kinds that a model is shown, or an invariant
 is broken.")]
 pub(crate) struct Replay {
     /// Conversation files, or folders of them, in any format that --format names
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// How the files are written [default: detected]
+    /// The format of the files [default: detected]
     #[arg(long, value_parser = format_name())]
     format: Option<Format>,
     /// Put everything into this agent [default: the agent or conversation that the file names]
@@ -52,11 +51,11 @@ pub(crate) struct Replay {
     /// The window's ceiling in tokens; 0 evicts nothing
     #[arg(long, value_name = "TOKENS")]
     budget: Option<i64>,
-    /// Who summarises: `offline`, or the name of a model at the configured provider; if that is `offline`, at the one
-    /// whose models are called so
+    /// The summariser: `offline`, or the name of a model at the configured provider; if that is `offline`, at the
+    /// provider whose models have such names
     #[arg(long)]
     model: Option<String>,
-    /// The database outlives the command.
+    /// True if the database outlives the command.
     #[arg(skip)]
     is_kept: bool,
 }
@@ -67,7 +66,8 @@ pub(crate) fn format_name() -> impl TypedValueParser<Value = Format> {
 }
 
 impl Replay {
-    /// What this command sets before `--set` does: the past waits for nobody, and can be read again after a power cut.
+    /// Settings that this command applies below `--set`: nothing waits, and durability isn't needed since the input
+    /// can be read again.
     pub(crate) fn settings(&self) -> Vec<String> {
         let mut settings: Vec<String> = [
             "queue.batch_exchanges=1",
@@ -75,7 +75,7 @@ impl Replay {
             "queue.debounce_ms=0",
             "queue.max_wait_ms=0",
             "database.synchronous=normal",
-            // Whoever names a model wants to see what it does.
+            // Whoever names a model wants to see its own result.
             "fallback.mode=none",
         ]
         .map(str::to_owned)
@@ -132,7 +132,7 @@ impl Replay {
     }
 }
 
-/// A database named by `--db` is kept; otherwise one in a temporary folder serves, and goes with it.
+/// Keeps a database named by `--db`; otherwise uses one in a temporary folder, which is deleted with it.
 fn place_database(
     config: &Config,
     shared: &GlobalOptions,

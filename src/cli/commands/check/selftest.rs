@@ -1,5 +1,3 @@
-//! `recapd selftest`
-
 use std::{
     ffi::OsString,
     io,
@@ -16,14 +14,13 @@ use crate::cli::{
     exit::{CommandFailure, UNAVAILABLE},
 };
 
-/// The program that holds the tests.
 const PROGRAM: &str = "recapd-selftest";
 
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,
     after_help = "\
-recapd-selftest is a program of its own, which stands beside this one. Examples:
+recapd-selftest is a separate program in the folder of this one. Examples:
   recapd selftest --help                           which tests there are
   recapd selftest window chats/ --budgets 20       judge every request built from these conversations"
 )]
@@ -34,7 +31,7 @@ pub(crate) struct Selftest {
 }
 
 impl Selftest {
-    /// Becomes the other program; comes back only if that can't be started.
+    /// Replaces this process with `recapd-selftest`; returns only if that can't be started.
     pub(crate) fn run(&self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let mut command = Command::new(program()?);
         command.args(&self.arguments);
@@ -54,7 +51,7 @@ impl Selftest {
     }
 }
 
-/// The one that stands beside this program, else the first on the `PATH`.
+/// The program in this one's folder, else the first on the `PATH`.
 fn program() -> io::Result<PathBuf> {
     let beside = std::env::current_exe()?.with_file_name(PROGRAM);
     Ok(if beside.is_file() { beside } else { PROGRAM.into() })

@@ -20,17 +20,17 @@ use recapd_store::{
     schema::{self, catalogue},
 };
 
-/// Differences of a backup's schema that are named; the rest is counted.
+/// Schema differences that are named; the rest is counted.
 const FAULTS_SHOWN: usize = 5;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Takes the database as it is at one moment, also while a daemon writes to it, which isn't held up. The copy is checked as
-`recapd verify` does; exits 1 if anything is broken in it, which is so in the database, too. Nothing is overwritten, and FILE
-is there when it is whole. It holds conversations: only its owner can read it, so for a service run it as its user.
-PostgreSQL has pg_dump for that. Examples:
+Copies the state of one moment, even while a daemon writes to the database, without delaying it. The copy is checked like
+`recapd verify` does; exits 1 if anything is broken in it, as it then is in the database. Nothing is overwritten, and FILE
+appears once it is complete. It holds conversations: only its owner can read it, so for a service run this as its user.
+For PostgreSQL use pg_dump. Examples:
   recapd backup recapd-$(date +%F).db
-  sudo -u recapd recapd backup /var/backups/recapd/$(date +%F).db      a service's; docs/backup.md says how it comes back")]
+  sudo -u recapd recapd backup /var/backups/recapd/$(date +%F).db      a service's; see docs/backup.md for the way back")]
 pub(crate) struct Backup {
     /// The file to write
     #[arg(value_name = "FILE")]
@@ -39,9 +39,9 @@ pub(crate) struct Backup {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Writes the database anew from a backup, brings its tables up to date and checks it. No daemon may run on it, and no database
-may be there: move it away first, with its -wal file. The backup isn't changed. Whoever runs it owns the database: for a
-service, its user. Start the service only when this has ended well: where no database is, it makes an empty one. Examples:
+Writes a new database from a backup, brings its tables up to date and checks it. No daemon may run on it, and no database
+may exist there: move it away first, with its -wal file. The backup isn't changed. The user who runs this owns the database: for
+a service, run it as its user. Start the service only after success: without a database it makes an empty one. Examples:
   flock -n recapd.db.lock mkdir old && mv $(ls recapd.db recapd.db-wal recapd.db-shm 2>/dev/null) old/
   recapd restore recapd-2026-11-20.db --db recapd.db
   sudo -u recapd recapd restore /var/backups/recapd/2026-11-20.db --db /var/lib/recapd/recapd.db")]
@@ -81,13 +81,13 @@ impl Restore {
     }
 }
 
-/// A backup may have been in other hands: what somebody planted in it would run with each write of the daemon, and with the
-/// first migration.
+/// Refuses a backup with a foreign schema. Someone else may have had the file, and a planted trigger would run with
+/// each write of the daemon and with the first migration.
 async fn refuse_other_schemas(from: &str, part: &PartialCopy) -> Result<(), CommandFailure> {
     let settings = part.settings();
     let found = schema::status(&settings).await;
     let found = found.map_err(|error| open::named(from, error))?;
-    // What is no database of recapd's, or a newer one's, is refused for that.
+    // Other code refuses what isn't a recapd database, or is a newer version's.
     if found.is_missing() || found.can_go_on().is_err() {
         return Ok(());
     }
@@ -113,7 +113,7 @@ async fn refuse_other_schemas(from: &str, part: &PartialCopy) -> Result<(), Comm
     .into())
 }
 
-/// Checks what was written, gives it its name, and says so.
+/// Checks the written file, renames it to its final name, and reports.
 async fn finished(
     from: &str,
     to: &str,
@@ -145,7 +145,7 @@ async fn finished(
     })
 }
 
-/// An error with the database that it is about.
+/// Adds the database's name to an error.
 fn failed(about: &str, error: BackupError) -> CommandFailure {
     match error {
         BackupError::Store(error @ (StoreError::Schema(_) | StoreError::InUse(_))) => {

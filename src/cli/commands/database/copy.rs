@@ -1,5 +1,3 @@
-//! `recapd copy`
-
 use std::process::ExitCode;
 
 use clap::Args;
@@ -27,15 +25,15 @@ use recapd_store::{
 Copies everything: agents with their messages, summaries, versions and settings, the queue, batches, runs and costs.
 Either database may be SQLite or PostgreSQL. The source must be up to date (`recapd migrate up`), the target is made or
 brought up to date and must be empty; no daemon may run on either, and nobody may insert messages into the source by SQL.
-All is one transaction: it is read back, compared and committed, or nothing is left of it. The index of recall is made again
-by the daemon that is started on the target.
+Everything is one transaction, which is read back, compared and committed, or rolled back. The daemon that is started on the
+target rebuilds the search index.
 Passwords of PostgreSQL come from PGPASSFILE (one line for each server) or PGPASSWORD, never from the address.
-SQLite needs twice the room on its disk meanwhile. Examples:
+An SQLite target needs twice its size on the disk meanwhile. Examples:
   recapd copy recapd.db postgres://recapd@db/recapd         from the embedded database to a server
   recapd copy postgres://recapd@db/recapd sqlite://back.db  and back
   recapd copy recapd.db copy.db                             into another file")]
 pub(crate) struct Copy {
-    /// Database to copy: a file of SQLite, or an address
+    /// Database to copy: an SQLite file, or an address
     #[arg(value_name = "FROM")]
     from: String,
     /// Empty database to copy to
@@ -100,7 +98,7 @@ async fn carry(from: &DatabaseConfig, to: &DatabaseConfig) -> Result<(CopyReport
     Ok((copied, report))
 }
 
-/// An error with the database that it is about.
+/// Adds the database's name to an error.
 fn failed(from: &str, to: &str, error: CopyError) -> CommandFailure {
     let addressed = |url: &str, error: StoreError| match error {
         StoreError::Schema(_) | StoreError::InUse(_) => open::named(url, error),
@@ -151,13 +149,13 @@ fn text(copied: &CopyReport, report: &Report) -> String {
     lines.join("\n")
 }
 
-/// How far it is, where there is no bar.
+/// The progress line if no bar is shown.
 fn line(progress: &CopyProgress<'_>) -> String {
     let percent = progress.rows * 100 / progress.rows_total.max(1);
     format!("copying  {percent}%  {}", progress.table)
 }
 
-/// A bar over rows, each of which is copied and read back, on a terminal.
+/// The bar over rows, each of which is copied and read back; hidden without a terminal.
 fn progress_bar() -> ProgressBar {
     if !output::shows_progress() {
         return ProgressBar::hidden();

@@ -1,5 +1,3 @@
-//! `recapd export`
-
 use std::{
     collections::HashSet,
     fs::File,
@@ -22,24 +20,22 @@ use recapd_store::{
     archive::{Archive, ArchiveError},
 };
 
-/// Agents read at a time.
 const PAGE: i64 = 100;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reads the database, also while a daemon runs on it. Summaries are not part of it: they are made again. With a forked agent
-come those it was forked from, before it, since its first messages are theirs. Examples:
+Reads the database, also while a daemon runs on it. Summaries are not part of it: they are made again. A forked agent
+comes with its ancestors, which precede it, since its first messages are theirs. Examples:
   recapd export -o backup.jsonl          every agent
   recapd export my-agent | zstd > my-agent.jsonl.zst")]
 pub(crate) struct Export {
     /// The agents to export [default: all]
     agents: Vec<AgentId>,
-    /// Write there, a file all or nothing; `-` is stdout [default: stdout]
+    /// Write to this file atomically; `-` is stdout [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
-/// What was written.
 #[derive(Debug, Default, Serialize)]
 struct ExportReport {
     agents: u64,
@@ -59,7 +55,7 @@ impl Export {
                 None => self.write_all(&store, &mut output::JsonLines, &bar).await?,
             };
             bar.finish_and_clear();
-            // With the journal on stdout there is no place for a report.
+            // With the journal on stdout there is nowhere to print a report.
             if let Some(path) = file {
                 exported.report(path, shared)?;
             }
@@ -71,7 +67,7 @@ impl Export {
         })
     }
 
-    /// A file appears, whole, when all is written. What else is there (a device, a pipe) is written to as it is.
+    /// Writes a regular file atomically. A device or a pipe is written to directly.
     async fn write_file(
         &self,
         store: &SqlStore,
@@ -159,8 +155,8 @@ impl Export {
     }
 }
 
-/// The file at the end of all links, or one that isn't there yet: another one can take its place. None where something else
-/// is, or a link that leads nowhere, which would be replaced itself.
+/// Returns the path of a regular file behind all links, or a path where nothing exists: these can be replaced by
+/// rename. Returns `None` for anything else, and for a dangling link, which the rename would replace itself.
 fn replaceable(path: &Path) -> Option<PathBuf> {
     if path.symlink_metadata().is_err() {
         return Some(path.to_owned());
@@ -168,11 +164,10 @@ fn replaceable(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok().filter(|path| path.is_file())
 }
 
-/// Why writing ended early.
 enum Stop {
-    /// Whoever read the output has enough (`| head`): no error.
+    /// The reader of the output closed it (`| head`); no error.
     ReaderLeft,
-    /// A journal can't hold this agent: the others are written all the same.
+    /// A journal can't hold this agent; the others are still written.
     Refused(ArchiveError),
     Failed(CommandFailure),
 }
@@ -183,7 +178,7 @@ impl From<CommandFailure> for Stop {
     }
 }
 
-/// `agent` and those it was forked from, the eldest first, as far as they aren't `known` yet.
+/// Returns `agent` and its ancestors, oldest first, without those already `known`.
 async fn family(
     store: &SqlStore,
     agent: &AgentId,
@@ -252,7 +247,7 @@ impl ExportReport {
     }
 }
 
-/// A bar over so many messages, on a terminal.
+/// The bar over this many messages; hidden without a terminal.
 fn progress_bar(messages: u64) -> ProgressBar {
     if !output::shows_progress() {
         return ProgressBar::hidden();

@@ -39,32 +39,31 @@ use recapd_platform::{clock::SystemClock, files::list_files};
 use recapd_store::{SqlStore, Store, StoreError, archive::ArchiveError};
 use transcripts::{Transcripts, TranscriptsReport};
 
-/// Refusals that are named one by one, per file.
+/// Refusals named one by one for each file.
 const REFUSALS_SHOWN_MAX: u64 = 20;
-/// Agents that are named one by one as not all there.
+/// Incomplete agents that are named one by one.
 const UNFINISHED_SHOWN_MAX: usize = 20;
-/// Messages that are indexed in one transaction.
 const INDEX_MESSAGES_MAX: i64 = 1_000;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Reads what `recapd export` or the journal of a daemon wrote (messages, exchanges and sessions as they were, and where the window
 began when the first line was written: with an export, at the end), and conversations of any format that --format names, each as
-an agent of its own. What is there already is left as it is, so that an import that was interrupted is finished by running it
-again. Bisection of an export belong in one import, in any order. The daemon must not run meanwhile; it makes the summaries when it
+an agent of its own. What is stored already stays as it is, so an interrupted import is finished by running it
+again. Import all pieces of an export together, in any order. The daemon must not run meanwhile; it makes the summaries when it
 is started. Examples:
   recapd import backup.jsonl --db new.db
   recapd import journal/*.jsonl --dry-run
   recapd import ~/.claude/projects                  every transcript below the folder
   recapd import chat.json --agent my-agent
 
-Exit codes: 0 something was read, 1 nothing was, or with --strict not all, or of the conversations hardly anything that a model is
-shown (fewer than 1 message in 20; it is stored all the same), 75 interrupted.")]
+Exit codes: 0 something was read, 1 nothing was read, or not all of it with --strict, or fewer than 1 in 20 messages of the
+conversations are of kinds that a model is shown (they are stored all the same), 75 interrupted.")]
 pub(crate) struct Import {
     /// Journals and conversations, or folders of them
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// How the conversations are written [default: what they look like]
+    /// The format of the conversations [default: detected]
     #[arg(long, value_parser = replay::format_name())]
     format: Option<Format>,
     /// Put the conversations into this agent [default: the agent or conversation that the file names]
@@ -73,7 +72,7 @@ pub(crate) struct Import {
     /// Fail if anything couldn't be read
     #[arg(long)]
     strict: bool,
-    /// Only look whether everything could be read and would fit
+    /// Only check whether everything can be read and would fit
     #[arg(long)]
     dry_run: bool,
 }
@@ -103,7 +102,7 @@ impl Import {
         self.report(&imported, &told, shared)?;
         let read = imported.accepted + imported.duplicates + told.accepted + told.duplicates;
         let unread = imported.refused + told.skipped;
-        // An agent without messages is something, too.
+        // An agent without messages counts as read, too.
         let is_nothing = read == 0 && (unread > 0 || imported.agents == 0);
         if is_nothing && unread == 0 {
             output::error("nothing was read: there are no files with messages");
@@ -147,7 +146,7 @@ impl Import {
         Ok((import.imported().clone(), told))
     }
 
-    /// The import, and its database: a dry run only looks at it, if it is there.
+    /// Opens the database for the import; a dry run only reads it, if it exists.
     async fn open(&self, config: &Config) -> Result<(import::Import, Option<Arc<SqlStore>>), CommandFailure> {
         let settings = assembly::database_settings(&config.database);
         let (clock, redactor) = (Arc::new(SystemClock), config.summary.redactor());
@@ -162,7 +161,7 @@ impl Import {
                 let target: Arc<dyn import::ImportTarget> = store.clone();
                 Ok((import::Import::dry(Some(target), clock, redactor), Some(store)))
             }
-            // There is no database yet: everything would be new.
+            // Without a database everything would be new.
             Err(StoreError::Unavailable(_)) => Ok((import::Import::dry(None, clock, redactor), None)),
             Err(error) => Err(error.into()),
         }
@@ -205,7 +204,7 @@ impl Import {
     }
 }
 
-/// Names the agents that aren't yet what their journals tell of.
+/// Names the agents whose state still differs from their journals.
 fn tell_unfinished(imported: &ImportReport) {
     let unfinished = &imported.unfinished;
     for agent in unfinished.iter().take(UNFINISHED_SHOWN_MAX) {
@@ -220,7 +219,6 @@ fn tell_unfinished(imported: &ImportReport) {
     }
 }
 
-/// Puts what was imported into the index of recall.
 async fn index(store: &dyn Store, progress: &ImportProgress) -> Result<(), CommandFailure> {
     progress.begin_index();
     while let messages @ 1.. = store.index_messages(INDEX_MESSAGES_MAX).await? {

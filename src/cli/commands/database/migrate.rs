@@ -1,5 +1,3 @@
-//! `recapd migrate`
-
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -31,7 +29,7 @@ pub(crate) struct Migrate {
 enum MigrateAction {
     /// Print which migrations the database has; exits 1 if some are missing, 78 if this recapd can't use it
     Status,
-    /// Apply what is missing. On PostgreSQL daemons may run on meanwhile, on SQLite none may
+    /// Apply missing migrations. Daemons may keep running on PostgreSQL, not on SQLite
     Up {
         /// Only print what would be applied
         #[arg(long)]
@@ -103,7 +101,7 @@ async fn up(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what [`up`] would apply. Whether it would be let isn't tried: a daemon may have the database.
+/// Prints what [`up`] would apply. It doesn't check whether that is allowed: a daemon may hold the database.
 async fn plan(
     settings: &DatabaseSettings,
     url: &str,
@@ -124,7 +122,6 @@ async fn plan(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The migrations that a database needs.
 fn missing(schema: &Schema) -> Vec<&Migration> {
     let is_missing = |migration: &&Migration| migration.state == MigrationState::Pending;
     schema.migrations.iter().filter(is_missing).collect()
@@ -134,7 +131,7 @@ fn versions(migrations: &[&Migration]) -> Vec<i64> {
     migrations.iter().map(|migration| migration.version).collect()
 }
 
-/// A line for each of `migrations` with what becomes of it, and the `end`.
+/// Formats a line for each of `migrations` with its `fate`, then `end`.
 fn told(migrations: &[&Migration], fate: &str, end: String) -> String {
     let lines = migrations
         .iter()
@@ -161,7 +158,7 @@ fn listed(schema: &Schema) -> String {
     lines.join("\n")
 }
 
-/// Whether anything is to be done, and what does it.
+/// Says how the schema stands, and what to run if it is out of date.
 fn standing(schema: &Schema) -> String {
     match (schema.version(), schema.pending()) {
         (version, 0) => format!("version {version}: up to date"),

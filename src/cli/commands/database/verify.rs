@@ -1,5 +1,3 @@
-//! `recapd verify`
-
 use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
@@ -24,14 +22,12 @@ use recapd_store::{
     verify::{AgentReport, Breach, Depth, Invariant, Unseen},
 };
 
-/// How often the spinner turns.
 const TICK: Duration = Duration::from_millis(200);
-/// Agents read at a time.
 const PAGE: i64 = 100;
-/// Breaches printed in full for each invariant; the rest is counted.
+/// Breaches printed for each invariant; the rest is counted.
 const BREACHES_SHOWN: usize = 10;
 
-/// What data can't prove, and the tests that do.
+/// Invariants that data can't prove, and the tests that prove them.
 const PROVEN_BY_TESTS: [(u8, &str, &str); 3] = [
     (6, "readers never wait", "tests/it/http"),
     (8, "failure never destroys", "tests/it/worker"),
@@ -53,12 +49,11 @@ What it proves and what it can't: docs/operations.md")]
 pub(crate) struct Verify {
     /// The agents to check [default: all]
     agents: Vec<AgentId>,
-    /// Count the tokens of messages again, too, which takes long
+    /// Also count the tokens of messages again, which takes long
     #[arg(long)]
     deep: bool,
 }
 
-/// Everything that was found.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
     agents: usize,
@@ -70,7 +65,7 @@ pub(crate) struct Report {
     set_aside: i64,
     breaches: Vec<(AgentId, Breach)>,
     unseen: Vec<Unseen>,
-    /// What in the database isn't as the migrations make it; `None` if nobody looked.
+    /// Differences of the schema from the migrations; `None` if it wasn't checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     schema: Option<Vec<SchemaFault>>,
 }
@@ -116,7 +111,7 @@ async fn checked(store: &dyn Store, agent: &AgentId, depth: Depth) -> Result<Age
 }
 
 impl Report {
-    /// Checks every agent, but for what takes long.
+    /// Checks every agent, without the checks that take long.
     pub(crate) async fn of_all(store: &dyn Store) -> Result<Self, CommandFailure> {
         Self::of_every(store, Depth::Plain).await
     }
@@ -175,17 +170,14 @@ impl Report {
         }
     }
 
-    /// Adds what in the database isn't as the migrations make it.
     pub(crate) fn add_schema(&mut self, faults: Vec<SchemaFault>) {
         self.schema = Some(faults);
     }
 
-    /// Nothing is broken.
     pub(crate) fn is_clean(&self) -> bool {
         self.breaches.is_empty() && self.schema.as_ref().is_none_or(Vec::is_empty)
     }
 
-    /// A line on the schema, and what is wrong with it.
     fn schema_lines(&self) -> Vec<String> {
         let Some(faults) = &self.schema else {
             return Vec::new();
@@ -204,7 +196,7 @@ impl Report {
         .collect()
     }
 
-    /// That nothing was found, and where nobody looked.
+    /// Says "ok", and how much wasn't looked at.
     fn as_far_as_looked(&self, invariant: Invariant) -> String {
         let unseen = self.unseen.iter().filter(|unseen| unseen.invariant == invariant);
         let unseen: Vec<String> = unseen
@@ -217,7 +209,6 @@ impl Report {
         }
     }
 
-    /// A line for each invariant, and the breaches.
     pub(crate) fn text(&self) -> String {
         let mut lines = vec![format!(
             "{}, {}, {}: {} covered, {} pending, {} in the window, {} set aside",

@@ -1,4 +1,4 @@
-//! `recapd age`: the ageing job, by hand.
+//! `recapd age`: runs the ageing job now.
 
 use std::process::ExitCode;
 
@@ -17,12 +17,12 @@ use recapd_platform::clock::{Clock as _, SystemClock};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Has the summaries looked at of which a line has outgrown its section, as the daemon does by `schedule.ageing`. No model is
+Queues the summaries that have a line too old for its section, as the daemon does by `schedule.ageing`. No model is
 asked. Examples:
   recapd age --dry-run      which they are
   recapd age                now; the daemon does it, or the next one that is started")]
 pub(crate) struct Age {
-    /// Only print which summaries would be looked at
+    /// Only print which summaries would be queued
     #[arg(long)]
     dry_run: bool,
 }

@@ -1,4 +1,4 @@
-//! `recapd alerts`: the rules for Prometheus that are shipped.
+//! `recapd alerts`: prints the Prometheus rules that recapd ships.
 
 use std::{collections::BTreeMap, process::ExitCode};
 
@@ -6,9 +6,9 @@ use clap::Args;
 
 use crate::cli::{GlobalOptions, exit::CommandFailure, terminal::output};
 
-/// The rules. They lead to pages of this repository.
+/// The rules, with links to pages of this repository.
 const SHIPPED: &str = include_str!("../../../../monitoring/alerts.yml");
-/// Where a rule names its page.
+/// The prefix of a rule's link.
 const PAGE: &str = "runbook_url: docs/runbooks/";
 
 #[derive(Debug, Args)]
@@ -18,12 +18,12 @@ Prometheus has to scrape /metrics with the job name `recapd`. Examples:
   recapd alerts --runbooks https://docs.example.com/runbooks > recapd.yml    for links that a pager can open
   recapd alerts --json                                                       for programs, rule by rule")]
 pub(crate) struct Alerts {
-    /// Where the pages of docs/runbooks are, which say what an alert means and what to do
+    /// URL of the folder docs/runbooks, whose pages say what an alert means and what to do
     #[arg(long, value_name = "URL", value_parser = place)]
     runbooks: Option<String>,
 }
 
-/// An address that YAML takes for nothing else.
+/// Parses an address that YAML reads as a plain string.
 fn place(text: &str) -> Result<String, String> {
     let is_place = text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '/')
         && text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -47,7 +47,7 @@ impl Alerts {
     }
 }
 
-/// The rules one by one. It reads the shipped ones and no others: each value stands on one line.
+/// Parses the shipped rules one by one. It relies on their form: each value is on one line.
 fn rules(text: &str) -> Vec<BTreeMap<&str, &str>> {
     let mut rules: Vec<BTreeMap<&str, &str>> = Vec::new();
     let mut group = "";
@@ -69,7 +69,7 @@ fn rules(text: &str) -> Vec<BTreeMap<&str, &str>> {
     rules
 }
 
-/// What a line says of a rule: its labels are several things.
+/// Returns the pairs of a line; labels and annotations are several.
 fn said<'t>(key: &'t str, value: &'t str) -> Vec<(&'t str, &'t str)> {
     let within = |opening: char, closing: char| value.strip_prefix(opening)?.strip_suffix(closing);
     match (within('{', '}'), within('"', '"')) {
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rule_is_told_with_all_that_is_said_of_it() {
+    fn every_rule_is_parsed_in_full() {
         let rules = rules(SHIPPED);
         let marked = |mark: &str| SHIPPED.matches(mark).count();
         let (recorded, alerts): (Vec<_>, Vec<_>) = rules.iter().partition(|rule| rule.contains_key("record"));
@@ -100,7 +100,7 @@ mod tests {
         }
         let names = "alert description expr for group runbook_url service severity summary";
         for rule in alerts {
-            // Some fire at once.
+            // Some rules have no `for`.
             let all: BTreeSet<&str> = rule.keys().copied().chain(["for"]).collect();
             assert_eq!(all, names.split(' ').collect::<BTreeSet<_>>(), "{rule:?}");
         }

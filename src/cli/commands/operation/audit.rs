@@ -1,4 +1,4 @@
-//! `recapd audit`: who changed what over HTTP, who was refused, who signed in.
+//! `recapd audit`: prints who changed what over HTTP, who was refused, who signed in.
 
 use std::process::ExitCode;
 
@@ -19,25 +19,25 @@ use recapd_core::domain::{agent::AgentId, time::Timestamp};
 use recapd_platform::clock::{Clock as _, SystemClock};
 use recapd_store::audit::AuditQuery;
 
-/// Events shown unless more are asked for, and at most.
+/// Default and maximum of `--limit`.
 const LIMIT: i64 = 50;
 const LIMIT_MAX: i64 = 200;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The newest http.audit_rows_max events of each kind are kept: messages sent, other changes, refusals, sign-ins. What commands do in
-the database itself isn't among them. A daemon tells only administrators. Examples:
+the database itself isn't among them. A daemon shows them to administrators only. Examples:
   recapd audit                               what was done last, and by whose token
   recapd audit --agent my-agent --since 7d
   recapd audit --since 2026-11-20T08:40:00Z --json")]
 pub(crate) struct Audit {
-    /// Only those of this agent
+    /// Only events of this agent
     #[arg(long, value_name = "AGENT")]
     agent: Option<AgentId>,
-    /// Only those from then on: a time, or hours or days before now, such as 12h or 7d
+    /// Only events since then: a time, or hours or days before now, such as 12h or 7d
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<Since>,
-    /// At most so many
+    /// Show at most this many
     #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
     limit: i64,
     /// Only events before this one
@@ -45,7 +45,6 @@ pub(crate) struct Audit {
     before: Option<i64>,
 }
 
-/// From when on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Since {
     At(Timestamp),
@@ -124,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_told_either_way() {
+    fn a_time_is_absolute_or_a_span() {
         assert_eq!(since("2h"), Ok(Since::Ago(2 * 60 * 60 * 1_000)));
         let at = Timestamp::parse("2026-11-20T08:40:00Z").unwrap();
         assert_eq!(since("2026-11-20T08:40:00Z"), Ok(Since::At(at)));

@@ -1,4 +1,4 @@
-//! `recapd doctor`: everything that has to be right for summaries to be made, each with its cure.
+//! `recapd doctor`: checks everything that updates of summaries need, with a hint for each failure.
 
 mod backlog;
 mod database;
@@ -29,7 +29,7 @@ Examples:
 
 Exit codes: 0 nothing fails (warnings may be there), 1 something fails, 78 the configuration is wrong.")]
 pub(crate) struct Doctor {
-    /// Ask no provider
+    /// Don't ask any provider
     #[arg(long)]
     offline: bool,
 }
@@ -49,7 +49,7 @@ fn line(check: &Check) -> String {
     format!("{word:<5}{:<12}{}{fix}", check.name, check.detail)
 }
 
-/// What a daemon finds that looks at itself: all checks but those that ask somebody over the network.
+/// Checks that a daemon makes of itself: all but those that ask someone over the network.
 pub(super) async fn from_inside(
     config: &Config,
     environment: &Environment,
@@ -70,7 +70,7 @@ pub(super) async fn from_inside(
     checks
 }
 
-/// All checks but those that ask a provider.
+/// Makes all checks but those that ask a provider.
 pub(super) async fn offline(
     config: &Config,
     shared: &GlobalOptions,
@@ -80,18 +80,18 @@ pub(super) async fn offline(
     doctor.checks(config, shared, environment).await
 }
 
-/// The checks that need no configuration, where it can't be used.
+/// Makes the checks that need no configuration, if the configuration can't be used.
 pub(super) async fn without_configuration(shared: &GlobalOptions, environment: &Environment) -> Vec<Check> {
     let mut checks = vec![Check::fail("config", "it can't be used", "recapd config check")];
     if shared.server.is_some() {
-        // Only a daemon that nobody names is looked for where the configuration says.
+        // Without the configuration, a daemon can only be found by `--server`.
         checks.push(surroundings::daemon(&Config::default(), shared).await);
     }
     checks.push(surroundings::notify_socket(environment));
     checks
 }
 
-/// The checks of a daemon that is named: what lies around here needn't be its own.
+/// Makes the checks of a daemon named by `--server`: this host needn't be its own.
 async fn elsewhere(config: &Config, shared: &GlobalOptions) -> Vec<Check> {
     let there = "database, disk, clock and provider are looked at where it runs: by `recapd doctor` there, or on its page System";
     vec![
@@ -136,7 +136,7 @@ impl Doctor {
 
     async fn checks(&self, config: &Config, shared: &GlobalOptions, environment: &Environment) -> Vec<Check> {
         let now = SystemClock.now();
-        // The configuration was read and checked, or this wouldn't run.
+        // The configuration has been read and checked, or this code wouldn't run.
         let mut checks = vec![Check::ok("config", "read and checked")];
         let (found, store) = database::checks(config).await;
         checks.extend(found);

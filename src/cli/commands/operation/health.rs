@@ -18,17 +18,17 @@ use recapd_config::Config;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Asks the daemon at http.listen, or at --server. The model is no part of it: while it is away, reading and appending go on.
+Asks the daemon at http.listen, or at --server. The model isn't checked: without it, reading and appending still work.
 Examples:
   recapd health               is it ready? the database answers, and the daemon isn't ending
   recapd health --live        does it answer at all?
 
 Exit codes: 0 yes, 4 no, 69 nobody answers. In a Containerfile: HEALTHCHECK CMD [\"recapd\", \"health\"]")]
 pub(crate) struct Health {
-    /// Whether it answers at all
+    /// Check only that the daemon answers
     #[arg(long, conflicts_with = "ready")]
     live: bool,
-    /// Whether it answers usefully, which is the default
+    /// Check that the daemon can work (the default)
     #[arg(long)]
     ready: bool,
 }
@@ -41,7 +41,7 @@ impl Health {
             ("/readyz", "ready")
         };
         if let Some(server) = &shared.server {
-            // What is no address says nothing of a daemon.
+            // A malformed address says nothing about the daemon.
             Api::new(server)?;
         }
         let answered =

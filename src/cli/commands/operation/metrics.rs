@@ -1,4 +1,4 @@
-//! `recapd metrics`: what `/metrics` says.
+//! `recapd metrics`: describes what `/metrics` serves.
 
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use crate::cli::{GlobalOptions, exit::CommandFailure, terminal::output};
 use recapd_telemetry::metrics::{MetricDescription, catalogue, example};
 
-/// What stands before the table in `docs/metrics.md`.
+/// The text above the table in `docs/metrics.md`.
 const HEAD: &str = "\
 # Metrics
 
@@ -36,13 +36,13 @@ pub(crate) struct MetricsCommand {
 
 #[derive(Debug, Subcommand)]
 enum MetricsAction {
-    /// Print every metric: its type, its labels, what it says
+    /// Print every metric: its type, its labels, its meaning
     List {
-        /// As the page of the documentation
+        /// Print the page of the documentation
         #[arg(long)]
         markdown: bool,
     },
-    /// Print what a daemon says that has done nothing yet, for checkers of metrics
+    /// Print what a daemon that has done nothing yet serves, for checkers of metrics
     Example,
 }
 
@@ -58,7 +58,6 @@ impl MetricsCommand {
     }
 }
 
-/// A paragraph for each metric.
 fn list(metrics: &[MetricDescription]) -> String {
     let mut text = String::new();
     for metric in metrics {
@@ -85,7 +84,7 @@ fn page(metrics: &[MetricDescription]) -> String {
     text
 }
 
-/// The labels with their values, and the bounds of a histogram.
+/// Lists the labels with their values, and the bounds of a histogram.
 fn labels(metric: &MetricDescription) -> Vec<String> {
     let labels = metric.labels.iter().map(|label| match label.values.as_slice() {
         [] => label.name.clone(),

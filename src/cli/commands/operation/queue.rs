@@ -1,4 +1,4 @@
-//! `recapd queue`: the updates that are to be made, and what a hand does to them.
+//! `recapd queue`: lists and controls the updates that wait.
 
 use std::process::ExitCode;
 
@@ -20,7 +20,7 @@ use recapd_core::domain::{agent::AgentId, number::count, text::one_line, time::T
 use recapd_platform::clock::{Clock as _, SystemClock};
 use recapd_store::operate::{QueueRow, QueueState, QueueWait};
 
-/// Rows shown unless more are asked for, and at most.
+/// Default and maximum of `--limit`.
 const LIMIT: i64 = 50;
 const LIMIT_MAX: i64 = 200;
 
@@ -48,29 +48,29 @@ enum QueueAction {
         /// The agent
         agent: AgentId,
     },
-    /// Make a row due now that waits, is parked or paused, with another series of attempts
+    /// Make a row due now that waits, is parked or paused, with a new series of attempts
     Retry {
         /// The agent
         #[arg(required_unless_present = "all")]
         agent: Option<AgentId>,
-        /// All rows that are parked
+        /// Retry all parked rows
         #[arg(long, conflicts_with = "agent")]
         all: bool,
     },
-    /// Park a row, and stop the update under way; an eviction brings it back, or a retry
+    /// Park a row, and stop its running update; an eviction or a retry makes it due again
     Cancel {
         /// The agent
         agent: AgentId,
     },
-    /// Pause all updates, also over restarts; what runs goes on to its end
+    /// Pause all updates, also across restarts; running ones finish
     Pause,
-    /// Go on with updates
+    /// Resume updates
     Resume,
 }
 
 #[derive(Debug, Args)]
 struct QueueList {
-    /// At most so many rows
+    /// Show at most this many rows
     #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
     limit: i64,
     /// Only agents after this one, in the order of their names
@@ -227,7 +227,7 @@ fn table(rows: &[QueueRow], now: Timestamp) -> String {
     table.text()
 }
 
-/// The state, and what it is for.
+/// Formats the state and its reason.
 fn state(row: &QueueRow) -> String {
     let state = match row.state {
         QueueState::Ready => "ready",

@@ -1,4 +1,4 @@
-//! `recapd runs`: what came of updates.
+//! `recapd runs`: lists past updates and their outcomes.
 
 use std::process::ExitCode;
 
@@ -19,7 +19,7 @@ use recapd_core::domain::{agent::AgentId, number::count, text::one_line, time::T
 use recapd_platform::clock::{Clock as _, SystemClock};
 use recapd_store::operate::{Run, RunOutcome, RunQuery};
 
-/// Runs shown unless more are asked for, and at most.
+/// Default and maximum of `--limit`.
 const LIMIT: i64 = 20;
 const LIMIT_MAX: i64 = 200;
 
@@ -36,11 +36,11 @@ pub(crate) struct Runs {
 
 #[derive(Debug, Subcommand)]
 enum RunsAction {
-    /// List the runs that are kept, newest first
+    /// List the stored runs, newest first
     List(RunsList),
     /// Print one run
     Show {
-        /// Its number
+        /// The run's number
         #[arg(value_parser = clap::value_parser!(i64).range(1..))]
         run: i64,
     },
@@ -48,13 +48,13 @@ enum RunsAction {
 
 #[derive(Debug, Args)]
 struct RunsList {
-    /// Only those of this agent
+    /// Only runs of this agent
     #[arg(long, value_name = "AGENT")]
     agent: Option<AgentId>,
-    /// Only those that ended so
+    /// Only runs with this outcome
     #[arg(long, value_name = "completed|failed|superseded|postponed", value_parser = outcome_named)]
     outcome: Option<RunOutcome>,
-    /// At most so many
+    /// Show at most this many
     #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
     limit: i64,
     /// Only runs before this one
@@ -156,7 +156,7 @@ fn outcome(run: &Run) -> String {
     }
 }
 
-/// The exchanges that a run took in.
+/// Formats the exchanges that a run covers; `None` if there are none.
 fn covers(run: &Run) -> Option<String> {
     let (after, through) = (run.covers_after?, run.covers_through?);
     match through - after {

@@ -64,16 +64,17 @@ pub(crate) struct Serve {
     /// Address and port to listen on, or `unix:` and a path [default: http.listen of the configuration]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
-    /// Show what it does: a conversation to look at as the agent `demo`, no key, a database that goes when the daemon ends
+    /// Show what recapd does: the agent `demo` has a sample conversation; needs no key, and its database is deleted
+    /// when the daemon ends
     #[arg(long)]
     demo: bool,
-    /// For self-tests: the clock is set ahead by as many milliseconds as this file says
+    /// For self-tests: a file with the milliseconds by which the clock is ahead
     #[arg(long, value_name = "FILE", hide = true)]
     clock_offset_file: Option<PathBuf>,
 }
 
 impl Serve {
-    /// What this command sets before `--set` does.
+    /// Settings that this command applies below `--set`.
     pub(crate) fn settings(&self) -> Vec<String> {
         let listen = self.listen.iter().map(|listen| format!("http.listen={listen}"));
         let demo = if self.demo { demo::settings() } else { Vec::new() };
@@ -133,31 +134,27 @@ impl Serve {
     }
 }
 
-/// What a daemon starts with beside its configuration.
+/// What a daemon is started with, besides its configuration.
 #[derive(Clone)]
 struct Start {
     clock: Arc<dyn Clock>,
     environment: Environment,
     sources: Loader,
-    /// What the sources said.
     entries: Vec<ConfigEntry>,
     logging: Logging,
     notify: Notify,
     is_demo: bool,
 }
 
-/// What a daemon stands on, before anything of it runs.
+/// What a daemon needs before any of its tasks run.
 struct Ground {
     store: Arc<SqlStore>,
     access: Arc<Access>,
     member: Option<Member>,
     listener: http::Listener,
     parts: Parts,
-    /// What the models are asked with.
     keys: ApiKeys,
-    /// What the model is called.
     model: String,
-    /// How many leases were taken back.
     reclaimed: u64,
 }
 
@@ -167,8 +164,8 @@ async fn serve(
     given: Start,
     mut exporter: Option<Exporter>,
 ) -> Result<ExitCode, CommandFailure> {
-    // From here on no signal ends the process by itself, and none is lost: the first process of a container is sent only those
-    // that it waits for.
+    // From here on no signal ends the process by default, and none is lost: as the first process of a container it
+    // receives only signals that it has a handler for.
     let hangups = hangups()?;
     let mut signals = pin!(signals()?);
     let owner = config.owner();
@@ -212,16 +209,16 @@ async fn serve(
     let soft = lifecycle.soft().clone();
     let watch = service::watch(notify.clone(), parts.clone(), config.queue.poll(), soft.clone());
     lifecycle.spawn("service", watch);
-    // Its name stays its own until all leases are finished or given back.
+    // The daemon keeps its name until all leases are finished or returned.
     let ending = tokio::select! {
-        // In this order: that it ends is told before it may have, however soon that is.
+        // In this order: the manager is notified that the daemon ends before it may have ended.
         biased;
         never = service::ending(notify, parts.clone(), soft) => match never {},
         never = follow_fleet(&parts, member) => match never {},
         never = traces::export(exporter.as_mut(), &parts.metrics) => match never {},
         ending = lifecycle.run(signals, config.worker.drain()) => ending,
     };
-    // All that was traced has ended.
+    // All traced work has ended.
     if let Some(exporter) = exporter {
         exporter.flush(&parts.metrics).await;
     }
@@ -229,7 +226,7 @@ async fn serve(
     Ok(ExitCode::from(u8::from(ending.is_failure)))
 }
 
-/// Makes what a daemon stands on. Whatever a start waits for, it waits for here.
+/// Opens and builds what a daemon needs. All waiting of a start happens here.
 async fn prepare(
     config: &Config,
     prices: Prices,
@@ -280,7 +277,7 @@ async fn prepare(
     })
 }
 
-/// Ends a start as a daemon ends at any other time. Nothing runs yet that would have to finish.
+/// Ends a start that a signal interrupts. No task runs yet that would have to finish.
 fn end_early(notify: &Notify, signal: StopSignal) -> ExitCode {
     info!(%signal, "daemon.stopping");
     notify.stopping();
@@ -306,7 +303,7 @@ async fn listen(config: &HttpConfig) -> anyhow::Result<http::Listener> {
     };
     match local_socket(path, config).await {
         Ok(socket) => Ok(listener.beside(socket)),
-        // Nobody asked for it, and the address is enough.
+        // Nobody configured the socket, and the address is enough.
         Err(error) if config.socket == LocalSocket::Auto => {
             warn!(%error, path = %path.display(), "http.socket_unavailable");
             Ok(listener)
@@ -318,7 +315,7 @@ async fn listen(config: &HttpConfig) -> anyhow::Result<http::Listener> {
     }
 }
 
-/// Listens at the socket beside the address. The runtime folder holds one for recapd that only its user enters.
+/// Listens at the socket next to the address. Only recapd's user may enter its folder below the runtime folder.
 async fn local_socket(path: &Path, config: &HttpConfig) -> io::Result<http::Socket> {
     if let (LocalSocket::Auto, Some(folder)) = (&config.socket, path.parent()) {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -326,13 +323,13 @@ async fn local_socket(path: &Path, config: &HttpConfig) -> io::Result<http::Sock
     http::Socket::listen(path, config.socket_mode.0).await
 }
 
-/// Makes up for what happened while the daemon was away. Returns how many leases it takes back.
+/// Makes up for what happened while the daemon was away. Returns the number of reclaimed leases.
 async fn enqueue_missing(store: &SqlStore, parts: &Parts, owner: &str) -> Result<u64, StoreError> {
     let now = parts.clock.now();
     let reclaimed = store.reclaim(owner, now).await?;
-    // The clock may have been ahead in an earlier life.
+    // The clock may have been ahead in an earlier run of the daemon.
     store.set_back(None, now).await?;
-    // Their limits may be others by now, and so may the provider that they wait for, or its key, which was refused.
+    // Limits, provider or key may have changed since updates began to wait for them.
     store.resume(Resume::Refused, now).await?;
     if let Err(error) = parts.ingestor.recall_calibrations().await {
         warn!(%error, "calibration.unreadable");
@@ -340,7 +337,7 @@ async fn enqueue_missing(store: &SqlStore, parts: &Parts, owner: &str) -> Result
     Ok(reclaimed)
 }
 
-/// A database that can't be opened is named, with the cure; other errors say both.
+/// Adds the database's name and a hint if it can't be opened; other errors have both already.
 fn unopened(config: &Config, error: StoreError) -> CommandFailure {
     match error {
         StoreError::Unavailable(_) => open::named(&config.database.url, error),
@@ -348,7 +345,7 @@ fn unopened(config: &Config, error: StoreError) -> CommandFailure {
     }
 }
 
-/// The tokens. Beyond loopback there have to be some: what others can reach must not be open.
+/// Reads the tokens. Beyond loopback at least one must exist, since others can reach the interface.
 async fn access(
     config: &Config,
     store: Arc<dyn AccessStore>,
@@ -376,7 +373,7 @@ async fn access(
     ))
 }
 
-/// Hears the other daemons, if there may be any.
+/// Follows the notices of other daemons, if there may be any.
 async fn follow_fleet(parts: &Parts, member: Option<Member>) -> Infallible {
     match member {
         Some(member) => parts.follow_fleet(member).await,
@@ -384,7 +381,7 @@ async fn follow_fleet(parts: &Parts, member: Option<Member>) -> Infallible {
     }
 }
 
-/// Takes in what agents insert by SQL.
+/// Stores the messages that agents insert by SQL.
 fn ingest_inbox(lifecycle: &Lifecycle, parts: &Parts, store: Arc<SqlStore>) {
     let (ingestor, soft) = (parts.ingestor.clone(), lifecycle.soft().clone());
     lifecycle.spawn_vital("inbox", async move { ingestor.ingest_inbox(store, soft).await });
@@ -410,7 +407,7 @@ fn start(
         let (ingestor, soft) = (parts.ingestor.clone(), soft.clone());
         async move { ingestor.tend_journal(soft).await }
     });
-    // Who reads goes on being served while updates under way are finished; that it isn't ready any more is said at once.
+    // Readers are served while running updates finish; that the daemon isn't ready any more is reported at once.
     let last = lifecycle.last().clone();
     lifecycle.spawn_serving("snapshots", parts.clone().follow_changes(last.clone()));
     let mut state = HttpState::over(parts, Arc::clone(&database), access, last.clone());
@@ -425,7 +422,7 @@ fn start(
     let interface = http::interface(state, settings);
     lifecycle.spawn_serving("http", async move {
         http::serve(listener, interface, limits, last).await;
-        // What clients left behind is still written.
+        // Writes whose clients have disconnected still finish.
         writes.close();
         writes.wait().await;
     });

@@ -1,4 +1,4 @@
-//! `recapd status`: the seed's dashboard block, from the database, so that a restart doesn't zero it.
+//! `recapd status`: the dashboard block of the seed, from the database, so that a restart doesn't zero it.
 
 mod batches;
 mod block;
@@ -36,10 +36,10 @@ use recapd_platform::clock::{Clock as _, SystemClock};
 use recapd_store::{Sample, SpendPause, operate::RunFigures};
 use recapd_telemetry::metrics::Circuit;
 
-/// Seconds between two looks unless said otherwise, and at most.
+/// Default interval of `--watch` in seconds, and its maximum.
 const WATCH_SECONDS: &str = "2";
 const WATCH_SECONDS_MAX: u64 = 3_600;
-/// The span of the figures, and at most: a year.
+/// Default of `--window`, and its maximum in hours: a year.
 const WINDOW: &str = "24h";
 const WINDOW_HOURS_MAX: i64 = 366 * 24;
 
@@ -54,7 +54,7 @@ pub(crate) struct StatusCommand {
     /// The span of the figures about updates, in hours or days
     #[arg(long, default_value = WINDOW, value_name = "24h|7d", value_parser = hours, conflicts_with = "agents")]
     window: i64,
-    /// Look again every so many seconds, until it is stopped
+    /// Refresh every this many seconds, until interrupted
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = WATCH_SECONDS,
         value_parser = clap::value_parser!(u64).range(1..=WATCH_SECONDS_MAX), conflicts_with = "agents")]
     watch: Option<u64>,
@@ -108,7 +108,6 @@ impl StatusCommand {
     }
 }
 
-/// What there is to say of an agent.
 #[derive(Deserialize)]
 struct AgentFound {
     #[serde(flatten)]
@@ -116,38 +115,37 @@ struct AgentFound {
     paused: Option<SpendPause>,
 }
 
-/// How it stands: what the database knows, and what only the daemon does.
+/// The figures of the database, and those that only a daemon knows.
 #[derive(Default, Serialize, Deserialize)]
 struct StatusFigures {
     #[serde(flatten)]
     sample: Sample,
-    /// What all agents together may spend in a day.
+    /// The limits of a day for all agents together.
     #[serde(default)]
     spend_limits: SpendLimits,
-    /// The models that may be asked, and until when one is left alone.
+    /// The models in order of use, with the state of each one's circuit breaker.
     #[serde(default)]
     circuits: Vec<Circuit>,
     /// The span of `updates`.
     #[serde(default)]
     window_hours: i64,
-    /// What ended in it.
+    /// The updates that ended within `window_hours`.
     #[serde(default)]
     updates: RunFigures,
-    /// Since when all updates are paused.
+    /// Since when all updates are paused; `None` if they aren't.
     #[serde(default)]
     paused_since: Option<Timestamp>,
-    /// Why the daemon that was asked isn't ready, if it isn't.
+    /// Why the daemon that was asked isn't ready; `None` if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     not_ready: Option<String>,
 }
 
-/// What the daemon tells of a span of time.
+/// The part of `/v1/stats` that is used here.
 #[derive(Deserialize)]
 struct StatusSpan {
     updates: RunFigures,
 }
 
-/// The figures of the last day, as JSON has them.
 pub(super) async fn day(config: &Config, shared: &GlobalOptions) -> Result<Value, CommandFailure> {
     let api = Api::reading(config, shared).await?;
     let found = figures(&api, DAY_MS / HOUR_MS).await?;
@@ -166,7 +164,7 @@ async fn figures(api: &Api, window_hours: i64) -> Result<StatusFigures, CommandF
     })
 }
 
-/// Its figures can be read where nothing can be written any more.
+/// Asks separately: a daemon that can't write any more isn't ready, but still serves figures.
 async fn not_ready(config: &Config, shared: &GlobalOptions) -> Option<String> {
     let server = shared.server.as_ref()?;
     match api::answers(Some(server), &config.http, "/readyz").await {
@@ -175,7 +173,7 @@ async fn not_ready(config: &Config, shared: &GlobalOptions) -> Option<String> {
     }
 }
 
-/// `24h` or `7d` in hours.
+/// Parses `24h` or `7d` into hours.
 fn hours(text: &str) -> Result<i64, String> {
     let (digits, factor) = match text.strip_suffix('d') {
         Some(days) => (days, 24),
@@ -189,7 +187,6 @@ fn hours(text: &str) -> Result<i64, String> {
     hours.ok_or_else(|| format!("expected hours or days, such as 24h or 7d, at most {WINDOW_HOURS_MAX}h"))
 }
 
-/// One agent's figures.
 #[derive(Serialize)]
 struct AgentStatus<'a> {
     agent_id: &'a AgentId,
@@ -203,9 +200,8 @@ struct AgentStatus<'a> {
     summary_version: i64,
     summary_tokens: i64,
     updated_at: Timestamp,
-    /// The newest exchange, or leg.
     newest: Option<&'a NewestExchange>,
-    /// The limit of spending for which updates wait, and until when.
+    /// The spending limit for which updates wait, and until when.
     paused: Option<SpendPause>,
 }
 
@@ -263,7 +259,7 @@ fn line(AgentFound { figures, paused }: &AgentFound, now: Timestamp) -> String {
     )
 }
 
-/// ` (#19, which continues #14, is open)`; nothing of an exchange in which no more is expected, and which isn't a later leg.
+/// Formats ` (#19, which continues #14, is open)`; empty for an exchange that is complete and no later leg.
 fn newest(newest: &NewestExchange) -> String {
     let number = newest.exchange;
     match (newest.continues, newest.state) {

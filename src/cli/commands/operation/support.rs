@@ -1,5 +1,4 @@
-//! `recapd support`: what whoever helps has to know, without anything that was said, and without what only its owner
-//! should know.
+//! `recapd support`: gathers what a report of a problem needs, without conversation text and secrets.
 
 mod places;
 mod redacted;
@@ -29,7 +28,7 @@ use recapd_core::domain::{diagnosis::Check, redaction::Redactor};
 use recapd_platform::clock::{Clock as _, SystemClock};
 use redacted::outline;
 
-/// Keys whose values may tell of others than recapd, or hold a token of theirs.
+/// Keys whose values may name people or contain a token.
 const KEPT_BACK: [&str; 5] = [
     "perspective.human_tag",
     "perspective.participants",
@@ -38,15 +37,15 @@ const KEPT_BACK: [&str; 5] = [
     "trace.otlp_url",
 ];
 
-/// The configuration, or why there is none.
+/// The configuration, or why it can't be used.
 type ConfigResult<'a> = Result<&'a LoadedConfig, &'a ConfigError>;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A bundle is one JSON document: the version, what in the configuration isn't a default, the checks of `recapd doctor` that ask no
-provider, the figures of `recapd status`, and /metrics of a daemon that runs. What was said isn't in it, nor is any agent's name or
-a key. Of an address it tells scheme, host and port, of a path the first folder. Where the configuration can't be used it tells why,
-without the values, and what needs none; name the daemon with --server then. It is sent nowhere: read it, and pass it on yourself.
+A bundle is one JSON document: the version, settings that aren't defaults, the checks of `recapd doctor` that ask no provider,
+the figures of `recapd status`, and /metrics of a running daemon. It contains no messages, agents' names or keys; of an address only
+scheme, host and port, of a path only the first folder. If the configuration can't be used, it says why, without values, and has the
+parts that need none; name the daemon with --server then. It is sent nowhere: read it, and pass it on yourself.
 Example:
   recapd support bundle > support.json")]
 pub(crate) struct Support {
@@ -56,7 +55,7 @@ pub(crate) struct Support {
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 enum SupportAction {
-    /// Print what belongs to a report of a problem. What can't be had says why in its place
+    /// Print what belongs to a report of a problem; parts that are unavailable say why
     Bundle,
 }
 
@@ -76,7 +75,7 @@ impl Support {
     }
 }
 
-/// With the daemon, if one answers. One that doesn't is no reason to tell nothing: it is what needs help.
+/// Adds the daemon if one answers. A silent daemon is no reason to fail: it may be the problem.
 fn at_the_daemon(read: ConfigResult<'_>, shared: &GlobalOptions) -> GlobalOptions {
     let mut shared = shared.clone();
     if let Ok(loaded) = read
@@ -115,7 +114,7 @@ async fn checks(read: ConfigResult<'_>, shared: &GlobalOptions, environment: &En
     }
 }
 
-/// What `recapd status` tells. A daemon that is named is asked, whatever the configuration says.
+/// Reads what `recapd status` shows. A daemon named by `--server` is asked even if the configuration is unusable.
 async fn figures(read: ConfigResult<'_>, shared: &GlobalOptions) -> Result<Value, CommandFailure> {
     let config = match read {
         Ok(loaded) => loaded.config.clone(),
@@ -128,7 +127,7 @@ async fn figures(read: ConfigResult<'_>, shared: &GlobalOptions) -> Result<Value
     status::day(&config, shared).await
 }
 
-/// The series of a daemon; nothing where none runs.
+/// Reads the series of a daemon; null if none runs.
 async fn metrics(shared: &GlobalOptions) -> Result<Value, CommandFailure> {
     let Some(server) = &shared.server else {
         return Ok(Value::Null);
@@ -138,7 +137,7 @@ async fn metrics(shared: &GlobalOptions) -> Result<Value, CommandFailure> {
     Ok(json!(series))
 }
 
-/// What in the configuration isn't a default, or what is wrong with it.
+/// Lists the settings that aren't defaults, or what is wrong with the configuration.
 fn configuration(read: ConfigResult<'_>, places: &Places) -> Value {
     let loaded = match read {
         Ok(loaded) => loaded,
@@ -163,7 +162,6 @@ fn value(entry: &ConfigEntry, places: &Places) -> String {
     }
 }
 
-/// Where a value comes from.
 fn origin(origin: &ConfigSource) -> String {
     match origin {
         ConfigSource::File { path, line } => format!("{}:{line}", outline(&path.to_string_lossy())),
@@ -171,7 +169,7 @@ fn origin(origin: &ConfigSource) -> String {
     }
 }
 
-/// What is wrong with a configuration, without its values: one may be a secret that stands where it doesn't belong.
+/// Says what is wrong with a configuration, without its values: one may be a secret in the wrong place.
 fn wrong(error: &ConfigError, places: &Places) -> String {
     match error {
         ConfigError::Unreadable { path, source } => format!("{}: {source}", outline(&path.to_string_lossy())),
@@ -185,7 +183,7 @@ fn wrong(error: &ConfigError, places: &Places) -> String {
     }
 }
 
-/// Finds secrets whether summaries keep them or not. Without a configuration nobody knows of more than what is shipped.
+/// Finds secrets whether or not summaries keep them. Without a configuration only the built-in patterns apply.
 fn redactor(read: ConfigResult<'_>) -> Redactor {
     match read {
         Ok(loaded) => loaded.config.summary.redact_patterns.redactor().clone(),
@@ -193,7 +191,7 @@ fn redactor(read: ConfigResult<'_>) -> Redactor {
     }
 }
 
-/// The value with each of its texts as it is told.
+/// Applies `told` to each text of a value.
 fn each_text(value: Value, told: &dyn Fn(&str) -> String) -> Value {
     match value {
         Value::String(text) => Value::String(told(&text)),
@@ -211,7 +209,7 @@ mod tests {
     use super::*;
     use recapd_config as config;
 
-    /// Texts that are told as they are: names of models and of this daemon, hosts, times, numbers.
+    /// Keys whose texts are printed as they are: names of models and of this daemon, hosts, times, numbers.
     const TOLD: [&str; 13] = [
         "convergence.weights",
         "fallback.model",
@@ -228,7 +226,7 @@ mod tests {
         "window.provider",
     ];
 
-    /// The keys that can hold any text.
+    /// The keys whose values are free text.
     fn keys_of_texts() -> Vec<String> {
         let schema = config::json_schema();
         let sections = schema["properties"].as_object().unwrap().iter();
@@ -244,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_text_in_the_configuration_it_is_decided_what_is_told() {
+    fn every_text_setting_is_listed_as_shown_or_hidden() {
         let places = places::settings(&Config::default()).map(|(key, _)| key);
         let decided = [&places[..], &KEPT_BACK, &TOLD].concat();
         let keys = keys_of_texts();

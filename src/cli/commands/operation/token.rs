@@ -1,4 +1,4 @@
-//! `recapd token`: who may ask the daemon over HTTP.
+//! `recapd token`: manages the tokens for the daemon's HTTP interface.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -21,15 +21,14 @@ use recapd_platform::{
 };
 use recapd_store::access::{AccessStore, NewToken, TOKENS_MAX, Token as KeptToken, TokenOutcome};
 
-/// The most agents and projects of one token.
 const NAMED_MAX: usize = 1_000;
-/// The longest time after which a token expires: ten years.
+/// Longest lifetime of a token: ten years.
 const EXPIRES_MAX_MS: i64 = 3_653 * DAY_MS;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Works on the database itself, so whoever may write it decides who may ask. Daemons follow within seconds. Once a token was
-made, every request needs one, also on loopback; `reset` takes that back. Examples:
+Works on the database itself, so whoever can write to it decides who has access. Daemons follow within seconds. Once a token
+exists, every request needs one, also on loopback; `reset` undoes that. Examples:
   recapd token create laptop --scope admin
   recapd token create coder --scope write --agent coder --expires 90d
   recapd token create dashboard --scope read --project web
@@ -43,37 +42,37 @@ pub(crate) struct Token {
 
 #[derive(Debug, Subcommand)]
 enum TokenAction {
-    /// Make a token and print it, this once
+    /// Make a token and print it, only this once
     Create(CreateToken),
-    /// Print the tokens: what they may do, when they end, when they were used last
+    /// Print the tokens: what they may do, when they expire, when they were last used
     List,
-    /// Take a token back
+    /// Revoke a token
     Revoke {
-        /// Its name
+        /// The token's name
         name: TokenName,
     },
-    /// Forget all tokens: on loopback everybody may do everything again
+    /// Delete all tokens: on loopback everybody may do everything again
     Reset,
 }
 
 #[derive(Debug, Args)]
 struct CreateToken {
-    /// Its name, for lists and for revoking it
+    /// The token's name, for lists and for revoking it
     name: TokenName,
     /// What it may do: `read` looks, `write` also appends and corrects, `admin` also changes settings, pauses, and forgets
     #[arg(long, value_name = "SCOPE",
         value_parser = PossibleValuesParser::new(["read", "write", "admin"]).try_map(|name| scope(&name)))]
     scope: Scope,
-    /// Only for this agent, also before it exists; may be given several times
+    /// Only for this agent, even if it doesn't exist yet; may be given several times
     #[arg(long = "agent", value_name = "AGENT")]
     agents: Vec<AgentId>,
     /// Only for this project's summary and the agents that belong to it; may be given several times
     #[arg(long = "project", value_name = "PROJECT")]
     projects: Vec<ProjectId>,
-    /// When it ends, in hours or days from now, such as 12h or 30d [default: never]
+    /// When it expires, in hours or days from now, such as 12h or 30d [default: never]
     #[arg(long, value_name = "TIME", value_parser = span_ms)]
     expires: Option<i64>,
-    /// Keep it in no database: print it, and the line for the file that `http.tokens_file` names
+    /// Don't store it in a database: print it, and the line for the file that `http.tokens_file` names
     #[arg(long)]
     offline: bool,
 }
@@ -82,7 +81,7 @@ fn scope(name: &str) -> Result<Scope, String> {
     Scope::from_name(name).ok_or_else(|| "expected read, write or admin".to_owned())
 }
 
-/// `12h` or `30d` in milliseconds.
+/// Parses `12h` or `30d` into milliseconds.
 pub(super) fn span_ms(text: &str) -> Result<i64, String> {
     let unit = |text: &str| match text.as_bytes().last() {
         Some(b'h') => Some(HOUR_MS),
@@ -117,7 +116,7 @@ impl Token {
 }
 
 impl CreateToken {
-    /// A new token: its text, and what is kept of it.
+    /// Makes a token; returns its text and the record to store.
     fn make(&self, now: Timestamp) -> Result<(String, NewToken), CommandFailure> {
         let reach = self.reach()?;
         let secret = randomness::bytes::<SECRET_BYTES>()?;
@@ -132,7 +131,7 @@ impl CreateToken {
         Ok((text, token))
     }
 
-    /// The token goes to its holder, the line into the file.
+    /// Prints a token for its holder, and the line for the file.
     fn run_offline(&self, shared: &GlobalOptions) -> Result<(), CommandFailure> {
         let (text, token) = self.make(SystemClock.now())?;
         let line = file::line(&token);

@@ -1,4 +1,4 @@
-//! `recapd config`: what can be configured, what is in force, and what is wrong with it.
+//! `recapd config`: shows what can be configured, what is in force, and what is wrong with it.
 
 use std::{path::Path, process::ExitCode};
 
@@ -28,27 +28,27 @@ pub(crate) struct ConfigCommand {
 
 #[derive(Debug, Subcommand)]
 enum ConfigAction {
-    /// Check the configuration, and that what it wants of keys, tokens and headers can be read
+    /// Check the configuration, and that the keys, tokens and headers it refers to can be read
     Check {
         /// Print nothing if all is well
         #[arg(short, long)]
         quiet: bool,
-        /// Don't look for keys, tokens and headers, which the service alone may be able to read
+        /// Don't read keys, tokens and headers, which only the service may be able to read
         #[arg(long)]
         without_keys: bool,
     },
     /// Print all keys with the values in force, as TOML
     Show {
-        /// With where each value comes from
+        /// Print where each value comes from
         #[arg(long)]
         origin: bool,
-        /// Only what isn't a default
+        /// Print only what isn't a default
         #[arg(long)]
         changed: bool,
     },
     /// Print the commented reference: every key, its meaning, its limits, its default
     Default {
-        /// As the page of the documentation
+        /// Print the page of the documentation
         #[arg(long)]
         markdown: bool,
     },
@@ -57,7 +57,7 @@ enum ConfigAction {
 }
 
 impl ConfigCommand {
-    /// The configuration has been read and checked already; what is wrong was told then.
+    /// The configuration has been read and checked already; errors were reported then.
     pub(crate) fn run(
         self,
         loaded: &LoadedConfig,
@@ -90,11 +90,11 @@ impl ConfigCommand {
     }
 }
 
-/// What a start reads beside the configuration. That the service finds it is seen from its own environment only.
+/// Reads the secrets that a start needs. Only the service's own environment shows whether the service finds them.
 fn find_secrets(config: &Config, environment: &Environment) -> Result<(), CommandFailure> {
     config::api_key(&config.model, environment)?;
     config::fallback_api_key(&config.fallback, &config.model, environment)?;
-    // Variables that can't be used are no reason not to start.
+    // Unusable variables don't prevent a start.
     if let Ok(Some(trace)) = config.trace.in_force(environment) {
         trace.headers(environment)?;
     }
@@ -120,12 +120,11 @@ fn check(loaded: &LoadedConfig, shared: &GlobalOptions) -> std::io::Result<()> {
     ))
 }
 
-/// A key as JSON has it.
 fn entry_json(entry: &ConfigEntry) -> Value {
     json!({ "key": entry.key, "value": entry.value, "origin": entry.origin.to_string() })
 }
 
-/// The entries as TOML, which is a configuration file again.
+/// Formats the entries as TOML, which is a valid configuration file.
 fn toml(entries: &[ConfigEntry], origin: bool) -> String {
     let parts = |entry: &ConfigEntry| {
         let (section, name) = entry.key.split_once('.').unwrap_or(("", &entry.key));
@@ -150,5 +149,5 @@ fn toml(entries: &[ConfigEntry], origin: bool) -> String {
     texts.join("\n")
 }
 
-/// Beyond this width a value pushes its origin to the right instead of all others.
+/// A longer value shifts only its own origin.
 const COLUMN_CHARS_MAX: usize = 60;

@@ -1,4 +1,4 @@
-//! `recapd init`: a configuration to begin with.
+//! `recapd init`: writes a configuration to start with.
 
 use std::{
     fs::OpenOptions,
@@ -12,13 +12,12 @@ use clap::Args;
 use crate::cli::{GlobalOptions, exit::CommandFailure, terminal::output};
 use recapd_config as config;
 
-/// Where the configuration of a folder is put.
 const FILE: &str = "recapd.toml";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Writes every key with its meaning, limits and default, all of them commented out: what isn't set follows the defaults of each
-version. A file that is there is never written over. Examples:
+version. An existing file is never overwritten. Examples:
   recapd init                                  ./recapd.toml
   recapd init /etc/recapd/config.toml          where recapd looks by itself
   recapd init - | less")]

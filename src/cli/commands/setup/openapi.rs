@@ -1,4 +1,4 @@
-//! `recapd openapi`: the description of the HTTP interface, as a daemon of this version serves it.
+//! `recapd openapi`: prints the description of the HTTP interface that a daemon of this version serves.
 
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ Examples:
   recapd openapi --markdown > docs/api.md
 A daemon serves the same at /v1/openapi.json.")]
 pub(crate) struct Openapi {
-    /// As the page of the documentation
+    /// Print the page of the documentation
     #[arg(long)]
     markdown: bool,
 }

@@ -1,4 +1,4 @@
-//! `recapd completions` and `recapd man`: made of the definition of the command line.
+//! `recapd completions` and `recapd man`: generated from the definition of the command line.
 
 mod reference;
 
@@ -17,7 +17,7 @@ use serde_json::json;
 use super::topics;
 use crate::cli::{Cli, GlobalOptions, exit::CommandFailure, terminal::output};
 
-/// The file of the page that tells of all commands.
+/// The page about all commands.
 const PAGE: &str = "recapd.1";
 
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ Examples:
   recapd man --out /usr/share/man/man1      recapd(1), and a page for each command
   recapd man --markdown > cli.md            the reference, for a website")]
 pub(crate) struct ManPages {
-    /// Write all pages into this folder, which is made if it isn't there [default: print recapd(1)]
+    /// Write all pages into this folder, which is created if it doesn't exist [default: print recapd(1)]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print the reference of all commands as Markdown instead
@@ -46,7 +46,7 @@ pub(crate) struct ManPages {
     markdown: bool,
 }
 
-/// recapd(1), with the topics of the help as sections.
+/// Renders recapd(1), with the help topics as sections.
 fn page() -> std::io::Result<Vec<u8>> {
     let command = Cli::command().disable_help_subcommand(true);
     let mut sections = Roff::new();

@@ -1,4 +1,4 @@
-//! What is the same for all commands, to be read: `recapd help exit-codes`, `environment` and `hooks`.
+//! Help topics that concern all commands: `recapd help exit-codes`, `environment` and `hooks`.
 
 use std::process::ExitCode;
 
@@ -9,15 +9,15 @@ use crate::cli::{
     terminal::output,
 };
 
-/// A topic has no options to show.
+/// Help of a topic, which has no options.
 const TEMPLATE: &str = "{about}{after-help}";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Topic {
-    /// How commands end
+    /// What the exit codes mean
     #[command(hide = true, help_template = TEMPLATE, after_help = exit_codes())]
     ExitCodes,
-    /// Which variables are heard
+    /// Which variables recapd reads
     #[command(hide = true, help_template = TEMPLATE, after_help = ENVIRONMENT)]
     Environment,
     /// What the hooks of Claude Code and Codex do
@@ -36,37 +36,37 @@ Examples:
 
 const ENVIRONMENT: &str = "\
 The configuration
-  RECAPD__SECTION__KEY            any key of it; one that is no key is an error
+  RECAPD__SECTION__KEY            any key of it; an unknown key is an error
   IKIGAI_SLIDING_CONTEXT_TOKENS   an older name of window.budget_tokens
 
-Secrets, which no option and no key of the configuration takes
-  RECAPD_TOKEN                    opens the daemon; --token-file goes before it
+Secrets, which can't be options or keys of the configuration
+  RECAPD_TOKEN                    the daemon's token; --token-file overrides it
   ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or GOOGLE_API_KEY,
-  OLLAMA_API_KEY                  the provider's key, where no api_key_file is
+  OLLAMA_API_KEY                  the provider's key, unless api_key_file is set
   PGPASSFILE, PGPASSWORD          passwords of PostgreSQL
-  CREDENTIALS_DIRECTORY           set by systemd: what is in there goes before
+  CREDENTIALS_DIRECTORY           set by systemd: files there override other
                                   files and variables, such as llm-api-key
 
-Whose daemon is asked
-  RECAPD_SERVER_USER              one more user whose daemon is believed, beside
+The daemon to ask
+  RECAPD_SERVER_USER              one more user whose daemon is trusted, besides
                                   you, root and recapd, by name or number; `any`
-                                  for whoever listens
-  XDG_RUNTIME_DIR                 where its socket is that nobody names
-  RUNTIME_DIRECTORY               set by systemd: where the service makes it
+                                  trusts every user
+  XDG_RUNTIME_DIR                 folder of its default socket
+  RUNTIME_DIRECTORY               set by systemd: folder of the service's socket
 
 Terminals and logs
-  NO_COLOR, CLICOLOR_FORCE, TERM  whether there are colours, unless --color says
-  LC_ALL, LC_CTYPE, LANG          whether a terminal is shown ASCII alone
-  RUST_LOG                        what is logged, whatever log.level says
+  NO_COLOR, CLICOLOR_FORCE, TERM  whether to use colours; --color overrides it
+  LC_ALL, LC_CTYPE, LANG          whether a terminal gets ASCII only
+  RUST_LOG                        what is logged; overrides log.level
 
 The user's own files
-  XDG_STATE_HOME, HOME            where the database is that nobody names, and
-                                  what hooks keep that the daemon couldn't take
+  XDG_STATE_HOME, HOME            folder of the default database, and of
+                                  messages that hooks couldn't send
 
 Hooks
   RECAPD_HOOK                     `off` switches them off
   CLAUDE_CONFIG_DIR, CODEX_HOME   where `recapd hook install` finds the settings
-  CLAUDE_PROJECT_DIR              set by Claude Code: whose history it is
+  CLAUDE_PROJECT_DIR              set by Claude Code: the session's project
 
 Set by systemd for the daemon
   NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID, JOURNAL_STREAM
@@ -74,31 +74,31 @@ Set by systemd for the daemon
 Network
   SSL_CERT_FILE, SSL_CERT_DIR     certificates to trust in place of the system's
 
-Traces, where [trace] says nothing
+Traces, unless [trace] is set
   OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
   OTEL_EXPORTER_OTLP_PROTOCOL, OTEL_EXPORTER_OTLP_TRACES_PROTOCOL,
   OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_TRACES_HEADERS,
   OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES,
   OTEL_TRACES_EXPORTER=none, OTEL_SDK_DISABLED=true
 
-Variables of a proxy aren't heard: model.proxy names one. Examples:
+Proxy variables are ignored: use model.proxy. Examples:
   RECAPD__WINDOW__BUDGET_TOKENS=50000 recapd serve
   recapd config show --changed --origin    what came from a variable";
 
 const HOOKS: &str = "\
 Hosts call `recapd hook EVENT` with what happened on stdin:
 
-  SessionStart        gives the session the brief: the newest of the summary
+  SessionStart        gives the session the brief: the summary's newest lines
   Stop, SubagentStop, PostCompact
                       push what is new in the transcript
   StopFailure         the same, and marks the turn as interrupted
   PreCompact, SessionEnd
                       the same, and clear the window: it is summarised now
-  UserPromptSubmit    tells of a newer summary, if hook.announce is on
+  UserPromptSubmit    announces a newer summary, if hook.announce is on
 
 A hook takes 300 ms at most, ends with 0 and prints nothing but what is meant
-for the host, whatever happens. It never starts the daemon: what that couldn't
-take waits in a spool for the next hook. The history is that of one agent per
+for the host, whatever happens. It never starts the daemon: what couldn't be
+sent waits in a spool for the next hook. The history is that of one agent per
 host and project folder, unless --agent names another. Codex runs hooks only
 after you have trusted them: /hooks. RECAPD_HOOK=off switches them off.
 
@@ -107,18 +107,17 @@ Examples:
   recapd hook status                        what was pushed, what waits, and why
   recapd hook test < input.json             what a session would be given";
 
-/// The exit codes, each on a line.
+/// Formats the exit codes, one on each line.
 fn exit_codes() -> String {
     let lines = exit::CODES.map(|(code, meaning)| format!("{code:>4}  {meaning}"));
     format!("{}\n\n{MORE_ON_CODES}", lines.join("\n"))
 }
 
-/// The topics among the commands below `root`: nothing else there is hidden.
+/// The topics below `root`: the hidden subcommands.
 pub(super) fn among(root: &Command) -> impl Iterator<Item = &Command> {
     root.get_subcommands().filter(|sub| sub.is_hide_set())
 }
 
-/// What a topic says.
 pub(super) fn text(topic: &Command) -> String {
     topic
         .get_after_help()
@@ -146,19 +145,19 @@ mod tests {
     use super::*;
     use crate::hook::Event;
 
-    /// Names of variables without the `_` that tells such names from other words.
+    /// Names of variables without a `_`.
     const SHORT: [&str; 3] = ["HOME", "LANG", "TERM"];
-    /// Read by a constant of another module, or by libraries.
+    /// Variables that a constant of another module names, or a library reads.
     const READ_ELSEWHERE: [&str; 4] = [
         "RECAPD_SERVER_USER",
         "RECAPD_TOKEN",
         "SSL_CERT_FILE",
         "SSL_CERT_DIR",
     ];
-    /// Heard in tests alone.
+    /// Read in tests alone.
     const UNTOLD: &str = "RECAPD_HOOK_PATIENCE";
 
-    /// Whether this is the name of a variable, and of no key of the configuration.
+    /// True for the name of a variable that isn't a key of the configuration.
     fn is_variable(word: &str) -> bool {
         let is_name = word.starts_with(|c: char| c.is_ascii_uppercase())
             && word
@@ -167,7 +166,7 @@ mod tests {
         is_name && (word.contains('_') || SHORT.contains(&word)) && !word.starts_with("RECAPD__")
     }
 
-    /// The sources below `folder`, without their tests.
+    /// Reads the sources below `folder`, without their tests.
     fn sources(folder: &Path) -> Vec<String> {
         let mut found = Vec::new();
         for entry in fs::read_dir(folder).unwrap() {
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn all_variables_that_are_read_are_told_and_no_others() {
+    fn the_topic_lists_exactly_the_variables_that_are_read() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let sources = ["src", "crates"]
             .map(|folder| sources(&root.join(folder)))
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn all_events_and_exit_codes_are_told() {
+    fn the_topics_list_all_events_and_exit_codes() {
         for event in Event::ALL {
             assert!(HOOKS.contains(event.name()), "{}", event.name());
         }

@@ -1,5 +1,3 @@
-//! `recapd version`
-
 use std::process::ExitCode;
 
 use clap::Args;
@@ -15,7 +13,7 @@ Examples:
   recapd version --json       with the version of the tables that it makes, on each database")]
 pub(crate) struct VersionCommand {}
 
-/// Which recapd this is.
+/// Returns recapd's version and its newest schema versions.
 pub(crate) fn facts() -> Value {
     let [sqlite, postgres] = schema::newest();
     json!({

@@ -1,5 +1,4 @@
-//! What `codex fork` copies is pushed from the rollout that it comes from, and not a second time. What agents say that
-//! the model calls isn't pushed at all.
+//! What `codex fork` copies is pushed once, from the original rollout. Sub-agents' messages aren't pushed at all.
 
 use super::*;
 use recapd_core::domain::message::Kind;
@@ -23,7 +22,7 @@ fn header(session: &str, parent: &str) -> String {
     envelope(LATER, "session_meta", &payload)
 }
 
-/// What the user and the model say in a turn, as lines of this time; newer versions give `more` of each.
+/// Lines of a turn at this time: the user's and the model's message; newer versions add the fields in `more`.
 fn turn(name: &str, asked: &str, at: &str, more: &str) -> String {
     let said = |role: &str, kind: &str, text: &str| {
         let content = format!(r#"[{{"type":"{kind}","text":"{text}"}}]"#);
@@ -47,12 +46,11 @@ fn turns(names: &[&str], at: &str, more: &str) -> String {
     names.iter().map(|name| turn(name, name, at, more)).collect()
 }
 
-/// The rollout of `parent` with these turns.
 fn parent(names: &[&str]) -> String {
     header("parent", "") + &turns(names, BEFORE, "")
 }
 
-/// A fork that has copied these turns, and has these of its own.
+/// A fork with these copied turns, and these of its own.
 fn fork(copied: &[&str], own: &[&str]) -> String {
     let more = r#","id":"msg_1","phase":null"#;
     let headers = header("fork", "parent") + &header("parent", "");
@@ -70,7 +68,6 @@ impl Hooks {
         self.drain();
     }
 
-    /// What the user is known to have asked.
     fn asked(&self) -> Vec<String> {
         let messages = self.stored().into_iter();
         let messages = messages.map(|line| formats::parse(Format::Codex, &line).unwrap());
@@ -82,9 +79,9 @@ impl Hooks {
 }
 
 #[test]
-fn a_fork_is_pushed_from_where_it_is_its_own() {
+fn a_fork_is_pushed_after_its_copied_lines() {
     let hooks = codex();
-    // Whatever a hook is told of the session, the file bears its name.
+    // The hook may be called with another name, but the file identifies the session.
     let rollout = "rollout-2026-07-13-parent";
     hooks.see(rollout, &parent(&["one", "two"]));
     hooks.see("fork", &fork(&["one", "two"], &["three"]));
@@ -92,13 +89,13 @@ fn a_fork_is_pushed_from_where_it_is_its_own() {
     hooks.see("fork", &fork(&["one", "two"], &["three", "four"]));
     hooks.see(rollout, &parent(&["one", "two", "five"]));
     assert_eq!(hooks.asked(), ["one", "two", "three", "four", "five"]);
-    // From an earlier place.
+    // A fork from an earlier place.
     hooks.see("other fork", &fork(&["one"], &["six"]));
     assert_eq!(hooks.asked().len(), 6);
 }
 
 #[test]
-fn a_forks_own_compaction_is_its_own() {
+fn a_forks_own_compaction_is_pushed() {
     let hooks = codex();
     hooks.see("parent", &parent(&["one"]));
     let compacted = envelope(LATER, "compacted", r#"{"message":"the short of it"}"#);
@@ -109,7 +106,7 @@ fn a_forks_own_compaction_is_its_own() {
 }
 
 #[test]
-fn a_turn_of_its_own_is_none_that_was_copied() {
+fn a_turn_with_the_same_words_is_not_a_copy() {
     let hooks = codex();
     hooks.see("parent", &(parent(&["one"]) + &turn("two", "again", BEFORE, "")));
     let own = turn("three", "again", LATER, "") + &turn("four", "fine", LATER, "");
@@ -118,18 +115,18 @@ fn a_turn_of_its_own_is_none_that_was_copied() {
 }
 
 #[test]
-fn a_fork_whose_origin_nobody_knows_is_pushed_whole() {
+fn a_fork_of_an_unknown_original_is_pushed_whole() {
     let forked = fork(&["one"], &["two"]);
     let hooks = codex();
     hooks.see("fork", &forked);
     assert_eq!(hooks.asked(), ["one", "two"]);
-    // The agent is the fork's alone.
+    // The agent belongs to the fork alone.
     let mut hooks = codex();
     hooks.agent = "codex:fork".parse().unwrap();
     hooks.see("parent", &parent(&["one"]));
     hooks.see("fork", &forked);
     assert_eq!(hooks.asked(), ["one", "one", "two"]);
-    // It is gone.
+    // The original is deleted.
     let hooks = codex();
     hooks.see("parent", &parent(&["one"]));
     fs::remove_file(hooks.transcript("parent")).unwrap();
@@ -138,7 +135,7 @@ fn a_fork_whose_origin_nobody_knows_is_pushed_whole() {
 }
 
 #[test]
-fn nothing_is_lost_of_a_fork_whose_origin_was_cut_off() {
+fn a_fork_of_a_truncated_original_loses_nothing() {
     let hooks = codex();
     hooks.see("parent", &parent(&["one", "two"]));
     hooks.write("parent", &parent(&["one"]));
@@ -147,7 +144,7 @@ fn nothing_is_lost_of_a_fork_whose_origin_was_cut_off() {
 }
 
 #[test]
-fn a_fork_that_only_refers_to_its_origin_is_pushed_whole() {
+fn a_fork_that_only_refers_to_its_original_is_pushed_whole() {
     let hooks = codex();
     hooks.see("parent", &parent(&["one", "two"]));
     let own = header("fork", "parent") + &turns(&["one"], LATER, "");
@@ -156,7 +153,7 @@ fn a_fork_that_only_refers_to_its_origin_is_pushed_whole() {
 }
 
 #[test]
-fn a_fork_waits_for_time_and_for_its_origin() {
+fn a_fork_waits_for_time_and_for_its_original() {
     let names: Vec<String> = (0..200).map(|number| format!("turn {number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let hooks = codex();
@@ -168,7 +165,7 @@ fn a_fork_waits_for_time_and_for_its_origin() {
     }
     hooks.drain();
     assert_eq!(hooks.asked(), names[..100]);
-    // By then the other one is read to its end.
+    // By then the original is read to its end.
     hooks.gather("fork", None);
     hooks.drain();
     let all: Vec<&str> = names.into_iter().chain(["own"]).collect();
@@ -176,7 +173,7 @@ fn a_fork_waits_for_time_and_for_its_origin() {
 }
 
 #[test]
-fn what_an_agent_says_that_the_model_calls_is_left_out() {
+fn messages_of_sub_agents_are_left_out() {
     let hooks = codex();
     hooks.see("parent", &parent(&["one"]));
     let source = r#""source":{"subagent":{"thread_spawn":{"parent_thread_id":"parent","depth":1}}}"#;

@@ -1,9 +1,9 @@
-//! Half a line at the end of a transcript waits for its other half, and nothing else waits for it.
+//! An incomplete line at the end of a transcript waits for its rest, and blocks nothing else.
 
 use super::*;
 
 impl Hooks {
-    /// Has another session's hook look at what is left.
+    /// Lets another session's hook gather the rest.
     fn pass(&self) {
         fs::write(self.transcript("another"), "").unwrap();
         self.gather("another", None);
@@ -12,7 +12,7 @@ impl Hooks {
 }
 
 #[test]
-fn transcripts_that_end_in_half_a_line_keep_no_place_of_others() {
+fn transcripts_with_an_incomplete_last_line_do_not_block_others() {
     let hooks = Hooks::new();
     let late = format!("{}\n", line(1_000, "late"));
     let halves: Vec<String> = (0..4 * STRAGGLERS_MAX)
@@ -39,7 +39,7 @@ fn transcripts_that_end_in_half_a_line_keep_no_place_of_others() {
 }
 
 #[test]
-fn half_a_line_behind_whole_ones_is_looked_at_again_when_it_has_grown() {
+fn an_incomplete_line_is_read_again_after_it_has_grown() {
     let hooks = Hooks::new();
     let bytes = transcript(&texts(7));
     let behind = |length: usize| {
@@ -56,14 +56,14 @@ fn half_a_line_behind_whole_ones_is_looked_at_again_when_it_has_grown() {
 }
 
 #[test]
-fn what_a_host_wrote_right_behind_half_a_line_is_not_lost() {
+fn a_message_directly_after_an_incomplete_line_is_not_lost() {
     let whole = |number: usize| {
         let more = r#""usage":{"input_tokens":1,"cache":{}},"list":[{"a":1},{}]"#;
         line(number, "ä {\\\"type\\\":1}").replacen('{', &format!("{{{more},"), 1)
     };
     let half = line(0, "lost ä").into_bytes();
     let cuts = (1..half.len()).map(|at| half[..at].to_vec());
-    // A power cut leaves what was never written.
+    // After a power cut a file may contain bytes that were never written.
     let long = format!("{{\"type\":\"user\",\"content\":\"{}", "x".repeat(2 << 20));
     for before in cuts.chain([vec![0; 300], b"}".to_vec(), long.into_bytes()]) {
         let hooks = Hooks::new();
@@ -81,7 +81,7 @@ fn what_a_host_wrote_right_behind_half_a_line_is_not_lost() {
 }
 
 #[test]
-fn a_line_that_is_broken_otherwise_holds_no_message() {
+fn otherwise_broken_lines_hold_no_message() {
     let fine = line(5, "fine");
     let (within, other) = (r#"{"type":"text","text":"x"}"#, line(10, "other"));
     for broken in [

@@ -1,11 +1,10 @@
-//! Segments that can't be read hold nothing up, and don't pile up. What can be sent, now or later, stays.
+//! Unreadable segments don't block others, and don't accumulate. What can be sent, now or later, stays.
 
 use super::*;
 use recapd_core::domain::time::DAY_MS;
 use recapd_platform::clock::{Clock as _, SystemClock};
 
 impl Hooks {
-    /// Makes a segment of these bytes.
     fn spool(&self, number: usize, bytes: &[u8]) -> PathBuf {
         let spool = self.files().spool();
         fs::create_dir_all(&spool).unwrap();
@@ -14,7 +13,7 @@ impl Hooks {
         segment
     }
 
-    /// The numbers of what was put aside.
+    /// The numbers of the segments that were set aside.
     fn aside(&self) -> Vec<usize> {
         let aside = files(&self.files().spool()).into_iter();
         let aside = aside.filter(|file| file.extension().unwrap() == "unreadable");
@@ -32,7 +31,7 @@ impl Hooks {
 }
 
 #[test]
-fn a_segment_with_something_that_is_no_text_is_put_aside_and_told_and_the_rest_is_sent() {
+fn an_invalid_segment_is_set_aside_and_reported_and_the_rest_is_sent() {
     let hooks = Hooks::new();
     let (first, last) = (line(0, "first"), line(5, "last"));
     let said = [&first, &last].map(|line| spooled(Format::ClaudeCode, line).into_bytes());
@@ -47,7 +46,7 @@ fn a_segment_with_something_that_is_no_text_is_put_aside_and_told_and_the_rest_i
     assert_eq!(hooks.aside(), [1]);
     let aside = &files(&hooks.files().spool())[0];
     assert_eq!(fs::read(aside).unwrap(), damaged);
-    // There is nothing left to wait for.
+    // Nothing is left in the spool.
     hooks.spool(2, &[0xff, 0xfe]);
     hooks.spool(3, b"");
     hooks.drain();
@@ -56,13 +55,13 @@ fn a_segment_with_something_that_is_no_text_is_put_aside_and_told_and_the_rest_i
 }
 
 #[test]
-fn what_the_disk_filled_with_zeros_or_cut_at_the_front_is_no_message_and_holds_nothing_up() {
+fn zeros_and_truncated_lines_do_not_block_other_messages() {
     let hooks = Hooks::new();
     let after = [5, 10, 15].map(|number| line(number, "after"));
     let zeros = vec![0; 300];
     let cut = [&zeros[..], &vec![b'x'; 100_000], b" {}\n"].concat();
     for (damaged, after) in [zeros.clone(), cut, b"x {}\n".to_vec()].iter().zip(&after) {
-        // Numbers begin anew where nothing waits.
+        // Numbers restart when the spool is empty.
         hooks.spool(1, damaged);
         hooks.spool(2, spooled(Format::ClaudeCode, after).as_bytes());
         hooks.drain();
@@ -72,14 +71,14 @@ fn what_the_disk_filled_with_zeros_or_cut_at_the_front_is_no_message_and_holds_n
 }
 
 #[test]
-fn only_the_newest_few_of_what_was_put_aside_are_kept_and_these_for_a_while() {
+fn only_the_newest_set_aside_segments_are_kept_and_for_a_limited_time() {
     let hooks = Hooks::new();
     for number in 1..=9 {
         hooks.spool(number, &[0xff]);
     }
     hooks.drain();
     assert_eq!(hooks.aside(), [6, 7, 8, 9]);
-    // As many as an older version left behind.
+    // An older version left this many.
     for number in 10..=19 {
         fs::rename(
             hooks.spool(number, &[0xff]),
@@ -97,7 +96,7 @@ fn only_the_newest_few_of_what_was_put_aside_are_kept_and_these_for_a_while() {
 }
 
 #[test]
-fn what_cannot_be_read_for_now_is_sent_later() {
+fn a_temporarily_unreadable_segment_is_sent_later() {
     let hooks = Hooks::new();
     let (held, segment) = (hooks.folder.path().join("held"), hooks.spool(1, b""));
     fs::remove_file(&segment).unwrap();

@@ -6,7 +6,7 @@ use super::super::{code, json, recapd, stderr, stdout};
 
 const SETTINGS: &str = "{\n\t\"model\": \"opus\",\n\t\"permissions\": { \"allow\": [] }\n}\n";
 
-/// A folder for the `PATH` with a program that says it is that version of Claude Code.
+/// Makes a folder for the `PATH` with a program that claims to be that version of Claude Code.
 fn claude(home: &Path, version: &str) -> String {
     let folder = home.join(format!("claude-{version}"));
     fs::create_dir_all(&folder).unwrap();
@@ -19,7 +19,7 @@ fn claude(home: &Path, version: &str) -> String {
 }
 
 #[test]
-fn no_event_is_written_that_the_host_does_not_know() {
+fn only_events_that_the_host_knows_are_written() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join(".claude/settings.json");
     let run = |path: &str, args: &[&str]| {
@@ -62,7 +62,7 @@ fn no_event_is_written_that_the_host_does_not_know() {
     );
     assert_eq!(run(&new, &install).0, Some(0));
     assert_eq!(named(), [true; 3]);
-    // The host goes back to an older version.
+    // The host is downgraded.
     let (_, shown, _) = run(&old, &["status"]);
     assert!(
         shown.contains("problem: Claude Code 2.1.50 doesn't know StopFailure"),
@@ -77,7 +77,7 @@ fn no_event_is_written_that_the_host_does_not_know() {
 }
 
 #[test]
-fn shared_settings_harm_nobody() {
+fn shared_settings_name_only_events_that_all_versions_know() {
     let home = tempfile::tempdir().unwrap();
     let project = tempfile::tempdir().unwrap();
     let mut command = recapd();
@@ -103,7 +103,7 @@ fn shared_settings_harm_nobody() {
 }
 
 #[test]
-fn hooks_are_put_in_and_taken_out_again() {
+fn hooks_are_installed_and_uninstalled() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join(".claude/settings.json");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -121,7 +121,7 @@ fn hooks_are_put_in_and_taken_out_again() {
     };
     let shown = run(&["install", "claude-code", "--dry-run"]);
     let taken: Vec<&str> = shown.lines().filter(|line| line.starts_with('-')).collect();
-    // Another comma.
+    // Only a comma differs.
     assert_eq!(taken, ["-\t\"permissions\": { \"allow\": [] }"], "{shown}");
     assert!(shown.contains("+\t\"hooks\": {"), "{shown}");
     assert_eq!(fs::read_to_string(&file).unwrap(), SETTINGS);
@@ -132,7 +132,7 @@ fn hooks_are_put_in_and_taken_out_again() {
         "{with}"
     );
     assert!(run(&["install", "claude-code", "--yes"]).contains("nothing to change"));
-    // As versions before left it.
+    // As earlier versions left it.
     fs::write(&file, with.replace("|fork\"", "\"")).unwrap();
     let shown = run(&["install", "claude-code", "--yes"]);
     let mut put_in = shown.lines().filter(|line| line.starts_with('+'));
@@ -145,7 +145,7 @@ fn hooks_are_put_in_and_taken_out_again() {
 }
 
 #[test]
-fn programs_are_told_what_was_done_and_nothing_else() {
+fn json_output_says_what_was_done() {
     let folder = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| {
         let mut command = recapd();
@@ -163,7 +163,7 @@ fn programs_are_told_what_was_done_and_nothing_else() {
 }
 
 #[test]
-fn nothing_is_written_unasked() {
+fn nothing_is_written_without_confirmation() {
     let folder = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| {
         recapd()

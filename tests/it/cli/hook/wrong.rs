@@ -1,4 +1,4 @@
-//! Calls that are wrong: a host gets 0 and nothing else, a person is told.
+//! Wrong calls: a host gets exit code 0 and no output, a person gets the error.
 
 use std::fs;
 
@@ -7,14 +7,14 @@ use serde_json::json;
 
 use super::super::{code, recapd, stderr, stdout};
 
-/// `recapd` with nothing of this user's.
+/// `recapd` without any state of this user's.
 fn recapd_in(folder: &tempfile::TempDir) -> Command {
     let mut command = recapd();
     command.env("XDG_STATE_HOME", folder.path());
     command
 }
 
-/// Makes a call, which must end as if there had been nothing to do.
+/// Asserts that a call ends as if there were nothing to do.
 fn assert_undisturbed(command: &mut Command, input: &str) {
     let output = command.write_stdin(input).output().unwrap();
     let printed = (code(&output), stdout(&output), stderr(&output));
@@ -30,7 +30,7 @@ fn good() -> String {
 }
 
 #[test]
-fn a_host_is_never_disturbed_by_what_it_says() {
+fn a_host_is_never_disturbed_by_its_input() {
     let folder = tempfile::tempdir().unwrap();
     for (event, input) in [
         ("SessionStart", "no JSON"),
@@ -46,7 +46,7 @@ fn a_host_is_never_disturbed_by_what_it_says() {
 }
 
 #[test]
-fn a_host_is_never_disturbed_by_how_it_calls() {
+fn a_host_is_never_disturbed_by_its_arguments() {
     let folder = tempfile::tempdir().unwrap();
     for line in [
         "hook",
@@ -77,7 +77,7 @@ fn a_host_is_never_disturbed_by_settings() {
     let broken = broken.to_str().unwrap();
     for options in [
         ["--config", "/nowhere/recapd.toml"],
-        // It can't be read: it is a folder.
+        // Unreadable: it is a folder.
         ["--config", "/"],
         ["--config", broken],
         ["--token-file", "/nowhere/token"],
@@ -99,7 +99,7 @@ fn a_host_is_never_disturbed_by_settings() {
 }
 
 #[test]
-fn a_person_is_told() {
+fn a_person_sees_errors() {
     let folder = tempfile::tempdir().unwrap();
     for line in [
         "hook install",
@@ -113,7 +113,7 @@ fn a_person_is_told() {
     }
     for line in ["hook --help", "hook help", "hook Stop --help"] {
         let mut command = recapd_in(&folder);
-        // A hook's time is little on a busy machine.
+        // A hook's time limit is short for a busy machine.
         command.env("RECAPD_HOOK_PATIENCE", "50");
         let output = command.args(line.split(' ')).output().unwrap();
         assert_eq!(code(&output), Some(0), "{line}");

@@ -1,5 +1,3 @@
-//! The answers.
-
 use std::{future::pending, io};
 
 use axum::{
@@ -14,7 +12,6 @@ use serde_json::{Value, json};
 
 use super::{Planned, Recorded, shape::Ending};
 
-/// Answers as planned.
 pub(super) async fn to(request: &Recorded, planned: Planned) -> Response {
     match planned {
         Planned::Good => good(request),

@@ -1,4 +1,4 @@
-//! The providers' batches: made, listed, looked at, and ended when a test says so.
+//! The providers' batches: created, listed, read, and ended when a test says so.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -15,10 +15,8 @@ use serde_json::{Value, json};
 
 use super::{Recorded, Shape, answer, faults, shape::Ending};
 
-/// Batches on one page of a list.
 const PAGE: usize = 2;
 
-/// A call about batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BatchCall {
     Upload,
@@ -28,34 +26,31 @@ pub(crate) enum BatchCall {
     Results,
 }
 
-/// How a call goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hitch {
-    /// Nothing is done, and this status is answered.
+    /// Nothing is done; this status is returned.
     Refused(u16),
     /// It is done, but the answer is lost.
     Lost,
 }
 
-/// What becomes of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Good,
-    /// The last exchange is left out.
+    /// The last exchange is missing.
     Partial,
     Garbage,
     /// Cut off at the output limit.
     Truncated,
-    /// The model declines.
     Declined,
     Errored,
     Expired,
     Canceled,
-    /// Nothing is said about it.
+    /// The results have no line for it.
     Missing,
 }
 
-/// What the provider bills.
+/// Outcomes that the provider bills.
 const ANSWERED: [Fate; 5] = [
     Fate::Good,
     Fate::Partial,
@@ -64,7 +59,6 @@ const ANSWERED: [Fate; 5] = [
     Fate::Declined,
 ];
 
-/// The batches of all providers.
 #[derive(Debug, Default)]
 pub(crate) struct Batches(Mutex<State>);
 
@@ -88,17 +82,15 @@ struct Batch {
 }
 
 impl Batches {
-    /// What time it is at the provider.
     pub(crate) fn set_clock(&self, now: Timestamp) {
         self.state().now = now;
     }
 
-    /// The next call of that kind goes wrong.
     pub(crate) fn hitch(&self, call: BatchCall, hitch: Hitch) {
         self.state().hitches.push_back((call, hitch));
     }
 
-    /// Ends all batches. The questions meet these fates in order, the last of them all the rest.
+    /// Ends all batches. Questions get these fates in order, and further ones the last fate.
     pub(crate) fn end(&self, fates: &[Fate]) {
         for batch in self
             .state()
@@ -111,12 +103,11 @@ impl Batches {
         }
     }
 
-    /// Deletes all batches.
     pub(crate) fn forget(&self) {
         self.state().batches.clear();
     }
 
-    /// Somebody else's batch, of as many questions.
+    /// Adds another client's batch of this many questions.
     pub(crate) fn foreign(&self, shape: Shape, questions: usize) {
         let line = |number| (format!("foreign-{number}"), json!({}));
         let batch = Batch {
@@ -130,12 +121,10 @@ impl Batches {
         self.state().batches.push(batch);
     }
 
-    /// How many batches there are.
     pub(crate) fn made(&self) -> usize {
         self.state().batches.len()
     }
 
-    /// The questions of each batch.
     pub(crate) fn sizes(&self) -> Vec<usize> {
         self.state()
             .batches
@@ -144,7 +133,6 @@ impl Batches {
             .collect()
     }
 
-    /// How many answers will be on the bill.
     pub(crate) fn billed(&self) -> usize {
         let state = self.state();
         let fates = state.batches.iter().filter_map(|batch| batch.fates.as_ref());
@@ -160,7 +148,7 @@ impl Batches {
         self.0.lock().unwrap()
     }
 
-    /// Answers a call about batches; none if it isn't one.
+    /// Answers a call about batches; `None` if the request isn't one.
     pub(super) fn respond(
         &self,
         method: &Method,
@@ -199,7 +187,7 @@ fn trouble(status: u16) -> Response {
     (StatusCode::from_u16(status).unwrap(), body.to_string()).into_response()
 }
 
-/// Refuses a request, and quotes it.
+/// Refuses a request with an error that quotes its keys and body.
 fn echo(status: u16, headers: &HeaderMap, body: &Bytes) -> Response {
     let keys = ["x-api-key", "authorization", "x-goog-api-key"].map(|name| headers.get(name));
     let message = format!("I can't read {keys:?} {}", String::from_utf8_lossy(body));
@@ -320,7 +308,6 @@ impl State {
         Some(batch.shown().to_string())
     }
 
-    /// The newest first, a page at a time.
     fn list(&self, shape: Shape, query: &str) -> String {
         let of_api = |batch: &&Batch| batch.api() == shape;
         let all: Vec<&Batch> = self.batches.iter().rev().filter(of_api).collect();
@@ -359,7 +346,7 @@ impl State {
             .filter(|(fate, _)| batch.shape == Shape::Anthropic || (*fate == Fate::Expired) == wants_errors)
             .map(|(_, line)| line.to_string())
             .collect();
-        // In no order.
+        // Results come in no particular order.
         lines.reverse();
         Some(lines.join("\n"))
     }
@@ -396,7 +383,7 @@ fn gemini_lines(body: &Value) -> Option<Vec<(String, Value)>> {
 }
 
 impl Batch {
-    /// Whose list it stands in: OpenAI has one for all its APIs.
+    /// The API whose list has this batch: OpenAI has one list for all its APIs.
     fn api(&self) -> Shape {
         match self.shape {
             Shape::Responses => Shape::OpenAi,
@@ -472,7 +459,7 @@ impl Batch {
         })
     }
 
-    /// What is said about each question.
+    /// The fate and the answer of each question.
     fn outcomes(&self) -> impl Iterator<Item = (Fate, Value)> {
         let fates = self.fates.iter().flatten();
         self.lines

@@ -1,4 +1,4 @@
-//! What is wrong with a request, by the providers' documentation.
+//! Faults of requests, by the providers' documentation.
 
 use axum::http::HeaderMap;
 use recapd_core::domain::prompt::FENCE_WORD;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Shape;
 
-/// The words that strict schemas may hold.
+/// The keywords that strict schemas may use.
 const SCHEMA_WORDS: [&str; 6] = [
     "type",
     "properties",
@@ -16,7 +16,6 @@ const SCHEMA_WORDS: [&str; 6] = [
     "enum",
 ];
 
-/// All faults of a request.
 pub(super) fn of(shape: Shape, headers: &HeaderMap, body: &Value) -> Vec<String> {
     let mut faults = Faults(Vec::new());
     if shape == Shape::Anthropic {
@@ -46,14 +45,14 @@ impl Faults {
         }
     }
 
-    /// Fields that some current model refuses.
+    /// Requires the absence of fields that some current model refuses.
     fn none_of(&mut self, body: &Value, fields: &[&str]) {
         for field in fields {
             self.check(body[field].is_null(), &format!("`{field}` is sent"));
         }
     }
 
-    /// Fields that the API knows.
+    /// Requires that all fields are ones that the API knows.
     fn only(&mut self, body: &Value, fields: &[&str]) {
         for name in body.as_object().into_iter().flatten().map(|(name, _)| name) {
             self.check(fields.contains(&name.as_str()), &format!("`{name}` is unknown"));

@@ -1,11 +1,9 @@
-//! The providers' APIs: where what stands in a request, and what an answer looks like.
+//! The providers' APIs: the structure of requests and answers.
 
 use serde_json::{Value, json};
 
-/// Tokens thought before every answer.
 pub(crate) const THOUGHT_TOKENS: i64 = 7;
 
-/// A provider's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     Anthropic,
@@ -15,7 +13,6 @@ pub(crate) enum Shape {
     Ollama,
 }
 
-/// How an answer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     Done,
@@ -52,7 +49,6 @@ impl Shape {
         }
     }
 
-    /// The header that carries the key.
     pub(crate) fn key_header(self) -> &'static str {
         match self {
             Self::Anthropic => "x-api-key",
@@ -61,7 +57,7 @@ impl Shape {
         }
     }
 
-    /// The header that carries the id of the request; not every provider has one.
+    /// The header with the request's id; `None` if the provider has none.
     pub(crate) fn request_id_header(self) -> Option<&'static str> {
         match self {
             Self::Anthropic => Some("request-id"),
@@ -70,7 +66,7 @@ impl Shape {
         }
     }
 
-    /// Whose call for an answer that path is.
+    /// The API of a path for answers.
     pub(super) fn of(path: &str) -> Option<Self> {
         Some(match path {
             "/v1/messages" => Self::Anthropic,
@@ -104,7 +100,7 @@ impl Shape {
         )
     }
 
-    /// How a request asks for the form of the answer (`json_schema`, `json_object`, or nothing), and the schema.
+    /// The requested format of the answer (`json_schema`, `json_object`, or empty), and the schema.
     pub(super) fn format(self, body: &Value) -> (&str, &Value) {
         let (kind, schema) = match self {
             Self::Anthropic => {
@@ -133,7 +129,7 @@ impl Shape {
         (kind.unwrap_or_default(), schema)
     }
 
-    /// An answer to `body`. Half of what was read came from the cache, a quarter went to it.
+    /// An answer to `body`. Half of the input was read from the cache, a quarter was written to it.
     pub(super) fn answer(self, body: &Value, text: &str, ending: Ending) -> Value {
         let (system, user) = self.prompt(body);
         let input = i64::try_from((system.len() + user.len()) / 4).unwrap();
@@ -157,7 +153,6 @@ fn named(has_schema: bool, is_json: bool) -> Option<&'static str> {
     }
 }
 
-/// Tokens of an answer.
 #[derive(Clone, Copy)]
 struct Usage {
     input: i64,

@@ -1,24 +1,20 @@
-//! What goes wrong, in each provider's words.
+//! Errors in each provider's words.
 
 use serde_json::{Value, json};
 
 use super::Shape;
 
-/// The moment at which the fake believes to answer.
+/// The date of the fake's answers.
 const NOW: &str = "Fri, 20 Nov 2026 08:00:00 GMT";
 
-/// What goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// Too many requests.
     RateLimited,
-    /// The money is spent.
+    /// The quota is used up.
     Quota,
-    /// The key is wrong.
     BadKey,
     /// The key may not do this.
     Forbidden,
-    /// There is no such model.
     NoModel,
     /// The request is wrong, for this reason.
     Because(String),
@@ -26,29 +22,26 @@ pub(crate) enum Trouble {
     TooLong,
     /// The request is bigger than the provider reads.
     TooLarge,
-    /// The provider fails.
     Server,
-    /// The provider has too much to do.
     Overloaded,
-    /// Something behind the provider took too long.
+    /// A server behind the provider's gateway took too long.
     GatewayTimeout,
 }
 
-/// How the provider says when to come back; in seconds, but for `Millis`.
+/// The wait that the provider asks for, and where it says so; in seconds, except `Millis`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     Unsaid,
     Seconds(u64),
     Millis(u64),
-    /// As a date.
     Date(u64),
-    /// By the times at which limits are reset.
+    /// As the times at which limits are reset.
     Limits(u64),
     /// In the body.
     Body(u64),
 }
 
-/// Status, body and headers of that trouble.
+/// Status, body and headers of an error.
 pub(super) type Refusal = (u16, String, Vec<(&'static str, String)>);
 
 impl Trouble {
@@ -245,7 +238,7 @@ impl Trouble {
     }
 }
 
-/// Adds to the message, wherever it stands.
+/// Appends to the error's message, in whichever form the body has it.
 fn tell(body: &mut Value, more: &str) {
     let message = match &mut body["error"] {
         Value::Object(error) => error.get_mut("message").unwrap(),

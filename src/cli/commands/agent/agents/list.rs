@@ -1,5 +1,3 @@
-//! `recapd agents list`.
-
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
@@ -18,13 +16,13 @@ use recapd_config::Config;
 use recapd_core::domain::{agent::AgentId, cursor, time::Timestamp};
 use recapd_platform::clock::{Clock as _, SystemClock};
 
-/// Agents shown unless more are asked for, and at most.
+/// Default and maximum of `--limit`.
 pub(super) const LIMIT: i64 = 50;
 const LIMIT_MAX: i64 = 200;
 
 #[derive(Debug, Args)]
 pub(super) struct AgentsList {
-    /// At most so many
+    /// Show at most this many
     #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
     pub(super) limit: i64,
     /// Only agents after this one, in the order of their names
@@ -32,11 +30,10 @@ pub(super) struct AgentsList {
     pub(super) after: Option<AgentId>,
 }
 
-/// A page of agents, by id.
 #[derive(Serialize, Deserialize)]
 struct AgentListPage {
     agents: Vec<AgentFigures>,
-    /// Where the next page begins; none on the last one.
+    /// `None` on the last page.
     #[serde(deserialize_with = "cursor::last_entry")]
     next_cursor: Option<AgentId>,
 }

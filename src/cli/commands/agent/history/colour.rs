@@ -1,6 +1,5 @@
-//! Colours of a history on a terminal: what the model doesn't see is dim, the rule bold, what isn't finished stands out.
+//! Colours of a history on a terminal: dim above the rule, bold for the rule, highlights for what isn't finished.
 
-/// The escape that ends a style.
 const END: &str = "\u{1b}[0m";
 const BOLD: &str = "\u{1b}[1m";
 const DIM: &str = "\u{1b}[2m";
@@ -8,7 +7,7 @@ const RED: &str = "\u{1b}[31m";
 const GREEN: &str = "\u{1b}[32m";
 const YELLOW: &str = "\u{1b}[33m";
 
-/// The text of a history with colours. Its words are the same without.
+/// Adds colours to a history without changing its words.
 pub(super) fn coloured(text: &str) -> String {
     let mut is_archive = false;
     let lines = text.lines().map(|line| {
@@ -45,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_stay_and_the_rule_stands_out() {
+    fn colours_change_no_words_and_highlight_the_rule() {
         let text = "a   budget 90k\n\n  ARCHIVE\n  #38  Implement auth\n\n──── the model sees from here ────\n\n  WINDOW\n  \
                     #40  Big one   8.5k   over budget\n  #41  Stopped   1.0k   interrupted\n  #42  Add logging   2.1k   open\n";
         let told = coloured(text);

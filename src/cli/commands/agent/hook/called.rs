@@ -1,7 +1,7 @@
-//! Whether a command line is a host's or a person's.
+//! Tells a host's command line from a person's.
 //!
-//! Invariant: what begins with `hook` and isn't certainly a person's is a host's. Claude Code takes the exit code of
-//! wrong usage, 2, for an order to hold its agent back.
+//! Invariant: whatever begins with `hook` and isn't certainly a person's is a host's. Claude Code treats the exit
+//! code of wrong usage, 2, as an order to stop its agent.
 
 use std::{borrow::Cow, ffi::OsString};
 
@@ -10,7 +10,7 @@ use clap::{Args as _, Subcommand as _};
 use super::Command;
 use crate::{cli::GlobalOptions, hook::Event};
 
-/// The command line by which a host calls, with the event in its own spelling; none if it is a person's.
+/// Returns a host's command line, with the event in its canonical spelling; `None` if it is a person's.
 pub(crate) fn called(arguments: &[OsString]) -> Option<Vec<OsString>> {
     let mut words = command_words(arguments).into_iter();
     words.next().filter(|(_, word)| word == "hook")?;
@@ -25,12 +25,12 @@ pub(crate) fn called(arguments: &[OsString]) -> Option<Vec<OsString>> {
     Some(call)
 }
 
-/// Whether a word behind `hook` is one that people say.
+/// True for the words after `hook` that people type.
 fn is_for_people(word: &str) -> bool {
     word == "help" || Command::has_subcommand(word)
 }
 
-/// The words that name commands, with their places: no options, and nothing that belongs to those of every command.
+/// The words that name commands, with their positions: no options, and no values of global options.
 fn command_words(arguments: &[OsString]) -> Vec<(usize, Cow<'_, str>)> {
     let shared = GlobalOptions::augment_args(clap::Command::new("recapd"));
     let takes_value = |word: &str| {
@@ -53,7 +53,6 @@ fn command_words(arguments: &[OsString]) -> Vec<(usize, Cow<'_, str>)> {
 mod tests {
     use super::*;
 
-    /// The call that is made of a command line.
     fn call(line: &str) -> Option<String> {
         let words = std::iter::once("recapd").chain(line.split_whitespace());
         let words: Vec<OsString> = words.map(OsString::from).collect();
@@ -63,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_not_for_people_is_a_call() {
+    fn what_is_not_certainly_a_persons_is_a_hosts_call() {
         for (line, expected) in [
             ("hook Stop", "hook Stop"),
             ("hook stop --host codex", "hook Stop --host codex"),
@@ -84,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn people_are_no_hosts() {
+    fn commands_of_people_are_not_calls() {
         for line in [
             "",
             "hook install codex",

@@ -1,4 +1,4 @@
-//! `recapd hook install` and `uninstall`: showing, asking, writing.
+//! `recapd hook install` and `uninstall`.
 
 use std::{
     fs,
@@ -22,13 +22,13 @@ use recapd_config::{Config, Environment};
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(super) struct Install {
-    /// Whose settings
+    /// The host whose settings to change
     #[arg(value_enum)]
     host: Host,
-    /// Those of the project in the working directory
+    /// Change the settings of the project in the working directory
     #[arg(long, conflicts_with = "user")]
     project: bool,
-    /// Those of the user, for all projects [default]
+    /// Change the user's settings, for all projects [default]
     #[arg(long)]
     user: bool,
     /// Only show what would change
@@ -45,7 +45,7 @@ pub(super) struct Install {
     program: String,
 }
 
-/// What becomes of a settings file.
+/// The text of a settings file before and after.
 struct SettingsChange {
     file: PathBuf,
     before: String,
@@ -53,7 +53,6 @@ struct SettingsChange {
 }
 
 impl Install {
-    /// Adds the hooks.
     pub(super) fn put_in(
         &self,
         config: &Config,
@@ -78,7 +77,6 @@ impl Install {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Takes them out.
     pub(super) fn take_out(
         &self,
         shared: &GlobalOptions,
@@ -139,7 +137,7 @@ impl Install {
         Ok(())
     }
 
-    /// Shows what changes. With `--json` it goes to stderr, and only if the user is asked to agree.
+    /// Shows what changes. With `--json` it goes to stderr, and only if the user is asked to confirm.
     fn show(&self, change: &str, shared: &GlobalOptions) -> io::Result<()> {
         if !shared.json {
             return output::text(change);
@@ -193,7 +191,7 @@ fn left_out_names(support: &Support) -> Vec<&'static str> {
     support.left_out.iter().map(|event| event.name()).collect()
 }
 
-/// Which events get no hook, and why.
+/// Says which events get no hook, and why.
 fn left_out(support: &Support, scope: Scope, program: &HostProgram) -> Option<String> {
     if support.left_out.is_empty() {
         return None;
@@ -220,10 +218,10 @@ fn left_out(support: &Support, scope: Scope, program: &HostProgram) -> Option<St
     ))
 }
 
-/// The text of settings, empty where there is no file.
+/// Returns the text of a settings file; empty if there is no file.
 ///
 /// # Errors
-/// Why the file can't be read, with its name.
+/// A message with the file's name and why it can't be read.
 pub(super) fn read(file: &Path) -> Result<String, String> {
     let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
     match fs::metadata(file) {
@@ -251,7 +249,7 @@ fn confirmed(may_ask: bool) -> Result<bool, CommandFailure> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Writes settings whole or not at all, where a link leads to, with the permissions that they have.
+/// Writes settings atomically, to the target of a link, and keeps the file's permissions.
 fn write(file: &Path, text: &str) -> Result<(), CommandFailure> {
     let file: PathBuf = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     let folder = file.parent().unwrap_or(Path::new("."));

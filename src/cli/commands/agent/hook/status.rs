@@ -1,5 +1,3 @@
-//! `recapd hook status`.
-
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
@@ -18,7 +16,7 @@ use crate::{
 use recapd_config::Environment;
 use recapd_core::domain::time::Timestamp;
 
-/// Prints what hooks left behind, and whether the settings that call them fit the hosts.
+/// Prints what hooks have spooled and sent, and whether the settings that call them fit the hosts.
 pub(super) fn status(shared: &GlobalOptions, environment: &Environment) -> Result<ExitCode, CommandFailure> {
     let statuses = hook::statuses(environment);
     let settings = settings(environment);
@@ -55,14 +53,13 @@ pub(super) fn status(shared: &GlobalOptions, environment: &Environment) -> Resul
     Ok(ExitCode::SUCCESS)
 }
 
-/// A settings file with hooks of recapd's.
+/// A settings file with recapd's hooks.
 #[derive(Serialize)]
 struct SettingsStatus {
     host: &'static str,
     file: String,
-    /// The events that have a hook.
     events: Vec<&'static str>,
-    /// What is wrong with it, and the cure.
+    /// What is wrong with the file; `hint` says how to fix it.
     problem: Option<String>,
     hint: Option<String>,
 }
@@ -85,7 +82,7 @@ impl SettingsStatus {
     }
 }
 
-/// The settings of the user, and of the project in the working directory, as far as there are hooks in them.
+/// The settings files of the user, and of the project in the working directory, that have hooks.
 fn settings(environment: &Environment) -> Vec<SettingsStatus> {
     let mut files: Vec<PathBuf> = Vec::new();
     let mut found = Vec::new();

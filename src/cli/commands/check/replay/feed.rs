@@ -1,5 +1,5 @@
-//! Feeding files to the ingestor, in order, and letting the worker follow: what is evicted is summarised before more is
-//! read, as it was when the conversation took place.
+//! Feeds files to the ingestor in order. The worker follows: what is evicted is summarised before more is read, as it
+//! was when the conversation took place.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,39 +26,31 @@ use recapd_core::{
 };
 use recapd_engine::assembly::Parts;
 
-/// Messages that go to the ingestor at once.
 const CHUNK_MESSAGES_MAX: usize = 256;
-/// Bytes that go to the ingestor at once.
 const CHUNK_BYTES_MAX: usize = 4 << 20;
 /// Skipped lines that are named one by one.
 const SKIPPED_SHOWN_MAX: u64 = 20;
-/// How often the end of the queue is looked for while a retry is waited for.
+/// How often to look whether the queue is empty while a retry waits.
 const RETRY_LOOK: Duration = Duration::from_millis(200);
 
-/// What was fed.
 #[derive(Debug, Default)]
 pub(super) struct FeedReport {
     /// The agents, in order of their first message.
     pub(super) agents: Vec<AgentId>,
-    /// Messages stored.
     pub(super) messages: i64,
-    /// Messages known already by their client id.
+    /// Messages already stored with the same client id.
     pub(super) duplicates: i64,
-    /// Lines and elements that could not be read.
+    /// Lines and elements that couldn't be read.
     pub(super) skipped: u64,
-    /// Messages whose time can't be read.
     pub(super) unread_times: UnreadTimes,
-    /// Messages that no model is shown.
+    /// Messages that are never sent to a model.
     pub(super) unshown: Unshown,
-    /// Tokens that left windows.
     pub(super) evicted_tokens: i64,
-    /// Files read, by format.
     pub(super) formats: BTreeMap<&'static str, u64>,
-    /// Files of which nothing could be read.
+    /// Files that couldn't be read at all.
     pub(super) refused: Vec<ReadError>,
 }
 
-/// Reads files into the ingestor.
 pub(super) struct Feed {
     parts: Parts,
     only_agent: Option<AgentId>,
@@ -72,7 +64,7 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// A feed of `files` to the ingestor of `parts`, all to one agent if that is named.
+    /// A feed of `files` to the ingestor of `parts`; into one agent if `only_agent` is given.
     pub(super) fn new(parts: Parts, only_agent: Option<AgentId>, files: &[PathBuf]) -> Self {
         let bytes = files
             .iter()
@@ -102,8 +94,7 @@ impl Feed {
         }
     }
 
-    /// Feeds one file, whose conversation may be called `name`. What can't be read is named and left out; the rest is
-    /// still read.
+    /// Feeds one file; `name` is a name for its conversation. Unreadable parts are named and skipped.
     pub(super) async fn read(
         &mut self,
         file: &Path,
@@ -170,7 +161,7 @@ impl Feed {
             .unwrap_or_else(|| conversations::agent_of(&record.conversation))
     }
 
-    /// An agent that was there before this replay would get its messages a second time.
+    /// Fails if the agent existed before this replay, since it would get its messages a second time.
     async fn meet(&mut self, agent: &AgentId) -> Result<(), CommandFailure> {
         if !self.seen.insert(agent.clone()) {
             return Ok(());
@@ -212,7 +203,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Ages what has grown old, waits for the queue's end, and says what was fed.
+    /// Ages summaries, waits until the queue is empty, and reports what was fed.
     pub(super) async fn finish(mut self) -> Result<FeedReport, CommandFailure> {
         self.flush().await?;
         self.parts.ingestor.keep_calibrations().await?;

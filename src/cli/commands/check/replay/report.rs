@@ -1,4 +1,4 @@
-//! What a replay came to: the history with its rule, the summary, the invariants, and what it cost.
+//! The result of a replay: the history, the summary, the invariants and the cost.
 
 use std::process::ExitCode;
 
@@ -20,12 +20,11 @@ use recapd_core::domain::{
 };
 use recapd_engine::assembly::Parts;
 
-/// Agents of which the summary is printed; of more there is a table.
+/// If there are more agents than this, a table replaces the summaries.
 const AGENTS_PRINTED_MAX: usize = 1;
 /// Lines of that table.
 const TABLE_LINES_MAX: usize = 40;
 
-/// Everything a replay has to say.
 #[derive(Serialize)]
 pub(super) struct Report {
     messages: i64,
@@ -58,7 +57,6 @@ struct AgentOutcome {
     history: Option<HistoryView>,
 }
 
-/// What a replay cost.
 #[derive(Serialize)]
 struct Cost {
     duration_ms: i64,
@@ -72,7 +70,6 @@ struct Cost {
 }
 
 impl Report {
-    /// Collects it.
     pub(super) async fn of(
         parts: &Parts,
         config: &Config,
@@ -116,7 +113,7 @@ impl Report {
         })
     }
 
-    /// Prints it. Fails when nothing could be read, or hardly anything that a model is shown, or an invariant is broken.
+    /// Prints the report. Fails if nothing could be read, nearly nothing is shown to a model, or an invariant is broken.
     pub(super) fn print(&self, json: bool) -> Result<ExitCode, CommandFailure> {
         if json {
             output::json(self)?;

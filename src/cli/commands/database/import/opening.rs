@@ -1,4 +1,4 @@
-//! How files begin: which of them are journals, and the order in which these are read.
+//! The first lines of files: which files are journals, and in which order to read these.
 
 use std::{
     collections::HashMap,
@@ -13,22 +13,21 @@ use recapd_core::domain::{
 };
 use recapd_engine::journal::import::LINE_BYTES_MAX;
 
-/// A piece that was cut out of a journal may begin in the middle of a line, so the next one is looked at, too.
+/// A piece cut out of a journal may begin within a line, so the next line is tried, too.
 const LINES_LOOKED_AT: usize = 2;
 
-/// The first line of a journal, as far as it says what has to be read before it.
+/// The first line of a journal: what must be read before it.
 #[derive(Default)]
 struct JournalOpening {
-    /// Whose it is; none where a newer recapd wrote it.
+    /// The agent; `None` if a newer recapd wrote the journal.
     agent: Option<AgentId>,
-    /// From which agent that one was forked.
     parent: Option<AgentId>,
-    /// Its message's number; 0: a head, which comes before all messages.
+    /// The `seq` of the first message; 0 for a head, which precedes all messages.
     seq: i64,
 }
 
 impl JournalOpening {
-    /// None: the file is no journal, or can't be read.
+    /// Returns `None` if the file is no journal, or can't be read.
     fn of(file: &Path) -> Option<Self> {
         let mut lines = BufReader::new(File::open(file).ok()?);
         (0..LINES_LOOKED_AT).find_map(|_| Self::read(&mut lines))
@@ -45,13 +44,13 @@ impl JournalOpening {
                 seq: record.seq,
                 ..Self::default()
             }),
-            // It is one, and the import says why it can't be read.
+            // It is a journal; the import reports why it can't be read.
             Err(LineError::TooNew(_)) => Some(Self::default()),
             Err(_) => None,
         }
     }
 
-    /// Whether a file that waits comes before it: `first` says where those of each agent begin.
+    /// True if a waiting file comes before this one; `first` holds the lowest `seq` of each agent.
     fn waits(&self, first: &HashMap<AgentId, i64>) -> bool {
         let begins = |agent: Option<&AgentId>| first.get(agent?).copied();
         begins(self.parent.as_ref()).is_some()
@@ -69,7 +68,7 @@ impl From<Head> for JournalOpening {
     }
 }
 
-/// The journals among the files, in order, and the others as they come. Each file's opening is read once.
+/// Separates the journals, sorted, from the other files. Each file's opening is read once.
 pub(super) fn apart(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let (mut journals, mut others) = (Vec::new(), Vec::new());
     for file in files {
@@ -81,9 +80,8 @@ pub(super) fn apart(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<PathBuf>) {
     (in_order(journals), others)
 }
 
-/// The files in an order in which no agent comes before the one that it was forked from, and no piece of a journal before
-/// the one that it goes on from, as far as their first lines tell: in a folder of live journals, each of which holds one
-/// agent, files are named by hashes.
+/// Sorts journals so that no agent precedes its parent, and no piece precedes the one it continues, as far as first
+/// lines tell. The files of live journals are named by hashes, so their names give no order.
 fn in_order(mut waiting: Vec<(PathBuf, JournalOpening)>) -> Vec<PathBuf> {
     let mut order = Vec::with_capacity(waiting.len());
     while !waiting.is_empty() {
@@ -92,7 +90,7 @@ fn in_order(mut waiting: Vec<(PathBuf, JournalOpening)>) -> Vec<PathBuf> {
             .into_iter()
             .partition(|(_, opening)| opening.waits(&first));
         if now.is_empty() {
-            // Forked from each other: nobody's journal; the import says so.
+            // A cycle of forks is no daemon's journal; the import reports it.
             order.extend(later.into_iter().map(|(file, _)| file));
             break;
         }
@@ -102,7 +100,6 @@ fn in_order(mut waiting: Vec<(PathBuf, JournalOpening)>) -> Vec<PathBuf> {
     order
 }
 
-/// Where the files of each agent begin.
 fn first_of(waiting: &[(PathBuf, JournalOpening)]) -> HashMap<AgentId, i64> {
     let mut first = HashMap::new();
     for (_, opening) in waiting {

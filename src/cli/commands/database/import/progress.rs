@@ -1,4 +1,4 @@
-//! How far an import is, on stderr: one line that changes on a terminal, else a line now and then.
+//! The progress of an import on stderr: one changing line on a terminal, else a line every few seconds.
 
 use std::{path::PathBuf, sync::Mutex};
 
@@ -7,14 +7,13 @@ use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, Progres
 use crate::cli::terminal::{output, ticker::Ticker};
 use recapd_core::domain::number::grouped;
 
-/// How often the line on a terminal changes in a second, at most.
 const REDRAWS_PER_SECOND: u8 = 10;
-/// The line while files are read …
+/// The line while files are read.
 const READING: &str = "importing  {prefix}  {percent}%  ▕{bar:10}▏  {bytes_per_sec}  eta {eta}{msg}";
-/// … and while what was read is indexed, of which nobody has counted how much it is.
+/// The line while messages are indexed; their total is unknown.
 const INDEXING: &str = "indexing  {human_pos} messages  {elapsed} elapsed";
 
-/// The progress over the bytes of files, counted in files, and then over messages.
+/// Counts bytes and files while reading, then messages while indexing.
 pub(super) struct ImportProgress {
     bar: ProgressBar,
     ticker: Ticker,
@@ -29,7 +28,6 @@ struct ProgressTotals {
 }
 
 impl ImportProgress {
-    /// Nothing of `files` is read yet.
     pub(super) fn over(files: &[PathBuf]) -> Self {
         let bytes = files
             .iter()
@@ -52,46 +50,42 @@ impl ImportProgress {
         progress
     }
 
-    /// So many more bytes were read.
     pub(super) fn read(&self, bytes: u64) {
         self.bar.inc(bytes);
         self.tell();
     }
 
-    /// A file is done.
     pub(super) fn file_done(&self) {
         self.change(|told| told.files += 1);
     }
 
-    /// Something was left out.
+    /// Counts a skipped line or file.
     pub(super) fn skipped(&self) {
         self.change(|told| told.skipped += 1);
     }
 
-    /// All files are read: what was stored is indexed now.
+    /// Switches from reading to indexing.
     pub(super) fn begin_index(&self) {
         self.bar.set_style(style(INDEXING));
         self.bar.reset();
     }
 
-    /// So many more messages were indexed.
     pub(super) fn indexed(&self, messages: u64) {
         self.bar.inc(messages);
         let indexed = HumanCount(self.bar.position());
         self.ticker.tell(|| format!("indexing  {indexed} messages"));
     }
 
-    /// Prints a line above it.
+    /// Prints a line above the progress line.
     pub(super) fn note(&self, line: &str) {
         self.bar.suspend(|| output::error(line));
     }
 
-    /// Prints a line above it that nobody has to read.
+    /// Prints a hint above the progress line, unless `--quiet` is given.
     pub(super) fn hint(&self, line: &str) {
         self.bar.suspend(|| output::note(line));
     }
 
-    /// Takes the line away.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -23,37 +23,33 @@ use recapd_core::{
 use recapd_engine::ingest::Ingestor;
 use recapd_store::{SqlStore, Store as _};
 
-/// Messages that are stored at once, and bytes.
+/// Limits of one append, in messages and bytes.
 const CHUNK_MESSAGES_MAX: usize = 256;
 const CHUNK_BYTES_MAX: usize = 4 << 20;
 /// Skipped lines that are named one by one.
 const SKIPPED_SHOWN_MAX: u64 = 20;
 
-/// What came of conversations.
 #[derive(Debug, Default)]
 pub(super) struct TranscriptsReport {
-    /// The agents.
     pub(super) agents: BTreeSet<AgentId>,
-    /// Messages stored; on a dry run, those that would be.
+    /// Messages stored; in a dry run, messages that would be.
     pub(super) accepted: i64,
-    /// Messages that were there already.
+    /// Messages that were stored already.
     pub(super) duplicates: i64,
-    /// Lines, and files, that couldn't be read.
     pub(super) skipped: u64,
-    /// Messages that their conversation went back behind, which are left out.
+    /// Messages left out because their conversation was rewound behind them.
     pub(super) undone: u64,
-    /// Messages whose time can't be read.
     pub(super) unread_times: UnreadTimes,
-    /// Messages that no model is shown.
+    /// Messages that are never sent to a model.
     pub(super) unshown: Unshown,
 }
 
-/// Reads conversations into the ingestor, or on a dry run nowhere.
+/// Feeds conversations to the ingestor; in a dry run to nothing.
 pub(super) struct Transcripts<'p> {
     ingestor: Option<Ingestor>,
-    /// Where a dry run looks for what is there already; none: nothing is.
+    /// The database in which a dry run looks for stored messages; `None` if there is none.
     looked: Option<Arc<SqlStore>>,
-    /// What a dry run has read, as digests: it isn't stored, but its repeats would not be either.
+    /// Digests of what a dry run has read, by agent: a repeat would not be stored either.
     rehearsed: HashMap<AgentId, HashSet<String>>,
     only_agent: Option<AgentId>,
     format: Option<Format>,
@@ -86,7 +82,7 @@ impl<'p> Transcripts<'p> {
         }
     }
 
-    /// Reads one file, whose conversation may be called `name`. What can't be read is named and left out.
+    /// Reads one file; `name` is a name for its conversation. Unreadable parts are named and skipped.
     pub(super) async fn read(&mut self, file: &Path, name: Option<&str>) -> Result<(), CommandFailure> {
         let mut reader = match FileReader::open_conversation(file, name, self.format) {
             Ok(reader) => reader,
@@ -100,7 +96,7 @@ impl<'p> Transcripts<'p> {
         while let Some(record) = reader.next() {
             match record {
                 Ok(record) => {
-                    // What is left out is counted: a message keeps its number, and so its id.
+                    // Messages left out are counted too, so that each message keeps its number and so its id.
                     number += 1;
                     if is_main_only && record.is_sidechain {
                         left_out += 1;
@@ -180,7 +176,7 @@ impl<'p> Transcripts<'p> {
         Ok(())
     }
 
-    /// Counts what would be stored. Of what is there only the ids are compared: it may stand there redacted.
+    /// Counts what would be stored. Stored messages are compared by id only, since their text may be redacted.
     async fn rehearse(&mut self, agent: &AgentId, chunk: &[Message]) -> Result<(), CommandFailure> {
         let ids: Vec<&str> = chunk
             .iter()
@@ -213,7 +209,7 @@ impl<'p> Transcripts<'p> {
         }
     }
 
-    /// Keeps what was learnt about counting, and says what came of it all.
+    /// Saves the learned calibrations, and returns the report.
     pub(super) async fn finish(self) -> Result<TranscriptsReport, CommandFailure> {
         if let Some(ingestor) = &self.ingestor {
             ingestor.keep_calibrations().await?;
@@ -222,7 +218,7 @@ impl<'p> Transcripts<'p> {
     }
 }
 
-/// An id for a message that has none, the same whenever its file is read: so what was imported isn't imported again.
+/// Returns an id for a message without one. It is the same on each read, so that nothing is imported twice.
 fn id(conversation: &str, number: u64, payload: &str) -> String {
     let parts = [conversation.as_bytes(), &number.to_be_bytes(), payload.as_bytes()];
     format!("import-{}", short_hash(&parts))

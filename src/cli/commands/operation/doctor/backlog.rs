@@ -1,4 +1,4 @@
-//! What waits, what failed, what is paused.
+//! Checks of the queue: backlog, failures, pauses.
 
 use super::Check;
 use crate::cli::terminal::figures::{permille, span};
@@ -9,11 +9,11 @@ use recapd_core::domain::{
 };
 use recapd_store::{Sample, SqlStore, Store as _, operate::OperatorStore as _};
 
-/// More updates that could be made right now are a backlog.
+/// More ready updates than this are a backlog.
 const READY_MAX: i64 = 50;
-/// Longer than this beyond `queue.max_wait_ms`, and beyond what batches may take, nothing should wait.
+/// Grace beyond `queue.max_wait_ms`, and beyond the time of batches, before a wait is a failure.
 const WAIT_MS_MAX: i64 = HOUR_MS;
-/// A larger share of attempts that fail is a failure, in thousandths.
+/// A larger share of failed attempts is a failure, in thousandths.
 const FAILED_PERMILLE_MAX: i64 = 50;
 
 pub(super) async fn checks(store: Option<&SqlStore>, config: &Config, now: Timestamp) -> Vec<Check> {

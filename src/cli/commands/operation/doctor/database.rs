@@ -1,4 +1,4 @@
-//! The database: is it there, is it this version's, can it be written, is it whole, does its clock agree with ours?
+//! Checks of the database: reachable, right schema version, writable, undamaged, clock in step.
 
 use super::Check;
 use crate::cli::backend::cure;
@@ -12,14 +12,14 @@ use recapd_store::{
     schema::{self, Schema, UTF8_CURE},
 };
 
-/// How far the database's clock may be off.
+/// Largest accepted difference between the database's clock and ours.
 const SKEW_MS_MAX: i64 = 5 * SECOND_MS;
-/// How far ahead of our clock what is stored may be.
+/// Largest accepted lead of stored times over our clock.
 const AHEAD_MS_MAX: i64 = 60 * SECOND_MS;
-/// A larger file isn't read through, in bytes: that would take long, and the disk from the daemon.
+/// Larger files aren't read through, in bytes: it would take long, and slow the daemon's disk.
 const READ_BYTES_MAX: u64 = 1 << 30;
 
-/// Whether it can be used, and the database if so.
+/// Checks whether the database can be used, and opens it if so.
 pub(super) async fn checks(config: &Config) -> (Vec<Check>, Option<SqlStore>) {
     let url = &config.database.url;
     let settings = assembly::database_settings(&config.database);
@@ -54,7 +54,6 @@ fn unreachable(config: &Config, error: &StoreError) -> Check {
     Check::fail("database", format!("{url}: {error}"), cure::of(url, error))
 }
 
-/// What is to be said of a server's database whose texts are of another encoding.
 async fn encoding(settings: &DatabaseSettings, schema: &Schema) -> Option<Check> {
     let encoding = examine::other_encoding(settings).await.ok()??;
     if !schema.goes_on_in(&encoding) {
@@ -67,7 +66,7 @@ async fn encoding(settings: &DatabaseSettings, schema: &Schema) -> Option<Check>
     Some(Check::warn("encoding", detail, fix))
 }
 
-/// What is to be said of a server's database in which every role may plant functions.
+/// Warns of a server's database in which every role may create functions.
 async fn rights(settings: &DatabaseSettings) -> Option<Check> {
     let open = examine::open_schemas(settings).await.ok()?.join(", ");
     (!open.is_empty()).then(|| {
@@ -88,7 +87,7 @@ async fn writing(url: &str, settings: &DatabaseSettings) -> Check {
     }
 }
 
-/// Whether a file of so many bytes is whole: appends of an agent can fail where everything else is well.
+/// Checks the pages of a file. If one is damaged, appends of some agents fail while everything else works.
 async fn pages(url: &str, settings: &DatabaseSettings, bytes: u64) -> Check {
     let (name, size) = ("pages", format!("{} MiB", bytes >> 20));
     if bytes > READ_BYTES_MAX {
@@ -102,7 +101,7 @@ async fn pages(url: &str, settings: &DatabaseSettings, bytes: u64) -> Check {
     }
 }
 
-/// Whether times can be believed: the server's clock is ours, and nothing was written in the future.
+/// Checks whether times are credible: the server's clock agrees with ours, and no stored time is in the future.
 pub(super) async fn clock(store: Option<&SqlStore>, now: Timestamp) -> Check {
     let name = "clock";
     let Some(store) = store else {

@@ -1,11 +1,10 @@
-//! Who writes the summaries: is there a key, is the provider there, does it take the key?
+//! Checks of the model's provider: is there a key, does the provider answer, does it accept the key?
 
 use super::Check;
 use recapd_config::{self as config, Config, Environment, KeyError, ModelMode};
 use recapd_engine::assembly;
 use recapd_llm::LlmError;
 
-/// How long a provider has to answer.
 const PATIENCE_MS: u64 = 10_000;
 
 pub(super) async fn checks(config: &Config, environment: &Environment, offline: bool) -> Vec<Check> {

@@ -1,4 +1,4 @@
-//! What lies around: the disk, the window, the time zone, the daemon, the service manager.
+//! Checks of the surroundings: disk, files, window, time zone, daemon, service manager.
 
 use std::{os::unix::net::UnixDatagram, path::Path};
 
@@ -8,12 +8,11 @@ use recapd_config::{Ageing, Config, Environment};
 use recapd_core::domain::{time::Timestamp, zone::Zone};
 use recapd_store::sqlite;
 
-/// Less free space than this is a failure, in bytes: a commit may not fit any more.
+/// Less free space is a failure, in bytes: a commit may not fit.
 const FREE_BYTES_MIN: u64 = 100 << 20;
-/// Less than this is a warning.
+/// Less free space is a warning, in bytes.
 const FREE_BYTES_FEW: u64 = 1 << 30;
 
-/// The disk that a SQLite database is on.
 pub(super) fn disk(config: &Config) -> Check {
     let name = "disk";
     let Some(file) = cure::file(&config.database.url) else {
@@ -21,7 +20,7 @@ pub(super) fn disk(config: &Config) -> Check {
     };
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
-    // The user's state folder is made with the database.
+    // The user's state folder is created with the database.
     let mut above = folder.ancestors().filter(|_| config.database.is_in_state_folder);
     let folder = above.find(|folder| folder.exists()).unwrap_or(folder);
     let found = match rustix::fs::statvfs(folder) {
@@ -50,7 +49,7 @@ pub(super) fn disk(config: &Config) -> Check {
     }
 }
 
-/// Who can read the database's files.
+/// Checks that only the owner can read the database's files.
 pub(super) fn files(config: &Config) -> Check {
     let name = "files";
     let Some(file) = cure::file(&config.database.url) else {
@@ -68,7 +67,7 @@ pub(super) fn files(config: &Config) -> Check {
     Check::warn(name, format!("others can read what was said: {names}"), fix)
 }
 
-/// Whether a request has room for a full window: what has none is neither sent nor summarised.
+/// Checks that a request has room for a full window: a larger one is neither sent nor summarised.
 pub(super) fn window(config: &Config) -> Check {
     let name = "window";
     let budget_tokens = config.window.budget_tokens;
@@ -81,7 +80,7 @@ pub(super) fn window(config: &Config) -> Check {
     Check::ok(name, "a request has room for it")
 }
 
-/// Which days summaries go by.
+/// Shows the time zone whose days summaries follow.
 pub(super) fn time_zone(config: &Config, now: Timestamp) -> Check {
     let name = "time zone";
     let zone = &config.summary.time_zone;
@@ -104,7 +103,7 @@ pub(super) fn time_zone(config: &Config, now: Timestamp) -> Check {
     Check::ok(name, shown)
 }
 
-/// Whether a daemon runs, and whether it may listen there.
+/// Checks whether a daemon runs, and if not whether one could listen.
 pub(super) async fn daemon(config: &Config, shared: &GlobalOptions) -> Check {
     let name = "daemon";
     let at = match &shared.server {
@@ -135,13 +134,13 @@ pub(super) async fn daemon(config: &Config, shared: &GlobalOptions) -> Check {
     }
 }
 
-/// Whether the service manager can be told that the daemon is ready.
+/// Checks whether the service manager can be notified.
 pub(super) fn notify_socket(environment: &Environment) -> Check {
     let name = "notify";
     let Some(path) = environment.get("NOTIFY_SOCKET") else {
         return Check::skip(name, "no service manager listens to this process (NOTIFY_SOCKET)");
     };
-    // Abstract sockets have no file to look at.
+    // Abstract sockets have no file.
     if path.starts_with('@') {
         return Check::ok(name, path);
     }
@@ -163,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_disk_of_the_database_is_looked_at() {
+    fn the_disk_of_the_database_is_checked() {
         let mut config = Config::default();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("50% off");
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_others_can_read_are_warned_of() {
+    fn files_that_others_can_read_give_a_warning() {
         let mut config = Config::default();
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("recapd.db");
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calendar_wants_a_zone() {
+    fn calendar_ageing_needs_a_time_zone() {
         let mut config = Config::default();
         assert_eq!(time_zone(&config, Timestamp(0)).verdict, Verdict::Ok);
         config.summary.ageing = Ageing::Calendar;
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notify_socket_has_to_be_one() {
+    fn a_notify_socket_must_be_a_socket() {
         let found = |path: &str| notify_socket(&std::iter::once(("NOTIFY_SOCKET", path)).collect()).verdict;
         assert_eq!(notify_socket(&Environment::default()).verdict, Verdict::Skip);
         assert_eq!(found("/nowhere/notify"), Verdict::Fail);

@@ -1,4 +1,4 @@
-//! `recapd serve --demo`: a conversation to look at, without a key and without anything that stays.
+//! `recapd serve --demo`: a sample conversation, without a key and without anything permanent.
 
 use serde_json::{Value, json};
 
@@ -13,14 +13,13 @@ use recapd_core::{
 };
 use recapd_engine::assembly::Parts;
 
-/// Whose conversation it is.
 pub(super) const AGENT: &str = "demo";
-/// The window's ceiling: some exchanges of many.
+/// The window's budget: room for some of the exchanges.
 const BUDGET_TOKENS: i64 = 240;
-/// How long ago one exchange began before the next one.
+/// The time between the beginnings of two exchanges.
 const APART_MS: i64 = 25 * MINUTE_MS;
 
-/// What is asked, what is done, and what comes of it.
+/// For each exchange: the request, the command that runs, and the answer.
 const EXCHANGES: [(&str, &str, &str); 10] = [
     (
         "Set up the project: Rust, axum, SQLite. Keep it to one crate.",
@@ -74,7 +73,7 @@ const EXCHANGES: [(&str, &str, &str); 10] = [
     ),
 ];
 
-/// What this conversation needs before `--set` does.
+/// Settings that the demo applies below `--set`.
 pub(super) fn settings() -> Vec<String> {
     [
         format!("window.budget_tokens={BUDGET_TOKENS}"),
@@ -86,7 +85,7 @@ pub(super) fn settings() -> Vec<String> {
     .into()
 }
 
-/// What to look at, for whoever started it.
+/// What to try next, printed at the start.
 pub(super) const NEXT: &str = "\
 recapd: a demonstration: nothing of it stays, no key is needed, no model is asked. In another terminal:
   recapd history demo      which exchanges the model still sees
@@ -104,7 +103,6 @@ pub(super) async fn tell(parts: &Parts) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Messages of one exchange.
 const MESSAGES_EACH: usize = 4;
 
 fn messages(now: Timestamp) -> Result<Vec<Message>, CommandFailure> {

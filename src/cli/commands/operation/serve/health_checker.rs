@@ -1,4 +1,4 @@
-//! What the dashboard shows of the daemon itself: its configuration, its schedules, and what doctor says.
+//! What the dashboard shows of the daemon itself: configuration, schedules, and the checks of `recapd doctor`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +11,7 @@ use recapd_config::{Config, ConfigEntry, ConfigSource, Environment};
 use recapd_engine::assembly::Parts;
 use recapd_store::SqlStore;
 
-/// Looks at the daemon from inside.
+/// Checks the daemon from inside.
 pub(super) struct HealthChecker {
     store: Arc<SqlStore>,
     environment: Environment,
@@ -28,7 +28,7 @@ struct InForce {
 }
 
 impl HealthChecker {
-    /// An examiner of the daemon that `given` started.
+    /// A checker for the daemon that `given` started.
     pub(super) fn of(
         config: &Config,
         given: &Start,
@@ -48,7 +48,7 @@ impl HealthChecker {
         })
     }
 
-    /// Takes over what a reload took over: `fresh` entries but those that wait for a restart.
+    /// Applies a reload: takes the `fresh` entries, except those that are `waiting` for a restart.
     pub(super) fn renew(&self, config: Config, fresh: Vec<ConfigEntry>, waiting: &[String], parts: Parts) {
         let mut in_force = self.held();
         let before = std::mem::take(&mut in_force.entries);

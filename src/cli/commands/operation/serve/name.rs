@@ -1,4 +1,4 @@
-//! The daemon's name among the others, at the start.
+//! Registration of the daemon's name at the start.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use tracing::warn;
 
 use recapd_store::{StoreError, StoreResult};
 
-/// How long a name is waited for that is taken: longer than the server takes to find out that an earlier life is gone. Then
-/// another daemon has it.
+/// How long to wait for a name that is taken: longer than the server needs to notice that an earlier process is gone.
+/// After that another daemon has it.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// Takes the name by `join`, which waits a while for it each time.
+/// Takes the name by `join`, each call of which waits a while for it.
 pub(super) async fn take<T, F>(join: impl Fn() -> F) -> StoreResult<T>
 where
     F: Future<Output = StoreResult<T>>,
@@ -37,7 +37,7 @@ mod tests {
 
     use super::*;
 
-    /// The number of the try at which a start has its name, which is free from this try on, and how long it took.
+    /// Starts with a name that is free from the given try on; returns the number of that try and the time it took.
     async fn start(free_from: u32) -> (StoreResult<u32>, Duration) {
         let (begun, tries) = (Instant::now(), AtomicU32::new(0));
         let taken = take(|| async {
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_name_that_is_taken_is_waited_for_and_not_for_ever() {
+    async fn a_start_waits_for_a_taken_name_for_a_limited_time() {
         let (taken, after) = start(12).await;
         assert_eq!((taken.unwrap(), after), (12, Duration::from_secs(33)));
         let (taken, after) = start(u32::MAX).await;

@@ -1,4 +1,4 @@
-//! A server that is away while a daemon starts.
+//! Waiting for an unreachable database server while a daemon starts.
 
 use std::time::Duration;
 
@@ -8,15 +8,14 @@ use tracing::warn;
 use recapd_config::DatabaseConfig;
 use recapd_store::StoreError;
 
-/// How long a server that is away is waited for at the start. Then whoever started the daemon decides.
+/// How long a start waits for the server. Then whoever started the daemon decides.
 const SERVER_PATIENCE: Duration = Duration::from_secs(30);
-/// The first wait before it is tried again; each further one is twice as long.
+/// The first wait before a retry; each further one is twice as long.
 const SERVER_WAIT_FIRST: Duration = Duration::from_millis(100);
-/// No wait is longer.
 const SERVER_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Does what a start needs the database for, and again where that is a server that is away: it may be starting at the same time, and
-/// what it restarts for breaks the connections of before.
+/// Runs `attempt`, and retries if the database server is unreachable: it may be starting at the same time, and its
+/// restart may break earlier connections.
 pub(super) async fn patiently<T, F>(
     config: &DatabaseConfig,
     mut attempt: impl FnMut() -> F,
@@ -46,7 +45,7 @@ mod tests {
 
     use super::*;
 
-    /// At which try a start has its database, which answers from this try on, and how long that took.
+    /// Starts with a server that answers from the given try on; returns the number of that try and the time it took.
     async fn start(url: &str, answers_from: u32) -> (Result<u32, StoreError>, Duration) {
         let (begun, tries) = (Instant::now(), AtomicU32::new(0));
         let config = DatabaseConfig {
@@ -64,7 +63,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_is_asked_again_for_a_while_and_a_file_is_not() {
+    async fn a_server_is_retried_for_a_limited_time_and_a_file_is_not() {
         let server = "postgres://recapd@db/recapd";
         let (done, after) = start(server, 4).await;
         assert_eq!((done.unwrap(), after), (4, Duration::from_millis(700)));

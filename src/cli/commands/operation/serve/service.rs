@@ -1,4 +1,4 @@
-//! What the service manager is told: that the daemon serves, that its worker gets round, how the queue stands.
+//! Reports to the service manager: readiness, the worker's watchdog, and a status line about the queue.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -9,14 +9,14 @@ use recapd_config::Environment;
 use recapd_engine::assembly::Parts;
 use recapd_platform::lifecycle::notify::{Notify, ServiceManager};
 
-/// How often the line about the queue is looked at where there is no watchdog.
+/// How often the status line is updated if there is no watchdog.
 const LINE_EVERY: Duration = Duration::from_secs(10);
-/// The shortest wait between two looks, whatever the watchdog's interval.
+/// The shortest interval of looks, whatever the watchdog's interval.
 const LOOK_MIN: Duration = Duration::from_millis(20);
-/// A start that takes longer asks for more time so often.
+/// How often a long start asks for more time.
 const EXTEND_EVERY: Duration = Duration::from_secs(10);
 
-/// The service manager that the environment names.
+/// The service manager named in the environment.
 pub(super) fn manager(environment: &Environment) -> Notify {
     let of = |name| environment.get(name).map(str::to_owned);
     let told = ServiceManager {
@@ -30,7 +30,7 @@ pub(super) fn manager(environment: &Environment) -> Notify {
     })
 }
 
-/// Starts something that may take long, such as a migration, and asks for the time that it takes.
+/// Runs work of a start that may take long, such as a migration, and asks the service manager for more time meanwhile.
 pub(super) async fn starting<T>(notify: &Notify, line: &str, work: impl Future<Output = T>) -> T {
     notify.status(line);
     let asking = async {
@@ -45,10 +45,10 @@ pub(super) async fn starting<T>(notify: &Notify, line: &str, work: impl Future<O
     }
 }
 
-/// Feeds the watchdog as long as the worker gets round, and says how the queue stands, until `soft`.
+/// Feeds the watchdog as long as the worker's loop comes round, and updates the status line, until `soft`.
 ///
-/// A database that fails is no reason to be restarted: the worker comes round with an error. What holds the worker up so
-/// that it doesn't come round at all is one, although HTTP answers meanwhile.
+/// A failing database is no reason for a restart: the loop still comes round, with an error. A worker that hangs is
+/// one, although HTTP answers meanwhile.
 pub(super) async fn watch(notify: Notify, parts: Parts, poll: Duration, soft: CancellationToken) {
     if !notify.is_heard() {
         return;
@@ -70,12 +70,12 @@ pub(super) async fn watch(notify: Notify, parts: Parts, poll: Duration, soft: Ca
         } else if !std::mem::replace(&mut is_stuck, true) {
             tracing::error!(age_ms = age.as_millis(), "worker.stuck");
         }
-        // Also where it is the same: a reload says it in between.
+        // Sent even if it is the same, since a reload replaces it in between.
         notify.status(&line(&parts, is_stuck));
     }
 }
 
-/// Says that the daemon ends. Until it has, the watchdog is fed: how long it may take is limited elsewhere.
+/// Reports that the daemon stops, and feeds the watchdog until it has: other settings limit how long that takes.
 pub(super) async fn ending(
     notify: Notify,
     parts: Parts,
@@ -96,7 +96,7 @@ pub(super) async fn ending(
     }
 }
 
-/// What an operator sees of the daemon at a glance. That a reload failed stands in front until one is good.
+/// The status line. A failed reload comes first until one succeeds.
 pub(super) fn line(parts: &Parts, is_stuck: bool) -> String {
     let mut line = String::new();
     if !parts.metrics.service.is_reloaded() {
@@ -118,7 +118,7 @@ pub(super) fn line(parts: &Parts, is_stuck: bool) -> String {
     line
 }
 
-/// How often the worker is looked at, and when it counts as stuck.
+/// How often the worker is checked, and after what silence it counts as stuck; `None` without a watchdog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pace {
     look: Duration,
@@ -126,7 +126,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Four looks in an interval of the watchdog. An idle worker comes round once a poll, with jitter.
+    /// Checks four times per watchdog interval. An idle worker comes round once per poll, with jitter.
     fn of(watchdog: Option<Duration>, poll: Duration) -> Self {
         Self {
             look: watchdog.map_or(LINE_EVERY, |watchdog| (watchdog / 4).clamp(LOOK_MIN, LINE_EVERY)),
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worker_has_half_the_watchdogs_interval_and_two_polls() {
+    fn a_worker_is_stuck_after_half_the_watchdogs_interval_and_two_polls() {
         let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
         let pace = Pace::of(Some(minute), second);
         assert_eq!(

@@ -1,5 +1,5 @@
-//! The worker and what goes with it, which can be replaced while the daemon runs: at SIGHUP the configuration is read
-//! again, a new worker begins to claim, and the one of before finishes what it holds.
+//! Runs the worker, the batch poller and the schedule, and replaces them while the daemon runs. At SIGHUP the
+//! configuration is read again, a new worker begins to claim, and the old one finishes what it holds.
 
 use std::{pin::pin, sync::Arc};
 
@@ -14,21 +14,20 @@ use recapd_engine::assembly::Parts;
 use recapd_platform::{lifecycle::Lifecycle, randomness};
 use recapd_store::{Resume, SqlStore};
 
-/// What a reload needs beside the configuration.
+/// The running parts and what a reload needs to replace them.
 pub(super) struct Supervisor {
-    /// Where the worker and what goes with it run.
+    /// Runs the worker, the batch poller and the schedule.
     pub(super) lifecycle: Lifecycle,
     pub(super) parts: Parts,
     pub(super) store: Arc<SqlStore>,
     pub(super) owner: String,
-    /// What the models are asked with.
     pub(super) keys: ApiKeys,
     pub(super) health_checker: Arc<HealthChecker>,
     pub(super) given: Start,
 }
 
 impl Supervisor {
-    /// Sets the worker to work, and replaces it whenever `hangups` say so, until the daemon ends.
+    /// Starts the worker, and reloads on each item of `hangups`, until the daemon ends.
     pub(super) async fn run(mut self, config: Config, hangups: impl Stream<Item = ()> + Send) {
         let (mut config, mut stop) = (config, self.begin());
         let mut hangups = pin!(hangups);
@@ -42,7 +41,7 @@ impl Supervisor {
                         warn!(key, "config.restart_needed");
                     }
                     info!(keys = reloaded.changed.join(","), "config.reloaded");
-                    // Though no key of the configuration is another one, a provider's key or a price may be.
+                    // Even if no key of the configuration has changed, an API key or a price may have.
                     stop.cancel();
                     stop = self.begin();
                     self.resume(whom);
@@ -53,18 +52,19 @@ impl Supervisor {
                     error!(error = failed.text(), "config.reload_failed");
                 }
             }
-            // `systemctl reload` is over with what follows, and whoever asked for it looks then.
+            // `systemctl reload` returns after this, and its caller may look at the status then.
             self.given.notify.status(&service::line(&self.parts, false));
             self.given.notify.ready();
         }
     }
 
-    /// Reads the configuration, and makes a worker by it. Says whom that may help, too. Nothing is changed on an error.
+    /// Reads the configuration, and builds a worker from it. Also returns which waiting updates that may help.
+    /// Changes nothing on an error.
     fn reload(&mut self, running: &Config) -> Result<(ReloadOutcome, Resume), CommandFailure> {
         let loaded: LoadedConfig = self.given.sources.clone().load()?;
         let reloaded = ReloadOutcome::of(running, &loaded.config)?;
         let config = &reloaded.config;
-        // Keys are read from their files again, whatever else changed.
+        // API keys are read from their files again, whatever else changed.
         let keys = ApiKeys::of(config, &self.given.environment)?;
         let models = keys.clone().models(config, &self.parts.clock)?;
         let seed = randomness::seed()?;
@@ -86,16 +86,17 @@ impl Supervisor {
         Ok((reloaded, whom))
     }
 
-    /// Lets updates go on that wait for a limit or a provider: it may be another one now, or have another key, and a batch poller
-    /// may have been stopped when it owed them that. Should it fail, it is tried until it is done, whatever reloads follow:
-    /// they may not help all whom this one does.
+    /// Resumes updates that wait for a limit or a provider, since either may have changed, and a stopped batch poller
+    /// may not have got to it. A failed resumption is retried until it succeeds, even across later reloads, which may
+    /// help fewer updates.
     fn resume(&self, whom: Resume) {
         let (resumption, soft) = (self.parts.worker.resumption(whom), self.lifecycle.soft().clone());
         self.lifecycle
             .spawn("resumption", async move { resumption.run(soft).await });
     }
 
-    /// Starts the worker, its batch poller and the schedule; they end with the daemon, or when what is returned is cancelled.
+    /// Starts the worker, its batch poller and the schedule. They end with the daemon, or when the returned token is
+    /// cancelled.
     fn begin(&self) -> CancellationToken {
         let (lifecycle, parts) = (&self.lifecycle, &self.parts);
         let stop = lifecycle.soft().child_token();
@@ -117,8 +118,8 @@ impl Supervisor {
     }
 }
 
-/// Whom a reload helps that changed these keys of the configuration. Whoever was refused isn't tried again with the same key
-/// at the same provider.
+/// Says which waiting updates a reload helps, by the changed keys of the configuration. A refused update isn't
+/// retried with the same key at the same provider.
 fn helped(changed: &[String], has_same_keys: bool) -> Resume {
     let is_of_model = |key: &String| key.starts_with("model.") || key.starts_with("fallback.");
     if has_same_keys && !changed.iter().any(is_of_model) {
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_was_refused_is_helped_by_another_key_or_another_provider() {
+    fn another_key_or_provider_resumes_refused_updates() {
         for (changed, has_same_keys, whom) in [
             ("spend.calls_per_day", true, Resume::Waiting),
             ("spend.calls_per_day", false, Resume::Refused),

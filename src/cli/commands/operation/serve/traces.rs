@@ -1,4 +1,4 @@
-//! Traces, where they are wanted.
+//! Recording and export of traces, if they are configured.
 
 use std::convert::Infallible;
 
@@ -10,12 +10,12 @@ use recapd_telemetry::{
     trace::{self, Exporter, Spans, TraceSettings},
 };
 
-/// What notes spans and what sends them, if traces are wanted.
+/// The recorder and the exporter of spans; both `None` if traces are off.
 #[derive(Default)]
 pub(super) struct Traces {
     pub(super) spans: Option<Spans>,
     pub(super) exporter: Option<Exporter>,
-    /// Why what OpenTelemetry's variables want can't be done.
+    /// Why the settings in OpenTelemetry's variables can't be followed.
     pub(super) off: Option<String>,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn of(config: &TraceConfig, environment: &Environment) -> Result<Trac
     })
 }
 
-/// Sends spans for as long as it is polled.
+/// Exports spans while it is polled.
 pub(super) async fn export(exporter: Option<&mut Exporter>, metrics: &Metrics) -> Infallible {
     match exporter {
         Some(exporter) => exporter.run(metrics).await,

@@ -1,10 +1,10 @@
-//! The line about batches.
+//! The status line about batches.
 
 use crate::cli::terminal::figures::span;
 use recapd_core::domain::time::Timestamp;
 use recapd_store::batch::BatchFigures;
 
-/// The questions that wait for a provider's batch, if there are any.
+/// Says how many questions wait for a provider's batch; `None` if there are none.
 pub(super) fn line(figures: &BatchFigures, now: Timestamp) -> Option<String> {
     let open = figures.intents + figures.submitted;
     if open + figures.waiting == 0 {
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn open_batches_are_shown_and_nothing_else() {
+    fn the_line_shows_open_batches_only() {
         let now = Timestamp(3_600_000);
         assert_eq!(line(&BatchFigures::default(), now), None);
         let figures = BatchFigures {

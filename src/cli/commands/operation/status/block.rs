@@ -1,5 +1,5 @@
-//! The dashboard block: how updates went on the left, how it stands on the right. Its limits are those of the dashboard's
-//! lamps and of the alerts.
+//! The dashboard block: updates on the left, the current state on the right. Its thresholds are those of the
+//! dashboard and the alerts.
 
 use super::{StatusFigures, spend};
 use crate::cli::terminal::{
@@ -13,10 +13,9 @@ use recapd_core::domain::{
 };
 use recapd_store::CalibrationFigures;
 
-/// Where the right half begins.
 const LEFT_COLUMNS: usize = 50;
 
-/// The block, and below it what isn't always there.
+/// Formats the block, and below it the lines that are not always there.
 pub(super) fn text(figures: &StatusFigures, now: Timestamp, tokens_max: i64) -> String {
     let left = left(figures, tokens_max);
     let right = right(figures, now);
@@ -108,7 +107,7 @@ fn below(figures: &StatusFigures, now: Timestamp) -> Vec<String> {
         .collect()
 }
 
-/// `24h`, `7d`.
+/// Formats `24h`, `7d`.
 fn window(hours: i64) -> String {
     if hours > 24 && hours % 24 == 0 {
         format!("{}d", hours / 24)
@@ -117,7 +116,7 @@ fn window(hours: i64) -> String {
     }
 }
 
-/// How far the estimate of one model's tokens is off.
+/// Says how far the estimate of a model's tokens is off.
 fn calibration(figures: &CalibrationFigures) -> String {
     format!(
         "tokens of {} {}: ×{} of the estimate on average, ×{} guarded, by {}",
@@ -137,7 +136,7 @@ mod tests {
     use recapd_telemetry::metrics::Circuit;
 
     #[test]
-    fn the_block_is_the_dashboards() {
+    fn the_block_has_the_form_of_the_dashboards() {
         let now = Timestamp::parse("2026-11-20T12:00:00Z").unwrap();
         let figures = StatusFigures {
             sample: Sample {

@@ -1,4 +1,4 @@
-//! What `recapd status` says of money and of those who take it.
+//! The status lines about spending and providers.
 
 use crate::cli::terminal::figures::{span, thousands};
 use recapd_core::domain::{
@@ -9,7 +9,7 @@ use recapd_core::domain::{
 use recapd_store::Sample;
 use recapd_telemetry::metrics::Circuit;
 
-/// What was spent today, with the limits that there are: `$1.92 of $5.00, 12 of 100 calls`.
+/// Formats what was spent today, with the limits that are set: `$1.92 of $5.00, 12 of 100 calls`.
 pub(super) fn today(spent: SpendTotal, limits: SpendLimits) -> String {
     let limited = |text: String, of: String, limit: i64| match limit {
         0 => text,
@@ -35,7 +35,7 @@ pub(super) fn today(spent: SpendTotal, limits: SpendLimits) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Who is asked, and how that went last.
+/// Names the first provider, and says how its last calls went.
 pub(super) fn provider(sample: &Sample, circuits: &[Circuit], now: Timestamp) -> String {
     if let [circuit, ..] = circuits {
         return format!("provider  {}", line(circuit, now));
@@ -50,7 +50,7 @@ pub(super) fn provider(sample: &Sample, circuits: &[Circuit], now: Timestamp) ->
     }
 }
 
-/// Who is asked in its place, and what waits for the next day.
+/// Lists the fallbacks, and what waits for the next day.
 pub(super) fn lines(sample: &Sample, circuits: &[Circuit], now: Timestamp) -> Vec<String> {
     let others = circuits
         .iter()
@@ -79,7 +79,7 @@ fn line(circuit: &Circuit, now: Timestamp) -> String {
     format!("{provider} {model} {how}")
 }
 
-/// Dollars, to the cent; below a dollar to the hundredth of one.
+/// Formats dollars to the cent; below a dollar to a hundredth of a cent.
 fn usd(microusd: i64) -> String {
     let (whole, rest) = (microusd / MICROUSD_PER_USD, microusd % MICROUSD_PER_USD);
     if whole == 0 && rest != 0 {
@@ -95,7 +95,7 @@ mod tests {
     use recapd_store::LastRun;
 
     #[test]
-    fn money_is_told_with_its_limits() {
+    fn spending_is_shown_with_its_limits() {
         let spent = SpendTotal {
             calls: 12,
             tokens: 34_500,
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_and_what_waits_is_told() {
+    fn providers_and_waiting_updates_are_shown() {
         let now = Timestamp::parse("2026-11-20T12:00:00Z").unwrap();
         let circuit = |open_until| Circuit {
             provider: "anthropic".to_owned(),

@@ -1,4 +1,4 @@
-//! The settings that are addresses or paths, and how they stand in texts that others read.
+//! The settings that are addresses or paths, and their outlines for texts that others read.
 
 use std::{cmp::Reverse, path::Path};
 
@@ -6,21 +6,21 @@ use super::redacted::{LEFT_OUT, in_outline, is_of_name, outline, parts, path_of}
 use recapd_config::{Config, Environment, Listen, LocalSocket};
 use recapd_store::sqlite;
 
-/// Names that tell nothing of whoever bears them.
+/// Names that identify nobody.
 const EVERYBODYS: [&str; 3] = ["postgres", "recapd", "root"];
-/// Variables with the names under which PostgreSQL is asked where its address says none.
+/// Variables with PostgreSQL's default user and database.
 const NAMES: [&str; 4] = ["LOGNAME", "PGDATABASE", "PGUSER", "USER"];
 
-/// The settings that are addresses or paths. Texts of others are shown with these in outline, also where they alone
-/// wouldn't be known for what they are: a relative path, one with a blank in it, a user whom a server names.
+/// The settings that are addresses or paths. Other texts are outlined with their help, so that a place is found even
+/// where its form alone doesn't show it: a relative path, a path with a blank, a user named in a server's error.
 pub(super) struct Places {
     settings: Vec<(&'static str, String)>,
-    /// What may stand in a text, and what is told in its stead; the longest come first.
+    /// Texts to replace, each with its outline; the longest come first.
     told: Vec<(String, String)>,
 }
 
 impl Places {
-    /// Those of a configuration, if it can be read, and the daemon that is named.
+    /// The places of a configuration, if it can be read, and the named daemon.
     pub(super) fn new(config: Option<&Config>, server: Option<&str>, environment: &Environment) -> Self {
         let mut settings: Vec<(&str, String)> = config.into_iter().flat_map(settings).collect();
         settings.retain(|(_, place)| !place.is_empty());
@@ -32,13 +32,12 @@ impl Places {
         Self { settings, told }
     }
 
-    /// What that key holds in outline, if it is one of these and set.
+    /// Returns the outline of `key`'s value; `None` if the key is unset or no place.
     pub(super) fn setting(&self, key: &str) -> Option<String> {
         let (_, place) = self.settings.iter().find(|(name, _)| *name == key)?;
         Some(outline(place))
     }
 
-    /// `text` with all addresses and paths in outline.
     pub(super) fn outlined(&self, text: &str) -> String {
         let known = self
             .told
@@ -48,14 +47,14 @@ impl Places {
     }
 }
 
-/// The settings that are addresses or paths, empty where they aren't set.
+/// The settings that are addresses or paths; empty if unset.
 pub(super) fn settings(config: &Config) -> [(&'static str, String); 15] {
     let (database, model, fallback) = (&config.database, &config.model, &config.fallback);
     let (http, trace) = (&config.http, &config.trace);
     let listen = http.listen.to_string();
     let socket = match http.listen {
         Listen::Socket(_) => listen.as_str(),
-        // It is a host and a port already.
+        // An address is a host and a port already.
         Listen::Address(_) => "",
     };
     let beside = match &http.socket {
@@ -82,7 +81,7 @@ pub(super) fn settings(config: &Config) -> [(&'static str, String); 15] {
     settings.map(|(key, place)| (key, place.to_owned()))
 }
 
-/// What a text may have of a place, each with what is told in its stead.
+/// Lists the forms in which a place can appear in a text, each with its outline.
 fn forms(place: &str) -> Vec<(String, String)> {
     let mut forms = vec![(place.to_owned(), outline(place))];
     match (path_of(place), place.split_once("://")) {
@@ -99,7 +98,7 @@ fn forms(place: &str) -> Vec<(String, String)> {
     forms
 }
 
-/// A path and the folders above it, as far as these are in the same one of the system.
+/// Lists a path and the folders above it that have the same outline.
 fn folders(path: &str) -> impl Iterator<Item = (String, String)> {
     let told = outline(path);
     let above = Path::new(path).ancestors().filter_map(Path::to_str);
@@ -108,7 +107,7 @@ fn folders(path: &str) -> impl Iterator<Item = (String, String)> {
         .filter(move |(_, above)| *above == told)
 }
 
-/// The user, the database and what else a server's errors may name of its address.
+/// Lists the user, the database, and other names of an address that a server's errors may contain.
 fn names(rest: &str) -> impl Iterator<Item = (String, String)> {
     let (authority, behind) = parts(rest);
     let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
@@ -116,12 +115,12 @@ fn names(rest: &str) -> impl Iterator<Item = (String, String)> {
     names.filter_map(left_out)
 }
 
-/// A name that isn't told, unless everybody has it.
+/// Returns the replacement for a name, unless it identifies nobody.
 fn left_out(name: &str) -> Option<(String, String)> {
     (!EVERYBODYS.contains(&name)).then(|| (name.to_owned(), LEFT_OUT.to_owned()))
 }
 
-/// `text` with `other` in place of each `word` that isn't a part of a longer one.
+/// Replaces each `word` in `text` by `other`, except within longer words.
 fn replaced(text: &str, word: &str, other: &str) -> String {
     let (mut told, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, after)) = rest.split_once(word) {
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_names_nobody() {
+    fn users_and_databases_of_a_server_are_left_out() {
         let places = places(|config| {
             config.database.url = "postgres://ann@db.example:5432/clinic?application_name=ward".to_owned();
         });
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_with_blanks_and_relative_ones_are_known() {
+    fn configured_paths_are_recognised_even_with_blanks_or_relative() {
         let places = places(|config| {
             config.database.url = "sqlite:/home/ann lee/my data/recapd.db".to_owned();
             config.model.api_key_file = "ann/key".to_owned();
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_known_without_the_escapes_of_its_address() {
+    fn a_path_is_recognised_without_the_escapes_of_its_address() {
         let places = places(|config| {
             config.database.url = "sqlite:/home/ann%20lee/x%3F.db".to_owned();
         });

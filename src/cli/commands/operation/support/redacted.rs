@@ -1,23 +1,21 @@
-//! Addresses and paths in outline: what is meant can be seen, what only their owner should know can't.
+//! Outlines of addresses and paths: recognisable, but without private parts.
 //!
-//! Of an address its scheme, host and port are told, of a path its first folder if every system has that one. A user or
-//! a path is only said to be there. Where it can't be told what is the host, nothing is.
+//! An address keeps its scheme, host and port; a path keeps its first folder if every system has it. A user or the
+//! rest of a path is only marked as present. If the host can't be identified, nothing is kept.
 
-/// What stands for what isn't told.
+/// Replaces what is left out.
 pub(super) const LEFT_OUT: &str = "…";
-/// Schemes behind which there is a file.
+/// Schemes that are followed by a file.
 const FILE_SCHEMES: [&str; 2] = ["sqlite:", "unix:"];
-/// Between a scheme and what it is about.
 const SCHEME_END: &str = "://";
-/// Folders that every system has. The name of another one may tell of its owner.
+/// Folders that every system has; the name of another one may identify its owner.
 const FOLDERS: [&str; 15] = [
     "Users", "dev", "etc", "home", "media", "mnt", "opt", "private", "proc", "root", "run", "srv", "tmp",
     "usr", "var",
 ];
-/// Signs that end a sentence or a part of it rather than an address.
+/// Characters that end a sentence or a clause rather than an address.
 const SENTENCE_ENDS: &str = ".,:;)'";
 
-/// An address or a path in outline.
 pub(super) fn outline(place: &str) -> String {
     let of_file = FILE_SCHEMES.into_iter().find(|scheme| place.starts_with(*scheme));
     match (path_of(place), place.split_once(SCHEME_END)) {
@@ -27,7 +25,7 @@ pub(super) fn outline(place: &str) -> String {
     }
 }
 
-/// The path that a place is, unless it is the address of a server.
+/// Returns the path of a place; `None` for the address of a server.
 pub(super) fn path_of(place: &str) -> Option<&str> {
     let of_file = FILE_SCHEMES.iter().find_map(|scheme| place.strip_prefix(scheme));
     match of_file {
@@ -36,17 +34,17 @@ pub(super) fn path_of(place: &str) -> Option<&str> {
     }
 }
 
-/// What follows a scheme: the host with its user, and what is wanted there.
+/// Splits what follows a scheme into authority (host with user) and the rest.
 pub(super) fn parts(rest: &str) -> (&str, &str) {
     rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()))
 }
 
-/// `text` with each address and each path in outline.
+/// Outlines each address and path in `text`.
 pub(super) fn in_outline(text: &str) -> String {
     text.split_inclusive(is_break).map(word_in_outline).collect()
 }
 
-/// A word, with what separates it from the next one.
+/// Outlines one word, and keeps its end and separator.
 fn word_in_outline(piece: &str) -> String {
     let is_end = |c: char| is_break(c) || SENTENCE_ENDS.contains(c);
     let (word, end) = piece.split_at(piece.trim_end_matches(is_end).len());
@@ -59,24 +57,24 @@ fn word_in_outline(piece: &str) -> String {
     }
 }
 
-/// Where in a word an address or a path begins.
+/// Returns the index at which an address or a path begins in a word.
 fn start(word: &str) -> Option<usize> {
     let of_file = FILE_SCHEMES.iter().filter_map(|scheme| word.find(scheme));
     let of_server = word.split_once(SCHEME_END).map(|(before, _)| {
         let scheme = before.chars().rev().take_while(|c| is_of_scheme(*c)).count();
-        // One byte each.
+        // Characters of a scheme have one byte each.
         before.len() - scheme
     });
     of_file.chain(of_server).chain(root(word)).min()
 }
 
-/// Where in a word there is a slash that separates nothing: `and/or` is no path.
+/// Returns the index of a slash that no name precedes: `and/or` is no path.
 fn root(word: &str) -> Option<usize> {
     let mut slashes = word.match_indices('/').map(|(place, _)| place);
     slashes.find(|place| !word.split_at(*place).0.ends_with(is_of_name))
 }
 
-/// The first folder of a path.
+/// Returns the first folder of a path, if it is a common one.
 fn folder(path: &str) -> String {
     let Some(below) = path.strip_prefix('/') else {
         return LEFT_OUT.to_owned();
@@ -87,14 +85,14 @@ fn folder(path: &str) -> String {
     }
 }
 
-/// The host and the port of an address without its scheme.
+/// Returns host and port of an address without its scheme.
 fn host(rest: &str) -> String {
     let (authority, behind) = parts(rest);
     let (user, host) = match authority.rsplit_once('@') {
         Some((_, host)) => (format!("{LEFT_OUT}@"), host),
         None => (String::new(), authority),
     };
-    // A password may have a slash in it: then what looks like a host is one half of it.
+    // A password may contain a slash; then what looks like the host is a part of it.
     if !is_host(host) || behind.contains('@') {
         return LEFT_OUT.to_owned();
     }
@@ -106,7 +104,7 @@ fn host(rest: &str) -> String {
     format!("{user}{host}{more}")
 }
 
-/// Whether it is a host, with a port or without one.
+/// True for a host, with or without a port.
 fn is_host(text: &str) -> bool {
     let (name, port) = match text.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => (name, port),
@@ -122,7 +120,6 @@ fn is_host(text: &str) -> bool {
     is_name && port.chars().all(|c| c.is_ascii_digit())
 }
 
-/// What a word of a text ends at.
 fn is_break(c: char) -> bool {
     c.is_whitespace() || "\"`<>".contains(c)
 }
@@ -135,7 +132,6 @@ fn is_of_scheme(c: char) -> bool {
     c.is_ascii_alphanumeric() || "+.-".contains(c)
 }
 
-/// Whether `c` may stand within a name.
 pub(super) fn is_of_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '-'
 }
@@ -147,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_and_first_folders_are_told() {
+    fn hosts_and_first_folders_are_kept() {
         for (place, told) in [
             ("http://127.0.0.1:3128", "http://127.0.0.1:3128"),
             ("http://127.0.0.1:3128/", "http://127.0.0.1:3128"),
@@ -183,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_keep_their_words() {
+    fn only_places_in_a_text_are_replaced() {
         for (text, told) in [
             ("read and checked", "read and checked"),
             (
@@ -209,7 +205,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_but_host_and_folder_is_ever_told(secret in "Q[a-zA-Z0-9/?#@:&%=.,;()~'+_-]{0,20}Q") {
+        fn only_host_and_first_folder_are_ever_kept(secret in "Q[a-zA-Z0-9/?#@:&%=.,;()~'+_-]{0,20}Q") {
             for place in [
                 format!("https://{secret}@host/v1"),
                 format!("https://me:{secret}@host"),

@@ -1,11 +1,11 @@
-//! The reference of the command line, as Markdown: made of its definition, so that it can't be out of date.
+//! The command line's reference as Markdown, generated from its definition.
 
 use clap::{Arg, Command};
 
 use super::super::topics;
 use crate::cli::exit;
 
-/// What stands above the commands.
+/// The text above the commands.
 const HEAD: &str = "\
 # The command line
 
@@ -17,7 +17,7 @@ its own (a journal, a configuration, a page, a script for a shell) is printed in
 |---|---|
 ";
 
-/// The reference of `command` and all below it.
+/// Renders `command` and all subcommands below it.
 pub(super) fn markdown(mut command: Command) -> String {
     command.build();
     let mut text = HEAD.to_owned();
@@ -94,7 +94,7 @@ fn describe(argument: &Arg, text: &mut String) {
     )]);
 }
 
-/// The argument as it is typed.
+/// Formats the argument as it is typed.
 fn name(argument: &Arg) -> String {
     let values = argument.get_value_names().unwrap_or_default();
     let value = values.first().map(ToString::to_string);
