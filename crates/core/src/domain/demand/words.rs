@@ -1,6 +1,6 @@
-//! Comparing words: a passage of what was said, as words between the ends of clauses and sentences.
+//! Comparison of words: a passage as words, with the ends of clauses and sentences between them.
 
-/// Words that make what follows in their sentence its contrary, in the languages in which this is seen most.
+/// Words that negate what follows them in their sentence, in the most frequent languages.
 const DENIALS: [&str; 50] = [
     "never",
     "not",
@@ -54,7 +54,7 @@ const DENIALS: [&str; 50] = [
     "без",
 ];
 
-/// What stands before a word.
+/// The separator before a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Gap {
     Word,
@@ -62,14 +62,13 @@ enum Gap {
     Sentence,
 }
 
-/// A word and the gap before it.
 #[derive(Clone, Debug)]
 struct DemandWord {
     text: String,
     gap: Gap,
 }
 
-/// A text as words.
+/// A text as words in lower case.
 #[derive(Clone, Debug)]
 pub(super) struct Passage(Vec<DemandWord>);
 
@@ -103,7 +102,7 @@ impl Passage {
     }
 }
 
-/// What a mark separates: a full stop within a name, before a letter, separates nothing.
+/// Returns what a punctuation mark separates: a full stop before a letter or digit, as in a name, separates nothing.
 fn gap_of(mark: char, next: Option<char>) -> Gap {
     let ends = next.is_none_or(|next| !next.is_alphanumeric());
     match mark {
