@@ -11,7 +11,7 @@ use crate::domain::{
 };
 
 impl Prompt {
-    /// The prompt that asks for operations on the items of `question`, of which at most `texts_max` write texts.
+    /// Builds the prompt that asks for operations on the items of `question`; at most `texts_max` of them may write texts.
     /// `nonce` is as for [`Prompt::new`].
     pub fn for_operations(question: &Question<'_>, nonce: &str, texts_max: i64) -> Self {
         let nonce = clean_nonce(nonce);
@@ -31,7 +31,6 @@ impl Prompt {
     }
 }
 
-/// The instructions for operations.
 pub(super) fn instructions() -> String {
     let [text, brief, gist] = [TEXT_CHARS_MAX, BRIEF_CHARS_MAX, GIST_CHARS_MAX].map(asked_chars);
     let days = SPAN_MAX_MS / DAY_MS;
