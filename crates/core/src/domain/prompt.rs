@@ -2,8 +2,9 @@
 //! the new exchanges.
 //!
 //! Invariant: material is only in the user role. The instructions are the same bytes for every request; they are too short for a
-//! provider's prompt cache, so nothing relies on one. Invariant: no text inside the fence can close it, open another one, or pass
-//! for a line of recapd: the fence's word can't occur in a text, and every line of a text begins with its speaker or is indented.
+//! provider's prompt cache, so nothing relies on one.
+//! Invariant: no text inside the fence can close it, open another one, or pass for a line of recapd: the fence's word can't occur
+//! in a text, and every line of a text begins with its speaker or is indented.
 
 mod exchange;
 mod instructions;
