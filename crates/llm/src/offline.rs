@@ -6,12 +6,12 @@
 //!                 with terms  exchanges
 //! ```
 //!
-//! It quotes: it picks the most informative clauses, calls and failures of a run of exchanges and puts them in order. How much a
-//! word, a call or a failure tells is learned from the batch itself: words that are rare in it, identifiers, calls that change
-//! more than they look up. Only small tables of everyday words are built in (`cues`).
+//! It quotes: it picks the most informative clauses, calls and failures of a run of exchanges and puts them in order. How much a word, a
+//! call or a failure tells is learned from the batch itself: words that are rare in it, identifiers, calls that change more than they
+//! look up. Only small tables of everyday words are built in (`cues`).
 //!
-//! Invariants: exactly one item covers each exchange of the request, in order; every text is one clean line within its limit; the
-//! same request gets the same answer; no text makes it panic or take more than linear time.
+//! Invariants: exactly one item covers each exchange of the request, in order; every text is one clean line within its limit; the same
+//! request gets the same answer; no text makes it panic or take more than linear time.
 
 mod account;
 mod calls;
@@ -66,7 +66,6 @@ impl ChatModel for OfflineModel {
     /// Returns the JSON of an [`Answer`]. Ignores `output_tokens_max`: the items have limits of their own.
     ///
     /// # Errors
-    ///
     /// [`LlmError::Permanent`] if the answer can't be written as JSON; no other error.
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
         let answer = Answer {
@@ -110,8 +109,8 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
         .collect()
 }
 
-/// Writes the texts for a run that changed nothing. A long run gets its most informative pieces first and then a point for each
-/// exchange, because points are dropped from the end. Talk gets no points: its runs are already divided to fit.
+/// Writes the texts for a run that changed nothing. A long run gets its most informative pieces first and then a point for each exchange,
+/// because points are dropped from the end. Talk gets no points: its runs are already divided to fit.
 fn composed(
     batch: &reading::Corpus,
     exchanges: &[reading::ExchangeReading],
@@ -143,8 +142,7 @@ fn in_own_words(transcript: &Transcript) -> Transcript {
     own
 }
 
-/// Returns the first thing said in a run. It stands in for a run without an informative clause, such as a slash command repeated
-/// ten times.
+/// Returns the first thing said in a run. It represents a run of, say, one repeated slash command.
 fn first_words(transcripts: &[Transcript], run: ExchangeRange) -> String {
     let lines = transcripts
         .iter()

@@ -10,27 +10,25 @@
 //!                └── refused ────────────┴── gone, or too old ────────► closed
 //! ```
 //!
-//! A batch is stored before it is sent, and no provider's call that creates a batch can be repeated safely. If it is unknown
-//! whether a batch was created, recapd looks for it in the provider's list before it sends it again.
+//! A batch is stored before it is sent, and no provider's call that creates a batch can be repeated safely. If it is unknown whether a
+//! batch was created, recapd looks for it in the provider's list before it sends it again.
 
 use super::time::{HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 
 /// Wait before recapd looks for a batch that may or may not have been created: providers' lists lag behind.
 pub const UNSURE_WAIT_MS: i64 = MINUTE_MS;
-/// Time for which a daemon that polls a batch keeps it to itself, as two calls may take. No other wait between polls is longer,
-/// unless the provider asks for one.
+/// Time a polling daemon keeps a batch to itself, enough for two calls. No other wait is longer, unless the provider asks for one.
 pub const LOOK_MS: i64 = 11 * MINUTE_MS;
 /// Most times that a batch is sent.
 pub const SENDS_MAX: i64 = 5;
 /// Age at which recapd gives a batch up: the slowest provider gives up after 48 hours.
 pub const LIFE_MAX_MS: i64 = 49 * HOUR_MS;
-/// Most that a provider's clock may differ.
+/// Largest accepted deviation of a provider's clock.
 const CLOCK_SKEW_MS: i64 = 10 * MINUTE_MS;
 const POLL_FIRST_MS: i64 = 30 * SECOND_MS;
 const POLL_MAX_MS: i64 = 10 * MINUTE_MS;
 
-/// Returns the price in a batch of a question that costs `alone_microusd` when asked directly: half at all three providers,
-/// rounded up.
+/// Returns the price in a batch of a question that costs `alone_microusd` when asked directly: half at all three providers, rounded up.
 pub fn cost_in_batch_microusd(alone_microusd: i64) -> i64 {
     alone_microusd.saturating_add(1) / 2
 }
@@ -125,8 +123,8 @@ pub enum BatchStep {
     Close,
 }
 
-/// Returns the next step after the observation `sight` of a batch in `state`. `looks` counts the earlier polls in that state,
-/// `age_ms` the time since the batch was stored. An observation that is impossible in that state changes nothing.
+/// Returns the next step after the observation `sight` of a batch in `state`. `looks` counts the earlier polls in that state, `age_ms`
+/// the time since the batch was stored. An observation that is impossible in that state changes nothing.
 pub fn step(state: BatchState, sight: BatchObservation, looks: i64, age_ms: i64) -> BatchStep {
     match (state, sight) {
         (BatchState::Closed, _)
@@ -178,8 +176,8 @@ pub struct ListedBatch {
 }
 
 impl BatchIdentity {
-    /// Returns true if `listed` is this batch. Where the provider keeps no name, time and size decide. If the match is wrong,
-    /// none of its results fits, and the questions are asked directly.
+    /// Returns true if `listed` is this batch. Where the provider keeps no name, time and size decide. If the match is wrong, none of its
+    /// results fits, and the questions are asked directly.
     pub fn is(&self, listed: &ListedBatch) -> bool {
         match &listed.name {
             Some(name) => *name == self.name,

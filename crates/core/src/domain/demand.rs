@@ -1,8 +1,7 @@
-//! Demands of the user. A summary marks them ([`DEMAND_MARK`]), since they stay in force, while words of tools, files and pages
-//! are no orders.
+//! Demands of the user. A summary marks them ([`DEMAND_MARK`]), since they stay in force; words of tools, files and pages don't.
 //!
-//! Invariant: the mark stands only before words of the user. A summariser, which also reads the output of tools, may write it,
-//! and it is kept only if the words occur in what the user said ([`UserWords`]).
+//! Invariant: the mark stands only before words of the user. A summariser, which also reads the output of tools, may write it, and it is
+//! kept only if the words occur in what the user said ([`UserWords`]).
 
 mod words;
 
@@ -36,8 +35,7 @@ impl UserWords {
         Self(WordSource::Said(Vec::new()))
     }
 
-    /// Returns words that match everything, so that the mark stays: for a text that is checked later, when the user's words are
-    /// known.
+    /// Returns words that match everything, so that the mark stays: for a text that is checked later, when the user's words are known.
     pub fn checked_later() -> Self {
         Self(WordSource::Later)
     }
@@ -62,8 +60,8 @@ impl UserWords {
         Self(WordSource::Said(said.collect()))
     }
 
-    /// Returns true if `words` are the user's, in `exchange` or, if that is `None`, in any: whole clauses of one passage that
-    /// nothing before them in their sentence negates. Ignores case and punctuation.
+    /// Returns true if `words` are the user's, in `exchange` or, if that is `None`, in any: whole clauses of one passage that nothing
+    /// before them in their sentence negates. Ignores case and punctuation.
     pub fn hold(&self, words: &str, exchange: Option<i64>) -> bool {
         let passages = match &self.0 {
             WordSource::Later => return true,
@@ -79,8 +77,8 @@ impl UserWords {
                 .any(|(_, passage)| is_whole_clause(passage, &wanted, is_cut))
     }
 
-    /// Cuts `line` to `chars_max` characters and neutralises it. A demand keeps its mark if the words are the user's; otherwise
-    /// the line becomes a quotation like any other.
+    /// Cuts `line` to `chars_max` characters and neutralises it. A demand keeps its mark if the words are the user's; otherwise it
+    /// becomes a quotation.
     pub fn attributed(&self, line: &str, chars_max: usize) -> String {
         let Some(said) = demanded(line) else {
             return quoted(line, chars_max);
@@ -123,7 +121,6 @@ fn demanded(line: &str) -> Option<DemandLine<'_>> {
     Some(DemandLine { words, rest })
 }
 
-/// Returns true if `text` contains the mark.
 fn has_mark(text: &str) -> bool {
     text.to_lowercase()
         .contains(DEMAND_MARK.trim_end().to_lowercase().as_str())

@@ -1,7 +1,7 @@
 //! Effects: the changes that an exchange made outside of the conversation, read from its calls and results without a model.
 //!
-//! Tools are recognised by what they do: an edit tool by its name and its path, a shell by its commands, a plan by its entries. A
-//! call whose result reports a failure has changed nothing.
+//! Tools are recognised by what they do: an edit tool by its name and its path, a shell by its commands, a plan by its entries. A call
+//! whose result reports a failure has changed nothing.
 
 mod arguments;
 mod commits;
@@ -44,8 +44,7 @@ pub struct Effects {
     pub plan: Vec<PlanEntry>,
     /// True if the user took back the changes before (`/undo`).
     pub undoes: bool,
-    /// Files that calls named but didn't change, which shows what was read; in order, relative as in `files`. They are no
-    /// effects.
+    /// Files that calls named but didn't change, which shows what was read; in order, relative as in `files`. They are no effects.
     pub looked_at: Vec<String>,
 }
 

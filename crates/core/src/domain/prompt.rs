@@ -1,10 +1,9 @@
-//! The prompt for a model: the instructions, and the material as fenced, untrusted data: the facts before, the last items, and
-//! the new exchanges.
+//! The prompt for a model: the instructions, and the facts, last items and new exchanges as fenced, untrusted material.
 //!
 //! Invariant: material is only in the user role. The instructions are the same bytes for every request; they are too short for a
 //! provider's prompt cache, so nothing relies on one.
-//! Invariant: no text inside the fence can close it, open another one, or pass for a line of recapd: the fence's word can't occur
-//! in a text, and every line of a text begins with its speaker or is indented.
+//! Invariant: no text inside the fence can close it, open another one, or pass for a line of recapd: the fence's word can't occur in a
+//! text, and every line of a text begins with its speaker or is indented.
 
 mod exchange;
 mod instructions;
@@ -38,9 +37,7 @@ pub const LAST_ITEMS_MAX: usize = 3;
 pub const ASKED: &str = "Now write the items for the exchanges ";
 
 const INDENT: &str = "  ";
-/// Longest text shown of one of the last items, in characters.
 const LAST_ITEM_CHARS_MAX: usize = 400;
-/// Most characters shown of all facts together.
 const FACTS_CHARS_MAX: usize = 8_000;
 
 /// A prompt: instructions only in the system role, material only in the user role.
@@ -78,8 +75,7 @@ impl<'a> PromptMaterial<'a> {
 /// Limits on the material of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptLimits {
-    /// Most characters of all exchanges together. Small exchanges are kept whole; the big ones share the rest, and each loses
-    /// lines from its middle.
+    /// Most characters of all exchanges together. Small ones are kept whole; big ones lose lines from their middle.
     pub material_chars_max: usize,
     /// Most items that an answer has room for. If there are more exchanges, the prompt states this limit.
     pub items_max: usize,
@@ -95,8 +91,7 @@ impl Default for PromptLimits {
 }
 
 impl Prompt {
-    /// Builds the prompt that asks for items for the exchanges of `material`. `nonce` marks the fence of this one prompt; it must
-    /// have at least 8 letters and digits and be hard to guess.
+    /// Builds the prompt that asks for items. `nonce` marks its fence: at least 8 letters and digits, unique and hard to guess.
     pub fn new(material: PromptMaterial<'_>, nonce: &str, limits: PromptLimits) -> Self {
         let nonce = clean_nonce(nonce);
         let transcripts = material.transcripts;
@@ -120,8 +115,8 @@ impl Prompt {
         }
     }
 
-    /// Like [`Prompt::new`], with at most `tokens_max` tokens as well, since Chinese or JSON has far fewer characters per token.
-    /// Shortens the material until it fits or reaches [`MATERIAL_CHARS_MIN`], because density varies from line to line.
+    /// Like [`Prompt::new`], with at most `tokens_max` tokens as well, since Chinese or JSON has far fewer characters per token. Shortens
+    /// the material until it fits or reaches [`MATERIAL_CHARS_MIN`], because density varies from line to line.
     pub fn within(
         material: PromptMaterial<'_>,
         nonce: &str,
@@ -139,8 +134,7 @@ impl Prompt {
         }
     }
 
-    /// Returns how many characters `tokens_max` tokens may have; `None` if the prompt fits. Each result is at least a sixteenth
-    /// less than before, so that few rounds are needed.
+    /// Returns how many characters fit in `tokens_max` tokens, at least 1/16 less than before; `None` if the prompt fits.
     fn fewer_chars(
         &self,
         limits: PromptLimits,
@@ -157,8 +151,8 @@ impl Prompt {
         (tokens > tokens_max).then(|| shown.saturating_mul(tokens_max) / tokens / 16 * 15)
     }
 
-    /// Repeats the question with a note about what was wrong with the last answer. The note is outside the fence; that is safe,
-    /// because a [`ReplyError`] contains nothing of the answer but numbers.
+    /// Repeats the question with a note about what was wrong with the last answer. The note is outside the fence; that is safe, because a
+    /// [`ReplyError`] contains nothing of the answer but numbers.
     #[must_use]
     pub fn again(&self, fault: &ReplyError) -> Self {
         Self {

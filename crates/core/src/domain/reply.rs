@@ -1,11 +1,11 @@
 //! The answers of a model: their schema, and the checks that an answer must pass before it is used.
 //!
-//! Invariant: whatever the text, the checked items cover only exchanges that were asked about, each at most once, in order; the
-//! exchanges that no item covers are listed.
+//! Invariant: whatever the text, the checked items cover only exchanges that were asked about, each at most once, in order; the exchanges
+//! that no item covers are listed.
 //!
-//! An answer with a clear meaning is used, whatever its form, since asking again costs as much as asking. The checks don't decide
-//! whether a text is true, only that there is one, that it can't do harm in a summary, and that a demand it attributes to the
-//! user is in the user's words.
+//! An answer with a clear meaning is used, whatever its form, since asking again costs as much as asking. The checks don't decide whether
+//! a text is true, only that there is one, that it can't do harm in a summary, and that a demand it attributes to the user is in the
+//! user's words.
 
 mod clean;
 mod coverage;
@@ -38,8 +38,8 @@ use super::{
 /// Longest answer read, in bytes: some 60,000 tokens, six times what a summary may hold.
 pub const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
-/// A model's answer: `{"items": [{"exchanges": {"first": 3, "last": 5}, "text": …, "brief": …, "gist": …, "importance":
-/// "fact"}], "facts": {"add": […], "replace": […], "close": […]}}`.
+/// A model's answer: `{"items": [{"exchanges": {"first": 3, "last": 5}, "text": …, "brief": …, "gist": …, "importance": "fact"}],
+/// "facts": {"add": […], "replace": […], "close": […]}}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// Oldest first.
@@ -52,8 +52,8 @@ pub struct Answer {
 /// An answer that passed the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckedReply {
-    /// Items with clean texts, oldest first. Their ranges are disjoint and begin and end with exchanges that were asked about;
-    /// [`runs`] returns the exchanges asked about within a range.
+    /// Items with clean texts, oldest first. Their ranges are disjoint and begin and end with exchanges that were asked about; [`runs`]
+    /// returns the exchanges asked about within a range.
     pub drafts: Vec<ItemDraft>,
     /// The exchanges asked about that no item covers, ascending.
     pub missing: Vec<i64>,
@@ -98,8 +98,8 @@ struct CoveredExchanges {
     missing: Vec<i64>,
 }
 
-/// Reason why an answer can't be used; each calls for another next step. The messages contain nothing of the answer but numbers,
-/// so they may be logged and shown to the model ([`super::prompt::Prompt::again`]).
+/// Reason why an answer can't be used; each calls for another next step. The messages contain nothing of the answer but numbers, so they
+/// may be logged and shown to the model ([`super::prompt::Prompt::again`]).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
     /// Not the JSON that was asked for: ask once more and say so.
@@ -133,9 +133,9 @@ pub fn parse(text: &str, exchanges: &[i64], redactor: &Redactor) -> Result<Check
     parse_said(text, exchanges, &UserWords::none(), redactor)
 }
 
-/// Reads and checks a model's answer about `exchanges` (ascending, may have gaps), in which the user said `words`. Accepts the
-/// JSON object in a code fence or in prose, and the items alone. Redacts secrets by the rules of `redactor`. Leaves out an item
-/// that is unreadable or says nothing, so that one bad item doesn't spoil the others.
+/// Reads and checks a model's answer about `exchanges` (ascending, may have gaps), in which the user said `words`. Accepts the JSON
+/// object in a code fence or in prose, and the items alone. Redacts secrets by the rules of `redactor`. Leaves out an item that is
+/// unreadable or says nothing, so that one bad item doesn't spoil the others.
 ///
 /// # Errors
 /// If no item is left.
@@ -173,8 +173,7 @@ struct Checks<'a> {
 }
 
 impl Checks<'_> {
-    /// Reads item `number` (from 1) and cleans its three texts. A text that is missing or says nothing is made from the longest
-    /// one that the item has.
+    /// Reads item `number` (from 1) and cleans its three texts. A missing or empty text is made from the longest one.
     fn item(&self, item: &Value, number: usize) -> Result<ItemDraft, ReplyError> {
         let draft = draft::draft(item).ok_or_else(|| {
             ReplyError::Unreadable(format!("item {number} names no exchanges or has no text"))

@@ -4,8 +4,8 @@
 //! transcript ──► course (request, answers, outcome, steps, effects) ──► parts by rank ──► as many as fit ──► points
 //! ```
 //!
-//! Requests and outcomes are quoted in whole sentences, effects exactly. The outcome comes first; intermediate steps are included
-//! only where room is left.
+//! Requests and outcomes are quoted in whole sentences, effects exactly. The first sentences of the request and of the outcome have
+//! priority; intermediate steps are included only where room is left.
 
 mod course;
 mod part;

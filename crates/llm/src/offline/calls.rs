@@ -1,6 +1,6 @@
-//! Which tools change something, learned from the batch. A call with long arguments and few new words in its result changes
-//! something; a call with short arguments and many new words in its result looks something up. Only tools that show files are
-//! known by name, since their results may quote failures that aren't their own.
+//! Recognises tools that change something, from the batch alone. A call with long arguments and few new words in its result changes
+//! something; a call with short arguments and many new words in its result looks something up. Only tools that show files are known by
+//! name, since their results may quote failures that aren't their own.
 
 use std::collections::{HashMap, HashSet};
 
@@ -42,7 +42,6 @@ const SHOWING: [&str; 18] = [
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) name: String,
-    /// Its values worth showing.
     pub(super) values: Vec<ShownValue>,
     /// Line of the transcript.
     pub(super) line: usize,
@@ -73,7 +72,6 @@ pub(super) fn shows_files(command: &str) -> bool {
         .is_some_and(|part| SHOWING.iter().any(|start| part.starts_with(start)))
 }
 
-/// What the batch shows about each tool.
 #[derive(Debug, Default)]
 pub(super) struct Profiles {
     by_name: HashMap<String, Profile>,
@@ -89,7 +87,6 @@ struct Profile {
 }
 
 impl Profiles {
-    /// Reads all calls and results of a batch.
     pub(super) fn read(transcripts: &[Transcript]) -> Self {
         let mut profiles = Self::default();
         let mut known = HashSet::new();

@@ -13,7 +13,6 @@ use super::{
 
 /// Most clauses of a run that are compared with each other; of more, the best are taken.
 const CANDIDATES_MAX: usize = 160;
-/// Most folded calls of a run that are compared.
 const TOOLS_MAX: usize = 40;
 /// Tools with at least this influence change something; their calls are included early.
 pub(super) const INFLUENCE_TELLING: f64 = 0.3;
@@ -24,10 +23,8 @@ const LOOKUP_GAIN: f64 = 0.4;
 /// Value of a failure beyond its words.
 const FAILURE_GAIN: f64 = 2.0;
 
-/// A piece that may be included.
 pub(super) struct Candidate {
     pub(super) piece: TextPiece,
-    /// Its content words.
     pub(super) terms: Vec<Term>,
     /// Further words that are redundant once this piece is included.
     pub(super) covers: Vec<Term>,
@@ -39,7 +36,6 @@ pub(super) struct Candidate {
     pub(super) is_change: bool,
 }
 
-/// How calls are written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallStyle {
     /// Most arguments shown of a tool that changes something; a look-up shows half as many.

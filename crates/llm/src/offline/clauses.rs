@@ -39,9 +39,7 @@ pub(super) struct Clause {
     pub(super) source: ClauseSource,
     /// The speaker's name; empty if unknown.
     pub(super) speaker: String,
-    /// One clean line.
     pub(super) text: String,
-    /// Its content words.
     pub(super) terms: Vec<Term>,
     /// How likely it matters by its position and form, around 1.
     pub(super) prior: f64,
@@ -54,16 +52,13 @@ pub(super) struct Clause {
 pub(super) enum TextRole {
     /// A speaker in a conversation of people.
     Talk,
-    /// What the user wants.
     Request,
     /// The model's text before a tool call.
     Narration,
-    /// The model's final text.
     Answer,
 }
 
-/// Returns the sentences of a text with their priors, their words not read yet. `continues_code` is true if the text before it by
-/// the same voice ended within a block of code.
+/// Returns the sentences of a text with their priors. `continues_code`: the same voice's text before it ended within a block of code.
 pub(super) fn of_text(text: &str, role: TextRole, continues_code: bool) -> Vec<(String, f64)> {
     let paragraphs = paragraphs(text, continues_code);
     let last = paragraphs.len().saturating_sub(1);
@@ -124,8 +119,7 @@ fn by_form(role: TextRole, said: &Sentence) -> f64 {
     if is_code(text) { form * 0.2 } else { form }
 }
 
-/// Rates a user's sentence. Demands and errors count more. A lone word (`/clear`, `yes`), a stage direction or an announcement
-/// counts less.
+/// Rates a user's sentence. Demands and errors count more. Lone words (`/clear`, `yes`), stage directions and announcements count less.
 fn by_request(said: &str) -> f64 {
     let is_lone = !said.contains(char::is_whitespace) && said.is_ascii() && !is_path(said);
     if is_lone || is_aside(said) || announces(said) {
@@ -139,8 +133,7 @@ fn by_request(said: &str) -> f64 {
     }
 }
 
-/// Rates a model's sentence. A path alone on a line is usually a changed file and counts more. Offers, questions, fragments and
-/// the points of a list count less.
+/// Rates a model's sentence. A path alone, usually a changed file, counts more; offers, questions, fragments and list points less.
 fn by_answer(said: &Sentence) -> f64 {
     let text = said.text.as_str();
     if is_path(text) {
@@ -208,8 +201,7 @@ fn reports_fault(said: &str) -> bool {
     mentions(said, &FAILURES)
 }
 
-/// Returns true if a line is code, a patch or a log: many symbols and few words, or more tokens that are no words than words, or
-/// mostly rules and bars.
+/// Returns true for code, a patch or a log: many symbols and few words, mostly tokens that are no words, or mostly rules and bars.
 pub(super) fn is_code(said: &str) -> bool {
     let signs = said
         .chars()
@@ -291,7 +283,6 @@ fn without_formula(said: &str) -> &str {
         .unwrap_or(said)
 }
 
-/// Returns true if `text` begins with a greeting.
 pub(super) fn greets(text: &str) -> bool {
     let head = floor_cut(text.trim_start(), 32).to_lowercase();
     GREETINGS.iter().any(|greeting| {

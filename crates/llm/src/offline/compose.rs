@@ -10,7 +10,6 @@ use super::{
 };
 use recapd_core::domain::summary::item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, TEXT_CHARS_MAX};
 
-/// How calls are written in each text.
 const TEXT_CALLS: CallStyle = CallStyle {
     values_max: 6,
     spans_turns: false,
@@ -25,7 +24,6 @@ const GIST_CALLS: CallStyle = CallStyle {
 };
 /// Characters that one more piece needs for its joint.
 const JOINT_CHARS: usize = 4;
-/// Longest piece of a text, in characters.
 const PIECE_CHARS_MAX: usize = 260;
 /// A piece isn't cut to less than this many characters.
 const ROOM_CHARS_MIN: usize = 40;
@@ -39,13 +37,11 @@ const LENGTH_EXPONENT: f64 = 0.75;
 const AIM_PRIOR_MIN: f64 = 0.25;
 /// A change comes before the outcome if its value is at least this share of the greatest one.
 const CHANGE_SHARE_MIN: f64 = 0.6;
-/// Most changes that come before the outcome.
 const CHANGES_TOLD: usize = 3;
 /// The model's last words are an outcome if they weigh at least this much.
 const OUTCOME_WORTH_MIN: f64 = 1.5;
 /// The aim is the first sentence of the user with this many ordinary words: a name or an id alone is no aim.
 const AIM_WORDS_MIN: usize = 2;
-/// Least room of a point, in characters.
 const POINT_CHARS_MIN: usize = 160;
 /// The text of an item that has nothing to tell.
 const NO_TEXT: &str = "(no text)";
@@ -112,8 +108,7 @@ fn tell(batch: &Corpus, run: &[ExchangeReading], (chars_max, folding): (usize, C
     told + mark
 }
 
-/// Picks the most informative pieces that fit in `chars_max`: first the anchors (changes, aim, outcome), then greedily the piece
-/// that adds most to the text for its length.
+/// Picks the pieces for a text: first the anchors (changes, aim, outcome), then greedily the piece that adds most for its length.
 fn choose(batch: &Corpus, candidates: &[Candidate], chars_max: usize) -> Vec<TextPiece> {
     let mut told = StoryState::new(batch, chars_max);
     for (at, share) in anchors(batch, candidates, chars_max) {
@@ -125,8 +120,8 @@ fn choose(batch: &Corpus, candidates: &[Candidate], chars_max: usize) -> Vec<Tex
     told.pieces
 }
 
-/// Returns the pieces that come first, with the characters that each may take. In a task: the greatest change (so that the aim
-/// leaves room for it), the aim, further changes, the last outcome. In talk: none.
+/// Returns the pieces that come first, with the characters that each may take. In a task: the greatest change (so that the aim leaves
+/// room for it), the aim, further changes, the last outcome. In talk: none.
 fn anchors(batch: &Corpus, candidates: &[Candidate], chars_max: usize) -> Vec<(usize, usize)> {
     let mut anchors: Vec<(usize, usize)> = changes(candidates)
         .into_iter()
@@ -148,7 +143,6 @@ fn said_by(candidates: &[Candidate], voice: PieceVoice) -> impl Iterator<Item = 
         .filter(move |(_, one)| one.piece.voice == voice)
 }
 
-/// Returns a candidate's value by itself.
 fn worth(batch: &Corpus, candidate: &Candidate) -> f64 {
     candidate.prior * batch.vocabulary.weight_of(&candidate.terms)
 }
@@ -192,7 +186,6 @@ fn outcome(batch: &Corpus, candidates: &[Candidate]) -> Option<usize> {
         .map(|(at, _)| at)
 }
 
-/// The text so far.
 struct StoryState<'a> {
     batch: &'a Corpus,
     room: usize,

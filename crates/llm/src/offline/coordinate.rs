@@ -1,9 +1,8 @@
-//! Splits a sentence of talk where another main clause begins, since one clause may be informative and the other not. Each clause
-//! must be true alone, so questions, alternatives and conditional statements stay whole.
+//! Splits a sentence of talk where another main clause begins, since one clause may be informative and the other not. Each clause must be
+//! true alone, so questions, alternatives and conditional statements stay whole.
 
 use super::cues::{CONDITIONS, COORDINATORS, SUBJECTS, says};
 
-/// A clause has at least this many words.
 const WORDS_MIN: usize = 3;
 
 /// Words that make a whole sentence conditional, wherever they stand.
@@ -90,8 +89,7 @@ const ADDING: [&str; 6] = ["and", "so", "und", "et", "y", "e"];
 /// Joints between alternatives, of which only one is true. `o` is *the* in Portuguese.
 const ALTERNATIVES: [&str; 4] = ["or", "oder", "ou", "o"];
 
-/// Returns the main clauses of a sentence, in order: `I ran, and my knee hurt` gives `I ran` and `my knee hurt`. Returns the
-/// whole sentence if it can't be split.
+/// Splits a sentence into its main clauses, if it can: `I ran, and my knee hurt` gives `I ran` and `my knee hurt`.
 pub(super) fn clauses(said: &str) -> Vec<&str> {
     if said.ends_with(['?', '？', '؟']) || says(said, &SUPPOSITIONS) {
         return vec![said.trim()];

@@ -1,5 +1,5 @@
-//! Small tables of everyday words in several languages. They only adjust the weights; the topic of a batch is learned from the
-//! batch. Words are in lower case; a table is matched by whole words or by the beginning of a text.
+//! Small tables of everyday words in several languages. They only adjust the weights; the topic of a batch is learned from the batch.
+//! Words are in lower case; a table is matched by whole words or by the beginning of a text.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -17,7 +17,6 @@ fn phrases(table: &'static str) -> Vec<&'static str> {
     table.split('|').collect()
 }
 
-/// Returns true if `said` demands or forbids something.
 pub(super) fn demands(said: &str) -> bool {
     let lower = said.to_lowercase();
     says(said, &DEMANDS) || DEMANDS_FIRST.iter().any(|cue| begins(&lower, cue))
@@ -91,8 +90,7 @@ pub(super) fn is_zero_count(rest: &str) -> bool {
     is_zero(rest) || labelled.is_some_and(is_labelled_zero)
 }
 
-/// Words without content of their own: articles, pronouns, auxiliaries, prepositions (English, German, French, Spanish,
-/// Portuguese, Italian).
+/// Words without content of their own: articles, pronouns, auxiliaries, prepositions, in six languages.
 pub(super) static FUNCTION_WORDS: Words = LazyLock::new(|| {
     words(
         "\
@@ -173,7 +171,6 @@ dürfen nicht|doit|ne doit pas|debe|no debe|deve|должен|нельзя",
     )
 });
 
-/// Phrases that state a decision.
 pub(super) static DECISIONS: Phrases = LazyLock::new(|| {
     phrases(
         "\
@@ -207,7 +204,6 @@ not found|no such file|invalid|unauthorized|forbidden|timeout|timed out|fehler|e
     )
 });
 
-/// Words of the first person.
 pub(super) static FIRST_PERSON: Phrases = LazyLock::new(|| {
     phrases(
         "\
@@ -216,7 +212,6 @@ minha|nós|io|mio|mia|noi|я|мой|моя|мы",
     )
 });
 
-/// Words that join main clauses.
 pub(super) static COORDINATORS: Words =
     LazyLock::new(|| words("and but so or yet und aber doch oder et mais ou y pero mas e ma o"));
 
@@ -248,7 +243,6 @@ avísame|per favore|fammi sapere",
     )
 });
 
-/// Words that date a fact.
 pub(super) static TIME_WORDS: Words = LazyLock::new(|| {
     words(
         "\

@@ -1,5 +1,4 @@
-//! Cuts that keep a text true: between words, marked by an ellipsis, and never after a negation, so that `do not` doesn't lose
-//! what it forbids.
+//! Cuts that keep a text true: between words, marked by an ellipsis, and never after a negation such as `do not`.
 
 use std::borrow::Cow;
 
@@ -11,8 +10,7 @@ use recapd_core::domain::text::floor_cut;
 const WORD_CHARS_MAX: usize = 24;
 const ELLIPSIS: char = '…';
 
-/// Words that negate what follows them; those in `n't` are matched separately. Negations that may follow their verb (`nicht`,
-/// `pas`) are not listed, so they are kept.
+/// Words that negate what follows, besides `n't`. Those that may follow their verb (`nicht`, `pas`) are missing, so cuts keep them.
 const NEGATIONS: [&str; 21] = [
     "not",
     "never",
@@ -46,8 +44,7 @@ const AUXILIARIES: [&str; 23] = [
     "can", "could", "may", "might", "must", "has", "have", "had", "need",
 ];
 
-/// Cuts `text` to at most `chars_max` characters, between words where there are any, never within a grapheme. The ellipsis that
-/// marks the cut is counted.
+/// Cuts `text` to at most `chars_max` characters, ellipsis included; between words where possible, never within a grapheme.
 pub(super) fn fit(text: &str, chars_max: usize) -> String {
     let text = text.trim();
     if text.len() <= chars_max || text.chars().count() <= chars_max {
@@ -74,8 +71,7 @@ pub(super) fn within(text: &str, bytes_max: usize) -> Cow<'_, str> {
     Cow::Owned(broken_off(floor_cut(text, room)))
 }
 
-/// Ends a text whose rest after `kept` was cut off: removes the last word, which may be incomplete, and a negation before it, and
-/// adds an ellipsis.
+/// Ends a text cut off after `kept`: removes the last word, which may be incomplete, and a negation before it; adds an ellipsis.
 pub(super) fn broken_off(kept: &str) -> String {
     let back = kept
         .chars()
@@ -94,7 +90,6 @@ pub(super) fn broken_off(kept: &str) -> String {
     }
 }
 
-/// Returns true if `word` negates what follows it.
 pub(super) fn negates(word: &str) -> bool {
     let lower = word
         .trim_matches(|c: char| !c.is_alphanumeric())

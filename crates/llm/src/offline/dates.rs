@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use recapd_core::domain::time::{DAY_MS, Timestamp};
 
-/// Longer texts get no dates, in bytes.
+/// Longest text that gets dates, in bytes.
 const TEXT_BYTES_MAX: usize = 4_096;
 /// Most days, weeks, months or years ago that are converted.
 const AGO_MAX: i64 = 99;
 
-/// Days relative to the day of speaking (English, German, Spanish, Portuguese, Italian); a phrase comes before those it contains.
-/// Words that also mean the morning, or something else in another language (`hier`), are left out.
+/// Days relative to the day of speaking (English, German, Spanish, Portuguese, Italian); a phrase comes before those it contains. Words
+/// that also mean the morning, or something else in another language (`hier`), are left out.
 const DAYS: [(&str, i64); 30] = [
     ("day before yesterday", -2),
     ("day after tomorrow", 2),
@@ -84,8 +84,8 @@ struct DateWord {
     text: String,
 }
 
-/// Returns `said`, spoken at the wall-clock time `at`, with a date in brackets after each word that needs one. Words for today
-/// get one only if the text may appear under another day, that of `begin`.
+/// Returns `said`, spoken at the wall-clock time `at`, with a date in brackets after each word that needs one. Words for today get one
+/// only if the text may appear under another day, that of `begin`.
 pub(super) fn dated(said: &str, at: Timestamp, begin: Timestamp) -> Cow<'_, str> {
     if said.len() > TEXT_BYTES_MAX {
         return Cow::Borrowed(said);
@@ -228,8 +228,7 @@ fn unit(word: &str) -> Option<(Unit, i64)> {
     })
 }
 
-/// Counts the days from `at` to the last, this or the next such weekday. Returns `None` where people disagree: on Monday, `next
-/// Friday` may be in four days or in eleven.
+/// Counts the days from `at` to a weekday. `None` where people disagree: on Monday, `next Friday` may be in 4 or in 11 days.
 fn days_to(weekday: i64, at: Timestamp, direction: i64) -> Option<i64> {
     // 1970-01-01 was a Thursday.
     let today = (at.0.div_euclid(DAY_MS) + 3).rem_euclid(7);

@@ -1,5 +1,5 @@
-//! Whether a result reports a failure in words, and which words. Only its beginning and end are examined, since the middle may be
-//! a log, a page or source code. For a result that shows a file, only error fields and exit codes count.
+//! Failures that a result reports in words. Only its beginning and end are examined, since the middle may be a log, a page or source
+//! code. For a result that shows a file, only error fields and exit codes count.
 
 use super::cues::{FAILURES, is_zero_count};
 use recapd_core::domain::{
@@ -7,7 +7,6 @@ use recapd_core::domain::{
     text::{CUT_MARK, ceil_cut, cut, first_line, floor_cut, one_line},
 };
 
-/// Longest description of a failure, in characters.
 const FAILURE_CHARS_MAX: usize = 160;
 /// A first line shorter than this, in characters, is followed by the second one.
 const FAILURE_CHARS_MIN: usize = 24;
@@ -171,8 +170,7 @@ fn is_verdict(line: &str) -> bool {
         || counts_failures(&lower)
 }
 
-/// Returns true if a line sums up a run with failures: `2 failed, 3 passed`, `Tests run: 3, Failures: 1`, `2 errors generated.` A
-/// sentence that merely contains such a number doesn't match.
+/// Matches a summary with failures, but no sentence: `2 failed, 3 passed`, `Tests run: 3, Failures: 1`, `2 errors generated.`
 fn counts_failures(lower: &str) -> bool {
     let tokens: Vec<&str> = lower
         .split(|c: char| c.is_whitespace() || ",;()|".contains(c))

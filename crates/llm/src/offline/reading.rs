@@ -26,7 +26,6 @@ const ANSWER_PRIOR: f64 = 1.8;
 /// The exchanges of a request, with what is known about their words and tools.
 #[derive(Debug)]
 pub(super) struct Corpus {
-    /// In order.
     pub(super) exchanges: Vec<ExchangeReading>,
     pub(super) vocabulary: Vocabulary,
     pub(super) profiles: Profiles,
@@ -41,11 +40,9 @@ pub(super) struct ExchangeReading {
     pub(super) interrupted: bool,
     /// Named people talk, without tools.
     pub(super) is_talk: bool,
-    /// It opens with a greeting.
     pub(super) greets: bool,
     /// Sentences and failures, in order.
     pub(super) clauses: Vec<Clause>,
-    /// In order.
     pub(super) calls: Vec<Call>,
     /// All content words, sorted, each once.
     pub(super) terms: Vec<Term>,
@@ -215,8 +212,7 @@ fn returned(line: &Line, call: Option<&mut Call>) -> Vec<(ClauseSource, (String,
     said.into_iter().map(|said| (ClauseSource::User, said)).collect()
 }
 
-/// Returns the user's reason for refusing a call, or the answer to a question that a tool asked. Such words in the results of
-/// other tools may come from anybody.
+/// Returns the user's reason for refusing a call, or the answer to a tool's question; other tools' results may quote anybody.
 fn users(line: &Line, call: Option<&Call>) -> Vec<(String, f64)> {
     let asks = call.is_some_and(|call| {
         let name = call.name.to_lowercase();

@@ -1,5 +1,4 @@
-//! Joins pieces to one clean line: the user's words in quotes, arrows to their results, names before what people say to each
-//! other. The only words added are `failed` and `interrupted`.
+//! Joins pieces to one clean line, with quotes, arrows and names. The only words added are `failed` and `interrupted`.
 //!
 //! Invariant: an arrow joins only pieces of one turn of the user, so that no question gets the answer to another one.
 
@@ -23,7 +22,6 @@ pub(super) enum PieceVoice {
     Model,
     /// A speaker in a conversation of people.
     Speaker,
-    /// A tool call.
     Call,
     Failure,
 }

@@ -17,7 +17,6 @@ const PIECE_BYTES_MAX: usize = 1_024;
 const SENTENCE_BYTES_MAX: usize = 480;
 /// A line of at least this many bytes may have been wrapped.
 const WRAPPED_BYTES_MIN: usize = 50;
-/// Longest command kept of a shell block, in bytes.
 const COMMAND_BYTES_MAX: usize = 120;
 /// Abbreviations whose full stop ends no sentence, even before a capital.
 const ABBREVIATIONS: [&str; 15] = [
@@ -89,8 +88,7 @@ fn is_cut_mark(line: &str) -> bool {
     line.starts_with(CUT_MARK.trim_start()) && line.ends_with(CUT_MARK_END)
 }
 
-/// Returns the lines outside blocks of code, and the first command of each shell block. Next to the mark of a cut, an incomplete
-/// sentence is removed or gets an ellipsis.
+/// Returns the lines outside code, and the first command of each shell block. Next to a cut, removes or marks incomplete sentences.
 fn prose_lines(text: &str, continues_code: bool) -> Vec<Cow<'_, str>> {
     // A message that continues another one contains the end of its block: then the first fence closes it.
     let begins_with_fence = text.lines().next().is_some_and(is_fence);

@@ -47,7 +47,6 @@ fn is_talk(transcript: &Transcript) -> bool {
     super::reading::is_talk(&transcript.lines)
 }
 
-/// The state being built.
 struct StateDraft<'a> {
     before: &'a [Fact],
     changes: FactChanges,

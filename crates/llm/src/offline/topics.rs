@@ -1,5 +1,4 @@
-//! Groups neighbouring exchanges into runs. The strength of a link comes from shared rare words, the pause and greetings; the
-//! division keeps the strongest links within the limits.
+//! Groups neighbouring exchanges into runs that keep the strongest links: by shared rare words, short pauses and no greeting.
 
 use std::ops::Range;
 
@@ -10,7 +9,6 @@ use super::{
 };
 use recapd_core::domain::time::{DAY_MS, HOUR_MS, MINUTE_MS};
 
-/// Most exchanges of one item.
 pub(super) const RUN_EXCHANGES_MAX: usize = 12;
 /// Longest time between the beginnings of two neighbours in a run.
 pub(super) const RUN_PAUSE_MS_MAX: i64 = DAY_MS;
@@ -82,8 +80,7 @@ fn by_pause(pause_ms: i64, pace_ms: i64) -> f64 {
     }
 }
 
-/// Rates greetings and size: a greeting begins a new topic; a tiny exchange joins its neighbour, or, after a greeting, the next
-/// one.
+/// Rates greetings and size: a greeting begins a topic; a tiny exchange joins its neighbour, after a greeting the next one.
 fn by_form(before: &ExchangeReading, after: &ExchangeReading, before_tiny: bool, after_tiny: bool) -> f64 {
     let opening = if after.greets && !before.greets { -0.5 } else { 0.0 };
     let small = match (before_tiny, after_tiny) {
@@ -106,8 +103,7 @@ fn is_tiny(reading: &ExchangeReading, vocabulary: &Vocabulary) -> bool {
     reading.calls.is_empty() && asked < TINY_WEIGHT
 }
 
-/// Returns the share of words that both sides of the link before exchange `at` have in common, from 0 to 1 of the smaller side,
-/// less the share that any two blocks have.
+/// Returns the share of words (0 to 1) common to both sides of the link before exchange `at`, less what any two blocks share.
 fn likeness(batch: &Corpus, at: usize) -> f64 {
     const CHANCE: f64 = 0.09;
     let before = batch
@@ -153,8 +149,7 @@ fn topical(vocabulary: &Vocabulary, term: Term, exchanges: usize) -> f64 {
     vocabulary.weight(term) * by_shape * (1.0 - spread).max(0.0)
 }
 
-/// Finds the division with the greatest sum of kept links less the costs of its runs, within the limits (dynamic programming over
-/// the last [`RUN_EXCHANGES_MAX`] places).
+/// Maximises kept links less costs of runs, within the limits, by dynamic programming over [`RUN_EXCHANGES_MAX`] places.
 fn divide(exchanges: &[ExchangeReading], links: &[Option<f64>]) -> Vec<Range<usize>> {
     // best[end]: the value of the best division of the first `end` exchanges, and the start of its last run.
     let mut best: Vec<(f64, usize)> = vec![(0.0, 0)];
@@ -195,7 +190,6 @@ fn walk_back(best: &[(f64, usize)]) -> Vec<Range<usize>> {
     runs
 }
 
-/// The text of a run so far.
 #[derive(Default)]
 struct RunText {
     bytes: usize,

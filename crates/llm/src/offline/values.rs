@@ -7,23 +7,19 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use super::calls;
 use recapd_core::domain::text::{CUT_MARK, first_line, floor_cut};
 
-/// Longest value shown, in characters.
 const VALUE_CHARS_MAX: usize = 64;
-/// Of a longer path, only the end is shown, in bytes.
+/// Longest path shown whole, in bytes; of a longer one only the end is shown.
 const PATH_BYTES_MAX: usize = 48;
-/// A longer text is no path, in bytes.
+/// Longest text that may be a path, in bytes.
 const PATH_BYTES_LONGEST: usize = 1_024;
 /// Numbers with fractions are exact below this.
 const EXACT_MAX: f64 = 1e15;
-/// Most values read of one call.
 const VALUES_MAX: usize = 64;
 
-/// Score of an everyday word.
 pub(super) const WORD_SCORE: f64 = 0.7;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ShownValue {
-    /// One clean line.
     pub(super) text: String,
     /// How informative it is, from 0 to 3.
     pub(super) score: f64,
@@ -148,7 +144,6 @@ fn path_tail(text: &str) -> &str {
         .unwrap_or(text)
 }
 
-/// Rates a value by its characters.
 fn score(text: &str) -> f64 {
     let text = floor_cut(text.trim(), VALUE_CHARS_MAX * 4);
     let has = |test: fn(char) -> bool| text.chars().any(test);

@@ -6,7 +6,7 @@ use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::cues::{COURTESY, FUNCTION_WORDS, TIME_WORDS};
 
-/// Longer words are ignored, in bytes.
+/// Longest word counted, in bytes.
 const WORD_BYTES_MAX: usize = 96;
 
 /// Index of a word in a [`Vocabulary`].
@@ -30,7 +30,6 @@ pub(super) enum WordShape {
 }
 
 impl WordShape {
-    /// Returns the weight of a word of this shape, before its rarity.
     fn weight(self) -> f64 {
         match self {
             Self::Function => 0.0,
@@ -85,7 +84,6 @@ fn has_inner_dot(word: &str) -> bool {
     word.split('.').filter(|part| !part.is_empty()).nth(1).is_some()
 }
 
-/// The words of a batch and how often they occur in it.
 #[derive(Debug, Default)]
 pub(super) struct Vocabulary {
     terms: HashMap<String, Term>,
@@ -100,7 +98,6 @@ struct VocabularyEntry {
     /// How often it looked like a name, and how often like something else.
     named: usize,
     unnamed: usize,
-    /// Clauses that contain it.
     clauses: usize,
     /// Exchanges that contain it, and the last one counted.
     exchanges: usize,
@@ -202,7 +199,6 @@ impl Vocabulary {
             .count()
     }
 
-    /// Counts the exchanges that contain `term`.
     pub(super) fn exchanges_with(&self, term: Term) -> usize {
         self.entries.get(term).map_or(0, |entry| entry.exchanges)
     }
@@ -213,7 +209,6 @@ impl Vocabulary {
             .map_or(WordShape::Function, VocabularyEntry::shape)
     }
 
-    /// Sums the weights of `terms`.
     pub(super) fn weight_of(&self, terms: &[Term]) -> f64 {
         terms.iter().map(|&term| self.weight(term)).sum()
     }

@@ -114,8 +114,8 @@ fn gap_of(mark: char, next: Option<char>) -> Gap {
     }
 }
 
-/// Whether `wanted` stands in `passage` up to the end of a clause, and nothing before it in its sentence denies it.
-/// `is_cut`: its last word may have lost its end, and more may follow.
+/// Returns true if `wanted` occurs in `passage` up to the end of a clause and nothing before it in its sentence negates it. If `is_cut`,
+/// its last word may be incomplete and more may follow.
 pub(super) fn is_whole_clause(passage: &Passage, wanted: &Passage, is_cut: bool) -> bool {
     let (said, wanted) = (passage.0.as_slice(), wanted.0.as_slice());
     let compared = wanted.len() - usize::from(is_cut).min(wanted.len());

@@ -7,7 +7,6 @@ use regex::bytes::Regex;
 use super::pattern::{group, pattern};
 use crate::domain::text::{cut, one_line};
 
-/// Longest subject kept, in characters.
 const SUBJECT_CHARS_MAX: usize = 120;
 
 /// A commit made in an exchange.

@@ -18,7 +18,6 @@ const EDITS: [&str; 11] = [
     "update",
     "insert",
 ];
-/// Fields with the path of a file.
 const PATHS: [&str; 7] = [
     "file_path",
     "path",
@@ -58,7 +57,6 @@ pub(super) fn of(name: &str, arguments: &Arguments<'_>) -> Vec<String> {
     files
 }
 
-/// Returns the files that a patch in `text` names.
 fn patched(text: &str) -> impl Iterator<Item = String> {
     text.lines().filter_map(|line| {
         let header = PATCH_HEADERS
@@ -68,10 +66,9 @@ fn patched(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// First line of an edit block in an answer of Aider. The line before the block names the file.
+/// First line of an edit block in an answer of Aider. The line before the block and its fence names the file.
 const BLOCK: &str = "<<<<<<< SEARCH";
 
-/// Returns the files that the edit blocks of an answer name.
 pub(super) fn in_blocks(answer: &str) -> Vec<String> {
     if !answer.contains(BLOCK) {
         return Vec::new();
@@ -91,7 +88,6 @@ pub(super) fn in_blocks(answer: &str) -> Vec<String> {
 
 /// Longest text of a call that is searched for paths, in bytes: a longer one is a file's content.
 const NAMING_BYTES_MAX: usize = 2_000;
-/// Longest path, in bytes.
 const PATH_BYTES_MAX: usize = 160;
 
 /// Returns the paths in an argument or a command: words with a slash, and a file extension after the last one.

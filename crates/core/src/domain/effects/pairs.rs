@@ -2,7 +2,6 @@
 
 use crate::domain::message::{Message, Part};
 
-/// A call and its result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FinishedCall<'m> {
     pub(super) name: &'m str,
@@ -10,14 +9,12 @@ pub(super) struct FinishedCall<'m> {
     pub(super) arguments: &'m str,
     /// Empty if there is none.
     pub(super) result: &'m str,
-    /// The result reports a failure.
     pub(super) failed: bool,
     id: Option<&'m str>,
     is_answered: bool,
 }
 
-/// Returns the calls of `messages`, in order. A result belongs to the nearest unanswered call before it with its id; a result
-/// without an id, to the first unanswered call.
+/// Returns the calls in order. A result belongs to the last unanswered call with its id, or without an id to the first unanswered one.
 pub(super) fn of(messages: &[Message]) -> Vec<FinishedCall<'_>> {
     let mut ran: Vec<FinishedCall<'_>> = Vec::new();
     for part in messages.iter().flat_map(|message| &message.parts) {

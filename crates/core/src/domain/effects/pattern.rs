@@ -1,5 +1,4 @@
-//! Regular expressions over the bytes of a text, without Unicode tables, as everywhere here. Matches begin and end at ASCII
-//! characters, so they are valid UTF-8.
+//! Regular expressions over bytes, without Unicode tables. Matches begin and end at ASCII characters, so they are valid UTF-8.
 
 use regex::bytes::{Captures, Regex, RegexBuilder};
 
@@ -12,7 +11,6 @@ pub(super) fn pattern(pattern: &str) -> Regex {
         .expect("a literal, and a test uses it")
 }
 
-/// Returns the text of a group, if it took part in the match.
 pub(super) fn group<'t>(found: &Captures<'t>, number: usize) -> Option<&'t str> {
     std::str::from_utf8(found.get(number)?.as_bytes()).ok()
 }

@@ -5,9 +5,7 @@ use serde_json::Value;
 use super::{arguments::Arguments, pairs::FinishedCall};
 use crate::domain::text::{cut, one_line};
 
-/// Most entries kept.
 const ENTRIES_MAX: usize = 50;
-/// Longest entry, in characters.
 const ENTRY_CHARS_MAX: usize = 200;
 
 /// The progress of an entry.
@@ -41,7 +39,6 @@ impl PlanEntry {
 
 /// Fields with the whole list (Claude Code's `TodoWrite`, Gemini CLI's `write_todos`, Codex' `update_plan`).
 const LISTS: [&str; 2] = ["todos", "plan"];
-/// Fields of an entry with its text.
 const TEXTS: [&str; 5] = ["content", "step", "description", "title", "subject"];
 
 /// Applies a call that changes the plan.

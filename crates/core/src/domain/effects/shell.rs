@@ -1,5 +1,5 @@
-//! The files that shell commands write: redirections, `tee`, `sed -i`. Patterns read the commands, not a shell's grammar: a
-//! quoted text with blanks is no file, and the text of a here-document is skipped.
+//! The files that shell commands write: redirections, `tee`, `sed -i`. Patterns read the commands, not a shell's grammar: a quoted text
+//! with blanks is no file, and the text of a here-document is skipped.
 
 use std::sync::LazyLock;
 
@@ -7,7 +7,6 @@ use regex::bytes::Regex;
 
 use super::pattern::{group, pattern};
 
-/// Longest command read, in bytes.
 const COMMAND_BYTES_MAX: usize = 64 * 1024;
 
 /// Quoted words with a blank, a bracket or an operator.
@@ -23,7 +22,6 @@ static IN_PLACE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(?:sed|perl)\s[^
 /// The word that ends the here-document begun on a line.
 static DOCUMENT: LazyLock<Regex> = LazyLock::new(|| pattern(r#"<<[-~]?\s*["'\\]?(\w+)"#));
 
-/// Returns the files that `command` writes.
 pub(super) fn written(command: &str) -> Vec<String> {
     if command.len() > COMMAND_BYTES_MAX {
         return Vec::new();
@@ -43,7 +41,7 @@ pub(super) fn written(command: &str) -> Vec<String> {
     files
 }
 
-/// Returns true for a regular file: no device, nothing in `/tmp`, no variable, no option.
+/// Returns false for a device, a file in `/tmp`, a variable or an option.
 fn is_told(file: &str) -> bool {
     !file.starts_with(['&', '$', '-', '*', '\''])
         && !file.starts_with("/dev/")

@@ -7,7 +7,6 @@ use regex::bytes::Regex;
 use super::{pairs::FinishedCall, pattern::pattern};
 use crate::domain::text::{cut, one_line};
 
-/// Longest words of a verdict, in characters.
 const WORDS_CHARS_MAX: usize = 120;
 /// Words of a command that form its name.
 const NAME_WORDS: usize = 3;
@@ -25,7 +24,6 @@ pub struct TestVerdict {
     pub words: String,
 }
 
-/// Commands that test, check or build.
 static CHECKS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"^(?:(?:npx|pnpm|npm|yarn|bun|uv|poetry|python3?|\./\S*|make|just|cargo|go|dotnet|mvn|gradle|bundle|composer)\s.*?\b(?:test|tests|build|check|lint|clippy|typecheck|tsc|pytest|jest|vitest|ruff|mypy|compile|verify)\b|(?:pytest|ruff|mypy|tsc|eslint|jest|vitest|tox|ctest|rspec|phpunit|pyright|make|cargo (?:test|build|check|clippy)|go (?:test|build|vet))\b)",

@@ -12,14 +12,12 @@ use crate::domain::{
 
 /// A text of an item gets one point for this many tokens.
 const POINT_TOKENS: i64 = 3_000;
-/// Most points asked for.
 const POINTS_MAX: i64 = 8;
 /// Shorter lines may be equal by chance.
 const REPEATED_CHARS_MIN: usize = 40;
 /// Tools whose calls contain the whole plan, so that only the last call matters.
 const PLAN_TOOLS: [&str; 4] = ["todowrite", "todo_write", "update_plan", "write_todos"];
 
-/// A line of material and its time.
 struct MaterialLine {
     at: Timestamp,
     line: String,
@@ -73,7 +71,6 @@ fn points(tokens: i64) -> i64 {
     (tokens.saturating_add(POINT_TOKENS / 2) / POINT_TOKENS).clamp(1, POINTS_MAX)
 }
 
-/// Writes a time in the agent's time zone.
 fn clock(transcript: &Transcript, at: Timestamp) -> String {
     transcript.zone.wall(at).format("%Y-%m-%d %H:%M")
 }
@@ -109,7 +106,6 @@ fn request(transcript: &Transcript) -> impl Iterator<Item = MaterialLine> {
     lines.into_iter().flatten()
 }
 
-/// Converts a transcript line to lines of material.
 fn said(line: &Line, is_replaced: bool) -> Vec<MaterialLine> {
     let who = match line.voice {
         Voice::User => "USER",
@@ -181,8 +177,8 @@ pub(super) fn fair_share(mut sizes: Vec<usize>, total: usize) -> usize {
     usize::MAX
 }
 
-/// Keeps lines from the head (two thirds) and the tail (one third), with a note between them of how many are left out. A line may
-/// lose its end but never its beginning: otherwise its rest could pass for a line of recapd.
+/// Keeps lines from the head (two thirds) and the tail (one third), with a note between them of how many are left out. A line may lose
+/// its end but never its beginning: otherwise its rest could pass for a line of recapd.
 fn shorten(mut lines: Vec<MaterialLine>, chars_max: usize) -> Vec<MaterialLine> {
     if chars(&lines) <= chars_max {
         return lines;

@@ -11,8 +11,7 @@ use crate::domain::{
 };
 
 impl Prompt {
-    /// Builds the prompt that asks for operations on the items of `question`; at most `texts_max` of them may write texts.
-    /// `nonce` is as for [`Prompt::new`].
+    /// Builds the prompt that asks for operations on items, at most `texts_max` with texts. `nonce` is as for [`Prompt::new`].
     pub fn for_operations(question: &Question<'_>, nonce: &str, texts_max: i64) -> Self {
         let nonce = clean_nonce(nonce);
         let lines = neutral(&question.lines().join("\n"));

@@ -15,8 +15,8 @@ const ECHO_WORDS: usize = 8;
 const BYTES_PER_CHAR_MAX: usize = 16;
 
 /// Returns one line of at most `chars_max` characters, without control characters, the prompt's fence word, and leading marks of
-/// headings, quotes or lists. Neutralises markup and texts that pose as instructions, and marks the user's demands if `words`
-/// confirm them. Empty if nothing is left.
+/// headings, quotes or lists. Neutralises markup and texts that pose as instructions, and marks the user's demands if `words` confirm
+/// them. Empty if nothing is left.
 pub(super) fn clean(text: &str, chars_max: usize, words: &UserWords) -> String {
     let line = defanged(&one_line(text));
     let bytes_max = chars_max.saturating_mul(BYTES_PER_CHAR_MAX);

@@ -19,8 +19,8 @@ pub enum RangeFault {
     Broad(ExchangeRange),
 }
 
-/// Returns the exchanges of `range` among `exchanges` (ascending), as runs of consecutive numbers. These are what an item of that
-/// range covers, since a range may span exchanges that were set aside.
+/// Returns the exchanges of `range` among `exchanges` (ascending), as runs of consecutive numbers. These are what an item of that range
+/// covers, since a range may span exchanges that were set aside.
 pub fn runs(range: ExchangeRange, exchanges: &[i64]) -> Vec<ExchangeRange> {
     within(range, exchanges)
         .chunk_by(|one, next| one.checked_add(1) == Some(*next))
@@ -28,8 +28,7 @@ pub fn runs(range: ExchangeRange, exchanges: &[i64]) -> Vec<ExchangeRange> {
         .collect()
 }
 
-/// Clips the drafts to the exchanges asked about and to each other, sorts them, leaves out those that say too little, and finds
-/// the exchanges that no draft covers.
+/// Clips the drafts to the exchanges asked about and to each other, sorts them, drops those that say too little, and finds the gaps.
 pub(super) fn place(drafts: Vec<ItemDraft>, asked: &[i64]) -> Result<CoveredExchanges, RangeFault> {
     let first = drafts.first().map(|draft| draft.exchanges);
     let mut drafts = clipped(drafts, asked);
@@ -75,8 +74,7 @@ fn without_containers(drafts: Vec<ItemDraft>) -> Vec<ItemDraft> {
     drafts.into_iter().filter(|draft| !is_container(draft)).collect()
 }
 
-/// Sorts the drafts. Of two that claim an exchange, the first keeps it; a draft without an exchange of its own becomes a point of
-/// the one before.
+/// Sorts the drafts. The first of two keeps a shared exchange; a draft without its own exchange becomes a point of the one before.
 fn apart(mut drafts: Vec<ItemDraft>, asked: &[i64]) -> Vec<ItemDraft> {
     drafts.sort_by_key(|draft| (draft.exchanges.first, std::cmp::Reverse(draft.exchanges.last)));
     let mut apart: Vec<ItemDraft> = Vec::with_capacity(drafts.len());

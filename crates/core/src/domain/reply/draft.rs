@@ -1,5 +1,4 @@
-//! Reads an item of an answer in any form with a clear meaning: numbers in quotes, a range as `1-5` or `[1, 5]`, a text as a list
-//! of points.
+//! Reads an item in any form with a clear meaning: numbers in quotes, a range as `1-5` or `[1, 5]`, a text as a list of points.
 
 use serde_json::{Map, Value};
 

@@ -11,8 +11,7 @@ use crate::domain::{
     text::{cut, one_line},
 };
 
-/// Reads the changes among `facts` that are about `exchanges`. A demand keeps the user's words only if they occur in the exchange
-/// that it names.
+/// Reads the changes that are about `exchanges`. A demand keeps the user's words only if they occur in the exchange that it names.
 pub(super) fn changes(facts: Option<&Value>, exchanges: &[i64], checks: &Checks<'_>) -> FactChanges {
     let list = |name: &str| {
         let list = facts.and_then(|facts| facts.get(name)).and_then(Value::as_array);

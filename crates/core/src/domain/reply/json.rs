@@ -15,8 +15,7 @@ pub(super) struct ReplyParts {
     pub(super) facts: Option<Value>,
 }
 
-/// Returns the lists of the first object with `items`. Without one, returns the objects that are items themselves: of a bare
-/// list, or of an answer that broke off.
+/// Returns the lists of the first object with `items`, or else all objects that are items: of a bare list or a broken-off answer.
 pub(super) fn parts(text: &str) -> Result<ReplyParts, ReplyError> {
     first(text, NO_ITEMS, with_items).or_else(|fault| {
         if text.len() > ANSWER_BYTES_MAX {
@@ -110,8 +109,8 @@ impl Iterator for Objects<'_> {
     }
 }
 
-/// Returns the text after the reasoning that some open models write before their answer. An answer that begins with JSON has no
-/// reasoning and may contain the end mark itself.
+/// Returns the text after the reasoning that some open models write before their answer. An answer that begins with JSON may contain its
+/// end mark.
 fn answer(text: &str) -> &str {
     if text.trim_start().starts_with(['{', '[', '`']) {
         return text;

@@ -54,9 +54,9 @@ pub const OPERATIONS: Schema = Schema {
 }"#,
 };
 
-/// Parses the operations that a model proposes, and cleans their texts. Redacts secrets by the rules of `redactor`; `words` are
-/// the user's demands in the items asked about. Leaves out invalid operations: the model isn't asked again, and the document is
-/// composed without them.
+/// Parses the operations that a model proposes, and cleans their texts. Redacts secrets by the rules of `redactor`; `words` are the
+/// user's demands in the items asked about. Leaves out invalid operations: the model isn't asked again, and the document is composed
+/// without them.
 ///
 /// # Errors
 /// If the answer isn't the JSON that was asked for, or proposes nothing.

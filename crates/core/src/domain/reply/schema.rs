@@ -18,8 +18,8 @@ impl Schema {
     }
 }
 
-/// The schema of an [`Answer`](super::Answer). The detailed text comes first, so that the model makes the shorter ones from it;
-/// the importance comes last. Its words are those of [`Importance::word`](crate::domain::summary::item::Importance::word).
+/// The schema of an [`Answer`](super::Answer). The detailed text comes first, so that the model makes the shorter ones from it; the
+/// importance comes last. Its words are those of [`Importance::word`](crate::domain::summary::item::Importance::word).
 pub const ITEMS: Schema = Schema {
     name: "summary_items",
     json: r#"{

@@ -1,7 +1,7 @@
 //! The brief: a short form of a document for readers with little room. It has the newest lines and says where the rest is.
 //!
-//! Coding agents drop the whole output of a hook if it is too long: Claude Code beyond 10,000 characters, Codex beyond 2,500
-//! tokens. The brief stays below both.
+//! Coding agents drop the whole output of a hook if it is too long: Claude Code beyond 10,000 characters, Codex beyond 2,500 tokens. The
+//! brief stays below both.
 //!
 //! Invariant: no text exceeds the limits it is given.
 
@@ -19,7 +19,6 @@ use crate::domain::{agent::AgentId, legs::RunningExchange, text::cut, tokens::To
 pub const BRIEF_DOCUMENT_CHARS_MAX: usize = 9_000;
 /// Longest brief, in tokens.
 pub const BRIEF_DOCUMENT_TOKENS_MAX: i64 = 2_300;
-/// Shortest piece of a line that is shown, in characters.
 const PIECE_CHARS_MIN: usize = 40;
 
 /// Limits on the length of a text.
@@ -181,14 +180,13 @@ fn is_stated(line: &ReadLine<'_>) -> bool {
     line.section() == HEADING
 }
 
-/// Returns the brief of `document`: the newest lines first, within [`Limits::BRIEF`], with `closing` as the last line. Empty for
-/// an empty document.
+/// Returns the newest lines first, within [`Limits::BRIEF`], and `closing` as the last line. Empty for an empty document.
 pub fn brief(document: &str, closing: &str, counter: &dyn TokenCounter) -> String {
     excerpt(document, closing, Order::NewestFirst, Limits::BRIEF, counter)
 }
 
-/// Returns the newest lines of `document`, as many as `limits` allow, with `closing` as the last line. Returns the document
-/// unchanged if it fits and is wanted in its own order. Empty if there is no room even for `closing`.
+/// Returns the newest lines of `document`, as many as `limits` allow, with `closing` as the last line. Returns the document unchanged if
+/// it fits and is wanted in its own order. Empty if there is no room even for `closing`.
 pub fn excerpt(
     document: &str,
     closing: &str,
@@ -262,8 +260,8 @@ fn piece(line: &ReadLine<'_>, closing: &str, limits: Limits, counter: &dyn Token
         .find(|text| text.chars().count() <= limits.chars_max && counter.count(text) <= limits.tokens_max)
 }
 
-/// Returns the lines of a document, newest first: facts in their own order, since they hold now; then exchanges that just left
-/// the window; then the sections, of which the first is the newest. Within a section the last line is the newest.
+/// Returns the lines of a document, newest first: facts in their own order, since they hold now; then exchanges that just left the
+/// window; then the sections, of which the first is the newest. Within a section the last line is the newest.
 fn newest_first(document: &str) -> Vec<ReadLine<'_>> {
     let lines = read_lines(document);
     let (stated, told): (Vec<_>, Vec<_>) = lines.into_iter().partition(is_stated);

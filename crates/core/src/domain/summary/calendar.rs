@@ -88,7 +88,6 @@ impl Calendar {
         !is_over && self.session.is_some_and(|session| session.opened_at <= ended_at)
     }
 
-    /// Returns when the running session ends if no message follows.
     fn session_ends_at(&self) -> Option<Timestamp> {
         let session = self.session.filter(|_| self.idle_gap_ms > 0)?;
         Some(session.last_at.plus_ms(self.idle_gap_ms))

@@ -1,12 +1,11 @@
 //! Compaction: chooses the items that the document shows and their lengths, within the ceiling, without a model.
 //!
-//! The paths are seed 003's ("Compression Heuristics"). While the document is small, every item is in full, whatever its age.
-//! When it grows, as few lines as needed get shorter. When it is full, neighbours share lines, and in the end items are dropped.
-//! Age chooses the section. Lines longer than their section's form give way first; among those, the lines that say least for
-//! their importance and age.
+//! The paths are seed 003's ("Compression Heuristics"). While the document is small, every item is in full, whatever its age. When it
+//! grows, as few lines as needed get shorter. When it is full, neighbours share lines, and in the end items are dropped. Age chooses the
+//! section. Lines longer than their section's form give way first; among those, the lines that say least for their importance and age.
 //!
-//! Invariant: the document never exceeds `max_tokens`, nor the part of it that [`SummaryPolicy::merge_below`] allows; the rest is
-//! room for pending exchanges ([`super::pending`]).
+//! Invariant: the document never exceeds `max_tokens`, nor the part of it that [`SummaryPolicy::merge_below`] allows; the rest is room
+//! for pending exchanges ([`super::pending`]).
 //! Invariant: a pinned item is neither shortened nor dropped while pinned items take at most a quarter of the room.
 //! Invariant: the result depends on the arguments alone, not on the order of the items.
 
@@ -113,8 +112,8 @@ impl SummaryPolicy {
         }
     }
 
-    /// Returns the tokens up to which a document that doesn't fit is filled with details. With ageing this is the append
-    /// threshold: old items matter less and less, and a shorter document costs less to read. Without ageing all details matter.
+    /// Returns the tokens up to which a document that doesn't fit is filled with details. With ageing this is the append threshold: old
+    /// items matter less and less, and a shorter document costs less to read. Without ageing all details matter.
     pub(super) fn full_tokens(&self) -> i64 {
         match self.ageing {
             Ageing::Age { .. } | Ageing::Calendar(_) => self.append_tokens(),
@@ -262,7 +261,6 @@ pub fn beside_facts(policy: &SummaryPolicy, facts: &[Fact], counter: &dyn TokenC
     }
 }
 
-/// Joins the section and the document of the items beneath it.
 fn beneath(section: &str, document: &str) -> String {
     if document.is_empty() {
         format!("{section}{FOOTER}\n")
@@ -273,8 +271,8 @@ fn beneath(section: &str, document: &str) -> String {
 
 /// Returns the items with the times to show: local times in `zone`, and [`UNTIMED`] for messages without times.
 ///
-/// A replay is composed as of its newest time. Messages without times get the time of their arrival, which says nothing about
-/// them. They are recognised by exchanges that begin and end at exactly `as_of`.
+/// A replay is composed as of its newest time. Messages without times get the time of their arrival, which says nothing about them. They
+/// are recognised by exchanges that begin and end at exactly `as_of`.
 pub(super) fn as_told(items: &[Item], as_of: Timestamp, zone: Zone) -> Cow<'_, [Item]> {
     let is_untimed = |item: &Item| item.started_at == as_of && item.ended_at == as_of;
     if zone == Zone::UTC && !items.iter().any(is_untimed) {

@@ -1,7 +1,7 @@
 //! Coverage: turns drafts into items that cover each exchange exactly once.
 //!
-//! Invariant: the items' ranges cover each live exchange that was asked about exactly once, and no other; their tokens add up.
-//! Times and tokens come from the exchanges, never from a model.
+//! Invariant: the items' ranges cover each live exchange that was asked about exactly once, and no other; their tokens add up. Times and
+//! tokens come from the exchanges, never from a model.
 
 use super::{
     item::{
@@ -43,8 +43,8 @@ pub enum CoverageError {
     },
 }
 
-/// Makes items from `drafts` (disjoint, ascending) about `exchanges`; set-aside exchanges are left out. Exchanges that no draft
-/// covers get provisional digest items. Items come oldest first; those of drafts aren't provisional.
+/// Makes items from `drafts` (disjoint, ascending) about `exchanges`; set-aside exchanges are left out. Exchanges that no draft covers
+/// get provisional digest items. Items come oldest first; those of drafts aren't provisional.
 ///
 /// # Errors
 /// If the drafts overlap, are out of order, or name exchanges that were not asked about.
@@ -72,8 +72,7 @@ pub fn items_from(
     Ok(items)
 }
 
-/// Makes provisional digest items for `exchanges`, without a model; set-aside exchanges are left out. Neighbours of one day (UTC)
-/// share an item, at most [`DIGEST_EXCHANGES_MAX`].
+/// Makes provisional digest items, but none for set-aside exchanges. Up to [`DIGEST_EXCHANGES_MAX`] of one day (UTC) share an item.
 pub fn digest_items(exchanges: &[Exchange]) -> Vec<Item> {
     digests(&live(exchanges))
 }

@@ -1,7 +1,7 @@
 //! The changes between two documents, line by line.
 //!
-//! Lines are matched by the exchanges they cover, not by their position: each document is written anew, so numbers, days and
-//! sections change even if the texts don't.
+//! Lines are matched by the exchanges they cover, not by their position: each document is written anew, so numbers, days and sections
+//! change even if the texts don't.
 
 use serde::Serialize;
 
@@ -74,8 +74,7 @@ impl DocumentLine {
         &self.exchanges
     }
 
-    /// Returns its text without the source, and the source (empty if there is none): `Added JWT (08:12, #12)` gives `Added JWT`
-    /// and `(08:12, #12)`.
+    /// Splits `Added JWT (08:12, #12)` into its text `Added JWT` and its source `(08:12, #12)`, which may be empty.
     pub fn parts(&self) -> (&str, &str) {
         parts(&self.text)
     }
@@ -85,8 +84,7 @@ impl DocumentLine {
         (self.parts().0, &self.points)
     }
 
-    /// Returns true if both lines have the same texts, exchanges and section. Ignores the times in the source, which depend on
-    /// neighbouring lines.
+    /// Compares texts, exchanges and section. Ignores the times in the source, which depend on neighbouring lines.
     fn is_same(&self, other: &Self) -> bool {
         (&self.section, &self.exchanges, self.words()) == (&other.section, &other.exchanges, other.words())
     }
@@ -110,8 +108,8 @@ pub struct DiffHunk {
     pub after: Vec<DocumentLine>,
 }
 
-/// Returns the changes from the document `before` to the document `after`, in the order of the exchanges. A line that both have
-/// in the same section is no change, whatever its position there.
+/// Returns the changes from the document `before` to the document `after`, in the order of the exchanges. A line that both have in the
+/// same section is no change, whatever its position there.
 pub fn diff(before: &str, after: &str) -> Vec<DiffHunk> {
     let (mut before, mut after) = (lines(before), lines(after));
     before.retain(|line| {
@@ -221,8 +219,7 @@ fn named(text: &str) -> Vec<ExchangeRange> {
     ranges
 }
 
-/// Splits a line into its text and its source. In documents of earlier versions and in seed 003's style the source has a number
-/// of tokens.
+/// Splits a line into its text and its source, which in old documents and in seed 003's style has a number of tokens.
 fn parts(text: &str) -> (&str, &str) {
     let unmarked = text.strip_suffix(PROVISIONAL_MARK).unwrap_or(text);
     let names = |part: &str| range(part).is_some() || part.ends_with(" tokens");

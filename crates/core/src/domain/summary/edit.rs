@@ -1,5 +1,4 @@
-//! An operator's change of an item: its texts, its importance and its pin. Exchanges, times and tokens are facts and can't be
-//! changed.
+//! An operator's change of an item: its texts, its importance and its pin. Exchanges, times and tokens are facts and can't be changed.
 
 use serde_json::{Map, Value};
 

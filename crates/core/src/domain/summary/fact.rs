@@ -1,7 +1,7 @@
 //! Facts: how things stand. Items say what happened; a fact holds until it is replaced or closed.
 //!
-//! An answer changes facts: `{"add": [{"kind": "demand", "text": "use pnpm, not npm", "exchange": 4}], "replace": [{"fact": 7,
-//! "text": "…", "exchange": 9}], "close": [{"fact": 3, "exchange": 41}]}`.
+//! An answer changes facts: `{"add": [{"kind": "demand", "text": "use pnpm, not npm", "exchange": 4}], "replace": [{"fact": 7, "text":
+//! "…", "exchange": 9}], "close": [{"fact": 3, "exchange": 41}]}`.
 
 pub mod edit;
 

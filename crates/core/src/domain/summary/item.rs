@@ -164,7 +164,7 @@ pub struct ItemDraft {
     pub exchanges: ExchangeRange,
     /// Importance of the exchanges.
     pub importance: Importance,
-    /// What happened, in detail, with identifiers verbatim and a line for each point: at most [`text_chars_max`] characters.
+    /// The events in detail, with identifiers verbatim and a line for each point: at most [`text_chars_max`] characters.
     pub text: String,
     /// The same, shorter: at most [`brief_chars_max`] characters.
     pub brief: String,

@@ -29,8 +29,7 @@ pub(super) const BULLET: &str = "- ";
 /// Suffix of a digest that waits for a summariser.
 pub(super) const PROVISIONAL_MARK: &str = " (not yet condensed)";
 
-/// Writes an item's line, without its bullet and last line feed: `Added JWT (#12–#14)`. Further points of its text follow, each
-/// on an indented line of its own.
+/// Writes an item without its bullet and last line feed: `Added JWT (#12–#14)`. Further points follow on indented lines.
 pub fn item_line(item: &Item, form: Form) -> String {
     let source = bracketed(&[ranges(&item.ranges)]);
     sourced(
@@ -77,8 +76,7 @@ pub(super) fn item_points(item: &Item, form: Form) -> Vec<String> {
     }
 }
 
-/// Returns the chosen points of an item's text in that form, or all if none is chosen. An ellipsis after the last one stands for
-/// the others.
+/// Returns the chosen points of an item's text, or all if none is chosen. An ellipsis marks missing ones.
 pub(super) fn chosen_points(item: &Item, form: Form, choice: Choice) -> Vec<String> {
     let all = item_points(item, form);
     let count = all.len();
@@ -109,8 +107,7 @@ pub(super) fn day_number(at: Timestamp) -> i64 {
     at.0.div_euclid(DAY_MS)
 }
 
-/// Returns an item's text in that form. If it is missing or not shorter, returns the next longer one, which is cut later. So a
-/// shorter form never makes a line longer.
+/// Returns an item's text in that form. If it is missing or not shorter, returns the next longer one.
 fn said(item: &Item, form: Form) -> &str {
     let texts = [item.text.as_str(), item.brief.as_str(), item.gist.as_str()];
     let mut said = texts
@@ -133,8 +130,7 @@ fn chars_max(item: &Item, form: Form) -> usize {
     }
 }
 
-/// Returns one line of at most `chars_max` characters that can't pose as a heading, a list item, a fence, a tag, a link or an
-/// instruction ([`crate::domain::neutralize`]).
+/// Returns one line that can't pose as a heading, list item, fence, tag, link or instruction ([`crate::domain::neutralize`]).
 pub fn clean(text: &str, chars_max: usize) -> String {
     cleaned(text, chars_max, quoted)
 }

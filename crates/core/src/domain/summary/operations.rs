@@ -1,11 +1,11 @@
-//! Compaction by a model: the question about a document that grew too big, and the operations that the model may propose (seed
-//! 003, "Compression Strategies": merging related items, condensing verbose ones, dropping unimportant ones).
+//! Compaction by a model: the question about a document that grew too big, and the operations that the model may propose (seed 003,
+//! "Compression Strategies": merging related items, condensing verbose ones, dropping unimportant ones).
 //!
-//! A model only proposes. [`Question::carry_out`] checks every operation and leaves out those that break a rule; it refuses an
-//! answer that saves too little as a whole.
+//! A model only proposes. [`Question::carry_out`] checks every operation and leaves out those that break a rule; it refuses an answer
+//! that saves too little as a whole.
 //!
-//! Invariant: each exchange stays covered as before, by items that are in the document or left it; times and totals are joined,
-//! never written by a model; decisions and constraints are dropped last.
+//! Invariant: each exchange stays covered as before, by items that are in the document or left it; times and totals are joined, never
+//! written by a model; decisions and constraints are dropped last.
 
 mod carry_out;
 
@@ -27,13 +27,11 @@ use crate::domain::{
 
 /// Most items in one question.
 pub const ITEMS_ASKED_MAX: usize = 200;
-/// Longest span of a merged item, in milliseconds. Without it an item merged with newer ones again and again would never age, and
-/// a line about a month would mislead.
+/// Longest span of a merged item, in milliseconds. Without it, an item merged again and again would never age.
 pub const SPAN_MAX_MS: i64 = 7 * DAY_MS;
 /// Most items in one merge: related items are few, and one line can't hold the content of more.
 pub const MERGED_MAX: usize = 10;
-/// Compaction aims at this part of the append threshold, in percent, so that the next update doesn't require another question at
-/// once.
+/// Compaction aims at this part of the append threshold, in percent, so that the next update doesn't require another question at once.
 const GOAL_PERCENT: i64 = 85;
 /// Part of the excess that an answer must save, in percent.
 const PROGRESS_PERCENT: i64 = 50;
@@ -120,15 +118,13 @@ pub struct Question<'a> {
     standings: Vec<Option<ItemState>>,
     /// Indices of the items asked about; label 1 is the first of them.
     asked: Vec<usize>,
-    /// Tokens by which the document is too big.
     excess_tokens: i64,
 }
 
 impl<'a> Question<'a> {
-    /// Makes the question about `items`, whose document is to be composed by `path`. It is about the items of the newest section
-    /// ([`Path::Merge`]) or all items ([`Path::Full`]), oldest first. Provisional items are left out, since they will be
-    /// rewritten anyway, and so are items that an operator pinned or wrote. `None` if the document isn't too big or fewer than
-    /// two items remain.
+    /// Makes the question about the items of the newest section ([`Path::Merge`]) or of all sections ([`Path::Full`]), oldest first,
+    /// without provisional items and those that an operator pinned or wrote. `None` if the document isn't too big or fewer than two items
+    /// remain.
     pub fn about(items: &'a [Item], path: Path, rules: Rules<'a>) -> Option<Self> {
         if path == Path::Append {
             return None;
@@ -201,7 +197,6 @@ impl<'a> Question<'a> {
         format!("{label}. {}, {day}: {text}", item.importance.name())
     }
 
-    /// Counts the items that fit into a question.
     fn fitting(&self) -> usize {
         let tokens = (1..).zip(&self.asked).scan(0, |sum: &mut i64, (label, index)| {
             let section = self.standings[*index]?.section;
@@ -217,7 +212,6 @@ impl<'a> Question<'a> {
         item.pinned || item.origin == Origin::Edited
     }
 
-    /// Returns the fewest tokens that an answer must save.
     fn progress_tokens(&self) -> i64 {
         let of_ceiling = self.rules.policy.ceiling() * PROGRESS_CEILING_PERCENT / 100;
         (self.excess_tokens * PROGRESS_PERCENT / 100)
@@ -238,7 +232,6 @@ fn line_tokens(item: &Item, section: Section, counter: &dyn TokenCounter) -> i64
     counter.count(&item_line(item, section.default_form()))
 }
 
-/// Returns true for decisions and constraints.
 fn is_kept_to_the_last(item: &Item) -> bool {
     item.importance >= Importance::Constraint
 }

@@ -1,5 +1,5 @@
-//! Pending exchanges: those that have left the window and aren't summarised yet. Their digests are added when the document is
-//! read, so that nothing is ever invisible (`#120–#180: 61 exchanges … waiting to be summarised`).
+//! Pending exchanges: those that have left the window and aren't summarised yet. Their digests are added when the document is read, so
+//! that nothing is ever invisible (`#120–#180: 61 exchanges … waiting to be summarised`).
 //!
 //! Invariant: the text never exceeds the ceiling it is given.
 
@@ -42,7 +42,6 @@ pub struct PendingLine {
     pub digest: String,
 }
 
-/// A section of lines after a document.
 #[derive(Clone, Copy)]
 struct PendingSection {
     heading: &'static str,
@@ -61,9 +60,9 @@ struct PendingShare {
 
 /// Appends the pending exchanges (in any order) to `document` and returns the text with its tokens.
 ///
-/// One line each, newest last. Those that don't fit into `max_tokens` are folded into a leading line, oldest first. If there is
-/// no room even for that, the document is cut from its end, where the oldest items are; if there is none at all, the text is
-/// empty. A document that is only a footer keeps it.
+/// One line each, newest last. Those that don't fit into `max_tokens` are folded into a leading line, oldest first. If there is no room
+/// even for that, the document is cut from its end, where the oldest items are; if there is none at all, the text is empty. A document
+/// that is only a footer keeps it.
 pub fn with_pending(
     document: &str,
     pending: &[PendingLine],
@@ -73,8 +72,8 @@ pub fn with_pending(
     with_section(document, pending, PENDING, max_tokens, counter)
 }
 
-/// Like [`with_pending`], for exchanges of the window for which a request has no room. They get at most half of `max_tokens`, and
-/// the document gives way to them, since nothing else mentions them.
+/// Like [`with_pending`], for exchanges of the window for which a request has no room. They get at most half of `max_tokens`, and the
+/// document gives way to them, since nothing else mentions them.
 pub fn with_left_out(
     document: &str,
     left_out: &[PendingLine],

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-/// Most points of a text.
 pub(super) const POINTS_MAX: usize = 40;
 /// No point begins in less room than this, in characters.
 const ROOM_CHARS_MIN: usize = 24;
@@ -37,7 +36,7 @@ fn bit(place: usize) -> u64 {
 }
 
 /// Splits `text` into points. `clean` gets a line and the most characters for it. Together the points have at most `chars_max`
-/// characters; empty if nothing is left.
+/// characters.
 pub(crate) fn points(text: &str, chars_max: usize, clean: impl Fn(&str, usize) -> String) -> Vec<String> {
     let mut points: Vec<String> = Vec::new();
     let mut left = chars_max;

@@ -2,9 +2,7 @@
 
 use super::render::is_footer;
 
-/// Prefix of the heading of a section.
 pub(super) const SECTION_MARK: &str = "## ";
-/// Prefix of the heading of a day.
 pub(super) const DAY_MARK: &str = "### ";
 
 /// A line of a document with the headings above it.

@@ -17,9 +17,7 @@ pub const FOOTER: &str = "*Older history is archived: look up any #n with recall
 const FOOTER_HEAD: &str = "*Older history";
 const FOOTER_TAIL: &str = " is archived: look up any #n with recall.*";
 
-/// Mark of a day's heading.
 pub(super) const DAY_MARK: &str = "###";
-/// Most words of a speaker's name.
 const SPEAKER_WORDS_MAX: usize = 3;
 
 /// An item's place in the document.
@@ -51,8 +49,8 @@ pub enum Layout {
     Numbered,
 }
 
-/// Writes the document. `shown` must be in the order of the document: by section, then oldest first; an index outside `items` is
-/// skipped. Returns an empty string if nothing is shown; otherwise the document ends with [`FOOTER`] and a line feed.
+/// Writes the document. `shown` must be in the order of the document: by section, then oldest first; an index outside `items` is skipped.
+/// Returns an empty string if nothing is shown; otherwise the document ends with [`FOOTER`] and a line feed.
 pub fn document(items: &[Item], shown: &[ItemPlace]) -> String {
     let mut document = String::new();
     for section in Section::ALL {
@@ -71,19 +69,17 @@ pub fn document(items: &[Item], shown: &[ItemPlace]) -> String {
     document
 }
 
-/// Returns the text for a document that shows nothing, though it covers exchanges up to and including `through`. Those have aged
-/// and aren't in the window either, so nothing else would mention the archive.
+/// Returns the text for a document that shows nothing, though it covers exchanges up to and including `through`. Those have aged and
+/// aren't in the window either, so nothing else would mention the archive.
 pub fn archived(through: i64) -> String {
     format!("{FOOTER_HEAD}, up to #{through},{FOOTER_TAIL}\n")
 }
 
-/// Returns true if a line is a footer.
 pub(super) fn is_footer(line: &str) -> bool {
     line.starts_with(FOOTER_HEAD) && line.ends_with(FOOTER_TAIL)
 }
 
-/// Returns the text for people and models instead of an empty document. `has_past` is true if anything has left the windows of
-/// the agent or project.
+/// Returns the text instead of an empty document. `has_past` is true if anything has left the windows of the agent or project.
 pub fn in_place_of_nothing(has_past: bool) -> &'static str {
     if has_past {
         "(nothing of the summary is shown: what has left the window is archived, and recall finds it)"
@@ -199,8 +195,8 @@ fn joined(line: &[(&Item, &ItemPlace)]) -> String {
     text
 }
 
-/// Removes the speaker's name from the beginning of `said` if the text at the end of `line` has the same speaker: `Ida: I moved.`
-/// and `Ida: It rained.` become `Ida: I moved. It rained.`
+/// Removes the speaker's name from the beginning of `said` if the text at the end of `line` has the same speaker: `Ida: I moved.` and
+/// `Ida: It rained.` become `Ida: I moved. It rained.`
 fn continued<'a>(line: &str, said: &'a str) -> &'a str {
     const MARK: &str = ": ";
     let Some((name, rest)) = said.split_once(MARK) else {

@@ -10,8 +10,8 @@ use crate::domain::{
     zone::Zone,
 };
 
-/// A section of the document, newest first (seed 003, "Time-Based Triggers"). Where there is room, every item is in full,
-/// whatever its section ([`super::compaction`]).
+/// A section of the document, newest first (seed 003, "Time-Based Triggers"). Where there is room, every item is in full, whatever its
+/// section ([`super::compaction`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Section {
@@ -39,8 +39,8 @@ impl Section {
         }
     }
 
-    /// Returns the form of its items if not all fit in full (seed 003, "Time-Based Prioritization"). Longer forms come after it,
-    /// and shorter ones only if that isn't enough.
+    /// Returns the form of its items if not all fit in full (seed 003, "Time-Based Prioritization"). Longer forms come after it, and
+    /// shorter ones only if that isn't enough.
     pub fn default_form(self) -> Form {
         match self {
             Self::Session => Form::Text,
@@ -136,8 +136,7 @@ impl Ageing {
         (!drops_older).then_some(Section::Earlier)
     }
 
-    /// Returns the first moment after `as_of` at which one of `items` changes its section or leaves the document. Until then the
-    /// same items render into the same sections.
+    /// Returns the first moment after `as_of` at which one of `items` changes its section or leaves the document.
     pub fn next_change<'a>(
         self,
         items: impl IntoIterator<Item = &'a Item>,
@@ -182,8 +181,7 @@ impl Ageing {
     }
 }
 
-/// Returns the age, at `as_of`, of an item that ended at `ended_at`, in milliseconds. A later end gives 0, because clients'
-/// clocks may run ahead.
+/// Returns an item's age in milliseconds. A later end gives 0: clients' clocks may run ahead.
 pub fn age_ms(ended_at: Timestamp, as_of: Timestamp) -> i64 {
     as_of.since_ms(ended_at).max(0)
 }

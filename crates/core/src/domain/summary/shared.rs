@@ -1,12 +1,11 @@
 //! One document for the agents of a project, within the ceiling of a single one (seed 003, "Shared Summaries").
 //!
-//! It consists of the agents' own items and changes none of them: nothing has to be merged, and an item without room here is
-//! still in its agent's document. Below each heading the agents follow each other by name, so that a line's `#n` belongs to the
-//! agent above it.
+//! It consists of the agents' own items and changes none of them: nothing has to be merged, and an item without room here is still in its
+//! agent's document. Below each heading the agents follow each other by name, so that a line's `#n` belongs to the agent above it.
 //!
 //! Invariant: the document never exceeds the ceiling, and the result depends on the arguments alone.
-//! Invariant: room is shared fairly. An agent that needs less than an equal part leaves the rest to the others, and an agent gets
-//! less than another only if it gets all it needs.
+//! Invariant: room is shared fairly. An agent that needs less than an equal part leaves the rest to the others, and an agent gets less
+//! than another only if it gets all it needs.
 
 use std::borrow::Cow;
 
@@ -24,9 +23,7 @@ pub const SHARED_FOOTER: &str =
 /// The only line of a document that shows nothing, though its agents' summaries cover something.
 pub const SHARED_ARCHIVED: &str =
     "*Older history is archived: look it up in each agent's archive with recall.*";
-/// Mark of an agent's heading, below that of the section.
 const AGENT_MARK: &str = "###";
-/// Mark of a day's heading, below that of the agent.
 const DAY_MARK: &str = "####";
 
 /// An agent's contribution to the document.
@@ -50,8 +47,7 @@ pub struct SharedDocument {
 }
 
 impl SharedDocument {
-    /// Returns the document, or a line about the archives if it shows nothing. Call it only if the agents' summaries cover
-    /// something.
+    /// Returns the document, or a line about the archives if it shows nothing. Call it only if the agents' summaries cover something.
     #[must_use]
     pub fn or_archived(self, policy: &SummaryPolicy, counter: &dyn TokenCounter) -> Self {
         let document = format!("{SHARED_ARCHIVED}\n");
@@ -67,8 +63,7 @@ impl SharedDocument {
     }
 }
 
-/// Composes the document of all `contributions` at `as_of`, with tokens counted by `counter`. `policy` and the ceiling are those
-/// of a single agent's document.
+/// Composes the document of all `contributions` at `as_of`. `policy` is that of a single agent's document.
 pub fn compose_shared(
     contributions: &[Contribution<'_>],
     as_of: Timestamp,

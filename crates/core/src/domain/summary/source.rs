@@ -1,7 +1,7 @@
 //! The source of a line, in brackets after it: when it was, unless a heading above says so, and the exchanges that it is about.
 //!
-//! In a section of one day the section's heading has the day. In a section of several days, days get headings of their own if any
-//! day has more than one line; otherwise each line has its day.
+//! In a section of one day the section's heading has the day. In a section of several days, days get headings of their own if any day has
+//! more than one line; otherwise each line has its day.
 
 use super::{
     item::{ExchangeRange, Item},
@@ -10,7 +10,6 @@ use super::{
     span::{Span, UNTIMED},
 };
 
-/// The place where the day of a line is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DayPlace {
     Section,
@@ -19,7 +18,7 @@ pub(super) enum DayPlace {
     Line,
 }
 
-/// What the headings above some lines say, so that the lines don't repeat it.
+/// The dates and times in the headings above some lines, which the lines don't repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Headings {
     span: Option<Span>,
@@ -28,8 +27,7 @@ pub(super) struct Headings {
 }
 
 impl Headings {
-    /// Describes the headings for the lines of `items`, in the document's order. `span` is that of the section's heading; `None`
-    /// if no item has a time.
+    /// Describes the headings for `items`, in the document's order. `span` is that of the section's heading; `None` without times.
     pub(super) fn of<'a>(
         span: Option<Span>,
         section: Section,
@@ -48,7 +46,6 @@ impl Headings {
         }
     }
 
-    /// Returns the headings for lines without a time of day.
     pub(super) fn without_times(self) -> Self {
         Self {
             has_times: false,
@@ -64,8 +61,7 @@ impl Headings {
         Some(span.day(began_at(item)))
     }
 
-    /// Returns the source of a line about `items`: `(05:29, #98)`, `(#80–#83)`, `(Thu 12 March, #80–#83)`, `(to 13 March,
-    /// #80–#83)`.
+    /// Returns the source of a line: `(05:29, #98)`, `(#80–#83)`, `(Thu 12 March, #80–#83)`, `(to 13 March, #80–#83)`.
     pub(super) fn source(self, items: &[&Item]) -> String {
         let mut covered: Vec<ExchangeRange> = items
             .iter()

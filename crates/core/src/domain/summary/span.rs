@@ -43,7 +43,6 @@ impl Span {
             })
     }
 
-    /// Returns true if it begins and ends on the same day.
     pub(super) fn is_one_day(self) -> bool {
         day_number(self.from) == day_number(self.to)
     }
@@ -53,7 +52,6 @@ impl Span {
         (day_number(self.from), day_number(self.to)) == (day_number(other.from), day_number(other.to))
     }
 
-    /// Returns true if it begins and ends in the same minute.
     pub(super) fn is_one_minute(self) -> bool {
         self.is_one_day() && self.has_same(TIME)
     }
@@ -102,8 +100,8 @@ impl Span {
         self.to.format("%-d %B")
     }
 
-    /// Writes a day below a heading with the dates of this span: `Thu 12 March`, with the year if the span is of several years.
-    /// In a long span `12 March 2026`: a weekday doesn't help there, and a heading that is read alone needs its year.
+    /// Writes a day below a heading with the dates of this span: `Thu 12 March`, with the year if the span is of several years. In a long
+    /// span `12 March 2026`: a weekday doesn't help there, and a heading that is read alone needs its year.
     pub(super) fn day(self, at: Timestamp) -> String {
         let is_long = self.to.0.saturating_sub(self.from.0) > WEEKDAYS_MS_MAX;
         let pattern = match () {

@@ -1,7 +1,7 @@
 //! How things stand: applies an update's changes to the facts, and writes the section of the document that shows them.
 //!
-//! Invariant: a demand is accepted only in the user's own words, and only an exchange in which the user spoke closes or replaces
-//! one. Words of a tool, a file or the assistant can neither add nor end a demand.
+//! Invariant: a demand is accepted only in the user's own words, and only an exchange in which the user spoke closes or replaces one.
+//! Words of a tool, a file or the assistant can neither add nor end a demand.
 //! Invariant: at most [`FACTS_MAX`] facts hold, and no two of one kind have the same words.
 //!
 //! An invalid change is refused alone, with its reason; the others are made.
@@ -122,8 +122,7 @@ impl FactUpdate {
     }
 }
 
-/// Applies `changes`, one after the other, to the facts that held `before`. Accepts a change only if the `transcripts` of the
-/// exchanges asked about support it.
+/// Applies `changes` in order to the facts `before`. Accepts a change only if `transcripts`, the exchanges asked about, support it.
 pub fn apply(before: &[Fact], changes: &[FactChanges], transcripts: &[Transcript]) -> FactUpdate {
     let mut state = FactsDraft {
         before,
@@ -147,7 +146,6 @@ pub fn apply(before: &[Fact], changes: &[FactChanges], transcripts: &[Transcript
     state.update
 }
 
-/// The facts while changes are applied.
 struct FactsDraft<'a> {
     before: &'a [Fact],
     transcripts: &'a [Transcript],
@@ -291,7 +289,6 @@ fn demanded<'a>(text: &str, transcript: &'a Transcript) -> Option<(String, &'a L
     })
 }
 
-/// Returns the longest text in quotation marks.
 fn quotation(text: &str) -> Option<&str> {
     let pairs = [('“', '”'), ('"', '"'), ('„', '“'), ('«', '»'), ('‘', '’')];
     let found = pairs.into_iter().filter_map(|(open, close)| {

@@ -1,7 +1,7 @@
 //! The information of a text: rare words count more, and so do numbers, names and identifiers.
 //!
-//! Nothing here depends on a language: frequent words are learned from the given items. All arithmetic is in integers, so that
-//! every machine computes the same.
+//! Nothing here depends on a language: frequent words are learned from the given items. All arithmetic is in integers, so that every
+//! machine computes the same.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -31,7 +31,6 @@ struct TextWord {
     look: i64,
 }
 
-/// The rarity of words in some texts.
 pub(super) struct Rarity {
     texts: u64,
     texts_with: HashMap<WordHash, u32>,
@@ -40,7 +39,6 @@ pub(super) struct Rarity {
 }
 
 impl Rarity {
-    /// Learns from `texts`.
     pub(super) fn among<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut rarity = Self {
             texts: 0,
@@ -67,8 +65,7 @@ impl Rarity {
         distinct(text).iter().all(|seen| self.above.contains(&seen.word))
     }
 
-    /// Returns the information of `text`: the sum over its distinct words of kind times rarity. Compare it only with values of
-    /// the same `Rarity`.
+    /// Sums kind times rarity over the distinct words of `text`. Comparable only with values of the same `Rarity`.
     pub(super) fn told(&self, text: &str) -> i64 {
         distinct(text)
             .iter()

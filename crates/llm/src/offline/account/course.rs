@@ -13,11 +13,9 @@ use recapd_core::domain::{
 
 /// Most sentences of a request, or of an outcome.
 const SENTENCES_MAX: usize = 120;
-/// Most steps kept.
 const STEPS_MAX: usize = 200;
 /// A sentence of fewer words is not kept as a step.
 const STEP_WORDS_MIN: usize = 5;
-/// Longest opening that counts as applause, in words.
 const APPLAUSE_WORDS_MAX: usize = 3;
 /// Openings of sentences that announce the next action, in lower case.
 const ANNOUNCEMENTS: [&str; 12] = [
@@ -34,7 +32,6 @@ const ANNOUNCEMENTS: [&str; 12] = [
     "first,",
     "you're ",
 ];
-/// Parts of words that report a failure, in lower case.
 const FAILURES: [&str; 4] = ["fail", "error", "crash", "traceback"];
 /// How Claude Code writes, in the user's place, that the user interrupted the model.
 const INTERRUPTED: &str = "[Request interrupted";
@@ -46,7 +43,7 @@ const ANSWER_CHARS_MAX: usize = 300;
 /// An exchange, in the order in which it went.
 #[derive(Debug)]
 pub(crate) struct Course {
-    /// What the user asked, by paragraph, in whole sentences.
+    /// The request by paragraph, in whole sentences.
     pub(crate) request: Vec<Vec<String>>,
     /// The user's answers to the model's questions, and the user's reasons for refusing calls.
     pub(crate) answers: Vec<String>,

@@ -8,10 +8,8 @@ use recapd_core::domain::effects::{Effects, TestVerdict};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Slot {
-    /// A sentence of the request.
     Request,
     Answer,
-    /// A sentence of the outcome.
     Outcome,
     /// The model's text before its last calls.
     SoFar,
@@ -20,15 +18,12 @@ pub(super) enum Slot {
     Unchanged,
     Commits,
     Links,
-    /// Results of tests and builds.
     Checks,
     /// Entries of the plan that are still to do.
     Left,
-    /// The model's closing question.
     Question,
     /// The exchange was interrupted, or takes back the one before.
     End,
-    /// An intermediate text of the model.
     Step,
     /// Other material from the user: code, a patch, a log.
     Given,
@@ -141,7 +136,6 @@ fn asked(number: usize, said: &str) -> (Slot, usize) {
     }
 }
 
-/// Numbers the sentences and adds their paragraph and place.
 fn numbered(paragraphs: &[Vec<String>]) -> impl Iterator<Item = (usize, ((usize, usize), &String))> {
     let all = (0..).zip(paragraphs).flat_map(|(paragraph, sentences)| {
         let place = move |(place, said)| ((paragraph, place), said);

@@ -6,7 +6,6 @@ use recapd_core::domain::text::one_line;
 /// Longest point of more than one part, in characters.
 const POINT_CHARS: usize = 240;
 
-/// Returns the label before a point of this slot.
 pub(super) fn label(slot: Slot) -> &'static str {
     match slot {
         Slot::Request => "User: ",
@@ -32,7 +31,6 @@ fn is_quoted(slot: Slot) -> bool {
     matches!(slot, Slot::Request | Slot::Given | Slot::Answer | Slot::Question)
 }
 
-/// Writes one line for each point.
 pub(super) fn text(parts: &[AccountPart]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for point in points(parts) {

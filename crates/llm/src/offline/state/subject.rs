@@ -8,9 +8,7 @@ pub(super) enum Subject {
     Commits,
     /// Result of a test or a build, by its command.
     Check(String),
-    /// What is left of the plan.
     Plan,
-    /// The model's question to the user.
     Question,
 }
 

@@ -22,16 +22,16 @@ use crate::domain::{
     tokens::TokenCounter,
 };
 
-/// If not even all headlines fit, they get this part of the room, in percent. The rest is for the details of the most informative
-/// items. It also keeps each new item from pushing out an old one.
+/// Part of the room for headlines if they don't all fit, in percent; the rest is for details, and keeps new items from pushing out old
+/// ones.
 const HEADLINES_PERCENT: i64 = 75;
-/// How far beyond the room a page may be planned if the estimate was too high, in percent. Multiplied by [`HEADLINES_PERCENT`] it
-/// stays under 100, so that composing the remaining items again drops none.
+/// How far beyond the room a page may be planned if the estimate was too high, in percent. Multiplied by [`HEADLINES_PERCENT`] it stays
+/// under 100, so that composing the remaining items again drops none.
 const WIDENED_PERCENT_MAX: i64 = 120;
 /// Longest line shared by several items, in characters.
 const JOINED_CHARS_MAX: usize = 600;
-/// Pinned items get up to this part of the room, in percent, in full and before all others; further pinned items are treated like
-/// the others. It is well under [`HEADLINES_PERCENT`], so that no pinned line is dropped.
+/// Pinned items get up to this part of the room, in percent, in full and before all others; further pinned items are treated like the
+/// others. It is well under [`HEADLINES_PERCENT`], so that no pinned line is dropped.
 const PINNED_PERCENT_MAX: i64 = 25;
 
 /// The estimated tokens that a page may take.
@@ -43,12 +43,10 @@ struct PageRoom {
     details: i64,
 }
 
-/// A candidate line.
 struct CandidateLine {
     index: usize,
     section: Section,
     form: Form,
-    /// The shown points of its text.
     points: Choice,
     /// It is pinned and has room: it is neither shortened nor dropped.
     is_safe: bool,
@@ -81,8 +79,7 @@ pub(super) struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// Makes a page with the headlines of all items that aren't blank or too old, oldest first in each section. `told` are the
-    /// same items with the times to show.
+    /// Makes a page with the headlines of all items that aren't blank or too old. `told` are the same items with the times to show.
     pub(super) fn new(
         items: &[Item],
         told: &'a [Item],
@@ -110,8 +107,7 @@ impl<'a> Page<'a> {
         &self.items[self.lines[at].index]
     }
 
-    /// Chooses the path by the size in full, and leaves the lines in full if they fit. Counts the headlines first: if these don't
-    /// fit, the long texts of a backlog needn't be counted.
+    /// Chooses the path by the size in full. Counts headlines first, to avoid counting the long texts of a big backlog.
     pub(super) fn choose_path(&mut self, policy: &SummaryPolicy) {
         self.make_safe(policy.merge_tokens() * PINNED_PERCENT_MAX / 100);
         self.path = self.path_by_size(policy);
@@ -167,8 +163,8 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Makes the lines fit and returns the document with its exact tokens. Words that occur in `above` weigh least. If the
-    /// estimate that chose the path was too low, the page takes the next path.
+    /// Makes the lines fit and returns the document with its exact tokens. Words that occur in `above` weigh least. If the estimate that
+    /// chose the path was too low, the page takes the next path.
     pub(super) fn settle(&mut self, policy: &SummaryPolicy, above: &str) -> (String, i64) {
         let (ceiling, goal) = (policy.merge_tokens(), policy.full_tokens());
         if self.path != Path::Append {
@@ -197,8 +193,8 @@ impl<'a> Page<'a> {
             if tokens < ceiling || document.is_empty() {
                 return (document, tokens);
             }
-            // The estimate was too low. Asking for proportionally less, and a little less each time, ends after a few rounds,
-            // whatever the counter gives for parts and wholes. Details give way before any line is dropped.
+            // The estimate was too low. Asking for proportionally less, and a little less each time, ends after a few rounds, whatever
+            // the counter gives for parts and wholes. Details give way before any line is dropped.
             let less = |asked: i64| asked * ceiling / tokens - (asked / 64).max(1);
             match self.path {
                 Path::Append => {
@@ -239,8 +235,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Fits the page from the start: all lines as headlines, fewer lines if they don't fit, longer lines with the room left.
-    /// Returns the tokens of the headlines.
+    /// Fits all lines as headlines, drops lines if needed, then lengthens lines. Returns the tokens of the headlines.
     fn fit(&mut self, room: PageRoom) -> i64 {
         for line in &mut self.lines {
             line.gone = false;
@@ -290,7 +285,6 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Returns the places of the lines that remain.
     pub(super) fn shown(&mut self) -> Vec<ItemPlace> {
         let left: Vec<usize> = (0..self.lines.len()).filter(|at| !self.lines[*at].gone).collect();
         let mut shown: Vec<ItemPlace> = Vec::with_capacity(left.len());
@@ -370,7 +364,6 @@ fn lines(items: &[Item], as_of: Timestamp, ageing: Ageing) -> Vec<CandidateLine>
     lines
 }
 
-/// Returns the day on which an item began.
 fn began_on(item: &Item) -> i64 {
     day_number(began_at(item))
 }

@@ -346,7 +346,6 @@ fn any_policy() -> impl Strategy<Value = SummaryPolicy> {
     })
 }
 
-/// Checks what holds for every composition.
 fn check(items: &[Item], policy: &SummaryPolicy, counter: &dyn TokenCounter) -> Result<(), TestCaseError> {
     let composed = compose(items, AS_OF, policy, counter);
     prop_assert_eq!(composed.tokens, counter.count(&composed.document));

@@ -79,8 +79,8 @@ pub struct CarriedOut {
 }
 
 impl Question<'_> {
-    /// Carries out the operations that the rules allow, while the document is still too big: first merges, then shorter texts,
-    /// then drops, the least important and oldest items first.
+    /// Carries out the operations that the rules allow, while the document is still too big: first merges, then shorter texts, then
+    /// drops, the least important and oldest items first.
     ///
     /// # Errors
     /// If that saves too little; then nothing changes.
@@ -109,7 +109,6 @@ impl Question<'_> {
         Ok(desk.clear())
     }
 
-    /// Returns the index of the item with that label.
     fn labelled(&self, label: i64) -> Option<usize> {
         let place = usize::try_from(label).ok()?.checked_sub(1)?;
         self.asked.get(place).copied()
@@ -126,7 +125,6 @@ impl Question<'_> {
     }
 }
 
-/// The state of the items while operations are carried out.
 struct Desk<'q, 'a> {
     question: &'q Question<'a>,
     /// By item; true if an operation has changed it.
@@ -232,7 +230,6 @@ impl<'q, 'a> Desk<'q, 'a> {
         Ok(())
     }
 
-    /// Replaces `parts` by `one`, if that saves anything.
     fn replace(&mut self, parts: &[usize], one: Item, section: Section) -> Result<(), OperationFault> {
         let before: i64 = parts.iter().map(|part| self.tokens(*part)).sum();
         let saved = before - line_tokens(&one, section, self.question.rules.counter);

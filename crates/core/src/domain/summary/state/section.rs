@@ -21,12 +21,10 @@ pub const STATE_TOKENS_MAX: i64 = 1_200;
 const CEILING_PART: i64 = 8;
 /// Most tokens of the section in a small document, up to a third of its ceiling; otherwise no fact would have room.
 const SMALL_TOKENS_MAX: i64 = 150;
-/// Longest name of a speaker, in characters.
 const SPEAKER_CHARS_MAX: usize = 40;
 
-/// Writes the section about the facts that hold, with an empty line at its end. It has at most [`STATE_TOKENS_MAX`] tokens and an
-/// eighth of the document's `ceiling`, or a third of a small one. The last line counts the facts without room. Empty if nothing
-/// holds or fits.
+/// Writes the section about the facts that hold, with an empty line at its end. It has at most [`STATE_TOKENS_MAX`] tokens and an eighth
+/// of the document's `ceiling`, or a third of a small one. The last line counts the facts without room. Empty if nothing holds or fits.
 pub fn section(facts: &[Fact], ceiling: i64, counter: &dyn TokenCounter) -> String {
     let mut page = FactLines::of(facts);
     page.fit(room(ceiling), ceiling / CEILING_PART, counter);
@@ -56,8 +54,8 @@ impl<'a> FactLines<'a> {
         Self { lines, kept }
     }
 
-    /// Drops lines until the text has at most `room` tokens, lower ranks first. Minor facts get at most `minor_room` of it; a
-    /// minor list that doesn't fit keeps its end, which is the newest.
+    /// Drops lines until the text has at most `room` tokens, lower ranks first. Minor facts get at most `minor_room` of it; a minor list
+    /// that doesn't fit keeps its end, which is the newest.
     fn fit(&mut self, room: i64, minor_room: i64, counter: &dyn TokenCounter) {
         if counter.count(&self.text()) <= room {
             return;

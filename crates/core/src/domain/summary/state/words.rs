@@ -6,7 +6,6 @@ use crate::domain::{neutralize::defanged, text::one_line};
 const MARKS: [char; 17] = [
     '"', '\'', '`', '*', '“', '”', '„', '‟', '‘', '’', '‚', '‛', '«', '»', '‹', '›', '´',
 ];
-/// Punctuation that may end a word.
 const ENDS: [char; 9] = ['.', ',', ';', ':', '!', '?', '…', '。', '！'];
 /// Scripts from here on have no blanks between words.
 const UNSPACED_FROM: char = '\u{2e80}';

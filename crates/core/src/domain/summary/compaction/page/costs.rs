@@ -22,8 +22,7 @@ const JOINT_TOKENS: i64 = 2;
 const WIDEST_NUMBER: &str = "100. ";
 
 impl Page<'_> {
-    /// Lays the page out and computes the tokens around the texts. Lines of one day share its heading, and in a full document
-    /// neighbours share a line, so each line gets a part of these tokens.
+    /// Computes the tokens around the texts. Lines that share a day's heading, or a line in a full document, get a part of its tokens.
     pub(super) fn lay_out(&mut self, layout: Layout) {
         self.layout = layout;
         let mut from = 0;
@@ -95,7 +94,6 @@ impl Page<'_> {
         Section::ALL.into_iter().filter_map(heading).sum()
     }
 
-    /// Returns the tokens of a line in `form`.
     pub(super) fn cost(&mut self, at: usize, form: Form) -> i64 {
         let (item, counter) = (&self.items[self.lines[at].index], self.counter);
         let line = &mut self.lines[at];
@@ -104,7 +102,6 @@ impl Page<'_> {
         *text + line.around
     }
 
-    /// Returns the tokens of a line with these points of its text.
     pub(super) fn cost_of_points(&mut self, at: usize, points: Choice) -> i64 {
         let (item, counter) = (&self.items[self.lines[at].index], self.counter);
         let line = &mut self.lines[at];

@@ -22,7 +22,6 @@ const CHARS_WORTH: i64 = 16;
 
 /// At this place in a text, from 0, a point counts half: the most informative points stand first.
 const LATE_POINTS: i64 = 3;
-/// Longest label of a point, in bytes.
 const LABEL_BYTES_MAX: usize = 24;
 /// Costs of headlines are capped at this many tokens.
 const DAMPED_COST_MAX: i64 = 10_000;
@@ -35,7 +34,6 @@ pub(super) struct Measure {
     pub(super) points: usize,
 }
 
-/// A way to lengthen a line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Lengthening {
     /// True if it makes the line longer than the section's form.
@@ -47,23 +45,18 @@ pub(super) struct Lengthening {
     pub(super) longer: Longer,
 }
 
-/// The way in which a line gets longer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Longer {
-    /// Shows the next longer text.
     Form(Form),
-    /// Adds a point of the whole text.
     Point(usize),
 }
 
 struct PointWorth {
     place: usize,
     chars: usize,
-    /// Information per character.
     gain: i64,
 }
 
-/// Returns the weight of an importance.
 fn weight(importance: Importance) -> i64 {
     match importance {
         Importance::Trivial => 1,
@@ -74,9 +67,8 @@ fn weight(importance: Importance) -> i64 {
     }
 }
 
-/// Returns an item's value relative to the `newest` item: weight × recency. The passing of time alone doesn't change it, so a
-/// document changes only when an item changes its section. Without ageing recency doesn't count: otherwise only the last days of
-/// several months would remain.
+/// Returns an item's value relative to the `newest` item: weight × recency. The passing of time alone doesn't change it, so a document
+/// changes only when an item changes its section. Without ageing recency doesn't count, so that all of a long span remains.
 pub(super) fn score(item: &Item, newest: Timestamp, ageing: Ageing) -> i64 {
     let age_ms = match ageing {
         Ageing::Age { .. } | Ageing::Calendar(_) => age_ms(item.ended_at, newest),
@@ -116,8 +108,8 @@ impl Page<'_> {
         steps
     }
 
-    /// Returns the gain per character of each point of a line's text, and the form that the line has with this point and all
-    /// better ones. Of points with the same first word, each counts less than the one before.
+    /// Returns the gain per character of each point of a line's text, and the form that the line has with this point and all better ones.
+    /// Of points with the same first word, each counts less than the one before.
     fn point_gains(&mut self, at: usize) -> Vec<(i64, Form, Longer)> {
         let (score, brief_chars) = (self.lines[at].score, self.measure(at, Form::Brief).chars);
         let mut begun: HashMap<String, i64> = HashMap::new();
@@ -150,8 +142,7 @@ impl Page<'_> {
         ways.collect()
     }
 
-    /// Returns the gain per character of a line's longer forms, each relative to the form before. A longer form never ranks above
-    /// a shorter one, so that it comes later.
+    /// Returns the gain per character of each longer form, relative to the form before; never higher than that of a shorter form.
     fn gains(&mut self, at: usize) -> [(i64, Form); 2] {
         let score = self.lines[at].score;
         let (mut shorter, mut best) = (self.measure(at, Form::Gist), i64::MAX);
@@ -164,7 +155,6 @@ impl Page<'_> {
         })
     }
 
-    /// Returns the information of a line's text in that form.
     pub(super) fn measure(&mut self, at: usize, form: Form) -> Measure {
         let line = &mut self.lines[at];
         let (item, rarity) = (&self.items[line.index], &self.rarity);
@@ -180,8 +170,8 @@ impl Page<'_> {
         })
     }
 
-    /// Drops whole lines until the page is under `limit`, or well under it if any line must go. The least informative per token
-    /// go first, decisions and constraints late, pinned lines last.
+    /// Drops whole lines until the page is under `limit`, or well under it if any line must go. Decisions and constraints go late, pinned
+    /// lines last.
     pub(super) fn truncate(&mut self, limit: i64) {
         if self.tokens < limit {
             return;

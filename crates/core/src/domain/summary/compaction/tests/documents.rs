@@ -12,8 +12,7 @@ fn at(minute: &str) -> Timestamp {
     Timestamp::parse(&format!("{minute}:00Z")).unwrap()
 }
 
-/// Makes an item about the exchanges `first` to `last` that began and ended at these minutes. The texts are in the order of their
-/// lengths.
+/// Makes an item about the exchanges `first` to `last` that began and ended at these minutes.
 fn told(
     (first, last): (i64, i64),
     (from, to): (&str, &str),
