@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn main_clauses_are_told_apart_and_nothing_else() {
+    fn only_main_clauses_are_split() {
         let cases: [(&str, &[&str]); 8] = [
             (
                 "I went running, and my knee hurt.",

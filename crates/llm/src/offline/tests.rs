@@ -350,7 +350,7 @@ fn calls_stay_next_to_the_words_they_answer() {
 }
 
 #[test]
-fn several_users_are_told_apart() {
+fn several_users_keep_their_names() {
     let items = summarise(&[transcript(
         1,
         0,

@@ -189,7 +189,7 @@ fn the_tail_of_a_shortened_exchange_has_its_time() {
 }
 
 #[test]
-fn big_exchanges_are_told_in_points() {
+fn big_exchanges_get_several_points() {
     let mut big = transcript(12, &[(Voice::User, "", "Go on")]);
     big.tokens = 16_200;
     big.continues = Some(Continuation {

@@ -80,7 +80,7 @@ fn the_schema_is_strict_and_fits_the_types() {
 }
 
 #[test]
-fn finds_the_answer_in_what_surrounds_it() {
+fn finds_the_answer_in_the_text_around_it() {
     let plain = answer(&[item(3, 12)]);
     let pretty = serde_json::to_string_pretty(&json!({"items": [item(3, 12)]})).unwrap();
     for text in [
@@ -109,7 +109,7 @@ fn finds_the_answer_in_what_surrounds_it() {
 }
 
 #[test]
-fn refuses_what_is_not_an_answer() {
+fn refuses_a_text_that_is_no_answer() {
     let mut odd = item(3, 3);
     odd["exchanges"] = json!("all");
     for (text, message) in [
@@ -136,7 +136,7 @@ fn refuses_what_is_not_an_answer() {
 }
 
 #[test]
-fn refuses_what_says_nothing() {
+fn refuses_an_answer_that_says_nothing() {
     let saying = |text: &str| {
         let mut item = item(3, 3);
         for field in ["text", "brief", "gist"] {
@@ -271,7 +271,7 @@ proptest! {
     }
 
     #[test]
-    fn what_passes_is_disjoint_ordered_asked_for_and_accounts_for_all(
+    fn accepted_items_are_disjoint_and_ordered_and_gaps_are_listed(
         asked in prop::collection::btree_set(-3_i64..40, 0..12),
         items in prop::collection::vec((-5_i64..45, 0_i64..6, texts()), 0..5),
     ) {

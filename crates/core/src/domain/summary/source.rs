@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_no_heading_says() {
+    fn a_line_repeats_nothing_from_its_headings() {
         let morning = lasting(1, "12T08:00", "12T08:30");
         let noon = lasting(2, "12T12:00", "12T12:00");
         let night = lasting(3, "12T23:00", "13T01:00");

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_scripts_without_blanks_are_told_apart() {
+    fn words_of_scripts_without_blanks_are_split() {
         assert_eq!(words("修复 a_1 错误").len(), 5);
         assert_eq!(words("src/main.rs: ok").len(), 4);
     }

@@ -48,7 +48,7 @@ const LINES: [(Voice, &str, &str); 8] = [
 ];
 
 #[test]
-fn an_account_tells_request_effects_outcome_and_question() {
+fn an_account_has_request_effects_outcome_and_question() {
     insta::assert_snapshot!(texts(&[work(9_000, &LINES)]).text, @r"
     User: “The gate of the garden squeaks when it is opened. Never use grease. Look at src/gate.rs.”
     Answer: The gate is quiet now. The hinge is oiled A test opens it

@@ -238,7 +238,7 @@ fn a_full_document_shows_the_best_lines_and_lets_neighbours_share_a_day() {
 }
 
 #[test]
-fn a_calendar_tells_the_times_of_its_zone() {
+fn a_calendar_shows_the_times_of_its_zone() {
     let at = |text: &str| Timestamp::parse(text).unwrap();
     let items = [
         item(1, at("2026-03-28T22:30:00Z")),
