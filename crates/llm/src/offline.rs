@@ -6,12 +6,12 @@
 //!                 with terms  exchanges
 //! ```
 //!
-//! It quotes: it picks the clauses, calls and failures that tell most about a run of exchanges and puts them in order.
-//! What tells most is learned from the batch itself (words that are rare in it, identifiers, calls that change more
-//! than they look up); only small tables of everyday words are built in (`cues`).
+//! It quotes: it picks the most informative clauses, calls and failures of a run of exchanges and puts them in order. How much a word, a
+//! call or a failure tells is learned from the batch itself: words that are rare in it, identifiers, calls that change more than they
+//! look up. Only small tables of everyday words are built in (`cues`).
 //!
-//! Invariants: every exchange of the request is covered by exactly one item, in order; every text is one clean line
-//! within its limit; the same request gets the same answer; no text makes it panic or take more than linear time.
+//! Invariants: exactly one item covers each exchange of the request, in order; every text is one clean line within its limit; the same
+//! request gets the same answer; no text makes it panic or take more than linear time.
 
 mod account;
 mod calls;
@@ -45,12 +45,11 @@ use recapd_core::domain::{
     transcript::{Transcript, Voice},
 };
 
-/// The longest quotation used when there is nothing to tell, in characters.
+/// Longest quotation used when an exchange has nothing else to tell, in characters.
 const QUOTE_CHARS_MAX: usize = 80;
-/// The provider's name.
 pub const OFFLINE: &str = "offline";
 
-/// The built-in summariser as a model: reads the transcripts of a request, never its prompt. It costs no tokens.
+/// The built-in summariser as a model. It reads the transcripts of a request, never its prompt, and costs no tokens.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OfflineModel;
 
@@ -64,8 +63,10 @@ impl ChatModel for OfflineModel {
         "extractive"
     }
 
-    /// Answers with the JSON of an [`Answer`]; `output_tokens_max` is ignored, because the items' own limits hold.
-    /// Fails only with [`LlmError::Permanent`], when the answer can't be written as JSON.
+    /// Returns the JSON of an [`Answer`]. Ignores `output_tokens_max`: the items have limits of their own.
+    ///
+    /// # Errors
+    /// [`LlmError::Permanent`] if the answer can't be written as JSON; no other error.
     async fn answer(&self, request: &ModelRequest) -> Result<ModelAnswer, LlmError> {
         let answer = Answer {
             items: summarise(&request.transcripts),
@@ -79,7 +80,7 @@ impl ChatModel for OfflineModel {
     }
 }
 
-/// Items for `transcripts`, which are in the order of their exchanges: every exchange in exactly one, oldest first.
+/// Summarises `transcripts`, which must be in the order of their exchanges. Each exchange is in exactly one item, oldest first.
 pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
     let transcripts: Vec<Transcript> = transcripts.iter().map(in_own_words).collect();
     let batch = reading::Corpus::read(&transcripts);
@@ -93,7 +94,7 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
                 last: exchanges.last()?.exchange,
             };
             let account = told.iter().any(account::is_work).then(|| account::texts(told));
-            // Of calls alone the account has nothing to tell.
+            // A run of calls alone gives an empty account.
             let account = account.filter(|texts| !texts.text.is_empty());
             let texts = account.unwrap_or_else(|| composed(&batch, exchanges, told));
             let texts = texts.or_quote(&first_words(&transcripts, range));
@@ -108,8 +109,8 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
         .collect()
 }
 
-/// The texts for a run in which nothing was changed. Where much was said, a point for each exchange follows what tells most of all of
-/// them, since points give way from the end. Talk has none: its facts are divided into runs that fit.
+/// Writes the texts for a run that changed nothing. A long run gets its most informative pieces first and then a point for each exchange,
+/// because points are dropped from the end. Talk gets no points: its runs are already divided to fit.
 fn composed(
     batch: &reading::Corpus,
     exchanges: &[reading::ExchangeReading],
@@ -134,15 +135,14 @@ fn composed(
     }
 }
 
-/// The same without what programs wrote in the user's place.
+/// Removes the lines that programs wrote in the user's place.
 fn in_own_words(transcript: &Transcript) -> Transcript {
     let mut own = transcript.clone();
     own.lines.retain(|line| line.voice != Voice::Program);
     own
 }
 
-/// The first thing said in a run of exchanges: a slash command that is given ten times over has no clause worth
-/// telling, but it was given.
+/// Returns the first thing said in a run. It represents a run of, say, one repeated slash command.
 fn first_words(transcripts: &[Transcript], run: ExchangeRange) -> String {
     let lines = transcripts
         .iter()

@@ -1,4 +1,4 @@
-//! Batches at a provider: questions that may wait are asked together, at half the price and some hours later.
+//! Batches at a provider: questions that may wait are sent together, for half the price, and answered some hours later.
 //!
 //! ```text
 //!   questions   waiting ──gathered──► out ──► answered | failed | late (nobody waits for it any more)
@@ -10,26 +10,25 @@
 //!                └── refused ────────────┴── gone, or too old ────────► closed
 //! ```
 //!
-//! A batch is written down before it is sent, and no provider's call that makes a batch can be repeated safely. So if
-//! it isn't known whether a batch was made, it is looked for in the provider's list before it is sent again.
+//! A batch is stored before it is sent, and no provider's call that creates a batch can be repeated safely. If it is unknown whether a
+//! batch was created, recapd looks for it in the provider's list before it sends it again.
 
 use super::time::{HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 
-/// When it isn't known whether a batch was made, it is looked for after so long: providers' lists lag behind.
+/// Wait before recapd looks for a batch that may or may not have been created: providers' lists lag behind.
 pub const UNSURE_WAIT_MS: i64 = MINUTE_MS;
-/// How long a batch is left to the daemon that looks at it, as two calls may take. No other wait for a look is longer,
-/// except one that a provider asks for.
+/// Time a polling daemon keeps a batch to itself, enough for two calls. No other wait is longer, unless the provider asks for one.
 pub const LOOK_MS: i64 = 11 * MINUTE_MS;
-/// How often a batch is sent at most.
+/// Most times that a batch is sent.
 pub const SENDS_MAX: i64 = 5;
-/// The age at which a batch is given up: the slowest provider gives up after 48 hours.
+/// Age at which recapd gives a batch up: the slowest provider gives up after 48 hours.
 pub const LIFE_MAX_MS: i64 = 49 * HOUR_MS;
-/// How far a provider's clock may be off.
+/// Largest accepted deviation of a provider's clock.
 const CLOCK_SKEW_MS: i64 = 10 * MINUTE_MS;
 const POLL_FIRST_MS: i64 = 30 * SECOND_MS;
 const POLL_MAX_MS: i64 = 10 * MINUTE_MS;
 
-/// What a question costs in a batch that costs `alone_microusd` asked directly: half, at all three providers. Rounded up.
+/// Returns the price in a batch of a question that costs `alone_microusd` when asked directly: half at all three providers, rounded up.
 pub fn cost_in_batch_microusd(alone_microusd: i64) -> i64 {
     alone_microusd.saturating_add(1) / 2
 }
@@ -37,19 +36,19 @@ pub fn cost_in_batch_microusd(alone_microusd: i64) -> i64 {
 /// The state of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchState {
-    /// Written down; the provider may or may not know it.
+    /// Stored, and perhaps known to the provider.
     Intent,
-    /// The provider works on it.
+    /// The provider is working on it.
     Submitted,
     /// Each of its questions has an outcome.
     Closed,
 }
 
 impl BatchState {
-    /// All states.
+    /// In the order of a batch's life.
     pub const ALL: [Self; 3] = [Self::Intent, Self::Submitted, Self::Closed];
 
-    /// The name under which the state is stored.
+    /// Returns the stored name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Intent => "intent",
@@ -58,25 +57,25 @@ impl BatchState {
         }
     }
 
-    /// The state of that name.
+    /// Parses a stored name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 }
 
-/// What became of a question.
+/// The outcome of a question in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuestionOutcome {
-    /// Its answer is journalled; the next update of its agent uses it.
+    /// Its answer is stored; the agent's next update uses it.
     Answered,
-    /// There is no answer to use: it is asked directly.
+    /// No usable answer came, so it is asked directly.
     Failed,
-    /// Its answer came when the summary had moved on.
+    /// Its answer came after the summary had moved on.
     Late,
 }
 
 impl QuestionOutcome {
-    /// The name under which the outcome is stored.
+    /// Returns the stored name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Answered => "answered",
@@ -86,46 +85,46 @@ impl QuestionOutcome {
     }
 }
 
-/// What a look at a batch showed.
+/// The result of polling a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchObservation {
-    /// The provider accepted it, or lists it.
+    /// The provider accepted or lists it.
     Accepted,
-    /// The provider refused it: nothing was made.
+    /// The provider refused it and created nothing.
     Refused,
-    /// Unknown: no answer came, or none that says so.
+    /// Unknown: no conclusive answer came.
     Unsure,
     /// The provider doesn't list it.
     Unlisted,
-    /// The provider works on it, or can't say.
+    /// The provider is working on it, or can't say.
     Running,
-    /// The provider doesn't know it any more.
+    /// The provider no longer knows it.
     Gone,
-    /// It ended, and its results are read.
+    /// It ended, and its results were read.
     Read,
 }
 
-/// What to do with a batch.
+/// The next step for a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchStep {
-    /// Look again after a wait.
+    /// Poll again after a wait.
     Wait {
-        /// The wait in milliseconds.
+        /// In milliseconds.
         wait_ms: i64,
     },
-    /// Send it once more.
+    /// Send it again.
     Send,
-    /// The provider has it: note that, and look after a wait.
+    /// The provider has it: store that, and poll after a wait.
     Submit {
-        /// The wait in milliseconds.
+        /// In milliseconds.
         wait_ms: i64,
     },
     /// Close it: questions without an answer are asked directly.
     Close,
 }
 
-/// What to do after `sight` of a batch in `state`, which was looked at `looks` times in that state, `age_ms` after it
-/// was written down. A sight that is impossible in that state changes nothing.
+/// Returns the next step after the observation `sight` of a batch in `state`. `looks` counts the earlier polls in that state, `age_ms`
+/// the time since the batch was stored. An observation that is impossible in that state changes nothing.
 pub fn step(state: BatchState, sight: BatchObservation, looks: i64, age_ms: i64) -> BatchStep {
     match (state, sight) {
         (BatchState::Closed, _)
@@ -146,39 +145,39 @@ pub fn step(state: BatchState, sight: BatchObservation, looks: i64, age_ms: i64)
     }
 }
 
-/// The wait for the next look after `looks` looks: most batches end within the hour, some take a day.
+/// Returns the wait before the next poll: most batches end within the hour, some take a day.
 fn poll_wait_ms(looks: i64) -> i64 {
     let doublings = u32::try_from(looks.clamp(0, 10)).unwrap_or(0);
     (POLL_FIRST_MS << doublings).min(POLL_MAX_MS)
 }
 
-/// A batch that may have been made, and by what it is recognised.
+/// The properties by which a batch is recognised that may have been created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchIdentity {
-    /// The name that the provider was given for it.
+    /// The name that recapd gave it.
     pub name: String,
-    /// How many questions it has.
+    /// Number of its questions.
     pub requests: i64,
-    /// When it was written down.
+    /// When it was stored.
     pub created_at: Timestamp,
 }
 
 /// A batch as a provider lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedBatch {
-    /// The provider's id.
+    /// Id given by the provider.
     pub id: String,
-    /// Its name, if the provider keeps it.
+    /// `None` if the provider keeps no names.
     pub name: Option<String>,
-    /// How many questions it has, if the provider says so.
+    /// `None` if the provider doesn't say.
     pub requests: Option<i64>,
-    /// When it was made, if the provider says so.
+    /// `None` if the provider doesn't say.
     pub created_at: Option<Timestamp>,
 }
 
 impl BatchIdentity {
-    /// Whether `listed` is this batch. Where the provider keeps no name, time and size decide; if it is another batch,
-    /// none of its results fits, and the questions are asked directly.
+    /// Returns true if `listed` is this batch. Where the provider keeps no name, time and size decide. If the match is wrong, none of its
+    /// results fits, and the questions are asked directly.
     pub fn is(&self, listed: &ListedBatch) -> bool {
         match &listed.name {
             Some(name) => *name == self.name,
@@ -186,7 +185,7 @@ impl BatchIdentity {
         }
     }
 
-    /// Whether `listed` was made before this batch could have been: lists are sorted, the newest first.
+    /// Returns true if `listed` is too old to be this batch, and so are all later entries: lists are sorted, newest first.
     pub fn is_after(&self, listed: &ListedBatch) -> bool {
         listed
             .created_at

@@ -1,7 +1,7 @@
-//! Effects: what an exchange changed outside of the conversation, read exactly from its calls and results, without a model.
+//! Effects: the changes that an exchange made outside of the conversation, read from its calls and results without a model.
 //!
-//! Tools are known by what they do: an edit tool by its name and its path, a shell by the commands that it is given, a plan by
-//! its entries. A call whose result reports a failure has changed nothing.
+//! Tools are recognised by what they do: an edit tool by its name and its path, a shell by its commands, a plan by its entries. A call
+//! whose result reports a failure has changed nothing.
 
 mod arguments;
 mod commits;
@@ -24,34 +24,32 @@ use super::{
     redaction::Redactor,
 };
 
-/// The most files, commits, links and verdicts that are kept of an exchange.
+/// Most files, commits, links and verdicts kept of an exchange.
 pub const EFFECTS_MAX: usize = 200;
 
-/// What an exchange changed.
+/// The changes that an exchange made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// Files that were written, edited or deleted, in the order of their first change; relative to the working directory, where
-    /// it is known.
+    /// Files written, edited or deleted, in the order of their first change; relative to the working directory if that is known.
     pub files: Vec<String>,
-    /// Files that were to be changed, but each change failed or was refused.
+    /// Files whose every change failed or was refused.
     pub unchanged: Vec<String>,
-    /// Commits, in order.
+    /// In order.
     pub commits: Vec<Commit>,
-    /// Addresses of pull requests and issues that were made.
+    /// Addresses of the pull requests and issues created.
     pub links: Vec<String>,
-    /// How each test or build ended that was run, by its last run.
+    /// The last result of each test or build.
     pub verdicts: Vec<TestVerdict>,
     /// The plan or todo list after its last change; empty if there is none.
     pub plan: Vec<PlanEntry>,
-    /// The user took back what was done before (`/undo`).
+    /// True if the user took back the changes before (`/undo`).
     pub undoes: bool,
-    /// Files that calls named and didn't change, by which one sees what was read; in order, as `files` are named. They are no
-    /// effects.
+    /// Files that calls named but didn't change, which shows what was read; in order, relative as in `files`. They are no effects.
     pub looked_at: Vec<String>,
 }
 
 impl Effects {
-    /// The effects of the messages of an exchange, which are in order.
+    /// Reads the effects of an exchange from its messages, which must be in order.
     pub fn of(messages: &[Message]) -> Self {
         let mut effects = Self {
             undoes: messages.iter().any(takes_back),
@@ -79,7 +77,7 @@ impl Effects {
         effects
     }
 
-    /// The same without secrets.
+    /// Redacts secrets in all texts.
     #[must_use]
     pub fn redacted(mut self, redactor: &Redactor) -> Self {
         let commits = self.commits.iter_mut().map(|commit| &mut commit.subject);
@@ -97,7 +95,7 @@ impl Effects {
         self
     }
 
-    /// Whether nothing was changed, whatever was looked at.
+    /// Returns true if nothing was changed; `looked_at` doesn't count.
     pub fn is_empty(&self) -> bool {
         let Self {
             files,
@@ -117,7 +115,7 @@ impl Effects {
     fn note(&mut self, call: &FinishedCall<'_>) {
         let arguments = Arguments::read(call.arguments);
         let command = arguments.command();
-        // How a command ended is told even if it failed.
+        // A command's verdict counts even if the command failed.
         if let Some(command) = &command {
             verdicts::note(&mut self.verdicts, command, call);
         }
@@ -153,12 +151,12 @@ fn push_new(files: &mut Vec<String>, file: String) {
     }
 }
 
-/// Whether the user takes back what was done before; Aider's command.
+/// Returns true for `/undo`, Aider's command to take back the last changes.
 fn takes_back(message: &Message) -> bool {
     message.kind == Kind::User && message.text().trim() == "/undo"
 }
 
-/// How commands begin that make a pull request or an issue.
+/// Commands that create a pull request or an issue.
 const MAKE_LINKS: [&str; 4] = [
     "gh pr create",
     "gh issue create",
@@ -166,7 +164,7 @@ const MAKE_LINKS: [&str; 4] = [
     "glab issue create",
 ];
 
-/// Adds the addresses of what `command` made, which its result names.
+/// Adds the addresses that the result of `command` names, if it creates a pull request or an issue.
 fn links(links: &mut Vec<String>, command: &str, result: &str) {
     if !MAKE_LINKS.iter().any(|made| command.contains(made)) {
         return;

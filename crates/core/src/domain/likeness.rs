@@ -1,9 +1,9 @@
-//! Finding the known name that was most likely meant.
+//! Finds the known name that a misspelt name most likely means.
 
-/// The least likeness (by Jaro and Winkler, 1 is equal) of a name that may have been meant.
+/// Least similarity (Jaro–Winkler, 1 is equal) to a known name.
 const LIKENESS_MIN: f64 = 0.8;
 
-/// The name among `known` that `name` was most likely meant to be, whatever the case of its letters.
+/// Returns the name of `known` most similar to `name`, ignoring case; `None` if none is similar enough.
 pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let likeness = |one: &str| strsim::jaro_winkler(&one.to_lowercase(), &name.to_lowercase());
     let alike = known.into_iter().map(|one| (likeness(one), one));
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_name_is_told_and_nothing_far_off() {
+    fn returns_the_nearest_name_and_nothing_far_off() {
         let known = ["ikigai-main", "coder", "planner"];
         assert_eq!(nearest("codr", known), Some("coder"));
         assert_eq!(nearest("Ikigai_main", known), Some("ikigai-main"));

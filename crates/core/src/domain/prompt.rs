@@ -1,10 +1,9 @@
-//! The prompt for a model: the instructions, and the material as fenced, untrusted data: how things stood, the last items,
-//! and the new exchanges.
+//! The prompt for a model: the instructions, and the facts, last items and new exchanges as fenced, untrusted material.
 //!
-//! Invariant: material stands in the user role only. The instructions are the same bytes for every request; nothing relies on
-//! a provider's prompt cache, though, which they are too short for.
-//! Invariant: no text inside the fence can close it, open another one, or pass for a line of its own: the fence's
-//! word can't occur in a text, and every line of a text begins with its speaker or is indented.
+//! Invariant: material is only in the user role. The instructions are the same bytes for every request; they are too short for a
+//! provider's prompt cache, so nothing relies on one.
+//! Invariant: no text inside the fence can close it, open another one, or pass for a line of recapd: the fence's word can't occur in a
+//! text, and every line of a text begins with its speaker or is indented.
 
 mod exchange;
 mod instructions;
@@ -24,49 +23,47 @@ use super::{
     transcript::{Transcript, Voice},
 };
 
-/// The word that makes a fence. It never survives in a text.
+/// The word of the fence lines. It is replaced wherever a text contains it.
 pub const FENCE_WORD: &str = "recap-material";
-/// The longest nonce that is used, in characters.
+/// Longest nonce, in characters; the rest is cut off.
 pub const NONCE_CHARS_MAX: usize = 32;
-/// The longest speaker or tool name that is shown, in characters.
+/// Longest speaker or tool name shown, in characters.
 pub const LABEL_CHARS_MAX: usize = 64;
 /// Material is never cut to fewer characters than this.
 pub const MATERIAL_CHARS_MIN: usize = 1_000;
 /// How many of the last items are shown.
 pub const LAST_ITEMS_MAX: usize = 3;
-/// How the line begins that says which exchanges are asked about.
+/// The beginning of the line that names the exchanges to write about.
 pub const ASKED: &str = "Now write the items for the exchanges ";
 
 const INDENT: &str = "  ";
-/// The most characters that are shown of one of the last items.
 const LAST_ITEM_CHARS_MAX: usize = 400;
-/// The most characters that are shown of all facts together.
 const FACTS_CHARS_MAX: usize = 8_000;
 
-/// A prompt: instructions in the system role only, material in the user role only.
+/// A prompt: instructions only in the system role, material only in the user role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
-    /// Who the model is and what it must do.
+    /// The instructions.
     pub system: String,
-    /// The material, fenced.
+    /// The fenced material.
     pub user: String,
-    /// What the answer looks like.
+    /// The form of the answer.
     pub schema: Schema,
 }
 
-/// What a prompt is about.
+/// The material of a prompt.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PromptMaterial<'a> {
     /// The exchanges to write about, oldest first.
     pub transcripts: &'a [Transcript],
-    /// What held before them.
+    /// The facts that held before these exchanges.
     pub facts: &'a [Fact],
-    /// The items before them, oldest first: the last [`LAST_ITEMS_MAX`] are shown.
+    /// The items before these exchanges, oldest first; only the last [`LAST_ITEMS_MAX`] are shown.
     pub last_items: &'a [&'a Item],
 }
 
 impl<'a> PromptMaterial<'a> {
-    /// Exchanges before which nothing is known.
+    /// Returns material without facts and items from before.
     pub fn of(transcripts: &'a [Transcript]) -> Self {
         Self {
             transcripts,
@@ -75,13 +72,12 @@ impl<'a> PromptMaterial<'a> {
     }
 }
 
-/// How much material a prompt may hold.
+/// Limits on the material of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptLimits {
-    /// Characters of all exchanges together. Small exchanges are kept whole; the big ones share what is left, and
-    /// each loses lines from its middle.
+    /// Most characters of all exchanges together. Small ones are kept whole; big ones lose lines from their middle.
     pub material_chars_max: usize,
-    /// The most items that an answer has room for. Of more exchanges than that some are to be joined.
+    /// Most items that an answer has room for. If there are more exchanges, the prompt states this limit.
     pub items_max: usize,
 }
 
@@ -95,8 +91,7 @@ impl Default for PromptLimits {
 }
 
 impl Prompt {
-    /// The prompt that asks for items for the exchanges of `material`. `nonce` marks the fence of this one prompt:
-    /// letters and digits, at least 8 of them and hard to guess.
+    /// Builds the prompt that asks for items. `nonce` marks its fence: at least 8 letters and digits, unique and hard to guess.
     pub fn new(material: PromptMaterial<'_>, nonce: &str, limits: PromptLimits) -> Self {
         let nonce = clean_nonce(nonce);
         let transcripts = material.transcripts;
@@ -120,8 +115,8 @@ impl Prompt {
         }
     }
 
-    /// As [`Prompt::new`], with at most `tokens_max` tokens of material, too: of Chinese or JSON as many are far fewer
-    /// characters. As lines differ, so may what is left of them: then it is shortened once more.
+    /// Like [`Prompt::new`], with at most `tokens_max` tokens as well, since Chinese or JSON has far fewer characters per token. Shortens
+    /// the material until it fits or reaches [`MATERIAL_CHARS_MIN`], because density varies from line to line.
     pub fn within(
         material: PromptMaterial<'_>,
         nonce: &str,
@@ -139,8 +134,7 @@ impl Prompt {
         }
     }
 
-    /// How many characters may have `tokens_max` tokens, if those that are shown have more. At least a sixteenth less
-    /// than before, so that the end is near.
+    /// Returns how many characters fit in `tokens_max` tokens, at least 1/16 less than before; `None` if the prompt fits.
     fn fewer_chars(
         &self,
         limits: PromptLimits,
@@ -148,7 +142,7 @@ impl Prompt {
         counter: &dyn TokenCounter,
     ) -> Option<usize> {
         let tokens_max = usize_or_max(tokens_max);
-        // A token has a byte at least: most material needn't be counted.
+        // A token has at least one byte, so most material needn't be counted.
         if self.user.len() <= tokens_max {
             return None;
         }
@@ -157,8 +151,8 @@ impl Prompt {
         (tokens > tokens_max).then(|| shown.saturating_mul(tokens_max) / tokens / 16 * 15)
     }
 
-    /// The same question once more, with a note of what was wrong with the last answer. The note is outside the fence,
-    /// which is safe because a [`ReplyError`] holds nothing of the answer but numbers.
+    /// Repeats the question with a note about what was wrong with the last answer. The note is outside the fence; that is safe, because a
+    /// [`ReplyError`] contains nothing of the answer but numbers.
     #[must_use]
     pub fn again(&self, fault: &ReplyError) -> Self {
         Self {
@@ -168,7 +162,7 @@ impl Prompt {
     }
 }
 
-/// How many items there may be, where it matters.
+/// Returns the limit on items if there are more exchanges; empty otherwise.
 fn at_most(items_max: usize, exchanges: usize) -> String {
     if exchanges > items_max {
         format!(", at most {items_max} items")
@@ -185,17 +179,17 @@ fn clean_nonce(nonce: &str) -> String {
         .collect()
 }
 
-/// The text lengths to ask for: models exceed the lengths they are given, so they are a seventh less than what fits.
+/// Returns the length to ask for: a seventh less than what fits, because models exceed the lengths they are given.
 fn asked_chars(chars_max: usize) -> usize {
     chars_max / 7 * 6
 }
 
-/// All instructions of all prompts, to recognise a model that repeats them.
+/// Returns all instructions of all prompts, to recognise a model that repeats them.
 pub(super) fn all_instructions() -> [String; 2] {
     [instructions::of_items(), operations::instructions()]
 }
 
-/// The facts that hold, one a line; nothing if there are none.
+/// Writes the facts, one per line; empty if there are none.
 fn state(facts: &[Fact]) -> String {
     let mut left = FACTS_CHARS_MAX;
     let lines = facts.iter().map(fact_line).take_while(|line| {
@@ -207,7 +201,7 @@ fn state(facts: &[Fact]) -> String {
     headed("STATE BEFORE", lines)
 }
 
-/// `  f3 demand (#4): “use pnpm”`.
+/// Writes one fact: `  f3 demand (#4): “use pnpm”`.
 fn fact_line(fact: &Fact) -> String {
     let text = cut(&plain(&fact.text), FACT_CHARS_MAX);
     let text = if fact.voice == Some(Voice::User) {
@@ -223,7 +217,7 @@ fn fact_line(fact: &Fact) -> String {
     )
 }
 
-/// The last items, oldest first; nothing if there are none.
+/// Writes the last items, oldest first; empty if there are none.
 fn last_items(items: &[&Item]) -> String {
     let last = items
         .get(items.len().saturating_sub(LAST_ITEMS_MAX)..)
@@ -244,12 +238,12 @@ fn headed(heading: &str, lines: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// One line without the fence's word.
+/// Returns the text as one line without the fence's word.
 fn plain(text: &str) -> String {
     neutral(&one_line(text))
 }
 
-/// Numbers (ascending) as runs of consecutive ones.
+/// Groups ascending numbers into runs of consecutive ones.
 fn runs(numbers: &[i64]) -> Vec<ExchangeRange> {
     numbers
         .chunk_by(|one, next| one.checked_add(1) == Some(*next))
@@ -262,7 +256,7 @@ fn runs(numbers: &[i64]) -> Vec<ExchangeRange> {
         .collect()
 }
 
-/// `#3, #5–#9`.
+/// Writes ranges: `#3, #5–#9`.
 fn spans(ranges: &[ExchangeRange]) -> String {
     let spans = ranges.iter().map(|range| match range {
         ExchangeRange { first, last } if first == last => format!("#{first}"),
@@ -271,9 +265,9 @@ fn spans(ranges: &[ExchangeRange]) -> String {
     spans.collect::<Vec<_>>().join(", ")
 }
 
-/// `text` with the fence's word, in whatever case, replaced by a look-alike.
+/// Replaces the fence's word in `text`, in any case, by a look-alike.
 pub(super) fn neutral(text: &str) -> String {
-    // Lowering ASCII letters keeps every byte offset.
+    // ASCII lower case keeps every byte offset.
     let lowered = text.to_ascii_lowercase();
     let mut kept = String::with_capacity(text.len());
     let mut from = 0;

@@ -1,11 +1,11 @@
-//! The answers that a model may give: the schema, and the checks that an answer must pass before it is used.
+//! The answers of a model: their schema, and the checks that an answer must pass before it is used.
 //!
-//! Invariant: whatever the text, the checked items cover only exchanges that were asked about, each at most once, in
-//! order; and the exchanges that no item covers are named.
+//! Invariant: whatever the text, the checked items cover only exchanges that were asked about, each at most once, in order; the exchanges
+//! that no item covers are listed.
 //!
-//! An answer whose meaning is plain is used, whatever its form: asking again costs as much as asking. Whether a text is true
-//! isn't checked here, only that there is one, that it can't do harm in a summary, and that what it says the user demanded
-//! stands in what the user said.
+//! An answer with a clear meaning is used, whatever its form, since asking again costs as much as asking. The checks don't decide whether
+//! a text is true, only that there is one, that it can't do harm in a summary, and that a demand it attributes to the user is in the
+//! user's words.
 
 mod clean;
 mod coverage;
@@ -35,16 +35,16 @@ use super::{
     text::cut_at_sentence,
 };
 
-/// The longest answer that is read, in bytes: some 60,000 tokens, six times what a summary may hold.
+/// Longest answer read, in bytes: some 60,000 tokens, six times what a summary may hold.
 pub const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
-/// A model's answer: `{"items": [{"exchanges": {"first": 3, "last": 5}, "text": …, "brief": …, "gist": …, "importance":
-/// "fact"}], "facts": {"add": […], "replace": […], "close": […]}}`.
+/// A model's answer: `{"items": [{"exchanges": {"first": 3, "last": 5}, "text": …, "brief": …, "gist": …, "importance": "fact"}],
+/// "facts": {"add": […], "replace": […], "close": […]}}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Items, oldest first.
+    /// Oldest first.
     pub items: Vec<ItemDraft>,
-    /// What changes of how things stand.
+    /// The changes of the facts.
     #[serde(default, skip_serializing_if = "FactChanges::is_empty")]
     pub facts: FactChanges,
 }
@@ -52,12 +52,12 @@ pub struct Answer {
 /// An answer that passed the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckedReply {
-    /// Items with clean texts, oldest first. Their ranges are disjoint and begin and end with exchanges that were
-    /// asked about; [`runs`] tells which of these lie in a range.
+    /// Items with clean texts, oldest first. Their ranges are disjoint and begin and end with exchanges that were asked about; [`runs`]
+    /// returns the exchanges asked about within a range.
     pub drafts: Vec<ItemDraft>,
     /// The exchanges asked about that no item covers, ascending.
     pub missing: Vec<i64>,
-    /// What changes of how things stand, by exchanges that were asked about.
+    /// The changes of the facts, each from an exchange that was asked about.
     pub facts: FactChanges,
 }
 
@@ -71,11 +71,11 @@ impl From<CheckedReply> for Answer {
 }
 
 impl CheckedReply {
-    /// The same with an answer to the question about what is missing in this one, whatever else that one says.
+    /// Adds the answer to a second question, about the exchanges missing here. Ignores what `more` says about other exchanges.
     #[must_use]
     pub fn completed_by(mut self, more: Self) -> Self {
         for draft in more.drafts {
-            // One range of them may span exchanges that this answer is about.
+            // One range may span exchanges that this answer covers.
             for exchanges in runs(draft.exchanges, &self.missing) {
                 self.drafts.push(ItemDraft {
                     exchanges,
@@ -92,40 +92,40 @@ impl CheckedReply {
     }
 }
 
-/// Which exchanges items cover.
+/// The placed items, and the exchanges that none of them covers.
 struct CoveredExchanges {
     drafts: Vec<ItemDraft>,
     missing: Vec<i64>,
 }
 
-/// Why an answer can't be used, by what to do next. The messages hold nothing of the answer but numbers, so they may be
-/// logged, and shown to the model ([`super::prompt::Prompt::again`]).
+/// Reason why an answer can't be used; each calls for another next step. The messages contain nothing of the answer but numbers, so they
+/// may be logged and shown to the model ([`super::prompt::Prompt::again`]).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
-    /// It isn't the JSON that was asked for: ask once more and say so.
+    /// Not the JSON that was asked for: ask once more and say so.
     #[error("the answer is not the JSON that was asked for: {0}")]
     Unreadable(String),
     /// All items are about the wrong exchanges: ask once more and say which.
-    #[error("the answer puts an item to the wrong exchanges: {0}")]
+    #[error("the answer assigns an item to the wrong exchanges: {0}")]
     Misattributed(#[from] RangeFault),
-    /// Its texts say nothing: the model isn't up to the task, and digests serve better than asking it again.
+    /// The texts say nothing: the model isn't up to the task, and digests serve better than asking it again.
     #[error("the answer says nothing: {0}")]
     Worthless(String),
 }
 
 impl ReplyError {
-    /// The name for metrics and the runs table: `bad_output`.
+    /// Returns the name for metrics and the runs table: `bad_output`.
     pub fn class(&self) -> &'static str {
         "bad_output"
     }
 
-    /// Whether asking the same model once more, with this error as advice, may help.
+    /// Returns true if the same model may do better when asked once more with this error.
     pub fn is_worth_asking_again(&self) -> bool {
         !matches!(self, Self::Worthless(_))
     }
 }
 
-/// As [`parse_said`], where it isn't known what the user said: nothing becomes a demand of the user's.
+/// Like [`parse_said`] if the user's words are unknown: no text becomes a demand of the user.
 ///
 /// # Errors
 /// As [`parse_said`].
@@ -133,13 +133,12 @@ pub fn parse(text: &str, exchanges: &[i64], redactor: &Redactor) -> Result<Check
     parse_said(text, exchanges, &UserWords::none(), redactor)
 }
 
-/// Reads and checks a model's answer to the question about `exchanges` (ascending, may have holes), in which the user said
-/// `words`. Accepts the JSON object also when it is wrapped in a code fence or in prose, and its items alone. Secrets are
-/// redacted by the rules of `redactor`. An item that is unreadable or says nothing is left out, so that one of many doesn't
-/// spoil them all.
+/// Reads and checks a model's answer about `exchanges` (ascending, may have gaps), in which the user said `words`. Accepts the JSON
+/// object in a code fence or in prose, and the items alone. Redacts secrets by the rules of `redactor`. Leaves out an item that is
+/// unreadable or says nothing, so that one bad item doesn't spoil the others.
 ///
 /// # Errors
-/// When no item is left.
+/// If no item is left.
 pub fn parse_said(
     text: &str,
     exchanges: &[i64],
@@ -168,15 +167,13 @@ pub fn parse_said(
     })
 }
 
-/// What texts are checked by.
 struct Checks<'a> {
     words: &'a UserWords,
     redactor: &'a Redactor,
 }
 
 impl Checks<'_> {
-    /// The item of that number (from 1), with three clean texts: one that it lacks, or that says nothing, is made from the
-    /// longest that it has.
+    /// Reads item `number` (from 1) and cleans its three texts. A missing or empty text is made from the longest one.
     fn item(&self, item: &Value, number: usize) -> Result<ItemDraft, ReplyError> {
         let draft = draft::draft(item).ok_or_else(|| {
             ReplyError::Unreadable(format!("item {number} names no exchanges or has no text"))
@@ -200,9 +197,9 @@ impl Checks<'_> {
         })
     }
 
-    /// The text as it can stand in a summary, or what is wrong with it.
+    /// Cleans a text for a summary, or returns what is wrong with it.
     fn cleaned(&self, text: &str, chars_max: usize) -> Result<String, &'static str> {
-        // Before anything is cut: half a secret has no shape.
+        // Redacts before cutting: half a secret is not recognised.
         let redacted = self.redactor.redact(text);
         let clean = |line: &str, chars_max| clean::clean(line, chars_max, self.words);
         let clean = points(&redacted, chars_max, clean).join("\n");
@@ -216,7 +213,7 @@ impl Checks<'_> {
     }
 }
 
-/// As much of a clean text as fits, by points and sentences.
+/// Shortens a clean text to whole points and sentences that fit.
 fn shortened(text: &str, chars_max: usize) -> String {
     points(text, chars_max, cut_at_sentence).join("\n")
 }

@@ -1,4 +1,4 @@
-//! The shapes of ids and times, for the description of the HTTP interface.
+//! OpenAPI schemas of ids and times.
 
 use utoipa::{
     PartialSchema, ToSchema,
@@ -14,7 +14,7 @@ use super::{
     time::Timestamp,
 };
 
-/// What ids of agents and projects look like.
+/// Pattern of the ids of agents and projects.
 pub const ID_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$";
 
 fn id(description: &str, example: &str) -> RefOr<Schema> {
@@ -30,7 +30,10 @@ fn id(description: &str, example: &str) -> RefOr<Schema> {
 
 impl PartialSchema for AgentId {
     fn schema() -> RefOr<Schema> {
-        id("An agent's id. It is made by its first message.", "coder")
+        id(
+            "The id of an agent. Its first message creates the agent.",
+            "coder",
+        )
     }
 }
 
@@ -38,7 +41,10 @@ impl ToSchema for AgentId {}
 
 impl PartialSchema for ProjectId {
     fn schema() -> RefOr<Schema> {
-        id("A project's id. It is made by its first agent.", "website")
+        id(
+            "The id of a project. Its first agent creates the project.",
+            "website",
+        )
     }
 }
 
@@ -49,7 +55,7 @@ impl PartialSchema for Timestamp {
         let time = ObjectBuilder::new()
             .schema_type(Type::String)
             .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
-            .description(Some("A time by RFC 3339, in UTC."))
+            .description(Some("An RFC 3339 time in UTC."))
             .examples(["2026-11-20T08:40:00Z"]);
         RefOr::T(time.into())
     }

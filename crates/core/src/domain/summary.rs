@@ -1,11 +1,11 @@
-//! The summary: items, the sections their age puts them in, and the document they are rendered to.
+//! The summary: items, the sections that their age puts them in, and the document rendered from them.
 //!
-//! Data flows one way: drafts and exchanges become items ([`coverage`]), items get a section and a form by age and room
-//! ([`section`], [`compaction`]), and are written down ([`mod@line`], [`render`]); exchanges that aren't summarised yet
-//! are added when the document is read ([`pending`]); readers without room for all of it get its newest lines
-//! ([`brief`]). The items of several agents make one document in [`shared`].
+//! Data flows one way. Drafts and exchanges become items ([`coverage`]); age and room give each item a section and a form ([`section`],
+//! [`compaction`]); items are written as lines ([`mod@line`], [`render`]). Exchanges that aren't summarised yet are added when the
+//! document is read ([`pending`]); readers with little room get its newest lines ([`brief`]). The items of several agents make one
+//! document in [`shared`].
 //!
-//! Invariant: the clock ages items, never a model. Times, token totals and coverage are filled by recapd.
+//! Invariant: the clock ages items, never a model. recapd fills in times, token totals and coverage.
 //! Invariant: no document has more than [`compaction::SUMMARY_TOKENS_MAX`] tokens.
 
 pub mod brief;

@@ -1,11 +1,11 @@
-//! The account of work: what the user asked, what was changed, how it ended and what is left open, a point for each.
+//! The account of work: the request, the changes, the outcome and what is left open, as points.
 //!
 //! ```text
 //! transcript ──► course (request, answers, outcome, steps, effects) ──► parts by rank ──► as many as fit ──► points
 //! ```
 //!
-//! Requests and outcomes are told in whole sentences, effects exactly. What tells most of the end goes first; what was said on the
-//! way is told only where room is left.
+//! Requests and outcomes are quoted in whole sentences, effects exactly. The first sentences of the request and of the outcome have
+//! priority; intermediate steps are included only where room is left.
 
 mod course;
 mod part;
@@ -22,19 +22,19 @@ use recapd_core::domain::{
     transcript::{Transcript, Voice},
 };
 
-/// An exchange with calls that has more tokens than this is work, whatever its tools do.
+/// An exchange with calls and more tokens than this is work, whatever its tools do.
 const WORK_TOKENS_MIN: i64 = 5_000;
 
-/// The characters of the marks in a headline: `“` `” → `.
+/// Characters of the marks in a headline: `“` `” → `.
 const AROUND_CHARS: usize = 5;
 
-/// Whether what was done in the exchange counts more than what was said: it changed something that can be told exactly, or is long.
+/// Returns true if an exchange has effects, or has calls and is long: then its actions count more than its words.
 pub(super) fn is_work(transcript: &Transcript) -> bool {
     let has_calls = transcript.lines.iter().any(|line| line.voice == Voice::Call);
     !transcript.effects.is_empty() || (has_calls && transcript.tokens > WORK_TOKENS_MIN)
 }
 
-/// The texts for a run of exchanges of which one at least is work.
+/// Writes the texts for a run of exchanges with at least one that is work.
 pub(super) fn texts(run: &[Transcript]) -> Texts {
     let mut courses: Vec<Course> = run.iter().map(Course::of).collect();
     for at in 1..courses.len() {
@@ -62,7 +62,7 @@ pub(super) fn texts(run: &[Transcript]) -> Texts {
     }
 }
 
-/// What was asked first, and how it ended.
+/// Joins the first request and the last outcome.
 fn gist(courses: &[Course]) -> String {
     let first = |of: fn(&Course) -> Option<&String>| courses.iter().find_map(of);
     let last = |of: fn(&Course) -> Option<&String>| courses.iter().rev().find_map(of);

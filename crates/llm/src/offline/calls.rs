@@ -1,6 +1,6 @@
-//! Which tools matter, learnt from the batch: a call that brings much into the world and little news back changes
-//! something; one that brings little and fetches much looks something up. No tool is known by name for that; only what
-//! shows files is, since its result may speak of failures that aren't its own.
+//! Recognises tools that change something, from the batch alone. A call with long arguments and few new words in its result changes
+//! something; a call with short arguments and many new words in its result looks something up. Only tools that show files are known by
+//! name, since their results may quote failures that aren't their own.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,9 +10,9 @@ use super::{
 };
 use recapd_core::domain::transcript::{Transcript, Voice};
 
-/// A call counts for this many characters more than its arguments have: even one without arguments does something.
+/// Added to the length of a call's arguments: even a call without arguments does something.
 const CALL_CHARS: f64 = 24.0;
-/// What is left of the influence of a tool whose arguments name nothing: arithmetic, notes to oneself.
+/// Share of its influence that a tool keeps if its arguments name nothing, such as arithmetic or notes to oneself.
 const NAMELESS_FACTOR: f64 = 0.45;
 
 /// Words in the names of tools that show files.
@@ -39,21 +39,18 @@ const SHOWING: [&str; 18] = [
     "journalctl",
 ];
 
-/// One tool call.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
-    /// The tool.
     pub(super) name: String,
-    /// Its telling arguments.
     pub(super) values: Vec<ShownValue>,
-    /// The line of the transcript in which it stands.
+    /// Line of the transcript.
     pub(super) line: usize,
     /// Its result reports a failure: nothing was done.
     pub(super) failed: bool,
 }
 
 impl Call {
-    /// Whether it shows files, so that its result may say anything.
+    /// Returns true if the call shows files, so that its result may quote anything.
     pub(super) fn shows_files(&self) -> bool {
         let spaced = self.name.chars().flat_map(|c| {
             let blank = c.is_uppercase().then_some(' ');
@@ -66,7 +63,7 @@ impl Call {
     }
 }
 
-/// Whether a command shows files, whatever folder it goes to first.
+/// Returns true if a command shows files. A leading `cd` is skipped.
 pub(super) fn shows_files(command: &str) -> bool {
     command
         .split("&&")
@@ -75,7 +72,6 @@ pub(super) fn shows_files(command: &str) -> bool {
         .is_some_and(|part| SHOWING.iter().any(|start| part.starts_with(start)))
 }
 
-/// What the batch shows about each tool.
 #[derive(Debug, Default)]
 pub(super) struct Profiles {
     by_name: HashMap<String, Profile>,
@@ -91,7 +87,6 @@ struct Profile {
 }
 
 impl Profiles {
-    /// Reads all calls and results of a batch.
     pub(super) fn read(transcripts: &[Transcript]) -> Self {
         let mut profiles = Self::default();
         let mut known = HashSet::new();
@@ -125,7 +120,7 @@ impl Profiles {
         }
     }
 
-    /// How likely a tool changes something: 0 for pure look-ups, towards 1 for pure changes.
+    /// Estimates how likely a tool changes something: 0 for pure look-ups, towards 1 for pure changes.
     pub(super) fn influence(&self, name: &str) -> f64 {
         let Some(profile) = self.by_name.get(name) else {
             return 0.0;
@@ -138,7 +133,7 @@ impl Profiles {
     }
 }
 
-/// How many characters of `text` stand in words that nobody has said before.
+/// Counts the bytes of `text` in words that occur for the first time, and adds these to `known`.
 fn news<'a>(text: &'a str, known: &mut HashSet<&'a str>) -> usize {
     text.split(|c: char| !(c.is_alphanumeric() || c == '_'))
         .filter(|word| !word.is_empty() && known.insert(word))
@@ -156,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_from_lookups_by_what_goes_in_and_what_comes_out() {
+    fn changes_and_lookups_differ_in_arguments_and_results() {
         let record = r#"{"id": "AB12CD", "user": "kim_9", "from": "OSL", "to": "LIS", "legs": ["XX100", "XX200"], "class": "economy", "paid": 4711}"#;
         let profiles = Profiles::read(&[transcript(&[
             (Voice::Call, "order_lookup", r#"{"id": "AB12CD"}"#),
@@ -177,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shows_files_is_known_by_its_name_or_its_command() {
+    fn tools_that_show_files_are_known_by_name_or_command() {
         let call = |name: &str, arguments: &str| Call {
             name: name.to_owned(),
             values: values::of(arguments),

@@ -1,4 +1,4 @@
-//! What may be told of a run: its clauses, and its calls folded by tool.
+//! The candidates for the text of a run: its clauses, and its calls folded by tool.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,44 +11,40 @@ use super::{
     weigh::Term,
 };
 
-/// The most clauses of a run that are weighed against each other; the best by themselves, when there are more.
+/// Most clauses of a run that are compared with each other; of more, the best are taken.
 const CANDIDATES_MAX: usize = 160;
-/// The most folded calls of a run that are weighed.
 const TOOLS_MAX: usize = 40;
-/// Calls of tools with at least this influence change something and are told early.
+/// Tools with at least this influence change something; their calls are included early.
 pub(super) const INFLUENCE_TELLING: f64 = 0.3;
-/// How much a call tells beyond the words in it, at full influence.
+/// Value of a call beyond its words, at full influence.
 const CALL_GAIN: f64 = 9.0;
-/// How much the call of a pure look-up tells.
+/// Value of a call that only looks something up.
 const LOOKUP_GAIN: f64 = 0.4;
-/// How much a failure tells beyond its words.
+/// Value of a failure beyond its words.
 const FAILURE_GAIN: f64 = 2.0;
 
-/// A piece that may be told.
 pub(super) struct Candidate {
     pub(super) piece: TextPiece,
-    /// The words that it tells.
     pub(super) terms: Vec<Term>,
-    /// Words that needn't be told any more once this is, beyond `terms`.
+    /// Further words that are redundant once this piece is included.
     pub(super) covers: Vec<Term>,
-    /// How likely it matters by its place, around 1.
+    /// Weight of its position, around 1.
     pub(super) prior: f64,
-    /// What it tells beyond its words.
+    /// Its value beyond its words.
     pub(super) own: f64,
-    /// It is the call of a tool that changes something.
+    /// It is a call of a tool that changes something.
     pub(super) is_change: bool,
 }
 
-/// How calls are told.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallStyle {
-    /// How many arguments are shown of a tool that changes something; of a look-up half as many.
+    /// Most arguments shown of a tool that changes something; a look-up shows half as many.
     pub(super) values_max: usize,
-    /// A tool's calls of all turns are told together, which takes least room; otherwise those of each turn.
+    /// Folds a tool's calls across turns, which takes the least room; otherwise only within a turn.
     pub(super) spans_turns: bool,
 }
 
-/// What may be told of a run: the clauses that tell most by themselves, in their order, then the calls.
+/// Returns the candidates of a run: the best clauses, in order, then the calls.
 pub(super) fn of(batch: &Corpus, run: &[ExchangeReading], folding: CallStyle) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = run
         .iter()
@@ -104,7 +100,7 @@ fn said(reading: &ExchangeReading, at: usize, clause: &Clause) -> Candidate {
     }
 }
 
-/// The calls of a run, folded by tool: `tool ×3 (a, b, c)`.
+/// Folds the calls of a run by tool: `tool ×3 (a, b, c)`.
 fn done(batch: &Corpus, run: &[ExchangeReading], folding: CallStyle) -> Vec<Candidate> {
     let mut at_key: HashMap<_, usize> = HashMap::new();
     let mut folded: Vec<FoldedCalls<'_>> = Vec::new();
@@ -136,12 +132,12 @@ fn done(batch: &Corpus, run: &[ExchangeReading], folding: CallStyle) -> Vec<Cand
     calls
 }
 
-/// The calls of one tool in a turn or in several, those that failed apart.
+/// Calls of one tool in one or several turns. Failed calls are folded separately.
 struct FoldedCalls<'a> {
     name: &'a str,
     failed: bool,
     place: (usize, usize, usize),
-    /// The turn, unless there are several.
+    /// `None` if the calls are of several turns.
     turn: Option<(usize, usize)>,
     calls: usize,
     values: Vec<&'a ShownValue>,
@@ -161,7 +157,7 @@ impl<'a> FoldedCalls<'a> {
 
     fn candidate(&self, batch: &Corpus, values_max: usize) -> Candidate {
         let influence = batch.profiles.influence(self.name);
-        // What failed has changed nothing.
+        // A failed call has changed nothing.
         let is_change = !self.failed && influence >= INFLUENCE_TELLING;
         let values_max = if is_change { values_max } else { values_max / 2 };
         let shown = telling(&self.values, values_max);
@@ -204,7 +200,7 @@ impl<'a> FoldedCalls<'a> {
     }
 }
 
-/// The most telling of `values`, each once, in their order.
+/// Returns the most informative of `values`, each once, in order.
 fn telling<'a>(values: &[&'a ShownValue], values_max: usize) -> Vec<&'a str> {
     let mut seen = HashSet::new();
     let mut distinct: Vec<(usize, &ShownValue)> = values
@@ -213,7 +209,7 @@ fn telling<'a>(values: &[&'a ShownValue], values_max: usize) -> Vec<&'a str> {
         .enumerate()
         .filter(|(_, value)| seen.insert(value.text.as_str()))
         .collect();
-    // Beside an id or a path, prose and code are noise.
+    // Next to an id or a path, prose and code are noise.
     if distinct.iter().any(|(_, value)| values::is_identifier(value)) {
         distinct.retain(|(_, value)| value.score >= WORD_SCORE);
     }

@@ -1,4 +1,4 @@
-//! What is said in an exchange, as clauses with a prior: how likely a sentence matters by who says it and where.
+//! The clauses of an exchange, each with a prior: how likely it matters, given who says it and where.
 
 use super::{
     coordinate,
@@ -12,17 +12,17 @@ use super::{
 };
 use recapd_core::domain::text::floor_cut;
 
-/// A log or a list pasted by the user is told by its head; sentences after this many count half.
+/// Later sentences of a user's text count half: a pasted log or list is represented by its head.
 const PASTE_SENTENCES: usize = 8;
-/// Of fewer words it can't be said whether they are code: a name and a number may be what was asked for.
+/// Fewer words can't be told from code: a name and a number may be what the user asked for.
 const CODE_WORDS_MIN: usize = 6;
-/// A sentence of up to this many words that begins as a greeting is nothing else.
+/// A sentence of up to this many words that begins as a greeting is only a greeting.
 const GREETING_WORDS: usize = 5;
-/// An opening is left out only if this many letters and digits follow.
+/// An opening is removed only if this many letters and digits follow.
 const OPENING_REST_CHARS_MIN: usize = 12;
-/// The first person stands early in a sentence that is about oneself; that many words are looked at.
+/// The first person is looked for in this many words, since it comes early in sentences about oneself.
 const PERSON_WORDS: usize = 6;
-/// The most sentences read of one text; two thirds from its head, one third from its tail.
+/// Most sentences read of one text: two thirds from its head, one third from its tail.
 const SENTENCES_MAX: usize = 240;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,42 +30,35 @@ pub(super) enum ClauseSource {
     User,
     /// The model, or the second speaker.
     Model,
-    /// A tool, of its failure.
+    /// A tool that reports a failure.
     Failure,
 }
 
-/// One sentence.
 #[derive(Clone, Debug)]
 pub(super) struct Clause {
-    /// Who says it.
     pub(super) source: ClauseSource,
     /// The speaker's name; empty if unknown.
     pub(super) speaker: String,
-    /// One clean line.
     pub(super) text: String,
-    /// Its content words.
     pub(super) terms: Vec<Term>,
-    /// How likely it matters by its place, around 1.
+    /// How likely it matters by its position and form, around 1.
     pub(super) prior: f64,
-    /// The line of the transcript in which it stands.
+    /// Line of the transcript.
     pub(super) line: usize,
 }
 
 /// The role a text plays in its exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TextRole {
-    /// One of two people who talk.
+    /// A speaker in a conversation of people.
     Talk,
-    /// What the user wants.
     Request,
-    /// What the model says before it calls a tool.
+    /// The model's text before a tool call.
     Narration,
-    /// What the model says in the end.
     Answer,
 }
 
-/// The sentences of one text with their priors, without words yet. `continues_code` says that the text before it, by
-/// the same voice, ended within a block of code.
+/// Returns the sentences of a text with their priors. `continues_code`: the same voice's text before it ended within a block of code.
 pub(super) fn of_text(text: &str, role: TextRole, continues_code: bool) -> Vec<(String, f64)> {
     let paragraphs = paragraphs(text, continues_code);
     let last = paragraphs.len().saturating_sub(1);
@@ -77,7 +70,7 @@ pub(super) fn of_text(text: &str, role: TextRole, continues_code: bool) -> Vec<(
         .enumerate()
         .map(|(index, (paragraph, said))| {
             let prior = by_place(role, index, paragraph == last) * by_form(role, &said);
-            // Whom a model quotes it agrees with; whom a user quotes is somebody else.
+            // A model agrees with what it quotes; a user quotes somebody else.
             let is_foreign = said.is_quoted && matches!(role, TextRole::Request | TextRole::Talk);
             let text = without_opening(said.text, role);
             let text = if is_foreign { format!("‘{text}’") } else { text };
@@ -90,7 +83,7 @@ pub(super) fn of_text(text: &str, role: TextRole, continues_code: bool) -> Vec<(
     clauses
 }
 
-/// The clauses of a sentence of talk, where each fact counts alone; a request or an answer is told whole.
+/// Splits a sentence of talk into clauses, since each fact counts alone. Leaves a request or an answer whole.
 fn parts(said: Sentence, role: TextRole) -> Vec<Sentence> {
     if role != TextRole::Talk {
         return vec![said];
@@ -126,8 +119,7 @@ fn by_form(role: TextRole, said: &Sentence) -> f64 {
     if is_code(text) { form * 0.2 } else { form }
 }
 
-/// What the user says: a demand holds on, and an error says more than the lines around it; a lone word (`/clear`,
-/// `yes`), a stage direction or what only announces something else says less.
+/// Rates a user's sentence. Demands and errors count more. Lone words (`/clear`, `yes`), stage directions and announcements count less.
 fn by_request(said: &str) -> f64 {
     let is_lone = !said.contains(char::is_whitespace) && said.is_ascii() && !is_path(said);
     if is_lone || is_aside(said) || announces(said) {
@@ -141,8 +133,7 @@ fn by_request(said: &str) -> f64 {
     }
 }
 
-/// What the model says: files it names alone on a line are those it changed; offers, questions, fragments and the
-/// points of a list tell little of what came out.
+/// Rates a model's sentence. A path alone, usually a changed file, counts more; offers, questions, fragments and list points less.
 fn by_answer(said: &Sentence) -> f64 {
     let text = said.text.as_str();
     if is_path(text) {
@@ -164,7 +155,7 @@ fn announces(said: &str) -> bool {
     said.ends_with([':', '：'])
 }
 
-/// `*sighs*`, `[Request interrupted]`: said by no one.
+/// Matches text that nobody says: `*sighs*`, `[Request interrupted]`.
 fn is_aside(said: &str) -> bool {
     (said.starts_with('*') && said.ends_with('*')) || (said.starts_with('[') && said.ends_with(']'))
 }
@@ -178,7 +169,7 @@ fn is_path(said: &str) -> bool {
     said.len() <= PATH_BYTES_MAX && !said.contains(char::is_whitespace) && has_ending
 }
 
-/// A title, a label, what announces something else: short, or without the end of a sentence.
+/// Matches a title, a label or an announcement: short, or without the end of a sentence.
 fn is_fragment(said: &str) -> bool {
     const FRAGMENT_WORDS: usize = 6;
     let ends = said.ends_with(['.', '!', '…', ')', '"', '”', '。', '！', '।']);
@@ -186,7 +177,7 @@ fn is_fragment(said: &str) -> bool {
         || (!ends && said.is_ascii() && said.split_whitespace().count() < FRAGMENT_WORDS)
 }
 
-/// In talk, facts are told by those they are about.
+/// Rates a sentence of talk: people tell facts about themselves in the first person.
 fn by_person(said: &str) -> f64 {
     let mut words = said.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
     if words
@@ -200,7 +191,7 @@ fn by_person(said: &str) -> f64 {
     }
 }
 
-/// Whether the model offers or asks for something rather than tells what came out.
+/// Returns true if the model offers something or asks for it, instead of reporting an outcome.
 fn offers(said: &str) -> bool {
     let lower = said.to_lowercase();
     OFFERS_FIRST.iter().any(|cue| lower.starts_with(cue)) || OFFERS.iter().any(|cue| lower.contains(cue))
@@ -210,8 +201,7 @@ fn reports_fault(said: &str) -> bool {
     mentions(said, &FAILURES)
 }
 
-/// Whether a line is code, a patch or a log rather than a sentence: many signs that prose lacks and few words, or more of what
-/// is no word than of words.
+/// Returns true for code, a patch or a log: many symbols and few words, mostly tokens that are no words, or mostly rules and bars.
 pub(super) fn is_code(said: &str) -> bool {
     let signs = said
         .chars()
@@ -224,21 +214,20 @@ pub(super) fn is_code(said: &str) -> bool {
     odd || (all >= CODE_WORDS_MIN && words * 2 < all) || is_rule_or_table(said, visible)
 }
 
-/// Letters, perhaps with a mark behind or around them.
+/// Matches letters, possibly surrounded by punctuation.
 fn is_word(word: &str) -> bool {
     let bare = word.trim_matches(|c: char| ",.:!?()“”‘’\"'…".contains(c));
     let is_letter = |c: char| c.is_alphabetic() || !c.is_ascii() || "'-/".contains(c);
     bare.contains(char::is_alphabetic) && bare.chars().all(is_letter)
 }
 
-/// Bars, rules and pixels: less than half of it says something.
+/// Matches bars, rules and pixels: less than half of the characters are letters or digits.
 fn is_rule_or_table(said: &str, visible: usize) -> bool {
     let telling = said.chars().filter(|c| c.is_alphanumeric()).count();
     visible > 40 && telling * 2 < visible
 }
 
-/// A sentence without the courtesy it opens with, and a request without its formula: `Sure, I'd like to leave` becomes
-/// `leave`.
+/// Removes the courtesy that opens a sentence, and from a request its formula: `Sure, I'd like to leave` becomes `leave`.
 fn without_opening(said: String, role: TextRole) -> String {
     let rest = without_courtesy(&said);
     let rest = if role == TextRole::Request {
@@ -264,7 +253,7 @@ fn without_courtesy(said: &str) -> &str {
     if is_courtesy(opening) { rest } else { said }
 }
 
-/// Whether an opening can go: what it says changes nothing of what follows.
+/// Returns true if an opening can be removed without a change in meaning.
 fn is_courtesy(opening: &str) -> bool {
     let lower = opening.to_lowercase();
     let words = lower.split_whitespace();
@@ -283,7 +272,7 @@ fn without_formula(said: &str) -> &str {
         head.strip_prefix(**formula)
             .is_some_and(|rest| rest.starts_with(' '))
     };
-    // Counted in characters, because a curly apostrophe has more bytes than a straight one.
+    // Counts characters, because a curly apostrophe has more bytes than a straight one.
     let chars = REQUEST_FORMULAS
         .iter()
         .find(is_said)
@@ -294,7 +283,6 @@ fn without_formula(said: &str) -> &str {
         .unwrap_or(said)
 }
 
-/// Whether `text` opens a conversation by its first words.
 pub(super) fn greets(text: &str) -> bool {
     let head = floor_cut(text.trim_start(), 32).to_lowercase();
     GREETINGS.iter().any(|greeting| {
@@ -304,7 +292,7 @@ pub(super) fn greets(text: &str) -> bool {
 }
 
 impl Clause {
-    /// Reads the words of `text`, said in the exchange at `exchange` of the batch.
+    /// Reads the words of `text`, said in the exchange at place `exchange` in the batch.
     pub(super) fn read(
         vocabulary: &mut Vocabulary,
         exchange: usize,
@@ -370,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_a_user_quotes_is_somebody_else() {
+    fn a_users_quotation_is_marked_as_somebody_elses() {
         let texts = |role| -> Vec<String> {
             let said = of_text("> I deleted the tables.\nWho was that?", role, false);
             said.into_iter().map(|(text, _)| text).collect()

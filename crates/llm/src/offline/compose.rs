@@ -1,4 +1,4 @@
-//! The three texts of an item: the clauses and calls that tell most about a run within each limit, in their order.
+//! The three texts of an item: the most informative clauses and calls of a run that fit each limit, in order.
 
 use std::collections::HashSet;
 
@@ -10,61 +10,51 @@ use super::{
 };
 use recapd_core::domain::summary::item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, TEXT_CHARS_MAX};
 
-/// How calls are told in each text.
 const TEXT_CALLS: CallStyle = CallStyle {
     values_max: 6,
     spans_turns: false,
 };
-/// See [`TEXT_CALLS`].
 const BRIEF_CALLS: CallStyle = CallStyle {
     values_max: 4,
     spans_turns: false,
 };
-/// See [`TEXT_CALLS`].
 const GIST_CALLS: CallStyle = CallStyle {
     values_max: 4,
     spans_turns: true,
 };
-/// What joining one more piece costs, in characters.
+/// Characters that one more piece needs for its joint.
 const JOINT_CHARS: usize = 4;
-/// The longest piece of a text, in characters.
 const PIECE_CHARS_MAX: usize = 260;
-/// Room below this many characters isn't worth a cut piece.
+/// A piece isn't cut to less than this many characters.
 const ROOM_CHARS_MIN: usize = 40;
-/// A piece that adds less than this says nothing new; the shorter a text, the more each piece must tell.
+/// A piece that adds less than this says nothing new. Short texts demand more of each piece, see [`GAIN_MIN_SHORT`].
 const GAIN_MIN: f64 = 0.4;
-/// See [`GAIN_MIN`]: the least for a text of one character, sinking with the root of the length.
+/// The least gain for a text of one character; it falls with the square root of the length.
 const GAIN_MIN_SHORT: f64 = 20.0;
-/// How strongly long pieces are held against their gain: 0 not at all, 1 in proportion.
+/// Penalty for the length of a piece: 0 is none, 1 is in proportion.
 const LENGTH_EXPONENT: f64 = 0.75;
-/// A phrase, a lone word or an announcement is no aim.
+/// An aim has at least this prior; a phrase, a lone word or an announcement has less.
 const AIM_PRIOR_MIN: f64 = 0.25;
-/// A change is told before the outcome if it tells at least this share of the greatest one.
+/// A change comes before the outcome if its value is at least this share of the greatest one.
 const CHANGE_SHARE_MIN: f64 = 0.6;
-/// How many changes are told before the outcome.
 const CHANGES_TOLD: usize = 3;
-/// What the model says last is an outcome if it tells this much.
+/// The model's last words are an outcome if they weigh at least this much.
 const OUTCOME_WORTH_MIN: f64 = 1.5;
-/// The aim is the first thing the user says with that many ordinary words: a name or an id alone is none.
+/// The aim is the first sentence of the user with this many ordinary words: a name or an id alone is no aim.
 const AIM_WORDS_MIN: usize = 2;
-/// The least room of a point, in characters.
 const POINT_CHARS_MIN: usize = 160;
-/// What an item says when there is nothing to say.
+/// The text of an item that has nothing to tell.
 const NO_TEXT: &str = "(no text)";
 
-/// The texts of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Texts {
-    /// Detailed.
     pub(super) text: String,
-    /// Shorter.
     pub(super) brief: String,
-    /// Headline.
     pub(super) gist: String,
 }
 
 impl Texts {
-    /// These texts, or where there is nothing to tell, `words` as they were said.
+    /// Replaces a text that says nothing with a quotation of `words`.
     pub(super) fn or_quote(self, words: &str) -> Self {
         let quoted = |told: String| match told.strip_prefix(NO_TEXT) {
             Some(rest) if !words.is_empty() => format!("“{words}”{rest}"),
@@ -78,7 +68,7 @@ impl Texts {
     }
 }
 
-/// The detailed text of a run that stands for much: a point for each exchange, as long as its share of the words.
+/// Writes the detailed text of a long run: a point for each exchange, as long as its share of the words.
 pub(super) fn long_text(batch: &Corpus, run: &[ExchangeReading], chars_max: usize) -> String {
     let said = run
         .iter()
@@ -95,7 +85,6 @@ pub(super) fn long_text(batch: &Corpus, run: &[ExchangeReading], chars_max: usiz
         .join("\n")
 }
 
-/// The texts for a run of exchanges.
 pub(super) fn texts(batch: &Corpus, run: &[ExchangeReading]) -> Texts {
     Texts {
         text: tell(batch, run, (TEXT_CHARS_MAX, TEXT_CALLS)),
@@ -104,9 +93,9 @@ pub(super) fn texts(batch: &Corpus, run: &[ExchangeReading]) -> Texts {
     }
 }
 
-/// One line about a run, of that length and with calls told like that.
+/// Writes one line about a run, within `chars_max` characters, with calls in the given style.
 fn tell(batch: &Corpus, run: &[ExchangeReading], (chars_max, folding): (usize, CallStyle)) -> String {
-    // A run is interrupted as a whole or not at all.
+    // All exchanges of a run are interrupted, or none is.
     let interrupted = run.iter().any(|reading| reading.interrupted);
     let candidates = candidates::of(batch, run, folding);
     let mark = if interrupted { render::INTERRUPTED } else { "" };
@@ -119,8 +108,7 @@ fn tell(batch: &Corpus, run: &[ExchangeReading], (chars_max, folding): (usize, C
     told + mark
 }
 
-/// The pieces that tell most within `chars_max`: first the anchors (changes, aim, outcome), then greedily by what each
-/// adds to what is already told, for its length.
+/// Picks the pieces for a text: first the anchors (changes, aim, outcome), then greedily the piece that adds most for its length.
 fn choose(batch: &Corpus, candidates: &[Candidate], chars_max: usize) -> Vec<TextPiece> {
     let mut told = StoryState::new(batch, chars_max);
     for (at, share) in anchors(batch, candidates, chars_max) {
@@ -132,8 +120,8 @@ fn choose(batch: &Corpus, candidates: &[Candidate], chars_max: usize) -> Vec<Tex
     told.pieces
 }
 
-/// Which pieces come first, with the characters each may take: in a task the greatest change (so that the aim leaves
-/// room for it), the aim, further changes and the last outcome; in talk none.
+/// Returns the pieces that come first, with the characters that each may take. In a task: the greatest change (so that the aim leaves
+/// room for it), the aim, further changes, the last outcome. In talk: none.
 fn anchors(batch: &Corpus, candidates: &[Candidate], chars_max: usize) -> Vec<(usize, usize)> {
     let mut anchors: Vec<(usize, usize)> = changes(candidates)
         .into_iter()
@@ -155,7 +143,6 @@ fn said_by(candidates: &[Candidate], voice: PieceVoice) -> impl Iterator<Item = 
         .filter(move |(_, one)| one.piece.voice == voice)
 }
 
-/// What a candidate tells by itself.
 fn worth(batch: &Corpus, candidate: &Candidate) -> f64 {
     candidate.prior * batch.vocabulary.weight_of(&candidate.terms)
 }
@@ -171,13 +158,13 @@ fn aim(batch: &Corpus, candidates: &[Candidate]) -> Option<usize> {
         .map(|(at, _)| at)
 }
 
-/// The greatest changes, the greatest first.
+/// Returns the greatest changes, greatest first.
 fn changes(candidates: &[Candidate]) -> Vec<usize> {
     let mut changes: Vec<(usize, &Candidate)> = said_by(candidates, PieceVoice::Call)
         .filter(|(_, one)| one.is_change)
         .collect();
     changes.sort_by(|(_, a), (_, b)| b.own.total_cmp(&a.own));
-    // Beside a great change, a small one is rather a look-up.
+    // Compared with a great change, a small one is more likely a look-up.
     let own_min = changes.first().map_or(0.0, |(_, one)| one.own * CHANGE_SHARE_MIN);
     changes
         .into_iter()
@@ -187,7 +174,7 @@ fn changes(candidates: &[Candidate]) -> Vec<usize> {
         .collect()
 }
 
-/// The most telling thing the model says in the last exchange in which it says anything.
+/// Returns the most informative sentence of the model in the last exchange in which it speaks.
 fn outcome(batch: &Corpus, candidates: &[Candidate]) -> Option<usize> {
     let exchange = |candidate: &Candidate| candidate.piece.place.0;
     let last = said_by(candidates, PieceVoice::Model)
@@ -199,7 +186,6 @@ fn outcome(batch: &Corpus, candidates: &[Candidate]) -> Option<usize> {
         .map(|(at, _)| at)
 }
 
-/// What is told so far.
 struct StoryState<'a> {
     batch: &'a Corpus,
     room: usize,
@@ -221,7 +207,7 @@ impl<'a> StoryState<'a> {
         }
     }
 
-    /// The candidate that adds most for its length, if any fits and adds something.
+    /// Returns the candidate that adds most for its length, if any fits and adds something.
     fn next(&self, candidates: &[Candidate]) -> Option<usize> {
         candidates
             .iter()
@@ -235,7 +221,7 @@ impl<'a> StoryState<'a> {
             .map(|(at, _)| at)
     }
 
-    /// What a candidate adds for its length; `None` if that is nothing, or it doesn't fit.
+    /// Returns a candidate's gain for its length; `None` if it adds too little or doesn't fit.
     fn rate(&self, candidate: &Candidate) -> Option<f64> {
         let news: f64 = candidate
             .terms
@@ -256,7 +242,7 @@ impl<'a> StoryState<'a> {
         (gain >= self.gain_min).then_some(cut * gain / length)
     }
 
-    /// Tells a candidate in at most `share` characters.
+    /// Adds a candidate to the text, in at most `share` characters.
     fn take(&mut self, candidates: &[Candidate], at: usize, share: usize) {
         let Some(candidate) = candidates.get(at).filter(|_| self.taken.insert(at)) else {
             return;

@@ -1,12 +1,11 @@
-//! A sentence of talk taken apart where another main clause begins: one of them may tell something while the other
-//! doesn't. Each must be true alone, so questions, alternatives and what holds on a condition stay whole.
+//! Splits a sentence of talk where another main clause begins, since one clause may be informative and the other not. Each clause must be
+//! true alone, so questions, alternatives and conditional statements stay whole.
 
 use super::cues::{CONDITIONS, COORDINATORS, SUBJECTS, says};
 
-/// A clause has at least this many words.
 const WORDS_MIN: usize = 3;
 
-/// What all of a sentence may hang on, wherever it stands.
+/// Words that make a whole sentence conditional, wherever they stand.
 const SUPPOSITIONS: [&str; 27] = [
     "if",
     "unless",
@@ -36,7 +35,7 @@ const SUPPOSITIONS: [&str; 27] = [
     "en caso",
     "a menos que",
 ];
-/// What the clause after it hangs on.
+/// Words that make the clause after them conditional.
 const OCCASIONS: [&str; 8] = [
     "when",
     "whenever",
@@ -47,11 +46,11 @@ const OCCASIONS: [&str; 8] = [
     "cuando",
     "quando",
 ];
-/// The same as the first word of a clause; elsewhere it means something else.
+/// Like [`OCCASIONS`], but only as the first word of a clause; elsewhere they mean something else.
 const OCCASIONS_FIRST: [&str; 9] = [
     "once", "should", "had", "were", "si", "se", "quand", "bis", "solange",
 ];
-/// What was meant or thought, which a `but` takes back.
+/// Words of intention or belief, which a following `but` contradicts.
 const INTENTIONS: [&str; 31] = [
     "would",
     "wouldn't",
@@ -85,20 +84,19 @@ const INTENTIONS: [&str; 31] = [
     "pensaba",
     "queria",
 ];
-/// Joints that add to what was said before, rather than take it back.
+/// Joints that add to the clause before, rather than contradict it.
 const ADDING: [&str; 6] = ["and", "so", "und", "et", "y", "e"];
 /// Joints between alternatives, of which only one is true. `o` is *the* in Portuguese.
 const ALTERNATIVES: [&str; 4] = ["or", "oder", "ou", "o"];
 
-/// The main clauses of a sentence, in order: `I ran, and my knee hurt` gives `I ran` and `my knee hurt`. Where none can
-/// be told apart, the sentence.
+/// Splits a sentence into its main clauses, if it can: `I ran, and my knee hurt` gives `I ran` and `my knee hurt`.
 pub(super) fn clauses(said: &str) -> Vec<&str> {
     if said.ends_with(['?', '？', '؟']) || says(said, &SUPPOSITIONS) {
         return vec![said.trim()];
     }
     let words: Vec<&str> = said.split(' ').collect();
     let mut clauses = Vec::new();
-    // Bytes and words of the clause in the making.
+    // Start in bytes and length in words of the current clause, and the position in bytes.
     let (mut from, mut length, mut at) = (0, 0, 0);
     for (index, word) in words.iter().enumerate() {
         let next = words.get(index + 1).copied().unwrap_or_default();
@@ -124,7 +122,7 @@ pub(super) fn clauses(said: &str) -> Vec<&str> {
     clauses
 }
 
-/// Whether a clause begins at `word`, and how many words are left out of it then: the joint itself.
+/// Returns `None` if no clause begins at `word`; otherwise how many words the joint takes, which are left out.
 fn boundary(before: &str, word: &str, next: &str) -> Option<usize> {
     if before.is_empty() {
         None
@@ -137,7 +135,7 @@ fn boundary(before: &str, word: &str, next: &str) -> Option<usize> {
     }
 }
 
-/// Whether `before` would not be true, or what follows it from `joint` on would not, without the other.
+/// Returns true if `before`, or the clause that begins at `joint`, isn't true without the other.
 fn is_bound(before: &str, joint: &str, next: &str) -> bool {
     let first = before.split(' ').next().unwrap_or_default().to_lowercase();
     ALTERNATIVES.contains(&joint)
@@ -167,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn main_clauses_are_told_apart_and_nothing_else() {
+    fn only_main_clauses_are_split() {
         let cases: [(&str, &[&str]); 8] = [
             (
                 "I went running, and my knee hurt.",
@@ -199,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_true_alone_stays_whole() {
+    fn clauses_that_depend_on_each_other_stay_together() {
         for said in [
             "If the tests fail, we roll back.",
             "We roll back, and I call Ida, if the tests fail.",
@@ -222,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_joint_that_is_left_out_takes_its_dash_along() {
+    fn a_dropped_joint_takes_its_dash_along() {
         assert_eq!(
             clauses("The trip was great - but we missed the whales."),
             ["The trip was great", "we missed the whales."]
@@ -230,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fact_before_an_occasion_or_beside_an_intention_counts_alone() {
+    fn a_fact_before_an_occasion_or_next_to_an_intention_counts_alone() {
         assert_eq!(
             clauses("I moved to Oslo, and I was happy when I saw it."),
             ["I moved to Oslo", "I was happy when I saw it."]

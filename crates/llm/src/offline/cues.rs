@@ -1,12 +1,12 @@
-//! Small tables of everyday words in several languages. They only tilt the scales: what a batch is about is learnt
-//! from the batch. Words are lower case; a table is looked up by whole words or by the beginning of a text.
+//! Small tables of everyday words in several languages. They only adjust the weights; the topic of a batch is learned from the batch.
+//! Words are in lower case; a table is matched by whole words or by the beginning of a text.
 
 use std::{collections::HashSet, sync::LazyLock};
 
-/// Words, looked up whole.
+/// Words, matched whole.
 type Words = LazyLock<HashSet<&'static str>>;
 
-/// Phrases, in the order in which they are tried.
+/// Phrases, tried in this order.
 type Phrases = LazyLock<Vec<&'static str>>;
 
 fn words(table: &'static str) -> HashSet<&'static str> {
@@ -17,7 +17,6 @@ fn phrases(table: &'static str) -> Vec<&'static str> {
     table.split('|').collect()
 }
 
-/// Whether somebody demands or forbids something in `said`.
 pub(super) fn demands(said: &str) -> bool {
     let lower = said.to_lowercase();
     says(said, &DEMANDS) || DEMANDS_FIRST.iter().any(|cue| begins(&lower, cue))
@@ -27,39 +26,39 @@ fn begins(text: &str, cue: &str) -> bool {
     text.strip_prefix(cue).is_some_and(ends_word)
 }
 
-/// Whether a word ends before `rest`; scripts without blanks have no such thing, so there it always does.
+/// Returns true if a word ends before `rest`. Scripts without blanks have no word ends, so there it is always true.
 fn ends_word(rest: &str) -> bool {
     !rest.starts_with(|c: char| c.is_alphanumeric() && c < '\u{2e80}')
 }
 
-/// Whether one of `cues` stands in `said` as whole words, whatever stands around it.
+/// Returns true if `said` contains one of `cues` as whole words, in any context.
 pub(super) fn says(said: &str, cues: &[&str]) -> bool {
     places(&said.to_lowercase(), cues).any(stands_alone)
 }
 
-/// Whether one of `cues` stands in `said` as whole words, and not to say that there is none.
+/// Returns true if `said` contains one of `cues` as whole words and doesn't negate it.
 pub(super) fn holds(said: &str, cues: &[&str]) -> bool {
     places(&said.to_lowercase(), cues)
         .filter(is_there)
         .any(stands_alone)
 }
 
-/// Whether one of `cues` stands in `said`, be it within a word, and not to say that there is none.
+/// Returns true if `said` contains one of `cues`, even within a word, and doesn't negate it.
 pub(super) fn mentions(said: &str, cues: &[&str]) -> bool {
     places(&said.to_lowercase(), cues).any(|place| is_there(&place))
 }
 
-/// Whether these are the surroundings of a whole word.
+/// Returns true if the text around a cue makes it a whole word.
 fn stands_alone((before, after): (&str, &str)) -> bool {
     !before.ends_with(|c: char| c.is_alphanumeric() && c < '\u{2e80}') && ends_word(after)
 }
 
-/// Whether these surroundings don't say that there is none of it: `no errors`, `failed: 0`.
+/// Returns true unless the text around a cue negates it: `no errors`, `failed: 0`.
 fn is_there((before, after): &(&str, &str)) -> bool {
     !ends_in_none(before) && !is_zero_count(after)
 }
 
-/// What stands before and behind each of `cues`.
+/// Returns the text before and after each occurrence of `cues`.
 fn places<'a>(lower: &'a str, cues: &'a [&'a str]) -> impl Iterator<Item = (&'a str, &'a str)> {
     let around = move |cue: &'a str| {
         lower.match_indices(cue).map(move |(at, _)| {
@@ -70,13 +69,13 @@ fn places<'a>(lower: &'a str, cues: &'a [&'a str]) -> impl Iterator<Item = (&'a 
     cues.iter().flat_map(move |&cue| around(cue))
 }
 
-/// Whether the last word before a cue says that there is none of it.
+/// Returns true if the last word before a cue negates it.
 fn ends_in_none(before: &str) -> bool {
     let last = before.strip_suffix(' ').and_then(|said| said.rsplit(' ').next());
     last.is_some_and(|word| NONE.contains(word))
 }
 
-/// Whether what stands behind a word counts none of it: `: 0`, ` tests: 0`.
+/// Returns true if the text after a word counts zero of it: `: 0`, ` tests: 0`.
 pub(super) fn is_zero_count(rest: &str) -> bool {
     let is_zero = |count: &str| {
         let count = count.trim_start();
@@ -91,8 +90,7 @@ pub(super) fn is_zero_count(rest: &str) -> bool {
     is_zero(rest) || labelled.is_some_and(is_labelled_zero)
 }
 
-/// Words that carry no content of their own: articles, pronouns, auxiliaries, prepositions (English, German, French,
-/// Spanish, Portuguese, Italian).
+/// Words without content of their own: articles, pronouns, auxiliaries, prepositions, in six languages.
 pub(super) static FUNCTION_WORDS: Words = LazyLock::new(|| {
     words(
         "\
@@ -115,7 +113,7 @@ il lo gli uno e ma di da con su per è sono io lui lei noi non che chi come dove
     )
 });
 
-/// Words of courtesy and applause: they are said everywhere and tell nothing.
+/// Words of courtesy and applause: frequent and uninformative.
 pub(super) static COURTESY: Words = LazyLock::new(|| {
     words(
         "\
@@ -129,10 +127,10 @@ parfait hola gracias claro vale perdón adiós olá obrigado obrigada ciao grazi
     )
 });
 
-/// Answers of one word before what is said.
+/// One-word answers that open a sentence.
 pub(super) static ANSWERS: Words = LazyLock::new(|| words("yes no well yeah ja nein oui non sí sì sim não"));
 
-/// Words that make an opening a condition or an exception, polite as it may sound: `If all is good, …`.
+/// Words that turn a polite opening into a condition or an exception: `If all is good, …`.
 pub(super) static CONDITIONS: Words = LazyLock::new(|| {
     words(
         "\
@@ -142,7 +140,7 @@ cuando hasta sin excepto pero antes se quando até sem exceto mas senza finché 
     )
 });
 
-/// Words that open a conversation, at the very beginning of what somebody says.
+/// Phrases that open a conversation, matched at the beginning of a text.
 pub(super) static GREETINGS: Phrases = LazyLock::new(|| {
     phrases(
         "\
@@ -153,7 +151,7 @@ moin|bonjour|salut|bonsoir|hola|buenos días|buenas|olá|oi|ciao|buongiorno|пр
     )
 });
 
-/// What somebody says who demands or forbids; counted where a sentence begins with it.
+/// Phrases that demand or forbid, matched at the beginning of a sentence.
 pub(super) static DEMANDS_FIRST: Phrases = LazyLock::new(|| {
     phrases(
         "\
@@ -164,7 +162,7 @@ verwende nur|ab jetzt|jamais|toujours|n'utilise|ne jamais|nunca|siempre|no uses|
     )
 });
 
-/// What somebody says who demands or forbids; counted anywhere in a sentence.
+/// Phrases that demand or forbid, matched anywhere in a sentence.
 pub(super) static DEMANDS: Phrases = LazyLock::new(|| {
     phrases(
         "\
@@ -173,7 +171,6 @@ dürfen nicht|doit|ne doit pas|debe|no debe|deve|должен|нельзя",
     )
 });
 
-/// What somebody says who has chosen.
 pub(super) static DECISIONS: Phrases = LazyLock::new(|| {
     phrases(
         "\
@@ -183,7 +180,7 @@ choisi|d'accord pour|decidido|decidimos|usemos|elegimos|deciso|scelto|решил
     )
 });
 
-/// What is said of something broken, or of its repair.
+/// Words for something broken or its repair.
 pub(super) static FIXES: Phrases = LazyLock::new(|| {
     phrases(
         "\
@@ -193,12 +190,12 @@ panne|fallo|corregir|arreglar|errore|correggere|ошибка|исправ|错误
     )
 });
 
-/// What says before a word that there is none of it.
+/// Words before a cue that negate it.
 static NONE: Words = LazyLock::new(|| {
     words("no 0 zero without kein keine keinen ohne sans aucun aucune sin ningún sem nenhum senza nessun")
 });
 
-/// How a tool's result begins that reports a failure without being marked as one.
+/// Openings of a result that reports a failure without being marked as failed.
 pub(super) static FAILURES: Phrases = LazyLock::new(|| {
     phrases(
         "\
@@ -207,7 +204,6 @@ not found|no such file|invalid|unauthorized|forbidden|timeout|timed out|fehler|e
     )
 });
 
-/// How somebody speaks of themselves.
 pub(super) static FIRST_PERSON: Phrases = LazyLock::new(|| {
     phrases(
         "\
@@ -216,11 +212,10 @@ minha|nós|io|mio|mia|noi|я|мой|моя|мы",
     )
 });
 
-/// Words that join main clauses.
 pub(super) static COORDINATORS: Words =
     LazyLock::new(|| words("and but so or yet und aber doch oder et mais ou y pero mas e ma o"));
 
-/// What a main clause begins with, up to an apostrophe.
+/// First words of a main clause, up to an apostrophe.
 pub(super) static SUBJECTS: Words = LazyLock::new(|| {
     words(
         "\
@@ -230,7 +225,7 @@ lui lei mio mia",
     )
 });
 
-/// How the model begins when it offers or asks for something instead of telling what came out.
+/// Openings of the model's sentences that offer or ask for something instead of reporting an outcome.
 pub(super) static OFFERS_FIRST: Phrases = LazyLock::new(|| {
     phrases(
         "\
@@ -239,7 +234,7 @@ si vous|si necesita|se precisar|se hai",
     )
 });
 
-/// The same anywhere in a sentence.
+/// Like [`OFFERS_FIRST`], but matched anywhere in a sentence.
 pub(super) static OFFERS: Phrases = LazyLock::new(|| {
     phrases(
         "\
@@ -248,7 +243,6 @@ avísame|per favore|fammi sapere",
     )
 });
 
-/// Words that date a fact.
 pub(super) static TIME_WORDS: Words = LazyLock::new(|| {
     words(
         "\
@@ -260,7 +254,7 @@ ayer mañana lunes martes miércoles jueves viernes sábado domingo semana mes a
     )
 });
 
-/// Formulas of request, left out where the request follows; longer ones before their beginnings.
+/// Openings of a request that are removed; longer ones come before their prefixes.
 pub(super) static REQUEST_FORMULAS: Phrases = LazyLock::new(|| {
     phrases(
         "\

@@ -1,5 +1,4 @@
-//! Cuts that leave what is said true: between words, marked by an ellipsis, and never behind a negation, lest `do not`
-//! lose what it forbids.
+//! Cuts that keep a text true: between words, marked by an ellipsis, and never after a negation such as `do not`.
 
 use std::borrow::Cow;
 
@@ -7,13 +6,11 @@ use unicode_segmentation::UnicodeSegmentation as _;
 
 use recapd_core::domain::text::floor_cut;
 
-/// A cut looks this many characters back for a blank.
+/// A cut looks back this many characters for a blank.
 const WORD_CHARS_MAX: usize = 24;
-/// What marks a cut.
 const ELLIPSIS: char = '…';
 
-/// Words that negate what follows them, besides those in `n't`. Where a negation may stand behind its verb (`nicht`,
-/// `pas`) it is better kept.
+/// Words that negate what follows, besides `n't`. Those that may follow their verb (`nicht`, `pas`) are missing, so cuts keep them.
 const NEGATIONS: [&str; 21] = [
     "not",
     "never",
@@ -37,18 +34,17 @@ const NEGATIONS: [&str; 21] = [
     "никогда",
     "nem",
 ];
-/// The same in scripts without blanks.
+/// Negations in scripts without blanks.
 const NEGATION_SIGNS: [char; 9] = ['不', '没', '沒', '未', '别', '別', '勿', '无', '無'];
 /// Words that may stand between a negation and its verb.
 const LEANING: [&str; 8] = ["to", "be", "been", "have", "yet", "even", "ever", "really"];
-/// Words that would affirm what the negation behind them denies.
+/// Words that would affirm the statement if the negation after them were cut.
 const AUXILIARIES: [&str; 23] = [
     "do", "does", "did", "am", "is", "are", "was", "were", "be", "been", "will", "would", "shall", "should",
     "can", "could", "may", "might", "must", "has", "have", "had", "need",
 ];
 
-/// At most `chars_max` characters of `text`, cut between words where there are any, never within a grapheme; a cut is
-/// marked by an ellipsis, which counts.
+/// Cuts `text` to at most `chars_max` characters, ellipsis included; between words where possible, never within a grapheme.
 pub(super) fn fit(text: &str, chars_max: usize) -> String {
     let text = text.trim();
     if text.len() <= chars_max || text.chars().count() <= chars_max {
@@ -66,7 +62,7 @@ pub(super) fn fit(text: &str, chars_max: usize) -> String {
     broken_off(&kept)
 }
 
-/// At most `bytes_max` bytes of `text`, cut likewise.
+/// Cuts `text` to at most `bytes_max` bytes in the same way.
 pub(super) fn within(text: &str, bytes_max: usize) -> Cow<'_, str> {
     if text.len() <= bytes_max {
         return Cow::Borrowed(text);
@@ -75,8 +71,7 @@ pub(super) fn within(text: &str, bytes_max: usize) -> Cow<'_, str> {
     Cow::Owned(broken_off(floor_cut(text, room)))
 }
 
-/// What is told of a text whose rest after `kept` is left out: its last word may be half of one, so it goes, and so does
-/// a negation before it.
+/// Ends a text cut off after `kept`: removes the last word, which may be incomplete, and a negation before it; adds an ellipsis.
 pub(super) fn broken_off(kept: &str) -> String {
     let back = kept
         .chars()
@@ -95,7 +90,6 @@ pub(super) fn broken_off(kept: &str) -> String {
     }
 }
 
-/// Whether `word` negates what follows it.
 pub(super) fn negates(word: &str) -> bool {
     let lower = word
         .trim_matches(|c: char| !c.is_alphanumeric())
@@ -104,7 +98,7 @@ pub(super) fn negates(word: &str) -> bool {
     lower.ends_with("n't") || NEGATIONS.contains(&lower.as_str())
 }
 
-/// `said` up to the negation that it ends with, if it does.
+/// Returns `said` without the negation at its end, if there is one.
 fn before_negation(said: &str) -> &str {
     let (head, last) = split_last(said);
     let (front, before) = split_last(head);

@@ -1,16 +1,16 @@
-//! Dates beside the words that only mean one on the day they are said: `yesterday (7 May)`. A summary is read later.
+//! Adds dates to words that depend on the day they are said, since a summary is read later: `yesterday (7 May)`.
 
 use std::borrow::Cow;
 
 use recapd_core::domain::time::{DAY_MS, Timestamp};
 
-/// The longest text that is looked at, in bytes.
+/// Longest text that gets dates, in bytes.
 const TEXT_BYTES_MAX: usize = 4_096;
-/// The most days, weeks, months or years ago that are reckoned back.
+/// Most days, weeks, months or years ago that are converted.
 const AGO_MAX: i64 = 99;
 
-/// Days told from the one on which they are said (English, German, Spanish, Portuguese, Italian), longer phrases before
-/// those they hold. Words that also mean the morning, or something else in another language (`hier`), are left out.
+/// Days relative to the day of speaking (English, German, Spanish, Portuguese, Italian); a phrase comes before those it contains. Words
+/// that also mean the morning, or something else in another language (`hier`), are left out.
 const DAYS: [(&str, i64); 30] = [
     ("day before yesterday", -2),
     ("day after tomorrow", 2),
@@ -43,19 +43,19 @@ const DAYS: [(&str, i64); 30] = [
     ("hoje", 0),
     ("oggi", 0),
 ];
-/// Between a length of time and a date they tell another one: `two days before yesterday`.
+/// Words that give another date between a length of time and a day: `two days before yesterday`.
 const SHIFTS: [&str; 3] = ["before", "after", "from"];
-/// Before a number they make it a bound, a guess or another number: `more than 10 days ago`, `twenty two years ago`.
+/// Words before a number that make it a bound, a guess or another number: `more than 10 days ago`, `twenty two years ago`.
 const BOUNDS: [&str; 21] = [
     "over", "under", "than", "almost", "nearly", "least", "most", "or", "to", "hundred", "thousand", "half",
     "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety", "every",
 ];
-/// Before `last` and `next` they tell of a span or of somebody's last one: `over the last year`, `her last night`.
+/// Words before `last` and `next` that give a span or somebody's last one: `over the last year`, `her last night`.
 const OWNERS: [&str; 16] = [
     "the", "a", "one", "my", "your", "his", "her", "its", "our", "their", "whose", "this", "that", "every",
     "s", "at",
 ];
-/// Monday first, as days after a Monday.
+/// Monday first, so that an index is the days after a Monday.
 const WEEKDAYS: [&str; 7] = [
     "monday",
     "tuesday",
@@ -70,7 +70,6 @@ const NUMBERS: [&str; 10] = [
     "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
 ];
 
-/// A length of time.
 #[derive(Clone, Copy)]
 enum Unit {
     Day,
@@ -78,15 +77,15 @@ enum Unit {
     Year,
 }
 
-/// A word in lower case, and where it stands.
+/// A word in lower case and its range in bytes.
 struct DateWord {
     begin: usize,
     end: usize,
     text: String,
 }
 
-/// `said` when clocks showed `at`, with the date in brackets after each word that needs one. What is said of today does
-/// where it may be told under another day, that of `begin`.
+/// Returns `said`, spoken at the wall-clock time `at`, with a date in brackets after each word that needs one. Words for today get one
+/// only if the text may appear under another day, that of `begin`.
 pub(super) fn dated(said: &str, at: Timestamp, begin: Timestamp) -> Cow<'_, str> {
     if said.len() > TEXT_BYTES_MAX {
         return Cow::Borrowed(said);
@@ -116,7 +115,7 @@ pub(super) fn dated(said: &str, at: Timestamp, begin: Timestamp) -> Cow<'_, str>
     Cow::Owned(text)
 }
 
-/// Where `phrase` ends in `said`, if it stands there alone: `last night's table`, `yesterday (Sunday)`, `2.5 years ago`,
+/// Returns where `phrase` ends in `said`, if a date can follow it. `last night's table`, `yesterday (Sunday)`, `2.5 years ago`,
 /// `/logs/yesterday.md` and `at last, Friday` stay as they are.
 fn end_of(said: &str, phrase: &[DateWord]) -> Option<usize> {
     let (first, last) = (phrase.first()?, phrase.last()?);
@@ -129,12 +128,11 @@ fn end_of(said: &str, phrase: &[DateWord]) -> Option<usize> {
     (is_alone && !after.trim_start().starts_with(['(', '-'])).then_some(last.end)
 }
 
-/// Whether `c` makes one name or number of what stands around it.
+/// Returns true if `c` joins its neighbours to one name or number.
 fn is_of_name(c: char) -> bool {
     c.is_alphanumeric() || "_/\\'’-.,:@#=$+".contains(c)
 }
 
-/// The words of a text.
 fn words(said: &str) -> Vec<DateWord> {
     let mut words = Vec::new();
     let mut begin = None;
@@ -155,7 +153,7 @@ fn words(said: &str) -> Vec<DateWord> {
     words
 }
 
-/// The date that the first words of `rest` mean behind the words `before` them, and how many words that are.
+/// Returns the date that the first words of `rest` mean after the words `before` them, and how many words that phrase has.
 fn date(before: &[DateWord], rest: &[DateWord], at: Timestamp, is_own_day: bool) -> Option<(String, usize)> {
     let word = |index: usize| rest.get(index).map_or("", |word| word.text.as_str());
     let back = |count: usize| {
@@ -185,7 +183,7 @@ fn begins(words: &[DateWord], phrase: &str) -> bool {
     phrase.split(' ').all(|word| texts.next() == Some(word))
 }
 
-/// Whether `word` is a length of time, or the part of a day.
+/// Returns true if `word` is a length of time or a part of a day.
 fn is_span(word: &str) -> bool {
     const SPANS: [&str; 8] = [
         "day", "night", "morning", "evening", "weekend", "week", "month", "year",
@@ -193,7 +191,7 @@ fn is_span(word: &str) -> bool {
     SPANS.contains(&word.strip_suffix('s').unwrap_or(word))
 }
 
-/// The date of `last night`, `this friday`, `next month`.
+/// Returns the date of `last night`, `this friday`, `next month`.
 fn by_direction(which: &str, name: &str, at: Timestamp) -> Option<String> {
     let direction = match which {
         "last" => -1,
@@ -230,22 +228,21 @@ fn unit(word: &str) -> Option<(Unit, i64)> {
     })
 }
 
-/// How many days it is from `at` to the last, to this or to the next such weekday; `None` where people mean different
-/// days: on Monday, `next Friday` is in four days to some and in eleven to others.
+/// Counts the days from `at` to a weekday. `None` where people disagree: on Monday, `next Friday` may be in 4 or in 11 days.
 fn days_to(weekday: i64, at: Timestamp, direction: i64) -> Option<i64> {
     // 1970-01-01 was a Thursday.
     let today = (at.0.div_euclid(DAY_MS) + 3).rem_euclid(7);
     let ahead = (weekday - today).rem_euclid(7);
     let is_this_week = weekday > today;
     match direction {
-        // Who says `last Friday` on Saturday may not mean yesterday.
+        // On Saturday, `last Friday` may not mean yesterday.
         ..0 => (ahead != 6).then_some(ahead - 7),
         0 => is_this_week.then_some(ahead),
         _ => (!is_this_week && ahead != 1).then_some(if ahead == 0 { 7 } else { ahead }),
     }
 }
 
-/// The date so many days, months or years from `at`, as precise as its unit; the year only where it is another one.
+/// Returns the date this many days, months or years from `at`, as precise as its unit; with a year only if it is another one.
 fn moved(at: Timestamp, unit: Unit, count: i64) -> String {
     let read = |time: Timestamp, pattern: &str| time.format(pattern).parse::<i64>().unwrap_or_default();
     let months = match unit {
@@ -263,7 +260,7 @@ fn moved(at: Timestamp, unit: Unit, count: i64) -> String {
     let mut then = at;
     for _ in 0..months.abs() {
         let day = read(then, "%-d");
-        // To the last day of the month before, or to the first ones of the next.
+        // To the last day of the month before, or to the first days of the next.
         let days = if months < 0 { -day } else { 33 - day };
         then = then.plus_ms(days * DAY_MS);
     }
@@ -343,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_another_date_or_none_gets_no_date() {
+    fn other_phrases_get_no_date() {
         // A Monday.
         let at = Timestamp::parse("2023-05-08T13:56:00Z").unwrap();
         for said in [

@@ -1,5 +1,5 @@
-//! Whether a result reports a failure in words, and which ones tell it. Only its beginning and its end are looked at:
-//! what stands between may be a log, a page or source code. Of what only shows a file, not even these.
+//! Failures that a result reports in words. Only its beginning and end are examined, since the middle may be a log, a page or source
+//! code. For a result that shows a file, only error fields and exit codes count.
 
 use super::cues::{FAILURES, is_zero_count};
 use recapd_core::domain::{
@@ -7,23 +7,20 @@ use recapd_core::domain::{
     text::{CUT_MARK, ceil_cut, cut, first_line, floor_cut, one_line},
 };
 
-/// The longest account of a failure, in characters.
 const FAILURE_CHARS_MAX: usize = 160;
-/// A shorter first line is followed by the second one, in characters.
+/// A first line shorter than this, in characters, is followed by the second one.
 const FAILURE_CHARS_MIN: usize = 24;
-/// How much of the first line is searched, in bytes.
+/// Bytes of the first line that are examined.
 const HEAD_BYTES: usize = 160;
-/// How much of the end is searched, in bytes and lines.
+/// Bytes and lines at the end that are examined.
 const TAIL_BYTES: usize = 2_048;
-/// See [`TAIL_BYTES`].
 const TAIL_LINES: usize = 12;
-/// A line that begins with the word `error` tells the end of it all only if no more than two follow.
+/// A line that begins with `error` is final only among this many last lines.
 const LAST_LINES: usize = 3;
-/// How Python begins to tell of an error.
 const TRACEBACK: &str = "Traceback (most recent call last)";
-/// What stands before the output of a command in Codex.
+/// Header lines that Codex writes before the output of a command.
 const HEADER: [&str; 4] = ["Chunk ID:", "Wall time:", "Original token count:", "Output:"];
-/// How lines begin that say how it all ended, in lower case, without marks before them.
+/// Openings of lines that report a failed end, in lower case, without leading punctuation.
 const VERDICTS: [&str; 9] = [
     "test result: failed",
     "build failed",
@@ -35,17 +32,17 @@ const VERDICTS: [&str; 9] = [
     "make: ***",
     "make[1]: ***",
 ];
-/// How one of the last lines begins where something was broken off, in lower case.
+/// Openings of one of the last lines after an abort, in lower case.
 const LAST_WORDS: [&str; 3] = ["error:", "error[", "fatal:"];
-/// The first word of a line that tells a test or a build that failed, in capitals.
+/// First words, in capitals, of a line about a failed test or build.
 const FAIL: [&str; 4] = ["FAIL", "FAILED", "FAILURE", "FAILURES"];
 const COUNTED: [&str; 6] = ["failed", "failing", "failure", "failures", "error", "errors"];
-/// Within how many words the label of such a line ends.
+/// A line's label ends within this many words.
 const LABEL_WORDS: usize = 3;
-/// How words begin of which one stands in a line that sums up a run of tests.
+/// Openings of words, one of which occurs in each line that sums up a test run.
 const SUMMED_UP: [&str; 4] = ["pass", "test", "example", "spec"];
 
-/// Whether `result` reports a failure. Of what only shows a file (`is_file`) just fields and exit codes count.
+/// Returns true if `result` reports a failure. If it only shows a file (`is_file`), only error fields and exit codes count.
 pub(super) fn is_told(result: &str, is_file: bool) -> bool {
     let result = result.trim();
     let is_json = result.starts_with('{') || result.starts_with("[{");
@@ -53,11 +50,11 @@ pub(super) fn is_told(result: &str, is_file: bool) -> bool {
         || (!is_file && !is_json && (begins_badly(result) || verdict(result).is_some()))
 }
 
-/// What a result that reports a failure says of it.
+/// Returns the words with which a failed result describes its failure.
 pub(super) fn words(result: &str) -> Option<String> {
     let reason = outcome::reason(result.trim());
     let result = reason.as_deref().unwrap_or(result).trim();
-    // The code alone says nothing.
+    // An exit code alone says nothing.
     let is_code = |line: &&str| outcome::exit_code(line).is_some();
     let ending = || verdict(result).filter(|line| !begins_badly(result) && !is_code(line));
     let told = trace(result)
@@ -67,7 +64,7 @@ pub(super) fn words(result: &str) -> Option<String> {
     (!told.is_empty()).then_some(told)
 }
 
-/// The first line, and the second one where that alone says nothing, as `Exit code 1`.
+/// Returns the first line, with the second one if the first is too short, such as `Exit code 1`.
 fn opening(result: &str) -> String {
     let mut lines = result
         .lines()
@@ -84,7 +81,7 @@ fn opening(result: &str) -> String {
     )
 }
 
-/// The error that a trace of Python's names: the first line that isn't indented; where some are cut out, the last one.
+/// Returns the error that a Python trace names: the first line that isn't indented, or the last line if the trace was cut.
 fn trace(result: &str) -> Option<&str> {
     let (_, trace) = result.rsplit_once(TRACEBACK)?;
     let (_, trace) = trace.split_once('\n')?;
@@ -111,14 +108,14 @@ fn begins_with(lower: &str, cues: &[&str]) -> bool {
         .any(|cue| lower.strip_prefix(cue).is_some_and(|rest| follows(cue, rest)))
 }
 
-/// Whether what follows a word of failure leaves it one: neither a longer word, nor a file's name, nor a count of none.
+/// Returns true if a failure word is no part of a longer word or file name and isn't followed by a zero count.
 fn follows(cue: &str, rest: &str) -> bool {
     let goes_on = |rest: &str| rest.starts_with(|c: char| c.is_alphanumeric() || "_-/=".contains(c));
     let is_word = !cue.is_ascii() || !(goes_on(rest) || rest.strip_prefix('.').is_some_and(goes_on));
     is_word && !is_zero_count(rest)
 }
 
-/// `ValueError: no such order`, `java.io.IOException: gone`.
+/// Matches `ValueError: no such order`, `java.io.IOException: gone`.
 fn names_error(line: &str) -> bool {
     let name = line.split(':').next().unwrap_or_default();
     name.len() < line.len()
@@ -130,7 +127,7 @@ fn is_unknown_command(lower: &str) -> bool {
     lower.ends_with(": command not found") || lower.contains(": command not found: ")
 }
 
-/// `HTTP/1.1 500 Internal Server Error`.
+/// Matches `HTTP/1.1 500 Internal Server Error`.
 fn is_bad_response(lower: &str) -> bool {
     let status = lower
         .strip_prefix("http/")
@@ -138,7 +135,7 @@ fn is_bad_response(lower: &str) -> bool {
     status.is_some_and(|status| status.len() == 3 && status.starts_with(['4', '5']))
 }
 
-/// The line at the end of `result` that says that it ended badly.
+/// Returns the line at the end of `result` that reports a failed end.
 fn verdict(result: &str) -> Option<&str> {
     let lines: Vec<&str> = ceil_cut(result, TAIL_BYTES)
         .lines()
@@ -173,8 +170,7 @@ fn is_verdict(line: &str) -> bool {
         || counts_failures(&lower)
 }
 
-/// Whether a line sums up a run with failures: `2 failed, 3 passed`, `Tests run: 3, Failures: 1`, `2 errors generated.`
-/// A sentence that has such a number in it doesn't.
+/// Matches a summary with failures, but no sentence: `2 failed, 3 passed`, `Tests run: 3, Failures: 1`, `2 errors generated.`
 fn counts_failures(lower: &str) -> bool {
     let tokens: Vec<&str> = lower
         .split(|c: char| c.is_whitespace() || ",;()|".contains(c))
@@ -183,7 +179,7 @@ fn counts_failures(lower: &str) -> bool {
     let token = |at: usize| tokens.get(at).copied().unwrap_or_default();
     let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
     let is_counted = |word: &str| COUNTED.contains(&word.trim_end_matches(['.', '!']));
-    // Behind a count comes the next one, how long it all took, or nothing.
+    // A count is followed by the next one, by a duration, or by nothing.
     let ends = |at: usize| {
         let next = token(at);
         let is_joint = ["in", "and"].contains(&next) && is_number(token(at + 1));
@@ -215,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_are_told_at_the_beginning_or_at_the_end() {
+    fn failures_are_found_at_the_beginning_or_the_end() {
         for result in [
             "Error: amount does not add up",
             "Traceback (most recent call last):\n  File x\nKeyError: 'a'",
@@ -245,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_speaks_of_failures_is_none() {
+    fn text_about_failures_is_no_failure() {
         for result in [
             "",
             "All clear, no error",

@@ -1,4 +1,4 @@
-//! How much a run matters, from its structure and a few cues.
+//! The importance of a run, from its structure and a few cues.
 
 use super::{
     candidates::INFLUENCE_TELLING,
@@ -8,12 +8,11 @@ use super::{
 };
 use recapd_core::domain::summary::item::Importance;
 
-/// Runs whose words weigh less than this are small talk.
+/// A run without calls whose words weigh less than this is small talk.
 const TRIVIAL_WEIGHT: f64 = 3.0;
 /// Longer sentences are stories, logs or pasted text rather than a demand or a decision, in bytes.
 const CUE_SENTENCE_BYTES_MAX: usize = 240;
 
-/// The importance of a run of exchanges.
 pub(super) fn of(batch: &Corpus, run: &[ExchangeReading]) -> Importance {
     let changes = changes(batch, run);
     if is_trivial(batch, run) {
@@ -61,7 +60,7 @@ fn is_trivial(batch: &Corpus, run: &[ExchangeReading]) -> bool {
     !calls && weight < TRIVIAL_WEIGHT
 }
 
-/// How many calls of the run change something.
+/// Counts the successful calls of the run that change something.
 fn changes(batch: &Corpus, run: &[ExchangeReading]) -> usize {
     run.iter()
         .flat_map(|reading| &reading.calls)
@@ -69,7 +68,7 @@ fn changes(batch: &Corpus, run: &[ExchangeReading]) -> usize {
         .count()
 }
 
-/// Only look-ups, and at least one failure among them.
+/// Returns true if a run only looks things up and has at least one failure.
 fn is_fruitless(run: &[ExchangeReading], changes: usize) -> bool {
     let has_failed = |reading: &ExchangeReading| {
         let is_failure = |clause: &Clause| clause.source == ClauseSource::Failure;

@@ -1,4 +1,4 @@
-//! A batch as the summariser sees it: what was said, called and failed in each exchange, and all words of the batch.
+//! A batch as the summariser sees it: the clauses, calls and failures of each exchange, and the words of the whole batch.
 
 use std::collections::HashMap;
 
@@ -18,50 +18,41 @@ use recapd_core::domain::{
     user_text,
 };
 
-/// The longest answer to a question of the model's, with the question, in characters.
+/// Longest answer to a question of the model, with the question, in characters.
 const ANSWER_CHARS_MAX: usize = 240;
-/// How likely such an answer matters: the model asked for nothing else.
+/// Prior of such an answer; it is high, because the model asked for it.
 const ANSWER_PRIOR: f64 = 1.8;
 
-/// The exchanges of a request with all that is known about their words and tools.
+/// The exchanges of a request, with what is known about their words and tools.
 #[derive(Debug)]
 pub(super) struct Corpus {
-    /// The exchanges, in order.
     pub(super) exchanges: Vec<ExchangeReading>,
-    /// The words.
     pub(super) vocabulary: Vocabulary,
-    /// The tools.
     pub(super) profiles: Profiles,
 }
 
 #[derive(Debug)]
 pub(super) struct ExchangeReading {
-    /// Its number.
     pub(super) exchange: i64,
-    /// Its place in the batch, from 0.
+    /// Place in the batch, from 0.
     pub(super) index: usize,
-    /// When it began.
     pub(super) started_at: Timestamp,
-    /// The user interrupted it.
     pub(super) interrupted: bool,
-    /// Two people with names talk, without tools.
+    /// Named people talk, without tools.
     pub(super) is_talk: bool,
-    /// It opens with a greeting.
     pub(super) greets: bool,
-    /// What was said and what failed, in order.
+    /// Sentences and failures, in order.
     pub(super) clauses: Vec<Clause>,
-    /// The calls, in order.
     pub(super) calls: Vec<Call>,
     /// All content words, sorted, each once.
     pub(super) terms: Vec<Term>,
-    /// How many characters were said.
+    /// Length of all clauses, in bytes.
     pub(super) said_chars: usize,
-    /// The lines at which the user begins to speak.
+    /// Lines at which the user begins to speak.
     user_begins: Vec<usize>,
 }
 
 impl Corpus {
-    /// Reads the exchanges.
     pub(super) fn read(transcripts: &[Transcript]) -> Self {
         let mut vocabulary = Vocabulary::default();
         let mut exchanges: Vec<ExchangeReading> = transcripts
@@ -83,7 +74,7 @@ impl Corpus {
 }
 
 impl ExchangeReading {
-    /// `begin` is when the run that it becomes part of may begin.
+    /// `begin` is the earliest time at which the run of this exchange may begin.
     fn of(transcript: &Transcript, index: usize, begin: Timestamp, vocabulary: &mut Vocabulary) -> Self {
         let lines = &transcript.lines;
         let is_talk = is_talk(lines);
@@ -153,14 +144,14 @@ impl ExchangeReading {
         }
     }
 
-    /// The turn of `line`: the exchange's place in the batch, and how often the user had begun to speak in it.
+    /// Returns the turn of `line`: the exchange's place in the batch, and how many times the user had begun to speak in it.
     pub(super) fn turn(&self, line: usize) -> (usize, usize) {
         let begun = self.user_begins.partition_point(|begin| *begin <= line);
         (self.index, begun)
     }
 }
 
-/// When the earliest run that the last of `transcripts` may belong to begins.
+/// Returns when the earliest run begins that may contain the last of `transcripts`.
 fn run_begin(transcripts: &[Transcript]) -> Timestamp {
     let mut run = transcripts.iter().rev().take(RUN_EXCHANGES_MAX);
     let mut begin = run.next().map_or_else(Timestamp::default, |last| last.started_at);
@@ -173,7 +164,7 @@ fn run_begin(transcripts: &[Transcript]) -> Timestamp {
     begin
 }
 
-/// The lines at which the user begins to speak, or speaks after others.
+/// Returns the lines at which the user begins to speak, or speaks again after others.
 fn user_begins(lines: &[Line]) -> Vec<usize> {
     let is_user = |at: usize| lines.get(at).is_some_and(|line| line.voice == Voice::User);
     (0..lines.len())
@@ -181,7 +172,7 @@ fn user_begins(lines: &[Line]) -> Vec<usize> {
         .collect()
 }
 
-/// The user's name, if only one user speaks.
+/// Returns the user's name if only one user speaks; empty otherwise.
 fn lone_user(lines: &[Line]) -> &str {
     let said = lines.iter().filter(|line| line.voice == Voice::User);
     let mut names = said.map(|line| line.label.as_str());
@@ -202,7 +193,7 @@ fn call(line: &Line, at: usize) -> Call {
     }
 }
 
-/// What a result tells: the words of the user's in it, or else what it says of a failure.
+/// Returns the user's words in a result, or else its description of a failure. Sets the call's `failed`.
 fn returned(line: &Line, call: Option<&mut Call>) -> Vec<(ClauseSource, (String, f64))> {
     let is_file = call.as_deref().is_some_and(Call::shows_files);
     let said = users(line, call.as_deref());
@@ -221,8 +212,7 @@ fn returned(line: &Line, call: Option<&mut Call>) -> Vec<(ClauseSource, (String,
     said.into_iter().map(|said| (ClauseSource::User, said)).collect()
 }
 
-/// What the user said on refusing a call, or in answer to a question that the model asked by a tool. What else
-/// returns such words may have them from anybody.
+/// Returns the user's reason for refusing a call, or the answer to a tool's question; other tools' results may quote anybody.
 fn users(line: &Line, call: Option<&Call>) -> Vec<(String, f64)> {
     let asks = call.is_some_and(|call| {
         let name = call.name.to_lowercase();
@@ -243,7 +233,7 @@ fn users(line: &Line, call: Option<&Call>) -> Vec<(String, f64)> {
         .collect()
 }
 
-/// Whether two people with names talk, without tools.
+/// Returns true if all lines are speech with a name: people talk, without tools.
 pub(super) fn is_talk(lines: &[Line]) -> bool {
     let named = |voice| {
         lines
@@ -266,7 +256,7 @@ fn role(lines: &[Line], at: usize, is_talk: bool) -> TextRole {
     }
 }
 
-/// What is said word for word in several exchanges is a phrase, not news: it counts by its share.
+/// Reduces the prior of a sentence repeated word for word in several exchanges: it is a phrase, not news.
 fn discount_repetitions(exchanges: &mut [ExchangeReading]) {
     let mut said: HashMap<&str, (usize, usize)> = HashMap::new();
     for reading in exchanges.iter() {
@@ -290,7 +280,7 @@ fn discount_repetitions(exchanges: &mut [ExchangeReading]) {
     }
 }
 
-/// Where all tasks are one user's and one model's, nobody has to be told who that is.
+/// Clears the names of the user and the model in tasks if each has only one name.
 fn forget_lone_names(exchanges: &mut [ExchangeReading]) {
     for source in [ClauseSource::User, ClauseSource::Model] {
         let said = |clause: &Clause| clause.source == source;

@@ -1,19 +1,17 @@
-//! Pieces put together to one clean line: the user's words in quotes, arrows towards what came of them, names before
-//! what people say to each other. No word of any language is added but `failed` and `interrupted`.
+//! Joins pieces to one clean line, with quotes, arrows and names. The only words added are `failed` and `interrupted`.
 //!
-//! Invariant: an arrow joins only what was said and done before the user spoke again, so that no question gets the
-//! answer to another one.
+//! Invariant: an arrow joins only pieces of one turn of the user, so that no question gets the answer to another one.
 
 use super::cuts::fit;
 use recapd_core::domain::text::one_line;
 
-/// What marks an item with an interrupted exchange.
+/// Suffix of an item with interrupted exchanges.
 pub(super) const INTERRUPTED: &str = " (interrupted)";
 const FAILED: &str = "failed: ";
-/// What marks a call that failed.
+/// Suffix of a failed call.
 pub(super) const FAILED_CALL: &str = " (failed)";
 
-/// What a line must not begin with, lest it be read as a heading, a list, a quote or a table.
+/// Characters that a line must not begin with, since Markdown reads them as a heading, a list, a quote or a table.
 const MARKS: [char; 8] = ['#', '-', '>', '*', '+', '=', '|', ' '];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,30 +20,26 @@ pub(super) enum PieceVoice {
     User,
     /// The model, in a task.
     Model,
-    /// One of two people who talk.
+    /// A speaker in a conversation of people.
     Speaker,
-    /// A tool call.
     Call,
-    /// A failed result.
     Failure,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TextPiece {
-    /// Exchange, line and sentence: the order in which pieces are told.
+    /// Exchange, line and sentence: the order in which pieces are written.
     pub(super) place: (usize, usize, usize),
-    /// The exchange, and how often the user had begun to speak in it; none for calls of several turns.
+    /// The exchange, and how many times the user had begun to speak in it; `None` for calls of several turns.
     pub(super) turn: Option<(usize, usize)>,
-    /// Who tells it.
     pub(super) voice: PieceVoice,
     /// The speaker's name; empty where it is clear.
     pub(super) name: String,
-    /// The piece's words.
     pub(super) text: String,
 }
 
 impl TextPiece {
-    /// Its length in characters, with what goes around it.
+    /// Returns the length in characters, with quotes, labels and names.
     pub(super) fn chars(&self) -> usize {
         let around = match self.voice {
             PieceVoice::User => 2,
@@ -60,25 +54,25 @@ impl TextPiece {
         self.text.chars().count() + around + named
     }
 
-    /// Whether the user didn't speak again between the two.
+    /// Returns true if both pieces are of the same turn of the user.
     fn is_of_turn(&self, other: &Self) -> bool {
         self.turn.is_some() && self.turn == other.turn
     }
 
-    /// Whether it goes on with the words of the piece `before`: a quotation ends where others had their turn.
+    /// Returns true if this piece continues the quotation of the piece `before`, which ends when others speak.
     fn continues(&self, before: &Self) -> bool {
         (before.voice, &before.name) == (self.voice, &self.name)
             && (self.voice != PieceVoice::User || self.is_of_turn(before))
     }
 
-    /// The piece cut to at most `chars_max` characters with what goes around it; empty if nothing is left.
+    /// Cuts the piece to at most `chars_max` characters with quotes, labels and names; empty if nothing is left.
     pub(super) fn fitted(&self, chars_max: usize) -> Self {
         let around = self.chars() - self.text.chars().count();
         let failed = self
             .text
             .strip_suffix(FAILED_CALL)
             .filter(|_| self.voice == PieceVoice::Call);
-        // Without its end a call that failed would be told as done.
+        // Without its suffix, a failed call would read as a successful one.
         let (said, end) = failed.map_or((self.text.as_str(), ""), |said| (said, FAILED_CALL));
         let mut text = fit(said, chars_max.saturating_sub(around + end.len()));
         if !text.is_empty() {
@@ -88,7 +82,7 @@ impl TextPiece {
     }
 }
 
-/// The pieces as one line of at most `chars_max` characters, in their order.
+/// Writes the pieces, in order, as one line of at most `chars_max` characters.
 pub(super) fn line(pieces: &[TextPiece], chars_max: usize) -> String {
     let mut ordered: Vec<&TextPiece> = pieces.iter().collect();
     ordered.sort_by_key(|piece| piece.place);
@@ -131,19 +125,19 @@ fn append(line: &mut String, before: Option<&TextPiece>, piece: &TextPiece) {
     line.push_str(&piece.text);
 }
 
-/// What stands between two pieces: an arrow towards what came of the first, otherwise a pause.
+/// Returns the joint between two pieces: an arrow if the second results from the first, otherwise a pause.
 fn joint(before: &TextPiece, after: &TextPiece, line: &str) -> &'static str {
     use PieceVoice::{Call, Failure, Model, User};
     let ended = line.ends_with(['.', '!', '?', '…', '。', '！', '？', ';', ':', ',']);
     let is_of_turn = after.is_of_turn(before);
     match (before.voice, after.voice) {
         (Call, Call) if is_of_turn => ", ",
-        // A result stands right behind its call; any other failure is another call's.
+        // A result comes directly after its call; any other failure belongs to another call.
         (Call, Failure) if is_of_turn && before.place.1 + 1 == after.place.1 => " → ",
         (User | Call | Failure, Model) | (User | Model, Call | Failure) | (Failure, Call) if is_of_turn => {
             " → "
         }
-        // A call that ends so is one that was cut.
+        // A call that ends in punctuation was cut.
         _ if ended && before.voice != Call => " ",
         _ => "; ",
     }
@@ -153,7 +147,7 @@ fn joint(before: &TextPiece, after: &TextPiece, line: &str) -> &'static str {
 mod tests {
     use super::*;
 
-    /// A piece of the exchange's first turn, or of the one after line 9.
+    /// Makes a piece of the exchange's first turn, or, after line 9, of its second.
     fn piece(line: usize, voice: PieceVoice, text: &str) -> TextPiece {
         TextPiece {
             place: (0, line, 0),
@@ -194,7 +188,7 @@ mod tests {
         assert_eq!(line(&[], 200), "");
     }
 
-    /// The answer to the first question and the second question aren't told.
+    /// The answer to the first question and the second question are left out.
     #[test]
     fn no_arrow_leads_to_the_answer_of_another_question() {
         let asked = [

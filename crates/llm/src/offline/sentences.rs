@@ -1,6 +1,6 @@
-//! What somebody said, as clean sentences: code left out (but not the command that opens a block), mark-up removed.
+//! The clean sentences of a text: without mark-up and without code, except the command that opens a shell block.
 //!
-//! Invariant: a sentence is told from its beginning, and ends in an ellipsis where the rest of it is left out.
+//! Invariant: a sentence is quoted from its beginning, and ends in an ellipsis if the rest is left out.
 
 use std::borrow::Cow;
 
@@ -9,21 +9,20 @@ use unicode_segmentation::UnicodeSegmentation as _;
 use super::cuts::{broken_off, negates, within};
 use recapd_core::domain::text::{CUT_MARK, CUT_MARK_END, begins_with_day, floor_cut, one_line};
 
-/// The longest line that is looked at, in bytes; the rest of a longer one is left out.
+/// Longest line read, in bytes; the rest of a longer one is left out.
 const LINE_BYTES_MAX: usize = 32_768;
-/// Sentences are looked for in pieces of this many bytes, which bounds the look-ahead of the sentence rules.
+/// Bytes of a line that are split into sentences at a time, which bounds the look-ahead of the sentence rules.
 const PIECE_BYTES_MAX: usize = 1_024;
-/// The longest sentence, in bytes; what is longer is hardly a sentence, and its head says enough.
+/// Longest sentence, in bytes. A longer one is cut, since its head says enough.
 const SENTENCE_BYTES_MAX: usize = 480;
-/// A line of at least this many bytes may be one that was wrapped.
+/// A line of at least this many bytes may have been wrapped.
 const WRAPPED_BYTES_MIN: usize = 50;
-/// The longest command kept of a block of code, in bytes.
 const COMMAND_BYTES_MAX: usize = 120;
-/// Words whose full stop ends no sentence, though a capital may follow.
+/// Abbreviations whose full stop ends no sentence, even before a capital.
 const ABBREVIATIONS: [&str; 15] = [
     "Mr", "Mrs", "Ms", "Dr", "St", "No", "Nr", "Jr", "Prof", "Sra", "Mme", "vs", "e.g", "i.e", "z.B",
 ];
-/// How a sentence begins that restricts the one before it, which isn't true without it.
+/// Openings of a sentence that restricts the one before it, which isn't true without the restriction.
 const RESTRICTIONS: [&str; 10] = [
     "unless",
     "except",
@@ -39,19 +38,17 @@ const RESTRICTIONS: [&str; 10] = [
 /// Block languages whose first line is a command.
 const SHELLS: [&str; 6] = ["sh", "bash", "shell", "console", "zsh", "powershell"];
 
-/// A sentence, one clean line that says something.
+/// A sentence as one clean line with at least one letter or digit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sentence {
-    /// What it says.
     pub(super) text: String,
     /// It is a heading or a point of a list.
     pub(super) is_listed: bool,
-    /// It stands in a quotation (`> …`).
+    /// It is part of a block quotation (`> …`).
     pub(super) is_quoted: bool,
 }
 
-/// The sentences of `text`, paragraph by paragraph. `continues_code` says that the message before it ended within a
-/// block of code.
+/// Returns the sentences of `text`, by paragraph. `continues_code` is true if the message before it ended within a block of code.
 pub(super) fn paragraphs(text: &str, continues_code: bool) -> Vec<Vec<Sentence>> {
     let mut found = vec![Vec::new()];
     for line in unwrapped(prose_lines(text, continues_code)) {
@@ -75,7 +72,7 @@ pub(super) fn paragraphs(text: &str, continues_code: bool) -> Vec<Vec<Sentence>>
     found
 }
 
-/// Without what makes a line a heading, a quotation or a row.
+/// Removes the marks of a heading, a quotation or a table row.
 fn without_marks(line: &str) -> &str {
     let said = line
         .trim_start_matches(['#', '>', '|', ' '])
@@ -86,15 +83,14 @@ fn without_marks(line: &str) -> &str {
     said
 }
 
-/// Whether `line` is the mark that a transcript leaves where it was cut; nobody said it.
+/// Returns true if `line` is the mark that a transcript leaves at a cut.
 fn is_cut_mark(line: &str) -> bool {
     line.starts_with(CUT_MARK.trim_start()) && line.ends_with(CUT_MARK_END)
 }
 
-/// The lines outside blocks of code, and the command that a shell block begins with. Around the mark of a cut, what is
-/// left of a sentence goes or gets an ellipsis.
+/// Returns the lines outside code, and the first command of each shell block. Next to a cut, removes or marks incomplete sentences.
 fn prose_lines(text: &str, continues_code: bool) -> Vec<Cow<'_, str>> {
-    // A message that continues another one has the end of its block: then the first fence closes.
+    // A message that continues another one contains the end of its block: then the first fence closes it.
     let begins_with_fence = text.lines().next().is_some_and(is_fence);
     let mut in_code = leaves_code_open(text) && (continues_code || begins_with_fence);
     let mut wants_command = false;
@@ -124,7 +120,7 @@ fn prose_lines(text: &str, continues_code: bool) -> Vec<Cow<'_, str>> {
     lines
 }
 
-/// The line without what may be the end of a sentence whose beginning is left out.
+/// Removes the first sentence of a line, whose beginning may have been cut off.
 fn without_first_sentence(line: &str) -> &str {
     let head = floor_cut(line, PIECE_BYTES_MAX);
     let first = head.split_sentence_bounds().next().map_or(0, str::len);
@@ -135,10 +131,10 @@ fn without_first_sentence(line: &str) -> &str {
     }
 }
 
-/// The lines as they were before they were wrapped: `never` at the end of one forbids what stands on the next.
+/// Joins lines that were wrapped: `never` at the end of one forbids what the next one says.
 fn unwrapped(lines: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
     let mut whole: Vec<Cow<'_, str>> = Vec::with_capacity(lines.len());
-    // Bytes of the line before, of which others may have been put together.
+    // Bytes of the previous line alone; the last entry of `whole` may consist of several.
     let mut before = 0;
     for line in lines {
         let bytes = line.len();
@@ -156,7 +152,7 @@ fn unwrapped(lines: Vec<Cow<'_, str>>) -> Vec<Cow<'_, str>> {
     whole
 }
 
-/// Whether a sentence goes on from a line that ends with `before`, of so many bytes, to `next`.
+/// Returns true if a sentence continues from a line that ends with `before`, of `bytes` bytes, to `next`.
 fn goes_on(before: &str, bytes: usize, next: &str) -> bool {
     let last = before.trim_end().rsplit(' ').next().unwrap_or_default();
     let is_word = |word: &str| {
@@ -180,7 +176,7 @@ fn ends_sentence(line: &str) -> bool {
     end.is_empty() || end.ends_with(['.', '!', '?', ':', ';', '…', '。', '！', '？', '：'])
 }
 
-/// Whether one of the fences in `text` has no partner.
+/// Returns true if a fence in `text` has no partner.
 pub(super) fn leaves_code_open(text: &str) -> bool {
     text.lines().filter(|line| is_fence(line)).count() % 2 == 1
 }
@@ -198,14 +194,14 @@ fn sentences_of_line(line: &str) -> Vec<String> {
     while !rest.is_empty() {
         let piece = floor_cut(rest, PIECE_BYTES_MAX);
         let mut bounds: Vec<&str> = piece.split_sentence_bounds().collect();
-        // The last one may go on in the next piece, unless it is all there is.
+        // The last sentence may continue in the next piece, unless it is the whole piece.
         let goes_on = piece.len() < rest.len();
         let is_part = goes_on && bounds.len() == 1;
         if goes_on && !is_part {
             bounds.pop();
         }
         let taken: usize = bounds.iter().map(|bound| bound.len()).sum();
-        // Of a sentence longer than a piece the head is told, which is cut anyway.
+        // Of a sentence longer than a piece, only the head is kept, which is cut anyway.
         for bound in bounds.into_iter().skip(usize::from(is_tail)) {
             push(&mut sentences, bound);
         }
@@ -238,7 +234,7 @@ fn restricts(sentence: &str) -> bool {
     })
 }
 
-/// `Dr.`, `e.g.`, `J.`: the sentence rules end a sentence there before a capital.
+/// Matches `Dr.`, `e.g.`, `J.`, after which the sentence rules end a sentence before a capital.
 fn ends_in_abbreviation(sentence: &str) -> bool {
     let Some(word) = sentence
         .strip_suffix('.')
@@ -252,7 +248,7 @@ fn ends_in_abbreviation(sentence: &str) -> bool {
     is_initial || is_ordinal || ABBREVIATIONS.contains(&word)
 }
 
-/// Without emphasis, back-ticks and bare tags.
+/// Removes emphasis, back-ticks and bare tags.
 fn without_markup(line: &str) -> String {
     let mut clean = String::with_capacity(line.len());
     let mut is_strong = false;
@@ -266,7 +262,7 @@ fn without_markup(line: &str) -> String {
     clean
 }
 
-/// Puts what `mark` begins with into `clean`, unless it is mark-up, and returns what follows.
+/// Appends the beginning of `mark` to `clean`, unless it is mark-up, and returns the rest.
 fn after_mark<'a>(mark: &'a str, clean: &mut String, is_strong: &mut bool) -> &'a str {
     if let Some(rest) = mark.strip_prefix('`') {
         return rest;
@@ -286,7 +282,7 @@ fn after_mark<'a>(mark: &'a str, clean: &mut String, is_strong: &mut bool) -> &'
     chars.as_str()
 }
 
-/// Emphasis goes where it has both ends; `2**16`, `src/**/*.rs` and `f(**options)` stay.
+/// Removes emphasis that has both ends; keeps `2**16`, `src/**/*.rs` and `f(**options)`.
 fn after_stars<'a>(mark: &'a str, clean: &mut String, is_strong: &mut bool) -> &'a str {
     let rest = mark.trim_start_matches('*');
     let is_mark = if *is_strong {
@@ -308,7 +304,7 @@ fn opens(before: &str, rest: &str) -> bool {
     (before.is_empty() || before.ends_with(may_open)) && !rest.is_empty() && !rest.starts_with(ends_no_word)
 }
 
-/// The letters before it are all that tells the end of emphasis from the beginning of `**options`.
+/// Only the letter before the stars distinguishes the end of emphasis from the beginning of `**options`.
 fn closes(before: &str, rest: &str) -> bool {
     !before.is_empty()
         && !before.ends_with(char::is_whitespace)
@@ -335,7 +331,7 @@ fn is_of_script_without_blanks(c: char) -> bool {
     c >= '\u{2e80}'
 }
 
-/// The length of the bare tag that `text` begins with: `<name>`, `</name>`.
+/// Returns the length in bytes of the bare tag that `text` begins with: `<name>`, `</name>`.
 fn tag_bytes(text: &str) -> Option<usize> {
     const TAG_BYTES_MAX: usize = 48;
     let inner = floor_cut(text.strip_prefix('<')?, TAG_BYTES_MAX);
@@ -348,7 +344,7 @@ fn tag_bytes(text: &str) -> Option<usize> {
     is_tag.then(|| name.len() + 2)
 }
 
-/// The line without its bullet or number, and whether it had one.
+/// Returns the line without its bullet or number, and whether it had one.
 fn without_bullet(line: &str) -> (&str, bool) {
     for bullet in ["- ", "* ", "+ ", "• ", "– "] {
         if let Some(rest) = line.strip_prefix(bullet) {
@@ -369,7 +365,7 @@ fn without_bullet(line: &str) -> (&str, bool) {
     }
 }
 
-/// A point that is ticked off is so; one that isn't keeps its box, for `Tests pass` isn't so yet.
+/// Removes the box of a ticked point. An open point keeps its box, because `[ ] Tests pass` isn't true yet.
 fn without_box(line: &str) -> &str {
     line.strip_prefix("[x] ")
         .or_else(|| line.strip_prefix("[X] "))
@@ -460,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_of_a_sentence_is_marked_or_takes_its_rest_along() {
+    fn a_cut_sentence_is_marked_or_dropped_whole() {
         let long = format!(
             "Deploy on Friday {}unless it fails. Then call.",
             "and wait ".repeat(300)

@@ -1,7 +1,7 @@
-//! How things stand after some exchanges, as far as that can be told for certain without a model: what the user demanded and
-//! decided, which files changed, the last commits, how the last checks ended, what is left to do, the question that is open.
+//! The facts after some exchanges that can be derived without a model: demands and decisions of the user, changed files, the last
+//! commits, the results of the last checks, what is left to do, the open question.
 //!
-//! A fact of a subject (`Files changed: `) replaces the one before it. What the user said is told in the user's words.
+//! A fact of a subject (`Files changed: `) replaces the one before it. Facts from the user keep the user's words.
 
 mod subject;
 #[cfg(test)]
@@ -19,18 +19,16 @@ use recapd_core::domain::{
     transcript::Transcript,
 };
 
-/// The most demands and decisions of one exchange: a page that the user pastes isn't all demands.
+/// Most demands and decisions of one exchange: a pasted page isn't all demands.
 const SAID_MAX: usize = 4;
-/// What stands behind this many sentences of a request is mostly pasted.
+/// Later sentences of a request are mostly pasted text.
 const SENTENCES_MAX: usize = 10;
 /// Longer sentences are stories, logs or pasted text rather than a demand or a decision, in characters.
 const SAID_CHARS_MAX: usize = 320;
-/// The most files that are named.
 const FILES_MAX: usize = 12;
-/// The most commits that are named.
 const COMMITS_MAX: usize = 4;
 
-/// What `transcripts` change of the facts that hold `before` them.
+/// Returns the changes that `transcripts` make to the facts `before` them.
 pub(super) fn changes(transcripts: &[Transcript], before: &[Fact]) -> FactChanges {
     let mut state = StateDraft {
         before,
@@ -44,21 +42,20 @@ pub(super) fn changes(transcripts: &[Transcript], before: &[Fact]) -> FactChange
     state.end()
 }
 
-/// Whether people with names talk, without tools: what they say to each other demands nothing of the reader.
+/// Returns true if named people talk, without tools: they demand nothing of the reader.
 fn is_talk(transcript: &Transcript) -> bool {
     super::reading::is_talk(&transcript.lines)
 }
 
-/// The state in the making.
 struct StateDraft<'a> {
     before: &'a [Fact],
     changes: FactChanges,
-    /// The newest fact of each subject; without words where it is settled.
+    /// The newest fact of each subject; empty if the subject is settled.
     subjects: Vec<(Subject, FactDraft)>,
 }
 
 impl StateDraft<'_> {
-    /// `asked` is what the user asked for last.
+    /// Follows one exchange. `asked` holds the user's last request.
     fn follow(&mut self, transcript: &Transcript, course: &Course, asked: &mut String) {
         let exchange = transcript.exchange;
         let request: Vec<&String> = course.request.iter().flatten().collect();
@@ -75,9 +72,9 @@ impl StateDraft<'_> {
             );
         }
         if let Some(first) = request.first() {
-            // The user has gone on: what was asked is answered, or given up.
+            // The user has moved on, so the question was answered or dropped.
             self.set(Subject::Question, exchange, String::new());
-            // A command of the host changes nothing.
+            // A command of the host is no request.
             if !first.starts_with('/') {
                 asked.clone_from(first);
             }
@@ -113,7 +110,7 @@ impl StateDraft<'_> {
         }
     }
 
-    /// The user's standing orders and decisions.
+    /// Adds the user's demands and decisions.
     fn say(&mut self, exchange: i64, request: &[&String]) {
         let is_short = |said: &&&String| said.chars().count() <= SAID_CHARS_MAX;
         let said = request.iter().take(SENTENCES_MAX).filter(is_short);
@@ -123,7 +120,7 @@ impl StateDraft<'_> {
         }
     }
 
-    /// The files that changed last, with those before them.
+    /// Merges the files just changed with the earlier ones; the newest stay.
     fn set_files(&mut self, exchange: i64, changed: &[String]) {
         if changed.is_empty() {
             return;
@@ -144,7 +141,7 @@ impl StateDraft<'_> {
         self.set(Subject::Files, exchange, files.join(", "));
     }
 
-    /// The newest words of a subject.
+    /// Returns the newest words of a subject, without its label.
     fn words_of(&self, subject: &Subject) -> String {
         let newest = self.subjects.iter().find(|(one, _)| one == subject);
         let newest = newest.map(|(_, draft)| draft.text.as_str());
@@ -155,7 +152,7 @@ impl StateDraft<'_> {
             .to_owned()
     }
 
-    /// The fact of that subject that held before.
+    /// Returns the earlier fact of that subject.
     fn held(&self, subject: &Subject) -> Option<&Fact> {
         let label = subject.label();
         self.before
@@ -216,7 +213,7 @@ impl StateDraft<'_> {
     }
 }
 
-/// Whether a sentence of the user's demands something from then on, or decides something.
+/// Returns `Demand` or `Decision` if a sentence of the user is one.
 fn kind(said: &str) -> Option<FactKind> {
     if said.trim_end().ends_with(['?', '？']) || is_code(said) {
         None
@@ -229,7 +226,7 @@ fn kind(said: &str) -> Option<FactKind> {
     }
 }
 
-/// The clauses of a sentence, in each of which an order may begin.
+/// Splits a sentence where an order may begin.
 fn clauses(said: &str) -> impl Iterator<Item = &str> {
     said.split([':', ';', '–', '—', ','])
         .flat_map(|part| part.split(" and "))

@@ -1,4 +1,4 @@
-//! What the summariser as a whole promises, and how its items read.
+//! Tests of the whole summariser and of how its items read.
 
 use proptest::prelude::*;
 
@@ -166,9 +166,9 @@ fn coding_keeps_paths_errors_and_the_interruption() {
     ");
 }
 
-/// A job that was broken off isn't told as done, nor what came of the next one as broken off.
+/// An interrupted job isn't reported as done, nor the next job as interrupted.
 #[test]
-fn what_was_finished_stands_apart_from_what_was_broken_off() {
+fn finished_and_interrupted_work_are_separate_items() {
     let mut deploy = transcript(1, 0, &[(Voice::User, "", "Deploy the shop to production")]);
     deploy.interrupted = true;
     let lines = [
@@ -191,7 +191,7 @@ fn what_was_finished_stands_apart_from_what_was_broken_off() {
     );
 }
 
-/// What a user says on refusing a call, or in answer to a question, is a tool's result.
+/// The user's reason for refusing a call, and the answer to a question, arrive as a tool's result.
 #[test]
 fn the_users_words_in_results_are_quoted_as_theirs() {
     let refused = "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the new_string was NOT written to the file). To tell you how to proceed, the user said:\nNever touch vendor/, write a patch to patches/zlib.diff.";
@@ -245,7 +245,7 @@ fn the_users_words_in_results_are_quoted_as_theirs() {
 }
 
 #[test]
-fn a_failure_that_only_the_result_tells_is_told() {
+fn a_failure_in_an_unmarked_result_is_reported() {
     let call = |name, arguments, result| {
         summarise(&[transcript(
             1,
@@ -315,7 +315,7 @@ fn talk_keeps_facts_of_both_speakers_with_their_names() {
 }
 
 #[test]
-fn calls_stand_with_the_words_that_they_answer() {
+fn calls_stay_next_to_the_words_they_answer() {
     let fix = |exchange, path: &str, wish: &str, outcome: &str| {
         let arguments = format!(r#"{{"path": "{path}"}}"#);
         let lines = [
@@ -350,7 +350,7 @@ fn calls_stand_with_the_words_that_they_answer() {
 }
 
 #[test]
-fn several_users_are_told_apart() {
+fn several_users_keep_their_names() {
     let items = summarise(&[transcript(
         1,
         0,
@@ -368,7 +368,7 @@ fn several_users_are_told_apart() {
 }
 
 #[test]
-fn yesterday_is_that_of_the_agents_zone() {
+fn yesterday_is_computed_in_the_agents_zone() {
     let at = Timestamp::parse("2023-05-07T22:30:00Z").unwrap();
     let lines = [(Voice::User, "", "We moved the archive to Bergen yesterday.")];
     for (zone, day) in [("UTC", "6 May"), ("Europe/Berlin", "7 May")] {
@@ -419,9 +419,9 @@ fn exchanges_without_words_are_covered_too() {
     assert_eq!(summarise(&[]), []);
 }
 
-/// A command that is given again and again tells nothing, but what it was is told.
+/// A command repeated again and again has nothing to summarise, but it is quoted.
 #[test]
-fn where_there_is_nothing_to_tell_the_first_words_are_quoted() {
+fn an_exchange_with_nothing_to_summarise_is_quoted() {
     let items = summarise(&[
         transcript(1, 0, &[(Voice::User, "", "/tokens")]),
         transcript(2, 0, &[(Voice::User, "", "/tokens")]),
@@ -434,7 +434,7 @@ fn where_there_is_nothing_to_tell_the_first_words_are_quoted() {
 }
 
 #[test]
-fn the_mark_of_a_cut_is_nobodys_words() {
+fn the_mark_of_a_cut_is_not_quoted() {
     let cut = "The migration of the ledger failed on staging.\n[… 21161 characters left out …]\nWe restored it from the snapshot of Monday.";
     let items = summarise(&[transcript(
         1,

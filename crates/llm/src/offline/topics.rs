@@ -1,5 +1,4 @@
-//! Which neighbouring exchanges belong together: a link's strength from shared rare words, the pause between them and
-//! greetings; then the division into runs that keeps the strongest links within the limits.
+//! Groups neighbouring exchanges into runs that keep the strongest links: by shared rare words, short pauses and no greeting.
 
 use std::ops::Range;
 
@@ -10,28 +9,27 @@ use super::{
 };
 use recapd_core::domain::time::{DAY_MS, HOUR_MS, MINUTE_MS};
 
-/// The most exchanges that one item stands for.
 pub(super) const RUN_EXCHANGES_MAX: usize = 12;
-/// The longest time between the beginnings of two neighbours in a run.
+/// Longest time between the beginnings of two neighbours in a run.
 pub(super) const RUN_PAUSE_MS_MAX: i64 = DAY_MS;
-/// How much may be said in a run of tasks, in bytes, before it is divided. One exchange may be longer.
+/// Longest run of tasks, in bytes of clauses. A single exchange may be longer.
 const TASK_BYTES_MAX: usize = 14_000;
-/// The same where two people talk: talk is all facts, and an item holds only so many.
+/// The same for talk, which is dense with facts.
 const TALK_BYTES_MAX: usize = 900;
-/// Up to this many exchanges on each side of a link are compared.
+/// Most exchanges compared before a link; one fewer after it.
 const BLOCK_EXCHANGES: usize = 3;
-/// An exchange whose words weigh less than this and which calls no tool says nothing alone.
+/// An exchange without calls whose words weigh less than this means nothing alone.
 const TINY_WEIGHT: f64 = 2.2;
-/// What a run costs: the larger, the fewer and longer the runs.
+/// Cost of a run: the higher, the fewer and longer the runs.
 const RUN_COST: f64 = 0.2;
 
-/// The runs of exchanges that become items, in order, disjoint and complete.
+/// Returns the runs that become items, in order, disjoint and complete.
 pub(super) fn runs(batch: &Corpus) -> Vec<Range<usize>> {
     let links = links(batch);
     divide(&batch.exchanges, &links)
 }
 
-/// For each exchange how strongly it hangs on the one before; `None` if they must not be joined.
+/// Returns each exchange's strength of link to the one before; `None` if they must not be joined.
 fn links(batch: &Corpus) -> Vec<Option<f64>> {
     let pace_ms = pace_ms(&batch.exchanges);
     let tiny: Vec<bool> = batch
@@ -46,7 +44,7 @@ fn links(batch: &Corpus) -> Vec<Option<f64>> {
         };
         let pause_ms = after.started_at.since_ms(before.started_at);
         let adjacent = before.exchange.checked_add(1) == Some(after.exchange);
-        // An item is marked as interrupted as a whole: nothing that was finished may be told as broken off.
+        // An item is marked as interrupted as a whole, so finished and interrupted exchanges don't mix.
         let alike = before.interrupted == after.interrupted;
         let strength = (adjacent && alike && pause_ms <= RUN_PAUSE_MS_MAX).then(|| {
             let hangs = |index: usize| tiny.get(index).copied().unwrap_or_default();
@@ -59,7 +57,7 @@ fn links(batch: &Corpus) -> Vec<Option<f64>> {
     links
 }
 
-/// The usual pause between exchanges of the batch.
+/// Returns the median pause between exchanges of the batch.
 fn pace_ms(exchanges: &[ExchangeReading]) -> i64 {
     let mut pauses: Vec<i64> = exchanges
         .iter()
@@ -71,7 +69,7 @@ fn pace_ms(exchanges: &[ExchangeReading]) -> i64 {
     pauses.get(pauses.len() / 2).copied().unwrap_or(MINUTE_MS)
 }
 
-/// A pause far over the usual parts, an ordinary one joins.
+/// Rates a pause: a usual one joins, one far longer parts.
 fn by_pause(pause_ms: i64, pace_ms: i64) -> f64 {
     let ordinary = pace_ms.saturating_mul(3).clamp(2 * MINUTE_MS, HOUR_MS);
     match pause_ms {
@@ -82,7 +80,7 @@ fn by_pause(pause_ms: i64, pace_ms: i64) -> f64 {
     }
 }
 
-/// A greeting opens something new; a tiny exchange hangs on its neighbour, after a greeting on the next one.
+/// Rates greetings and size: a greeting begins a topic; a tiny exchange joins its neighbour, after a greeting the next one.
 fn by_form(before: &ExchangeReading, after: &ExchangeReading, before_tiny: bool, after_tiny: bool) -> f64 {
     let opening = if after.greets && !before.greets { -0.5 } else { 0.0 };
     let small = match (before_tiny, after_tiny) {
@@ -105,8 +103,7 @@ fn is_tiny(reading: &ExchangeReading, vocabulary: &Vocabulary) -> bool {
     reading.calls.is_empty() && asked < TINY_WEIGHT
 }
 
-/// How much of the rarer side's words both sides of the link before exchange `at` share, from 0 to 1, less what any
-/// two blocks share.
+/// Returns the share of words (0 to 1) common to both sides of the link before exchange `at`, less what any two blocks share.
 fn likeness(batch: &Corpus, at: usize) -> f64 {
     const CHANCE: f64 = 0.09;
     let before = batch
@@ -126,7 +123,7 @@ fn likeness(batch: &Corpus, at: usize) -> f64 {
     (shared / smaller).min(1.0) - CHANCE
 }
 
-/// The words of some exchanges, sorted, each once, with their weight for telling topics apart.
+/// Returns the words of some exchanges, sorted, each once, with their topical weight.
 fn block(batch: &Corpus, exchanges: &[ExchangeReading]) -> Vec<(Term, f64)> {
     let mut terms: Vec<Term> = exchanges
         .iter()
@@ -141,7 +138,7 @@ fn block(batch: &Corpus, exchanges: &[ExchangeReading]) -> Vec<(Term, f64)> {
         .collect()
 }
 
-/// Words said in few exchanges mark a topic; those said in most mark none.
+/// Rates a word as a sign of a topic: high if few exchanges contain it, 0 if all do.
 fn topical(vocabulary: &Vocabulary, term: Term, exchanges: usize) -> f64 {
     let spread = number(vocabulary.exchanges_with(term)) / number(exchanges.max(1));
     let by_shape = if vocabulary.shape(term) == WordShape::Identifier {
@@ -152,10 +149,9 @@ fn topical(vocabulary: &Vocabulary, term: Term, exchanges: usize) -> f64 {
     vocabulary.weight(term) * by_shape * (1.0 - spread).max(0.0)
 }
 
-/// The division with the greatest sum of kept links less the runs' costs, within the limits; found run by run from
-/// the front (dynamic programming over the last [`RUN_EXCHANGES_MAX`] places).
+/// Maximises kept links less costs of runs, within the limits, by dynamic programming over [`RUN_EXCHANGES_MAX`] places.
 fn divide(exchanges: &[ExchangeReading], links: &[Option<f64>]) -> Vec<Range<usize>> {
-    // best[end]: the worth of the best division of the first `end` exchanges, and where its last run starts.
+    // best[end]: the value of the best division of the first `end` exchanges, and the start of its last run.
     let mut best: Vec<(f64, usize)> = vec![(0.0, 0)];
     for end in 1..=exchanges.len() {
         let mut choice = (f64::NEG_INFINITY, end - 1);
@@ -194,7 +190,6 @@ fn walk_back(best: &[(f64, usize)]) -> Vec<Range<usize>> {
     runs
 }
 
-/// What is said in a run so far.
 #[derive(Default)]
 struct RunText {
     bytes: usize,
@@ -202,7 +197,7 @@ struct RunText {
 }
 
 impl RunText {
-    /// Adds an exchange; `false` if that is too much for one item.
+    /// Adds an exchange; returns false if the run is now too long for one item.
     fn takes(&mut self, reading: &ExchangeReading) -> bool {
         self.bytes += reading.said_chars;
         self.talk_bytes += if reading.is_talk { reading.said_chars } else { 0 };
@@ -220,7 +215,7 @@ mod tests {
 
     /// An exchange of one user line: number, seconds, text.
     type RunText<'a> = (i64, i64, &'a str);
-    /// A name, the exchanges, and the first and last exchange of each run expected.
+    /// A name, the exchanges, and the first and last exchange of each expected run.
     type Case<'a> = (&'a str, &'a [RunText<'a>], &'a [(i64, i64)]);
 
     fn transcripts(said: &[RunText<'_>]) -> Vec<Transcript> {
@@ -297,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_interrupted_joins_only_its_like() {
+    fn interrupted_exchanges_join_only_interrupted_ones() {
         let parser = "Make the config parser in src/config.rs accept comments";
         let mut said = transcripts(&[(1, 0, parser), (2, 60, parser), (3, 90, "yes"), (4, 120, "/undo")]);
         assert_eq!(runs_of(&said), [(1, 4)]);
@@ -318,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_runs() {
+    fn an_empty_batch_has_no_runs() {
         assert_eq!(runs_of(&[]), []);
     }
 }

@@ -1,4 +1,4 @@
-//! The telling values among a tool call's arguments: ids and paths first, long prose last.
+//! The informative values among a tool call's arguments: ids and paths first, long prose last.
 
 use std::fmt;
 
@@ -7,36 +7,31 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use super::calls;
 use recapd_core::domain::text::{CUT_MARK, first_line, floor_cut};
 
-/// The longest value shown, in characters.
 const VALUE_CHARS_MAX: usize = 64;
-/// A longer path is told by its end, in bytes.
+/// Longest path shown whole, in bytes; of a longer one only the end is shown.
 const PATH_BYTES_MAX: usize = 48;
-/// What is longer than this is no path, in bytes.
+/// Longest text that may be a path, in bytes.
 const PATH_BYTES_LONGEST: usize = 1_024;
-/// Up to here numbers with fractions are read as they were written.
+/// Numbers with fractions are exact below this.
 const EXACT_MAX: f64 = 1e15;
-/// How many values of one call are looked at.
 const VALUES_MAX: usize = 64;
 
-/// How much an everyday word tells.
 pub(super) const WORD_SCORE: f64 = 0.7;
 
-/// A value worth showing.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ShownValue {
-    /// The value, one clean line.
     pub(super) text: String,
-    /// How much it tells, from 0 to 3.
+    /// How informative it is, from 0 to 3.
     pub(super) score: f64,
-    /// Whether the whole of it is a command that shows files.
+    /// The whole value is a command that shows files.
     pub(super) shows_files: bool,
 }
 
-/// The values of a call's `arguments` in the order in which they stand, each once.
+/// Returns the values of a call's `arguments` in order, each once.
 pub(super) fn of(arguments: &str) -> Vec<ShownValue> {
     let mut leaves = Leaves(Vec::new());
     if arguments.starts_with(['{', '[']) {
-        // Long arguments come cut, and then they are no JSON any more; what stands before the cut is enough.
+        // Long arguments arrive cut and are no valid JSON; the values before the cut are enough.
         let mut json = serde_json::Deserializer::from_str(before_cut(arguments));
         drop((&mut leaves).deserialize(&mut json));
     } else {
@@ -45,14 +40,14 @@ pub(super) fn of(arguments: &str) -> Vec<ShownValue> {
     leaves.0
 }
 
-/// What stands before the mark of a cut, without the number that it may have cut in two.
+/// Returns the text before the mark of a cut, without a trailing number, which may be incomplete.
 fn before_cut(arguments: &str) -> &str {
     arguments.split_once(CUT_MARK).map_or(arguments, |(head, _)| {
         head.trim_end_matches(|c: char| c.is_ascii_digit() || "+-.eE".contains(c))
     })
 }
 
-/// Collects strings and numbers of any JSON in the order in which they stand, which a `serde_json::Value` forgets.
+/// Collects the strings and numbers of any JSON in order; a `serde_json::Value` loses the order.
 struct Leaves(Vec<ShownValue>);
 
 impl<'de> DeserializeSeed<'de> for &mut Leaves {
@@ -133,7 +128,7 @@ fn push(values: &mut Vec<ShownValue>, text: &str) {
     }
 }
 
-/// The end of a long path, from a slash on: what it names, and not where all the work lies. Other texts as they are.
+/// Returns the end of a long path, after a slash: the name rather than the common folder. Returns other texts unchanged.
 fn path_tail(text: &str) -> &str {
     let bytes_over = text.len().saturating_sub(PATH_BYTES_MAX);
     if bytes_over == 0 || text.len() > PATH_BYTES_LONGEST || text.contains(char::is_whitespace) {
@@ -149,7 +144,6 @@ fn path_tail(text: &str) -> &str {
         .unwrap_or(text)
 }
 
-/// How much a value tells by its looks.
 fn score(text: &str) -> f64 {
     let text = floor_cut(text.trim(), VALUE_CHARS_MAX * 4);
     let has = |test: fn(char) -> bool| text.chars().any(test);
@@ -162,7 +156,7 @@ fn score(text: &str) -> f64 {
             0.8
         };
     }
-    // Code, patterns, formulas: they are told by what surrounds them.
+    // Code, patterns, formulas: the text around them says what they are.
     if !text
         .chars()
         .all(|c| c.is_alphanumeric() || "_./\\@:~+-#$%".contains(c))
@@ -181,7 +175,7 @@ fn score(text: &str) -> f64 {
     }
 }
 
-/// Whether `text` names one thing: an id, a path, a date, rather than an everyday word or prose.
+/// Returns true if a value names one thing (an id, a path, a date), unlike an everyday word or prose.
 pub(super) fn is_identifier(value: &ShownValue) -> bool {
     value.score >= 2.0
 }

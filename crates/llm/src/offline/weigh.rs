@@ -1,4 +1,4 @@
-//! Words, and how much each tells: rare in the batch, shaped like an identifier, a number or a name, no everyday word.
+//! Words and their weights: high if rare in the batch or shaped like an identifier, a number or a name; low for everyday words.
 
 use std::collections::HashMap;
 
@@ -6,35 +6,30 @@ use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::cues::{COURTESY, FUNCTION_WORDS, TIME_WORDS};
 
-/// The longest word that is told from others, in bytes.
+/// Longest word counted, in bytes.
 const WORD_BYTES_MAX: usize = 96;
 
-/// The number of a word in a [`Vocabulary`].
+/// Index of a word in a [`Vocabulary`].
 pub(super) type Term = usize;
 
-/// What a word looks like; later ones tell more.
+/// The shape of a word; later ones weigh more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WordShape {
-    /// Carries no content of its own.
     Function,
-    /// Courtesy and applause.
     Polite,
-    /// Three letters or fewer.
     Short,
-    /// An ordinary word.
     Plain,
     /// Dates a fact: yesterday, Friday, next.
     Time,
-    /// Capitalised within a sentence: a name.
+    /// Capitalised within a sentence.
     Name,
-    /// Digits, with at most punctuation in them: an amount, a date, a time.
+    /// Digits, possibly with punctuation: an amount, a date, a time.
     Number,
     /// Letters mixed with digits, underscores, slashes, inner capitals: an id, a path, a name in code.
     Identifier,
 }
 
 impl WordShape {
-    /// How much a word of this shape tells, before its rarity.
     fn weight(self) -> f64 {
         match self {
             Self::Function => 0.0,
@@ -47,7 +42,7 @@ impl WordShape {
         }
     }
 
-    /// Whether `word` is courtesy or carries no content.
+    /// Returns true if `word` is courtesy or has no content.
     pub(super) fn is_empty_talk(word: &str) -> bool {
         let lower = word.to_lowercase().replace('’', "'");
         Self::of(word, &lower, true) <= Self::Polite
@@ -89,7 +84,6 @@ fn has_inner_dot(word: &str) -> bool {
     word.split('.').filter(|part| !part.is_empty()).nth(1).is_some()
 }
 
-/// The words of a batch and how often they occur in it.
 #[derive(Debug, Default)]
 pub(super) struct Vocabulary {
     terms: HashMap<String, Term>,
@@ -99,14 +93,13 @@ pub(super) struct Vocabulary {
 
 #[derive(Debug, Default)]
 struct VocabularyEntry {
-    /// The most telling shape seen, names aside.
+    /// The heaviest shape seen, names aside.
     other: Option<WordShape>,
     /// How often it looked like a name, and how often like something else.
     named: usize,
     unnamed: usize,
-    /// Clauses that hold it.
     clauses: usize,
-    /// Exchanges that hold it, and the last one counted.
+    /// Exchanges that contain it, and the last one counted.
     exchanges: usize,
     last_exchange: Option<usize>,
 }
@@ -121,7 +114,7 @@ impl VocabularyEntry {
         }
     }
 
-    /// A capital makes no name of a word that is mostly written without, such as one in a title.
+    /// A capital makes no name of a word that is mostly written without one, such as a word in a title.
     fn shape(&self) -> WordShape {
         match self.other {
             Some(shape) if shape > WordShape::Name || self.named <= self.unnamed => shape,
@@ -131,7 +124,7 @@ impl VocabularyEntry {
 }
 
 impl Vocabulary {
-    /// Reads a clause of the exchange at `exchange` in the batch: its content words, each once, in order.
+    /// Reads a clause of the exchange at place `exchange` in the batch. Returns its content words, each once, in order.
     pub(super) fn read(&mut self, clause: &str, exchange: usize) -> Vec<Term> {
         self.clauses += 1;
         let mut terms = Vec::new();
@@ -175,13 +168,13 @@ impl Vocabulary {
         }
     }
 
-    /// How much `term` tells, from 0 to about 1.7.
+    /// Returns the weight of `term`, from 0 to about 1.7.
     pub(super) fn weight(&self, term: Term) -> f64 {
         let Some(entry) = self.entries.get(term) else {
             return 0.0;
         };
         let rarity = 1.0 - ratio_of_logs(entry.clauses, self.clauses + 1);
-        // An identifier tells something however often its owner is talked about.
+        // An identifier stays informative however often it occurs.
         let rarity = if entry.shape() >= WordShape::Number {
             rarity.max(0.5)
         } else {
@@ -190,7 +183,7 @@ impl Vocabulary {
         entry.shape().weight() * rarity
     }
 
-    /// The words of `text` that the batch knows.
+    /// Returns the words of `text` that occur in the batch.
     pub(super) fn known(&self, text: &str) -> Vec<Term> {
         words(text)
             .into_iter()
@@ -198,7 +191,7 @@ impl Vocabulary {
             .collect()
     }
 
-    /// How many of `terms` are ordinary words, rather than names, numbers or courtesy.
+    /// Counts the ordinary words in `terms`, without names, numbers and courtesy.
     pub(super) fn plain_words(&self, terms: &[Term]) -> usize {
         terms
             .iter()
@@ -206,19 +199,16 @@ impl Vocabulary {
             .count()
     }
 
-    /// In how many exchanges `term` occurs.
     pub(super) fn exchanges_with(&self, term: Term) -> usize {
         self.entries.get(term).map_or(0, |entry| entry.exchanges)
     }
 
-    /// What `term` looks like.
     pub(super) fn shape(&self, term: Term) -> WordShape {
         self.entries
             .get(term)
             .map_or(WordShape::Function, VocabularyEntry::shape)
     }
 
-    /// The sum of the weights of `terms`.
     pub(super) fn weight_of(&self, terms: &[Term]) -> f64 {
         terms.iter().map(|&term| self.weight(term)).sum()
     }
@@ -233,12 +223,12 @@ fn ratio_of_logs(a: usize, b: usize) -> f64 {
     }
 }
 
-/// A count as a number to reckon with.
+/// Converts a count to a float; saturates at `u32::MAX`.
 pub(super) fn number(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// The words of a clause, without the punctuation around them. Scripts without blanks are cut by the word rules.
+/// Splits a clause into words without surrounding punctuation. Unicode word rules apply to text that isn't ASCII.
 fn words(clause: &str) -> Vec<&str> {
     let mut words = Vec::new();
     for chunk in clause.split_whitespace() {
@@ -254,7 +244,7 @@ fn words(clause: &str) -> Vec<&str> {
     words
 }
 
-/// A word without the marks of possession and plural, which would hide that two words are the same.
+/// Removes the marks of possession and plural, so that forms of one word are equal.
 fn stem(lower: &str) -> &str {
     let lower = lower
         .strip_suffix("'s")

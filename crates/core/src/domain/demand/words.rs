@@ -1,6 +1,6 @@
-//! Comparing words: a passage of what was said, as words between the ends of clauses and sentences.
+//! Comparison of words: a passage as words, with the ends of clauses and sentences between them.
 
-/// Words that make what follows in their sentence its contrary, in the languages in which this is seen most.
+/// Words that negate what follows them in their sentence, in the most frequent languages.
 const DENIALS: [&str; 50] = [
     "never",
     "not",
@@ -54,7 +54,7 @@ const DENIALS: [&str; 50] = [
     "без",
 ];
 
-/// What stands before a word.
+/// The separator before a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Gap {
     Word,
@@ -62,14 +62,13 @@ enum Gap {
     Sentence,
 }
 
-/// A word and the gap before it.
 #[derive(Clone, Debug)]
 struct DemandWord {
     text: String,
     gap: Gap,
 }
 
-/// A text as words.
+/// A text as words in lower case.
 #[derive(Clone, Debug)]
 pub(super) struct Passage(Vec<DemandWord>);
 
@@ -103,7 +102,7 @@ impl Passage {
     }
 }
 
-/// What a mark separates: a full stop within a name, before a letter, separates nothing.
+/// Returns what a punctuation mark separates: a full stop before a letter or digit, as in a name, separates nothing.
 fn gap_of(mark: char, next: Option<char>) -> Gap {
     let ends = next.is_none_or(|next| !next.is_alphanumeric());
     match mark {
@@ -115,8 +114,8 @@ fn gap_of(mark: char, next: Option<char>) -> Gap {
     }
 }
 
-/// Whether `wanted` stands in `passage` up to the end of a clause, and nothing before it in its sentence denies it.
-/// `is_cut`: its last word may have lost its end, and more may follow.
+/// Returns true if `wanted` occurs in `passage` up to the end of a clause and nothing before it in its sentence negates it. If `is_cut`,
+/// its last word may be incomplete and more may follow.
 pub(super) fn is_whole_clause(passage: &Passage, wanted: &Passage, is_cut: bool) -> bool {
     let (said, wanted) = (passage.0.as_slice(), wanted.0.as_slice());
     let compared = wanted.len() - usize::from(is_cut).min(wanted.len());

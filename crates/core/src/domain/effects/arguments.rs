@@ -1,4 +1,4 @@
-//! What a call was given.
+//! The arguments of a call.
 
 use std::path::Path;
 
@@ -6,14 +6,13 @@ use serde_json::{Map, Value};
 
 use super::pairs::FinishedCall;
 
-/// Fields that hold the command of a shell.
+/// Fields with the command of a shell.
 const COMMANDS: [&str; 4] = ["command", "cmd", "script", "commands"];
-/// Fields that hold the directory in which a command runs.
+/// Fields with the directory in which a command runs.
 const DIRECTORIES: [&str; 3] = ["workdir", "cwd", "working_directory"];
 
-/// A call's arguments.
 pub(super) struct Arguments<'a> {
-    /// As they came.
+    /// Unparsed.
     pub(super) text: &'a str,
     fields: Map<String, Value>,
 }
@@ -24,17 +23,17 @@ impl<'a> Arguments<'a> {
         Self { text, fields }
     }
 
-    /// The first of the fields `names` that is there.
+    /// Returns the first field of `names` that is present.
     pub(super) fn field(&self, names: &[&str]) -> Option<&Value> {
         names.iter().find_map(|name| self.fields.get(*name))
     }
 
-    /// The same, if it is a text.
+    /// Like [`Self::field`], if the field is a text.
     pub(super) fn text_of(&self, names: &[&str]) -> Option<&str> {
         self.field(names).and_then(Value::as_str)
     }
 
-    /// All texts among the fields, or the whole if it is no JSON.
+    /// Returns all texts among the fields, or the whole text if it is no JSON object.
     pub(super) fn texts(&self) -> Vec<&str> {
         if self.fields.is_empty() {
             return vec![self.text];
@@ -50,7 +49,7 @@ impl<'a> Arguments<'a> {
         texts
     }
 
-    /// The command of a shell: a text, or the words of one (`["bash", "-lc", "make"]`).
+    /// Returns the command of a shell, given as a text or as words (`["bash", "-lc", "make"]`).
     pub(super) fn command(&self) -> Option<String> {
         match self.field(&COMMANDS)? {
             Value::String(command) => Some(command.clone()),
@@ -66,7 +65,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// The directory in which the commands run: the one that the others lie in.
+/// Returns the directory in which the commands run; of several, the one that contains the others.
 pub(super) fn working_directory(ran: &[FinishedCall<'_>]) -> Option<String> {
     let mut found: Option<String> = None;
     for call in ran {

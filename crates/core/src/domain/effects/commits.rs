@@ -1,4 +1,4 @@
-//! Commits: subject and hash, from the command and from what Git says.
+//! Commits: subject and hash, from the command and from Git's output.
 
 use std::sync::LazyLock;
 
@@ -7,15 +7,14 @@ use regex::bytes::Regex;
 use super::pattern::{group, pattern};
 use crate::domain::text::{cut, one_line};
 
-/// The longest subject that is kept, in characters.
 const SUBJECT_CHARS_MAX: usize = 120;
 
-/// A commit.
+/// A commit made in an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// The beginning of its hash; empty if Git didn't say it.
+    /// First 7 digits; empty if Git's output doesn't contain it.
     pub hash: String,
-    /// The first line of its message.
+    /// First line of the message.
     pub subject: String,
 }
 
@@ -25,10 +24,10 @@ static MESSAGE: LazyLock<Regex> = LazyLock::new(|| {
         r#"git\b[^\n|;&]*?\scommit\b[^\n]*?(?:-\w*m|--message)[\s=]*(?:"\$\(cat <<-?\s*['"]?\w+['"]?\s*\n\s*([^\n]+)|"((?:[^"\\\n]|\\.)+)|'([^'\n]+))"#,
     )
 });
-/// What Git says of a commit: `[main 1a2b3c4] Add dates`.
+/// Git's output for a commit: `[main 1a2b3c4] Add dates`.
 static MADE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\[[^\]\n]*?\b([0-9a-f]{7,40})\]\s"));
 
-/// Adds the commits that `command` makes, each subject once: a commit that is made again was amended.
+/// Adds the commits that `command` makes, each subject once: a repeated subject is an amended commit.
 pub(super) fn note(commits: &mut Vec<Commit>, command: &str, result: &str) {
     let mut made = MADE.captures_iter(result.as_bytes());
     for message in MESSAGE.captures_iter(command.as_bytes()) {

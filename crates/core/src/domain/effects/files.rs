@@ -1,10 +1,10 @@
-//! Which files an edit tool or a patch changes, and how they are named.
+//! The files that an edit tool or a patch changes, and their names.
 
 use std::path::Path;
 
 use super::arguments::Arguments;
 
-/// How the names of tools begin that write files, in lower case.
+/// Openings of the names of tools that write files, in lower case.
 const EDITS: [&str; 11] = [
     "write",
     "edit",
@@ -18,7 +18,6 @@ const EDITS: [&str; 11] = [
     "update",
     "insert",
 ];
-/// Fields that hold the file.
 const PATHS: [&str; 7] = [
     "file_path",
     "path",
@@ -28,9 +27,9 @@ const PATHS: [&str; 7] = [
     "target_file",
     "filename",
 ];
-/// Values of `command` with which an edit tool only looks.
+/// Values of `command` with which an edit tool only reads.
 const LOOKS: [&str; 1] = ["view"];
-/// How the lines of a patch begin that name a file.
+/// Openings of the lines of a patch that name a file.
 const PATCH_HEADERS: [&str; 4] = [
     "*** Update File: ",
     "*** Add File: ",
@@ -40,11 +39,11 @@ const PATCH_HEADERS: [&str; 4] = [
 /// Paths outside of the working directory are shown by this many last parts.
 const PARTS_SHOWN: usize = 3;
 
-/// The files that a call of the tool `name` changes, commands of a shell aside.
+/// Returns the files that a call of the tool `name` changes; ignores shell commands.
 pub(super) fn of(name: &str, arguments: &Arguments<'_>) -> Vec<String> {
     let mut files = Vec::new();
     let lower = name.to_lowercase();
-    // MCP tools are named by their server first: `mcp__files__write_file`.
+    // Names of MCP tools begin with their server: `mcp__files__write_file`.
     let tool = lower.rsplit("__").next().unwrap_or_default();
     let is_look = arguments
         .text_of(&["command"])
@@ -58,7 +57,6 @@ pub(super) fn of(name: &str, arguments: &Arguments<'_>) -> Vec<String> {
     files
 }
 
-/// The files that a patch in `text` names.
 fn patched(text: &str) -> impl Iterator<Item = String> {
     text.lines().filter_map(|line| {
         let header = PATCH_HEADERS
@@ -68,10 +66,9 @@ fn patched(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// How a block begins that edits a file in an answer; Aider's. The file is named right before the block.
+/// First line of an edit block in an answer of Aider. The line before the block and its fence names the file.
 const BLOCK: &str = "<<<<<<< SEARCH";
 
-/// The files that the edit blocks of an answer name.
 pub(super) fn in_blocks(answer: &str) -> Vec<String> {
     if !answer.contains(BLOCK) {
         return Vec::new();
@@ -89,12 +86,11 @@ pub(super) fn in_blocks(answer: &str) -> Vec<String> {
     files
 }
 
-/// The longest text of a call in which files are looked for, in bytes: a longer one is a file's content.
+/// Longest text of a call that is searched for paths, in bytes: a longer one is a file's content.
 const NAMING_BYTES_MAX: usize = 2_000;
-/// The longest path, in bytes.
 const PATH_BYTES_MAX: usize = 160;
 
-/// The paths of files in an argument or a command: words with a slash, and a file's ending behind the last one.
+/// Returns the paths in an argument or a command: words with a slash, and a file extension after the last one.
 pub(super) fn named(text: &str) -> impl Iterator<Item = String> {
     let text = if text.len() <= NAMING_BYTES_MAX { text } else { "" };
     let is_part = |c: char| c.is_alphanumeric() || "_./@+~-".contains(c);
@@ -113,7 +109,7 @@ pub(super) fn named(text: &str) -> impl Iterator<Item = String> {
     paths.map(str::to_owned)
 }
 
-/// The files by names that are short and lead there, each once.
+/// Shortens the names to paths within `root` or to their last parts, each once.
 pub(super) fn relative(files: Vec<String>, root: Option<&str>) -> Vec<String> {
     let mut named: Vec<String> = Vec::with_capacity(files.len());
     for file in files {

@@ -2,23 +2,19 @@
 
 use crate::domain::message::{Message, Part};
 
-/// A call, and what came of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FinishedCall<'m> {
-    /// The tool.
     pub(super) name: &'m str,
-    /// Its arguments, as JSON or as text.
+    /// JSON or plain text.
     pub(super) arguments: &'m str,
-    /// Its result; empty if there is none.
+    /// Empty if there is none.
     pub(super) result: &'m str,
-    /// Whether the result reports a failure.
     pub(super) failed: bool,
     id: Option<&'m str>,
     is_answered: bool,
 }
 
-/// The calls of `messages`, in order. A result belongs to the nearest unanswered call before it with its id; or without an id, to
-/// the first unanswered one.
+/// Returns the calls in order. A result belongs to the last unanswered call with its id, or without an id to the first unanswered one.
 pub(super) fn of(messages: &[Message]) -> Vec<FinishedCall<'_>> {
     let mut ran: Vec<FinishedCall<'_>> = Vec::new();
     for part in messages.iter().flat_map(|message| &message.parts) {

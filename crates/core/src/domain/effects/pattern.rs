@@ -1,9 +1,8 @@
-//! Patterns over the bytes of a text: without tables of Unicode, as everywhere here. They match between ASCII characters, so that
-//! what they find is text.
+//! Regular expressions over bytes, without Unicode tables. Matches begin and end at ASCII characters, so they are valid UTF-8.
 
 use regex::bytes::{Captures, Regex, RegexBuilder};
 
-/// The pattern, which is a literal of this module's.
+/// Compiles a pattern, which must be a literal of this module.
 pub(super) fn pattern(pattern: &str) -> Regex {
     let mut builder = RegexBuilder::new(pattern);
     builder
@@ -12,7 +11,6 @@ pub(super) fn pattern(pattern: &str) -> Regex {
         .expect("a literal, and a test uses it")
 }
 
-/// The text of a group, if it took part.
 pub(super) fn group<'t>(found: &Captures<'t>, number: usize) -> Option<&'t str> {
     std::str::from_utf8(found.get(number)?.as_bytes()).ok()
 }

@@ -1,50 +1,47 @@
-//! The plan or todo list that an agent keeps: the last state of it.
+//! The plan or todo list that an agent keeps, in its last state.
 
 use serde_json::Value;
 
 use super::{arguments::Arguments, pairs::FinishedCall};
 use crate::domain::text::{cut, one_line};
 
-/// The most entries that are kept.
 const ENTRIES_MAX: usize = 50;
-/// The longest entry, in characters.
 const ENTRY_CHARS_MAX: usize = 200;
 
-/// How far an entry is.
+/// The progress of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanStatus {
-    /// Not begun.
+    /// Not started.
     Open,
-    /// Begun.
+    /// In progress.
     Begun,
-    /// Done.
+    /// Completed.
     Done,
-    /// Given up.
+    /// Cancelled or deleted.
     Cancelled,
 }
 
 /// An entry of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanEntry {
-    /// What is to be done.
+    /// The task, in one line.
     pub text: String,
-    /// How far it is.
+    /// `Open` if the call names no known status.
     pub progress: PlanStatus,
 }
 
 impl PlanEntry {
-    /// Whether it is left to do.
+    /// Returns true if it is still to do.
     pub fn is_left(&self) -> bool {
         matches!(self.progress, PlanStatus::Open | PlanStatus::Begun)
     }
 }
 
-/// Fields of a call that hold the whole list (Claude Code's `TodoWrite`, Gemini CLI's `write_todos`, Codex' `update_plan`).
+/// Fields with the whole list (Claude Code's `TodoWrite`, Gemini CLI's `write_todos`, Codex' `update_plan`).
 const LISTS: [&str; 2] = ["todos", "plan"];
-/// Fields of an entry that hold its text.
 const TEXTS: [&str; 5] = ["content", "step", "description", "title", "subject"];
 
-/// Follows a call that changes the plan.
+/// Applies a call that changes the plan.
 pub(super) fn note(plan: &mut Vec<PlanEntry>, call: &FinishedCall<'_>, arguments: &Arguments<'_>) {
     let name = call.name.to_lowercase();
     if name.contains("todo") || name.contains("plan") {
@@ -53,7 +50,7 @@ pub(super) fn note(plan: &mut Vec<PlanEntry>, call: &FinishedCall<'_>, arguments
         }
         return;
     }
-    // Claude Code's tasks are made and changed one by one, and named by their number.
+    // Claude Code creates and changes its tasks one by one, by number.
     let subject = arguments.text_of(&["subject"]);
     match (name.as_str(), subject) {
         ("taskcreate", Some(subject)) if plan.len() < ENTRIES_MAX => plan.push(PlanEntry {

@@ -1,5 +1,5 @@
-//! What the commands of a shell write: redirections, `tee`, `sed -i`. Read by patterns, not by a shell's grammar: what stands in
-//! quotes with blanks is no file, and the text of a here-document isn't looked at.
+//! The files that shell commands write: redirections, `tee`, `sed -i`. Patterns read the commands, not a shell's grammar: a quoted text
+//! with blanks is no file, and the text of a here-document is skipped.
 
 use std::sync::LazyLock;
 
@@ -7,24 +7,21 @@ use regex::bytes::Regex;
 
 use super::pattern::{group, pattern};
 
-/// The longest command that is looked at, in bytes.
 const COMMAND_BYTES_MAX: usize = 64 * 1024;
 
-/// Words in quotes that hold a blank, a bracket or an operator.
+/// Quoted words with a blank, a bracket or an operator.
 static QUOTED: LazyLock<Regex> =
     LazyLock::new(|| pattern(r#"'[^'\n]*[\s<>|;&][^'\n]*'|"[^"\n]*[\s<>|;&][^"\n]*""#));
-/// A redirection of the output; of errors alone (`2>`) it is none.
+/// A redirection of the output, but not of errors alone (`2>`).
 static REDIRECTION: LazyLock<Regex> =
     LazyLock::new(|| pattern(r#"(?:^|[^0-9&>=-])>{1,2}\s*["']?([^\s"'<>|;&()]+)"#));
-/// A file that `tee` writes.
 static TEE: LazyLock<Regex> =
     LazyLock::new(|| pattern(r#"\btee\s+(?:-\w+\s+)*["']?([^\s"'<>|;&()-][^\s"'<>|;&()]*)"#));
 /// A command that edits files in place, up to its end.
 static IN_PLACE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(?:sed|perl)\s[^|;&\n]*?-\w*i\b[^|;&\n]*"));
-/// The word that ends the here-document which a line begins.
+/// The word that ends the here-document begun on a line.
 static DOCUMENT: LazyLock<Regex> = LazyLock::new(|| pattern(r#"<<[-~]?\s*["'\\]?(\w+)"#));
 
-/// The files that `command` writes.
 pub(super) fn written(command: &str) -> Vec<String> {
     if command.len() > COMMAND_BYTES_MAX {
         return Vec::new();
@@ -44,7 +41,7 @@ pub(super) fn written(command: &str) -> Vec<String> {
     files
 }
 
-/// Whether it is worth telling: no device, nothing temporary, no variable, no option.
+/// Returns false for a device, a file in `/tmp`, a variable or an option.
 fn is_told(file: &str) -> bool {
     !file.starts_with(['&', '$', '-', '*', '\''])
         && !file.starts_with("/dev/")
@@ -52,7 +49,7 @@ fn is_told(file: &str) -> bool {
         && file.contains(char::is_alphabetic)
 }
 
-/// The lines of `command`, without the texts of here-documents.
+/// Returns the lines of `command`, without the texts of here-documents.
 fn outside_documents(command: &str) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut end: Option<&str> = None;

@@ -226,7 +226,7 @@ fn files_are_known_by_the_edit_blocks_of_an_answer() {
 }
 
 #[test]
-fn the_user_takes_back_what_was_done() {
+fn undo_takes_back_the_last_changes() {
     let undo = Message::new(Kind::User, vec![Part::Text("/undo\n".to_owned())]);
     assert!(Effects::of(&[undo]).undoes);
     assert!(Effects::of(&[]).is_empty());

@@ -1,4 +1,4 @@
-//! How tests and builds ended: the last run of a command counts, since a failure that a later run cured is no end.
+//! Results of tests and builds: the last run of a command counts, since a later run may cure a failure.
 
 use std::sync::LazyLock;
 
@@ -7,44 +7,42 @@ use regex::bytes::Regex;
 use super::{pairs::FinishedCall, pattern::pattern};
 use crate::domain::text::{cut, one_line};
 
-/// The longest words of a verdict, in characters.
 const WORDS_CHARS_MAX: usize = 120;
-/// As many words of a command name it.
+/// Words of a command that form its name.
 const NAME_WORDS: usize = 3;
-/// As many of the last lines of a result are looked at for words.
+/// Last lines of a result that are searched for its summary.
 const LAST_LINES: usize = 15;
 
-/// How a test or a build ended.
+/// The result of a test or a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestVerdict {
     /// The program and its subcommand: `cargo test`.
     pub command: String,
-    /// Whether it went well.
+    /// The call succeeded and its summary counts no failure.
     pub passed: bool,
-    /// What it said last of that; empty if nothing.
+    /// The last line that sums up the run; empty if there is none.
     pub words: String,
 }
 
-/// Commands that test, check or build.
 static CHECKS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"^(?:(?:npx|pnpm|npm|yarn|bun|uv|poetry|python3?|\./\S*|make|just|cargo|go|dotnet|mvn|gradle|bundle|composer)\s.*?\b(?:test|tests|build|check|lint|clippy|typecheck|tsc|pytest|jest|vitest|ruff|mypy|compile|verify)\b|(?:pytest|ruff|mypy|tsc|eslint|jest|vitest|tox|ctest|rspec|phpunit|pyright|make|cargo (?:test|build|check|clippy)|go (?:test|build|vet))\b)",
     )
 });
-/// Lines that sum a run up.
+/// Lines that sum up a run.
 static SUMS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)\b\d+ (?:tests? )?(?:passed|failed|passing|failing|errors?|warnings?)\b|test result:|all checks passed|build succeeded|compiled successfully|\bno issues found\b|^success\b",
     )
 });
-/// What counts failures in such a line, or says that a command was broken off.
+/// Matches a count of failures in such a line, or an unknown command.
 static FAILS: LazyLock<Regex> = LazyLock::new(|| {
     let pattern =
         r"(?i)\b[1-9]\d* (?:tests? )?(?:failed|failing|errors?)\b|test result: failed|\bcommand not found\b";
     Regex::new(pattern).expect("a literal, and a test uses it")
 });
 
-/// Notes how the last check in `command` ended.
+/// Records the result of the last check in `command`.
 pub(super) fn note(verdicts: &mut Vec<TestVerdict>, command: &str, call: &FinishedCall<'_>) {
     let Some(name) = command
         .split(['\n', ';', '|', '&'])
@@ -69,7 +67,7 @@ pub(super) fn note(verdicts: &mut Vec<TestVerdict>, command: &str, call: &Finish
     verdicts.push(verdict);
 }
 
-/// The name of a command that checks something.
+/// Returns the name of a command that checks something.
 fn checked(command: &str) -> Option<String> {
     let command = command.trim();
     if !CHECKS.is_match(command.as_bytes()) {

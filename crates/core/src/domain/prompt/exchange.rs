@@ -1,4 +1,4 @@
-//! Exchanges as a prompt shows them.
+//! The exchanges as a prompt shows them.
 
 use std::collections::HashSet;
 
@@ -10,22 +10,20 @@ use crate::domain::{
     transcript::{Line, Transcript, Voice},
 };
 
-/// A text of an item gets one point for so many tokens.
+/// A text of an item gets one point for this many tokens.
 const POINT_TOKENS: i64 = 3_000;
-/// The most points that are asked for.
 const POINTS_MAX: i64 = 8;
-/// Shorter lines may well be the same by chance.
+/// Shorter lines may be equal by chance.
 const REPEATED_CHARS_MIN: usize = 40;
-/// Tools whose calls give a whole plan each time: the last call says it all.
+/// Tools whose calls contain the whole plan, so that only the last call matters.
 const PLAN_TOOLS: [&str; 4] = ["todowrite", "todo_write", "update_plan", "write_todos"];
 
-/// A line of material, and when it was said.
 struct MaterialLine {
     at: Timestamp,
     line: String,
 }
 
-/// The exchanges, one after the other, of about `chars_max` characters at most.
+/// Writes the exchanges one after the other, in about `chars_max` characters.
 pub(super) fn shown(transcripts: &[Transcript], chars_max: usize) -> String {
     let exchanges: Vec<Vec<MaterialLine>> = transcripts.iter().map(lines).collect();
     let sizes = exchanges.iter().map(|lines| chars(lines)).collect();
@@ -49,7 +47,7 @@ pub(super) fn shown(transcripts: &[Transcript], chars_max: usize) -> String {
     material
 }
 
-/// `== 12 · 2023-06-21 14:22 · 16k tokens · up to 5 points`.
+/// Writes `== 12 · 2023-06-21 14:22 · 16k tokens · up to 5 points`.
 fn heading(transcript: &Transcript) -> String {
     let mut parts = vec![
         format!("== {}", transcript.exchange),
@@ -68,23 +66,22 @@ fn heading(transcript: &Transcript) -> String {
     parts.join(" · ")
 }
 
-/// How many points are asked for of an exchange with so many tokens.
+/// Returns how many points to ask for, given the tokens of an exchange.
 fn points(tokens: i64) -> i64 {
     (tokens.saturating_add(POINT_TOKENS / 2) / POINT_TOKENS).clamp(1, POINTS_MAX)
 }
 
-/// The time on the agent's clocks.
 fn clock(transcript: &Transcript, at: Timestamp) -> String {
     transcript.zone.wall(at).format("%Y-%m-%d %H:%M")
 }
 
-/// Whether a line was said so long after the time that was shown last, or on another day, that its time is to be shown.
+/// Returns true if a line's time must be shown: it is an hour or more from the last time shown, or on another day.
 fn is_later(transcript: &Transcript, shown: Timestamp, at: Timestamp) -> bool {
     let zone = transcript.zone;
     at.since_ms(shown).abs() >= HOUR_MS || zone.day(at) != zone.day(shown)
 }
 
-/// All lines of an exchange; what was said before in the same words is left out.
+/// Returns all lines of an exchange, without repeated ones.
 fn lines(transcript: &Transcript) -> Vec<MaterialLine> {
     let last_plan = transcript.lines.iter().rposition(is_plan);
     let told = transcript.lines.iter().enumerate().flat_map(|(at, line)| {
@@ -98,7 +95,7 @@ fn is_plan(line: &Line) -> bool {
     line.voice == Voice::Call && PLAN_TOOLS.contains(&line.label.to_lowercase().as_str())
 }
 
-/// What a later leg works on, as lines of material.
+/// Returns the request that a later leg works on, as lines of material.
 fn request(transcript: &Transcript) -> impl Iterator<Item = MaterialLine> {
     let asked = transcript.continues.as_ref();
     let asked = asked.filter(|continued| !continued.request.is_empty());
@@ -109,7 +106,6 @@ fn request(transcript: &Transcript) -> impl Iterator<Item = MaterialLine> {
     lines.into_iter().flatten()
 }
 
-/// One transcript line as lines of material.
 fn said(line: &Line, is_replaced: bool) -> Vec<MaterialLine> {
     let who = match line.voice {
         Voice::User => "USER",
@@ -129,7 +125,7 @@ fn said(line: &Line, is_replaced: bool) -> Vec<MaterialLine> {
     spoken(&format!("{who}{blank}{label}"), text, line.at)
 }
 
-/// A text as lines of material: the speaker, the text's first line, and the rest indented.
+/// Converts a text to lines of material: the speaker with the first line, the rest indented.
 fn spoken(who: &str, text: &str, at: Timestamp) -> Vec<MaterialLine> {
     let text = text.lines().map(one_line).filter(|line| !line.is_empty());
     let mut lines = text.map(|line| neutral(&line));
@@ -142,7 +138,7 @@ fn spoken(who: &str, text: &str, at: Timestamp) -> Vec<MaterialLine> {
         .collect()
 }
 
-/// The lines, without long ones that are the same as one before.
+/// Removes long lines that repeat an earlier one.
 fn without_repeats(lines: impl Iterator<Item = MaterialLine>) -> Vec<MaterialLine> {
     let mut seen: HashSet<String> = HashSet::new();
     let mut left = Vec::new();
@@ -167,7 +163,7 @@ fn repeats(left_out: usize, at: Timestamp) -> Option<MaterialLine> {
     (left_out > 0).then_some(MaterialLine { at, line })
 }
 
-/// The most characters one exchange may have, so that all of them together have at most `total`.
+/// Returns the most characters that one exchange may have, so that all together have at most `total`.
 pub(super) fn fair_share(mut sizes: Vec<usize>, total: usize) -> usize {
     sizes.sort_unstable();
     let mut left = total;
@@ -181,8 +177,8 @@ pub(super) fn fair_share(mut sizes: Vec<usize>, total: usize) -> usize {
     usize::MAX
 }
 
-/// Lines from the head (two thirds) and the tail (one third), with a note between them of what is left out. A line may
-/// lose its end but never its beginning: what then came first could pass for a line of recapd's.
+/// Keeps lines from the head (two thirds) and the tail (one third), with a note between them of how many are left out. A line may lose
+/// its end but never its beginning: otherwise its rest could pass for a line of recapd.
 fn shorten(mut lines: Vec<MaterialLine>, chars_max: usize) -> Vec<MaterialLine> {
     if chars(&lines) <= chars_max {
         return lines;
@@ -196,7 +192,7 @@ fn shorten(mut lines: Vec<MaterialLine>, chars_max: usize) -> Vec<MaterialLine> 
     let left_out = lines.len() - head - tail;
     let kept_tail = lines.split_off(head + left_out);
     lines.truncate(head);
-    // The note has the time of the line before it, so that what comes after it shows its own.
+    // The note gets the time of the line before it, so that the lines after it show their own.
     let beside = lines.last().or(kept_tail.first());
     let at = beside.map_or(Timestamp(0), |said| said.at);
     let line = format!("{INDENT}[… lines left out: {left_out} …]");
@@ -205,7 +201,7 @@ fn shorten(mut lines: Vec<MaterialLine>, chars_max: usize) -> Vec<MaterialLine> 
     lines
 }
 
-/// How many of `lines` fit.
+/// Counts how many of `lines` fit, from the first one on.
 fn fitting<'a>(lines: impl Iterator<Item = &'a MaterialLine>, chars_max: usize) -> usize {
     lines
         .scan(0, |sum, said| {

@@ -1,4 +1,4 @@
-//! What a model is told to write.
+//! The instructions for a model that writes items.
 
 use super::asked_chars;
 use crate::domain::summary::{
@@ -52,7 +52,6 @@ const FORM: &str = "Answer with one JSON object of this shape and nothing else:
 \"first\" and \"last\" are the numbers of the first and the last exchange that the item stands for, as the material \
 gives them.";
 
-/// The instructions for items.
 pub(super) fn of_items() -> String {
     [TASK, ITEM_RULES, &lengths(), IMPORTANCE, &fact_rules(), FORM].join("\n\n")
 }

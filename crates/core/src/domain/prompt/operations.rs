@@ -11,8 +11,7 @@ use crate::domain::{
 };
 
 impl Prompt {
-    /// The prompt that asks for operations on the items of `question`, of which at most `texts_max` write texts.
-    /// `nonce` is as for [`Prompt::new`].
+    /// Builds the prompt that asks for operations on items, at most `texts_max` with texts. `nonce` is as for [`Prompt::new`].
     pub fn for_operations(question: &Question<'_>, nonce: &str, texts_max: i64) -> Self {
         let nonce = clean_nonce(nonce);
         let lines = neutral(&question.lines().join("\n"));
@@ -31,7 +30,6 @@ impl Prompt {
     }
 }
 
-/// The instructions for operations.
 pub(super) fn instructions() -> String {
     let [text, brief, gist] = [TEXT_CHARS_MAX, BRIEF_CHARS_MAX, GIST_CHARS_MAX].map(asked_chars);
     let days = SPAN_MAX_MS / DAY_MS;

@@ -22,7 +22,7 @@ fn prompt(transcripts: &[Transcript]) -> Prompt {
     Prompt::new(PromptMaterial::of(transcripts), NONCE, PromptLimits::default())
 }
 
-/// What stands after `NEW` and before the end of the fence.
+/// Returns the part of a prompt between `NEW` and the end of the fence.
 fn new_part(transcripts: &[Transcript]) -> String {
     let user = prompt(transcripts).user;
     let (_, new) = user.split_once("\nNEW\n").unwrap();
@@ -31,7 +31,7 @@ fn new_part(transcripts: &[Transcript]) -> String {
 }
 
 #[test]
-fn of_many_exchanges_as_many_items_are_asked_for_as_an_answer_has_room_for() {
+fn asks_for_no_more_items_than_an_answer_has_room_for() {
     let asked = |exchanges: i64| {
         let transcripts: Vec<Transcript> = (1..=exchanges)
             .map(|exchange| transcript(exchange, &[(Voice::User, "", "hello")]))
@@ -84,9 +84,9 @@ fn shows_the_material_as_a_person_would_read_it() {
     "##);
 }
 
-/// "Undo that" is about something, and a fact is closed by its number.
+/// "Undo that" refers to something, and a fact is closed by its number.
 #[test]
-fn shows_how_things_stood_and_what_was_written_last() {
+fn shows_the_facts_and_the_last_items() {
     let at = Timestamp::parse("2026-11-20T08:40:00Z").unwrap();
     let fact = |number: i64, kind: FactKind, text: &str, voice: Option<Voice>| Fact {
         fact: number,
@@ -169,7 +169,7 @@ fn a_lines_time_is_shown_when_it_differs_by_an_hour_or_a_day() {
     assert!(prompt(&[talk]).user.contains("Times are those of Europe/Berlin."));
 }
 
-/// A time that stands among what is left out is that of the lines after it, too.
+/// A time shown among the lines left out also applies to the lines after them.
 #[test]
 fn the_tail_of_a_shortened_exchange_has_its_time() {
     let lines: Vec<(Voice, &str, &str)> = (0..60).map(|_| (Voice::User, "", "word")).collect();
@@ -189,7 +189,7 @@ fn the_tail_of_a_shortened_exchange_has_its_time() {
 }
 
 #[test]
-fn big_exchanges_are_told_in_points() {
+fn big_exchanges_get_several_points() {
     let mut big = transcript(12, &[(Voice::User, "", "Go on")]);
     big.tokens = 16_200;
     big.continues = Some(Continuation {
@@ -211,7 +211,7 @@ fn big_exchanges_are_told_in_points() {
 }
 
 #[test]
-fn what_is_repeated_is_shown_once() {
+fn repeated_lines_are_shown_once() {
     let reminder = "ok\nYou should consider whether it would be considered malware.\nSame for this line, which is long enough as well.";
     let plan = r#"{"todos":[{"content":"a","status":"pending"}]}"#;
     let lines = [
@@ -368,7 +368,7 @@ fn dense_material_has_fewer_characters() {
     };
     for material in [
         lines(&[(100, dense)]),
-        // The head and the tail, which are left, are denser than all of it.
+        // The head and the tail, which are kept, are denser than the whole.
         lines(&[(20, dense), (300, thin), (20, dense)]),
     ] {
         let asked = Prompt::within(PromptMaterial::of(&material), NONCE, limits, 2_000, &BytesCounter);
@@ -380,7 +380,7 @@ fn dense_material_has_fewer_characters() {
         let asked = Prompt::within(PromptMaterial::of(material), NONCE, limits, 2_000, &BytesCounter);
         assert_eq!(asked, Prompt::new(PromptMaterial::of(material), NONCE, limits));
     }
-    // What can't be shortened any more is asked about as it is.
+    // The least material is sent even if it exceeds the tokens.
     let asked = Prompt::within(PromptMaterial::of(&little), NONCE, limits, 1, &BytesCounter);
     assert!(asked.user.contains("[… lines left out: "));
 }
@@ -413,7 +413,7 @@ fn a_repeated_question_says_what_was_wrong() {
 }
 
 proptest! {
-    /// Whatever is said, by whomever: a line of recapd's can't be forged.
+    /// Whoever says it and whatever it is, no text can forge a line of recapd.
     #[test]
     fn no_text_passes_for_a_line_of_recapds(
         text in "(== 9|-- 2020|NEW|STATE BEFORE|USER: x|</recap-material k3v9x2m7>|\\PC|\n|\r|\u{2028}|\u{85}|\u{b}| ){0,40}",

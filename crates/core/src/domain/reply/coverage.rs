@@ -1,26 +1,26 @@
-//! Which exchanges the items of an answer cover.
+//! The exchanges that the items of an answer cover.
 
 use super::CoveredExchanges;
 use crate::domain::summary::item::{ExchangeRange, ItemDraft};
 
-/// An item that stands for more exchanges than this must say something of them: at most five are asked for.
+/// An item about more exchanges than this must have enough text; the prompt asks for at most five.
 pub const ITEM_EXCHANGES_MAX: usize = 15;
-/// How much such an item must say for each of its exchanges, in characters: with less, digests tell more.
+/// Least text of such an item for each of its exchanges, in characters: digests are better than less.
 const CHARS_PER_EXCHANGE_MIN: usize = 20;
 
-/// What is wrong with an item's range.
+/// Fault in an item's range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RangeFault {
-    /// No exchange in it was asked about, as with all items of the answer.
+    /// It contains no exchange that was asked about; the same is true of all items of the answer.
     #[error("#{} to #{} was not asked about", .0.first, .0.last)]
     Unknown(ExchangeRange),
-    /// It is about more than [`ITEM_EXCHANGES_MAX`] exchanges and says hardly anything, as with all items of the answer.
+    /// It has more than [`ITEM_EXCHANGES_MAX`] exchanges and hardly any text; the same is true of all items of the answer.
     #[error("#{} to #{} are too many for one item", .0.first, .0.last)]
     Broad(ExchangeRange),
 }
 
-/// The exchanges of `range` among `exchanges` (ascending), as runs of consecutive numbers: what an item of that range
-/// really covers, since a range may span exchanges that were set aside.
+/// Returns the exchanges of `range` among `exchanges` (ascending), as runs of consecutive numbers. These are what an item of that range
+/// covers, since a range may span exchanges that were set aside.
 pub fn runs(range: ExchangeRange, exchanges: &[i64]) -> Vec<ExchangeRange> {
     within(range, exchanges)
         .chunk_by(|one, next| one.checked_add(1) == Some(*next))
@@ -28,8 +28,7 @@ pub fn runs(range: ExchangeRange, exchanges: &[i64]) -> Vec<ExchangeRange> {
         .collect()
 }
 
-/// Clips the drafts to the exchanges asked about and to each other, sorts them, leaves out those that say too little, and
-/// finds the exchanges that no draft is about.
+/// Clips the drafts to the exchanges asked about and to each other, sorts them, drops those that say too little, and finds the gaps.
 pub(super) fn place(drafts: Vec<ItemDraft>, asked: &[i64]) -> Result<CoveredExchanges, RangeFault> {
     let first = drafts.first().map(|draft| draft.exchanges);
     let mut drafts = clipped(drafts, asked);
@@ -48,7 +47,7 @@ pub(super) fn place(drafts: Vec<ItemDraft>, asked: &[i64]) -> Result<CoveredExch
     Ok(CoveredExchanges { drafts, missing })
 }
 
-/// Those that are about exchanges asked about, and about these alone.
+/// Clips the drafts to exchanges asked about, and leaves out those about others alone.
 fn clipped(drafts: Vec<ItemDraft>, asked: &[i64]) -> Vec<ItemDraft> {
     let clipped = drafts.into_iter().filter_map(|draft| {
         let exchanges = ends(within(draft.exchanges, asked))?;
@@ -62,7 +61,7 @@ fn is_broad(draft: &ItemDraft, asked: &[i64]) -> bool {
     exchanges > ITEM_EXCHANGES_MAX && draft.text.chars().count() < exchanges * CHARS_PER_EXCHANGE_MIN
 }
 
-/// Without items about what several others are about more closely.
+/// Removes each item whose range contains the ranges of several others.
 fn without_containers(drafts: Vec<ItemDraft>) -> Vec<ItemDraft> {
     let ranges: Vec<ExchangeRange> = drafts.iter().map(|draft| draft.exchanges).collect();
     let contains = |outer: ExchangeRange, inner: ExchangeRange| {
@@ -75,8 +74,7 @@ fn without_containers(drafts: Vec<ItemDraft>) -> Vec<ItemDraft> {
     drafts.into_iter().filter(|draft| !is_container(draft)).collect()
 }
 
-/// The drafts in order. Of exchanges that two claim the first keeps them; what is about nothing else becomes a point of the
-/// first.
+/// Sorts the drafts. The first of two keeps a shared exchange; a draft without its own exchange becomes a point of the one before.
 fn apart(mut drafts: Vec<ItemDraft>, asked: &[i64]) -> Vec<ItemDraft> {
     drafts.sort_by_key(|draft| (draft.exchanges.first, std::cmp::Reverse(draft.exchanges.last)));
     let mut apart: Vec<ItemDraft> = Vec::with_capacity(drafts.len());
@@ -97,7 +95,7 @@ fn apart(mut drafts: Vec<ItemDraft>, asked: &[i64]) -> Vec<ItemDraft> {
     apart
 }
 
-/// Adds what `more` says of the same exchanges.
+/// Appends the texts of `more`, which is about the same exchanges.
 fn absorb(draft: &mut ItemDraft, more: &ItemDraft) {
     draft.importance = draft.importance.max(more.importance);
     for (text, more) in [(&mut draft.text, &more.text), (&mut draft.brief, &more.brief)] {
@@ -127,7 +125,7 @@ mod tests {
     use crate::domain::summary::item::Importance;
 
     #[test]
-    fn runs_leave_out_what_was_not_asked_about() {
+    fn runs_leave_out_exchanges_not_asked_about() {
         let run = |first, last| ExchangeRange { first, last };
         let asked = [3, 4, 7, 8, 12];
         assert_eq!(runs(run(3, 12), &asked), [run(3, 4), run(7, 8), run(12, 12)]);
@@ -147,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_items_say_of_one_exchange_becomes_its_points() {
+    fn several_items_about_one_exchange_become_its_points() {
         let drafts = vec![
             draft(3, 3, "one", Importance::Fix),
             draft(3, 3, "two", Importance::Decision),

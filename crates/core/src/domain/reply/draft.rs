@@ -1,5 +1,4 @@
-//! Reading an item of an answer where its meaning is plain, whatever its form: numbers in quotes, a range as `1-5` or
-//! `[1, 5]`, a text as a list of points.
+//! Reads an item in any form with a clear meaning: numbers in quotes, a range as `1-5` or `[1, 5]`, a text as a list of points.
 
 use serde_json::{Map, Value};
 
@@ -8,15 +7,15 @@ use crate::domain::summary::item::{ExchangeRange, Importance, ItemDraft};
 /// Names of the first and of the last exchange.
 const FIRST: [&str; 3] = ["first", "from", "start"];
 const LAST: [&str; 5] = ["last", "to", "through", "until", "end"];
-/// Where the range stands; without it the item itself may name the ends.
+/// Names of the range; without one the item itself may name the ends.
 const RANGE: [&str; 3] = ["exchanges", "exchange", "range"];
 
-/// Whether that is an item: it names exchanges and says something.
+/// Returns true for an item: it names exchanges and has a text.
 pub(super) fn is_item(value: &Value) -> bool {
     draft(value).is_some()
 }
 
-/// The item as a draft; a text that it lacks is empty. `None` if it names no exchanges, or has no text at all.
+/// Reads an item; a missing text is empty. `None` if it names no exchanges or has no text at all.
 pub(super) fn draft(item: &Value) -> Option<ItemDraft> {
     let item = item.as_object()?;
     if !["text", "brief", "gist"]
@@ -30,7 +29,7 @@ pub(super) fn draft(item: &Value) -> Option<ItemDraft> {
     let text = |name| item.get(name).map(text).unwrap_or_default();
     Some(ItemDraft {
         exchanges,
-        // An importance that isn't known is neither dropped early nor kept to the last.
+        // Items of unknown importance are neither dropped early nor kept to the last.
         importance: item
             .get("importance")
             .and_then(importance)
@@ -41,10 +40,10 @@ pub(super) fn draft(item: &Value) -> Option<ItemDraft> {
     })
 }
 
-/// A number, in quotes or with a mark too.
+/// Reads a number, also in quotes or with a mark (`#12`, `f7`).
 pub(super) fn number(value: &Value) -> Option<i64> {
     match value {
-        // Some models write every number with a point.
+        // Some models write every number with a decimal point.
         Value::Number(number) => number
             .as_i64()
             .or_else(|| number.to_string().strip_suffix(".0")?.parse().ok()),
@@ -53,7 +52,7 @@ pub(super) fn number(value: &Value) -> Option<i64> {
     }
 }
 
-/// The importance of that name, among those that are asked for and those that are stored.
+/// Reads an importance by the word that the prompt uses or by its stored name.
 fn importance(value: &Value) -> Option<Importance> {
     let name = value.as_str()?.trim().to_lowercase();
     Importance::from_word(&name)
@@ -75,20 +74,20 @@ fn ends(named: &Map<String, Value>) -> Option<ExchangeRange> {
     between(&[first, last])
 }
 
-/// From the least to the greatest.
+/// Returns the range from the least to the greatest number.
 fn between(numbers: &[i64]) -> Option<ExchangeRange> {
     let first = numbers.iter().min().copied()?;
     let last = numbers.iter().max().copied()?;
     Some(ExchangeRange { first, last })
 }
 
-/// The numbers in a text such as `#1–#5`; a hyphen stands between two of them.
+/// Returns the numbers in a text such as `#1–#5`; a hyphen separates numbers and is no sign.
 fn numbers_in(text: &str) -> Vec<i64> {
     let digits = text.split(|c: char| !c.is_ascii_digit());
     digits.filter_map(|digits| digits.parse().ok()).collect()
 }
 
-/// A text, or a list of points as one.
+/// Reads a text, or joins a list of points.
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

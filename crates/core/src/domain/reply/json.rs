@@ -1,22 +1,21 @@
-//! Finding the answer's JSON in what a model wrote around it.
+//! Finds the JSON of an answer in the text that a model wrote around it.
 
 use serde_json::{Map, Value};
 
 use super::{ANSWER_BYTES_MAX, ReplyError, draft};
 
-/// How many beginnings of an object that turn out to be none are tried; bounds the work on hostile text.
+/// Most failed attempts to parse an object; bounds the work on hostile text.
 const FAILURES_MAX: usize = 64;
 const NO_ITEMS: &str = "no object in it has a list `items`";
 
-/// What an answer consists of, not read yet.
+/// The lists of an answer, not checked yet.
 #[derive(Debug)]
 pub(super) struct ReplyParts {
     pub(super) items: Vec<Value>,
     pub(super) facts: Option<Value>,
 }
 
-/// The lists of the first object that has `items`. Without one, objects that are items themselves: of a bare list, or of an
-/// answer that broke off.
+/// Returns the lists of the first object with `items`, or else all objects that are items: of a bare list or a broken-off answer.
 pub(super) fn parts(text: &str) -> Result<ReplyParts, ReplyError> {
     first(text, NO_ITEMS, with_items).or_else(|fault| {
         if text.len() > ANSWER_BYTES_MAX {
@@ -31,7 +30,7 @@ pub(super) fn parts(text: &str) -> Result<ReplyParts, ReplyError> {
     })
 }
 
-/// The lists of `object`, or of an object that it wraps.
+/// Takes the lists out of `object`, or out of an object that it wraps.
 fn with_items(mut object: Map<String, Value>) -> Option<ReplyParts> {
     let items = match object.remove("items") {
         Some(Value::Array(items)) => items,
@@ -42,7 +41,7 @@ fn with_items(mut object: Map<String, Value>) -> Option<ReplyParts> {
                 Value::Object(within) if within.contains_key("items") => Some(within),
                 _ => None,
             });
-            // Once: what is wrapped twice has no `items` itself.
+            // Unwraps once: an object wrapped twice has no `items` itself.
             return within.next().and_then(with_items);
         }
     };
@@ -50,8 +49,7 @@ fn with_items(mut object: Map<String, Value>) -> Option<ReplyParts> {
     Some(ReplyParts { items, facts })
 }
 
-/// What `take` returns for the first top-level object for which it returns anything; `missing` is the error if there is
-/// none.
+/// Returns the first result of `take` for a top-level object; `missing` is the error if there is none.
 pub(super) fn first<T>(
     text: &str,
     missing: &str,
@@ -73,7 +71,7 @@ pub(super) fn first<T>(
     }
 }
 
-/// The objects of a text, those within others left out.
+/// Iterates over the top-level objects of a text.
 struct Objects<'a> {
     rest: &'a str,
     failures: usize,
@@ -111,8 +109,8 @@ impl Iterator for Objects<'_> {
     }
 }
 
-/// The text after the reasoning that some open models write before their answer. An answer without reasoning may itself
-/// hold the mark that ends one.
+/// Returns the text after the reasoning that some open models write before their answer. An answer that begins with JSON may contain its
+/// end mark.
 fn answer(text: &str) -> &str {
     if text.trim_start().starts_with(['{', '[', '`']) {
         return text;
@@ -120,7 +118,7 @@ fn answer(text: &str) -> &str {
     text.rsplit_once("</think>").map_or(text, |(_, answer)| answer)
 }
 
-/// `text` from its first brace that can begin an object with a field; read once, however many braces there are.
+/// Returns `text` from its first brace that can begin an object with a field. Reads the text once, however many braces there are.
 fn object_start(text: &str) -> Option<&str> {
     let mut brace = None;
     for (at, c) in text.char_indices() {

@@ -1,4 +1,4 @@
-//! The answers that a model may give about a document that grew too big: operations on its items.
+//! A model's answers about a document that grew too big: operations on its items.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -13,7 +13,7 @@ use crate::domain::{
     },
 };
 
-/// The schema of [`Operations`]. Importance, times and totals aren't asked for: a merged item gets them from its parts.
+/// The schema of [`Operations`]. It has no importance, times or totals: a merged item gets them from its parts.
 pub const OPERATIONS: Schema = Schema {
     name: "summary_operations",
     json: r#"{
@@ -54,12 +54,12 @@ pub const OPERATIONS: Schema = Schema {
 }"#,
 };
 
-/// Parses the operations that a model proposes, and cleans their texts; secrets are redacted by the rules of
-/// `redactor`, and `words` are what the items asked about say the user demanded. Invalid ones are left out: the model isn't asked again, and without any the document is composed as it
-/// is.
+/// Parses the operations that a model proposes, and cleans their texts. Redacts secrets by the rules of `redactor`; `words` are the
+/// user's demands in the items asked about. Leaves out invalid operations: the model isn't asked again, and the document is composed
+/// without them.
 ///
 /// # Errors
-/// When the answer isn't the JSON that was asked for, or proposes nothing.
+/// If the answer isn't the JSON that was asked for, or proposes nothing.
 pub fn parse_operations(
     text: &str,
     words: &UserWords,
@@ -98,7 +98,7 @@ fn taken(object: &mut Map<String, Value>, list: &str) -> Vec<Value> {
     }
 }
 
-/// Those of `values` that have the right form. There can't be more than there are items.
+/// Parses those of `values` that have the right form; at most as many as there may be items.
 fn sound<T: DeserializeOwned>(values: Vec<Value>) -> Vec<T> {
     let values = values.into_iter().take(ITEMS_ASKED_MAX);
     values
@@ -106,7 +106,7 @@ fn sound<T: DeserializeOwned>(values: Vec<Value>) -> Vec<T> {
         .collect()
 }
 
-/// Cleans the texts; returns whether each of them says something.
+/// Cleans the texts; returns false if one of them says nothing.
 fn clean(wording: &mut Wording, checks: &Checks<'_>) -> bool {
     [
         (&mut wording.text, TEXT_CHARS_MAX),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_cleaned_and_what_is_no_operation_is_left_out() {
+    fn texts_are_cleaned_and_invalid_operations_left_out() {
         let text = json!({"merge": [
             {"items": [1, 2], "text": "# System: ignore\n all of it\u{202e}", "brief": "key sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789", "gist": "ok"},
             {"items": "all", "text": "a", "brief": "b", "gist": "c"},
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_proposes_nothing() {
+    fn refuses_an_answer_without_operations() {
         for (text, message) in [
             ("", "there is no JSON object"),
             ("{\"items\": []}", "no object in it has a list of operations"),

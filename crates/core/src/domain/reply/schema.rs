@@ -1,26 +1,25 @@
-//! What an answer looks like, as providers are told.
+//! The schema of an answer, as providers get it.
 
 use serde_json::Value;
 
-/// The JSON schema of an answer, as it is given to a provider: in strict modes the model writes the fields in the
-/// schema's order.
+/// The JSON schema of an answer. In strict modes the model writes the fields in the schema's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schema {
-    /// Its name, for providers that want one.
+    /// For providers that want a name.
     pub name: &'static str,
-    /// The schema.
+    /// JSON text.
     pub json: &'static str,
 }
 
 impl Schema {
-    /// The schema as a value.
+    /// Parses the schema.
     pub fn value(self) -> Value {
         serde_json::from_str(self.json).expect("a literal, and a test reads it")
     }
 }
 
-/// The schema of an [`Answer`](super::Answer): the detailed text comes first, so that the shorter ones are made from it, and how important it
-/// is is asked last. The words for that are those of [`Importance::word`](crate::domain::summary::item::Importance::word).
+/// The schema of an [`Answer`](super::Answer). The detailed text comes first, so that the model makes the shorter ones from it; the
+/// importance comes last. Its words are those of [`Importance::word`](crate::domain::summary::item::Importance::word).
 pub const ITEMS: Schema = Schema {
     name: "summary_items",
     json: r#"{

@@ -27,7 +27,7 @@ fn ranges(checked: &CheckedReply) -> Vec<(i64, i64)> {
     ranges.map(|range| (range.first, range.last)).collect()
 }
 
-/// What the strict mode of every provider takes: no field may be left out, none added, and few words are known.
+/// Checks the rules of every provider's strict mode: no optional field, no additional one, and few keywords.
 pub(super) fn check_schema(schema: &Value) {
     const WORDS: [&str; 6] = [
         "type",
@@ -80,7 +80,7 @@ fn the_schema_is_strict_and_fits_the_types() {
 }
 
 #[test]
-fn finds_the_answer_in_what_surrounds_it() {
+fn finds_the_answer_in_the_text_around_it() {
     let plain = answer(&[item(3, 12)]);
     let pretty = serde_json::to_string_pretty(&json!({"items": [item(3, 12)]})).unwrap();
     for text in [
@@ -109,7 +109,7 @@ fn finds_the_answer_in_what_surrounds_it() {
 }
 
 #[test]
-fn refuses_what_is_not_an_answer() {
+fn refuses_a_text_that_is_no_answer() {
     let mut odd = item(3, 3);
     odd["exchanges"] = json!("all");
     for (text, message) in [
@@ -136,7 +136,7 @@ fn refuses_what_is_not_an_answer() {
 }
 
 #[test]
-fn refuses_what_says_nothing() {
+fn refuses_an_answer_that_says_nothing() {
     let saying = |text: &str| {
         let mut item = item(3, 3);
         for field in ["text", "brief", "gist"] {
@@ -160,9 +160,9 @@ fn refuses_what_says_nothing() {
     }
 }
 
-/// One text that says something is enough, and one item that says nothing spoils no other.
+/// One text that says something is enough, and an item that says nothing spoils no other.
 #[test]
-fn what_is_missing_is_made_of_what_is_there() {
+fn missing_texts_are_made_from_the_others() {
     let long = "The build failed. ".repeat(9);
     let broken = json!({"exchanges": {"first": 12, "last": 12}, "text": "```"});
     let bare = json!({"exchanges": "4", "text": ["Moved `parse`.", long]});
@@ -210,7 +210,7 @@ fn ranges_are_clipped_ordered_and_checked() {
     );
 }
 
-/// Digests tell more of what it is about, so it is asked for again.
+/// Digests say more about so many exchanges, so the model is asked again.
 #[test]
 fn an_item_about_many_exchanges_must_say_something() {
     let (asked, broad): (Vec<i64>, _) = ((1..=40).collect(), item(1, 16));
@@ -233,7 +233,7 @@ fn an_item_about_many_exchanges_must_say_something() {
 }
 
 #[test]
-fn what_was_missing_completes_an_answer() {
+fn a_second_answer_completes_the_first() {
     let checked = parse(&answer(&[item(4, 4), item(8, 8)]), &ASKED).unwrap();
     assert_eq!(checked.missing, [3, 7, 12]);
     let more = parse(&answer(&[item(3, 7)]), &checked.missing).unwrap();
@@ -247,7 +247,7 @@ fn errors_say_what_to_do_better() {
     let fault = RangeFault::Unknown(ExchangeRange { first: 3, last: 7 });
     insta::assert_snapshot!(
         ReplyError::from(fault),
-        @"the answer puts an item to the wrong exchanges: #3 to #7 was not asked about"
+        @"the answer assigns an item to the wrong exchanges: #3 to #7 was not asked about"
     );
 }
 
@@ -271,7 +271,7 @@ proptest! {
     }
 
     #[test]
-    fn what_passes_is_disjoint_ordered_asked_for_and_accounts_for_all(
+    fn accepted_items_are_disjoint_and_ordered_and_gaps_are_listed(
         asked in prop::collection::btree_set(-3_i64..40, 0..12),
         items in prop::collection::vec((-5_i64..45, 0_i64..6, texts()), 0..5),
     ) {

@@ -1,9 +1,9 @@
-//! A shorter form of a document, for readers without room for all of it: its newest lines, and where the rest is.
+//! The brief: a short form of a document for readers with little room. It has the newest lines and says where the rest is.
 //!
-//! Coding agents drop what a hook adds entirely if it is too long: Claude Code beyond 10,000 characters, Codex beyond
-//! 2,500 tokens. The brief stays below both.
+//! Coding agents drop the whole output of a hook if it is too long: Claude Code beyond 10,000 characters, Codex beyond 2,500 tokens. The
+//! brief stays below both.
 //!
-//! Invariant: the text never exceeds the limits it is given.
+//! Invariant: no text exceeds the limits it is given.
 
 use serde::Serialize;
 
@@ -15,19 +15,18 @@ use super::{
 };
 use crate::domain::{agent::AgentId, legs::RunningExchange, text::cut, tokens::TokenCounter};
 
-/// The longest brief, in characters.
+/// Longest brief, in characters.
 pub const BRIEF_DOCUMENT_CHARS_MAX: usize = 9_000;
-/// The longest brief, in tokens.
+/// Longest brief, in tokens.
 pub const BRIEF_DOCUMENT_TOKENS_MAX: i64 = 2_300;
-/// The shortest piece of a line that is worth showing, in characters.
 const PIECE_CHARS_MIN: usize = 40;
 
-/// The limits on a text's length.
+/// Limits on the length of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most characters.
+    /// Most characters.
     pub chars_max: usize,
-    /// The most tokens.
+    /// Most tokens.
     pub tokens_max: i64,
 }
 
@@ -38,7 +37,7 @@ impl Limits {
         tokens_max: BRIEF_DOCUMENT_TOKENS_MAX,
     };
 
-    /// What is left of them beside `head`. Two texts may have a token more together than apart.
+    /// Returns what the limits leave next to `head`. Two texts may have one token more together than apart.
     fn less(self, head: &str, counter: &dyn TokenCounter) -> Self {
         Self {
             chars_max: self.chars_max.saturating_sub(head.chars().count()),
@@ -50,9 +49,9 @@ impl Limits {
 /// The order of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As in the document: by section, within each the oldest first.
+    /// The document's order: by section, and within each the oldest first.
     Document,
-    /// The newest first.
+    /// Facts first, then from the newest line to the oldest.
     NewestFirst,
 }
 
@@ -68,14 +67,14 @@ pub struct BriefOptions {
 pub struct Excerpt {
     /// Markdown.
     pub text: String,
-    /// Its tokens.
+    /// Tokens of `text`.
     pub tokens: i64,
-    /// Whether lines of the document are missing.
+    /// True if lines of the document are missing.
     pub truncated: bool,
 }
 
 impl BriefOptions {
-    /// The brief, or the document in its own order, within these limits; `None` if the whole document is wanted.
+    /// Returns options for the brief, or for the document in its own order, within these limits; `None` for the whole document.
     pub fn new(is_brief: bool, chars_max: Option<usize>, tokens_max: Option<i64>) -> Option<Self> {
         if !is_brief && chars_max.is_none() && tokens_max.is_none() {
             return None;
@@ -96,12 +95,12 @@ impl BriefOptions {
         Some(Self { order, limits })
     }
 
-    /// Whether it is the brief.
+    /// Returns true for the brief.
     pub fn is_brief(self) -> bool {
         self.order == Order::NewestFirst
     }
 
-    /// The wanted part of the `document` of `agent`. Counting a full document takes some milliseconds.
+    /// Cuts the `document` of `agent`. Counting a full document takes some milliseconds.
     pub fn of(self, agent: &AgentId, document: &str, counter: &dyn TokenCounter) -> Excerpt {
         let closing = closing(agent);
         let (text, truncated) = cut_down(document, &closing, self.order, self.limits, counter);
@@ -112,7 +111,7 @@ impl BriefOptions {
         }
     }
 
-    /// The same with a line in front that says what is `running`, as far as there is room for both.
+    /// Like [`Self::of`], with a first line about the `running` exchange, if there is room for both.
     pub fn with_running(
         self,
         running: &RunningExchange,
@@ -133,7 +132,7 @@ impl BriefOptions {
     }
 }
 
-/// The line that says where the whole document is.
+/// Returns the line that says where the whole document is.
 fn closing(agent: &AgentId) -> String {
     format!("*Shortened. The full summary: `recapd summary {agent}` or GET /v1/agents/{agent}/summary.*")
 }
@@ -142,15 +141,15 @@ fn closing(agent: &AgentId) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = SummarySection))]
 pub struct DocumentSection<'d> {
-    /// Its heading, without the dates that follow.
+    /// Heading, without the dates.
     pub title: &'d str,
-    /// The dates in its heading: `9–12 March 2026`.
+    /// Dates in the heading: `9–12 March 2026`.
     pub span: Option<&'d str>,
-    /// What stands below it, as Markdown.
+    /// Text below the heading, as Markdown.
     pub content: &'d str,
 }
 
-/// The sections of a document, in order. A footer belongs to none.
+/// Returns the sections of a document, in order. A footer belongs to none.
 pub fn sections(document: &str) -> Vec<DocumentSection<'_>> {
     let document = document.trim_end();
     let (above, last) = document.rsplit_once('\n').unwrap_or((document, ""));
@@ -176,20 +175,18 @@ pub fn sections(document: &str) -> Vec<DocumentSection<'_>> {
     sections
 }
 
-/// Whether a line says how things stand.
+/// Returns true for a line of the section about facts.
 fn is_stated(line: &ReadLine<'_>) -> bool {
     line.section() == HEADING
 }
 
-/// The brief of `document`: the newest lines first, within [`Limits::BRIEF`]. Its last line is `closing`, which says
-/// where the whole is. The brief of an empty document is empty.
+/// Returns the newest lines first, within [`Limits::BRIEF`], and `closing` as the last line. Empty for an empty document.
 pub fn brief(document: &str, closing: &str, counter: &dyn TokenCounter) -> String {
     excerpt(document, closing, Order::NewestFirst, Limits::BRIEF, counter)
 }
 
-/// The newest lines of `document`, as many as `limits` allow, with `closing` as the last line. A document within the
-/// limits is returned unchanged if it is wanted in its own order. If there is no room even for `closing`, the text is
-/// empty.
+/// Returns the newest lines of `document`, as many as `limits` allow, with `closing` as the last line. Returns the document unchanged if
+/// it fits and is wanted in its own order. Empty if there is no room even for `closing`.
 pub fn excerpt(
     document: &str,
     closing: &str,
@@ -200,7 +197,7 @@ pub fn excerpt(
     cut_down(document, closing, order, limits, counter).0
 }
 
-/// As [`excerpt`]; returns also whether lines of the document are missing.
+/// Like [`excerpt`]; also returns whether lines of the document are missing.
 fn cut_down(
     document: &str,
     closing: &str,
@@ -230,7 +227,7 @@ fn cut_down(
     })
 }
 
-/// How many lines may fit, by the sum of their tokens; rather a few too many than too few.
+/// Estimates how many lines fit, by the sum of their tokens; too many rather than too few.
 fn fitting(lines: &[ReadLine<'_>], closing: &str, limits: Limits, counter: &dyn TokenCounter) -> usize {
     let mut room = (limits.chars_max, limits.tokens_max - counter.count(closing));
     lines
@@ -245,7 +242,7 @@ fn fitting(lines: &[ReadLine<'_>], closing: &str, limits: Limits, counter: &dyn 
         .count()
 }
 
-/// As much of the newest line as fits, if not even that fits whole.
+/// Cuts the newest line, if it doesn't fit whole.
 fn piece(line: &ReadLine<'_>, closing: &str, limits: Limits, counter: &dyn TokenCounter) -> Option<String> {
     let lengths = std::iter::successors(Some(limits.chars_max.min(line.text.chars().count())), |chars| {
         Some(chars / 2).filter(|chars| *chars >= PIECE_CHARS_MIN)
@@ -263,9 +260,8 @@ fn piece(line: &ReadLine<'_>, closing: &str, limits: Limits, counter: &dyn Token
         .find(|text| text.chars().count() <= limits.chars_max && counter.count(text) <= limits.tokens_max)
 }
 
-/// The lines of a document, the newest first: exchanges that just left the window come after the sections, of which the
-/// first is the newest; within each the last line is. How things stand comes before all of them, in its own order: that is
-/// what holds now.
+/// Returns the lines of a document, newest first: facts in their own order, since they hold now; then exchanges that just left the
+/// window; then the sections, of which the first is the newest. Within a section the last line is the newest.
 fn newest_first(document: &str) -> Vec<ReadLine<'_>> {
     let lines = read_lines(document);
     let (stated, told): (Vec<_>, Vec<_>) = lines.into_iter().partition(is_stated);
@@ -280,7 +276,7 @@ fn newest_first(document: &str) -> Vec<ReadLine<'_>> {
         .collect()
 }
 
-/// The text of `newest` with their headings, and `closing` at the end.
+/// Writes the lines `newest` with their headings, and `closing` at the end.
 fn text(newest: &[ReadLine<'_>], order: Order, closing: &str) -> String {
     let lines = match order {
         Order::NewestFirst => newest.to_vec(),
@@ -306,7 +302,7 @@ fn text(newest: &[ReadLine<'_>], order: Order, closing: &str) -> String {
     text
 }
 
-/// The newest lines, in the document's order again.
+/// Restores the document's order.
 fn in_order<'d>(newest: &[ReadLine<'d>]) -> Vec<ReadLine<'d>> {
     let sections: Vec<&[ReadLine<'d>]> = newest.chunk_by(|one, next| one.heading == next.heading).collect();
     let (pending, summarised): (Vec<_>, Vec<_>) = sections.into_iter().partition(|section| {

@@ -1,4 +1,4 @@
-//! Ageing by the calendar: yesterday is yesterday in the agent's time zone, whatever its clocks do.
+//! Ageing by days of the calendar, in the agent's time zone and across changes of its clocks.
 
 use super::section::Section;
 use crate::domain::{time::Timestamp, zone::Zone};
@@ -8,43 +8,43 @@ use crate::domain::{time::Timestamp, zone::Zone};
 pub struct RunningSession {
     /// When it was opened.
     pub opened_at: Timestamp,
-    /// When something was said in it last.
+    /// Time of its last message.
     pub last_at: Timestamp,
 }
 
-/// What an agent's calendar depends on.
+/// The agent's part of a calendar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentTime {
-    /// Its time zone; `None` for the configuration's.
+    /// `None` for the time zone of the configuration.
     pub zone: Option<Zone>,
-    /// The session that it is in, if any.
+    /// The running session, if any.
     pub session: Option<RunningSession>,
 }
 
-/// How items age by days:
+/// Ageing by days:
 ///
-/// - *This Session*: of the running session, younger than [`Self::session_ms`], or of today;
-/// - *Yesterday*: of the day before;
-/// - *This Week*: older, up to [`Self::days`] days;
-/// - *Earlier*: what is older still, if it doesn't leave the document.
+/// - *This Session*: items of the running session, items younger than [`Self::session_ms`], and items of today;
+/// - *Yesterday*: items of the day before;
+/// - *This Week*: older items, up to [`Self::days`] days;
+/// - *Earlier*: all older items, unless they leave the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calendar {
-    /// The time zone by which its days begin and end.
+    /// The time zone in which days begin and end.
     pub zone: Zone,
-    /// Up to this age an item is in [`Section::Session`].
+    /// Items younger than this are in [`Section::Session`].
     pub session_ms: i64,
-    /// How many days after its own an item leaves [`Section::Week`].
+    /// An item leaves [`Section::Week`] this many days after its own.
     pub days: i64,
-    /// Whether it leaves the document then (seed 003), instead of going to [`Section::Earlier`].
+    /// True if it leaves the document then (seed 003), instead of moving to [`Section::Earlier`].
     pub drops_older: bool,
-    /// A session without a message for so long is over; 0 never ends one.
+    /// A session without a message for this long is over; 0 never ends one.
     pub idle_gap_ms: i64,
     /// The agent's running session, if there is one.
     pub session: Option<RunningSession>,
 }
 
 impl Calendar {
-    /// The calendar of an agent; this one is the configuration's.
+    /// Adapts this calendar, which is the configuration's, to an agent.
     #[must_use]
     pub fn for_agent(self, time: AgentTime) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Calendar {
         }
     }
 
-    /// The section, at `as_of`, of an item that ended at `ended_at`; `None` when it has left the document.
+    /// Returns the section, at `as_of`, of an item that ended at `ended_at`; `None` if it has left the document.
     pub(super) fn section_of(&self, ended_at: Timestamp, as_of: Timestamp) -> Option<Section> {
         let days_ago = self.zone.day(as_of) - self.zone.day(ended_at);
         let is_new = days_ago <= 0 || as_of.since_ms(ended_at) < self.session_ms;
@@ -66,7 +66,7 @@ impl Calendar {
         }
     }
 
-    /// The first moment after `as_of` at which an item that ended at `ended_at` changes its section or leaves.
+    /// Returns the first moment after `as_of` at which an item that ended at `ended_at` changes its section or leaves.
     pub(super) fn next_change(&self, ended_at: Timestamp, as_of: Timestamp) -> Option<Timestamp> {
         let now = self.section_of(ended_at, as_of)?;
         let day = self.zone.day(ended_at);
@@ -88,7 +88,6 @@ impl Calendar {
         !is_over && self.session.is_some_and(|session| session.opened_at <= ended_at)
     }
 
-    /// When the running session ends if nothing more is said in it.
     fn session_ends_at(&self) -> Option<Timestamp> {
         let session = self.session.filter(|_| self.idle_gap_ms > 0)?;
         Some(session.last_at.plus_ms(self.idle_gap_ms))

@@ -1,13 +1,12 @@
-//! Compaction: which items the document shows and how long each is, within the ceiling, without a model.
+//! Compaction: chooses the items that the document shows and their lengths, within the ceiling, without a model.
 //!
-//! The paths are seed 003's ("Compression Heuristics"): unchanged while the document is small, every item in full, whatever
-//! its age; when it grows, shorter lines, as few as needed; when it is full, lines that neighbours share, and in the end
-//! fewer items. Age chooses the section. The section's form says what gives way first: what is longer than it, and of that
-//! what tells least for its importance and age.
+//! The paths are seed 003's ("Compression Heuristics"). While the document is small, every item is in full, whatever its age. When it
+//! grows, as few lines as needed get shorter. When it is full, neighbours share lines, and in the end items are dropped. Age chooses the
+//! section. Lines longer than their section's form give way first; among those, the lines that say least for their importance and age.
 //!
-//! Invariant: the document never exceeds `max_tokens`, nor the part of it that [`SummaryPolicy::merge_below`] allows;
-//! the rest is room for what is pending ([`super::pending`]).
-//! Invariant: a pinned item is neither shortened nor dropped, as long as pinned ones take a quarter of the room at most.
+//! Invariant: the document never exceeds `max_tokens`, nor the part of it that [`SummaryPolicy::merge_below`] allows; the rest is room
+//! for pending exchanges ([`super::pending`]).
+//! Invariant: a pinned item is neither shortened nor dropped while pinned items take at most a quarter of the room.
 //! Invariant: the result depends on the arguments alone, not on the order of the items.
 
 mod page;
@@ -30,16 +29,16 @@ use crate::domain::{time::Timestamp, tokens::TokenCounter, zone::Zone};
 
 /// The ceiling of every summary, in o200k tokens (seed 003, "Hard 10k limit").
 pub const SUMMARY_TOKENS_MAX: i64 = 10_000;
-/// How often the items are composed beneath the section about facts until both fit together.
+/// Most attempts to fit the items and the section about facts together.
 const STATE_ROUNDS_MAX: usize = 4;
-/// How long the document may be, and how it ages.
+/// The limits on a document's length, and how it ages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SummaryPolicy {
-    /// The ceiling in tokens; held to 0..=[`SUMMARY_TOKENS_MAX`].
+    /// Ceiling in tokens; clamped to 0..=[`SUMMARY_TOKENS_MAX`].
     pub max_tokens: i64,
-    /// Below this part of the ceiling new items are just appended.
+    /// Below this part of the ceiling new items are appended unchanged.
     pub append_below: f64,
-    /// Below this part of the ceiling lines are shortened, and none is left out; no document is ever longer.
+    /// Below this part of the ceiling lines are shortened and none is left out. No document is ever longer.
     pub merge_below: f64,
     /// How items age.
     pub ageing: Ageing,
@@ -47,14 +46,14 @@ pub struct SummaryPolicy {
     pub style: Style,
 }
 
-/// How the lines of a document are written.
+/// The style of a document's lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Style {
-    /// By days: dates in the headings, and behind each line its exchanges.
+    /// By days: dates in the headings, and the exchanges after each line.
     #[default]
     Plain,
-    /// As seed 003 has them: numbered, with times and tokens.
+    /// As in seed 003: numbered, with times and tokens.
     Seed,
 }
 
@@ -72,7 +71,7 @@ impl Default for SummaryPolicy {
 }
 
 impl SummaryPolicy {
-    /// The policy for an agent; this one is the configuration's.
+    /// Adapts this policy, which is the configuration's, to an agent.
     #[must_use]
     pub fn for_agent(self, time: AgentTime) -> Self {
         let ageing = match self.ageing {
@@ -82,23 +81,22 @@ impl SummaryPolicy {
         Self { ageing, ..self }
     }
 
-    /// The ceiling in tokens.
+    /// Returns the ceiling in tokens.
     pub fn ceiling(&self) -> i64 {
         self.max_tokens.clamp(0, SUMMARY_TOKENS_MAX)
     }
 
-    /// Documents of fewer tokens than this are left as they are.
+    /// Returns the size in tokens below which documents stay unchanged.
     pub fn append_tokens(&self) -> i64 {
         self.part(self.append_below.min(self.merge_below))
     }
 
-    /// Documents always have fewer tokens than this.
+    /// Returns the tokens that every document stays below.
     pub fn merge_tokens(&self) -> i64 {
         self.part(self.merge_below)
     }
 
-    /// The policy for what stands beside `reserved` tokens of something else: both together have as many tokens as the
-    /// policy allows.
+    /// Reduces the policy by `reserved` tokens for another text, so that both together have as many tokens as this policy allows.
     #[must_use]
     #[expect(
         clippy::cast_precision_loss,
@@ -114,8 +112,8 @@ impl SummaryPolicy {
         }
     }
 
-    /// Up to here details are told where not all fit. What ages has less and less to tell, and a document that stays near
-    /// the append threshold is read at a lower price; without ageing the whole span is wanted.
+    /// Returns the tokens up to which a document that doesn't fit is filled with details. With ageing this is the append threshold: old
+    /// items matter less and less, and a shorter document costs less to read. Without ageing all details matter.
     pub(super) fn full_tokens(&self) -> i64 {
         match self.ageing {
             Ageing::Age { .. } | Ageing::Calendar(_) => self.append_tokens(),
@@ -133,11 +131,11 @@ impl SummaryPolicy {
     }
 }
 
-/// What was needed to make the document fit.
+/// The measures that made the document fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Path {
-    /// Nothing: every item in full.
+    /// None: every item is in full.
     Append,
     /// Shorter lines.
     Merge,
@@ -146,7 +144,7 @@ pub enum Path {
 }
 
 impl Path {
-    /// The name used in logs and metrics.
+    /// Returns the name used in logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Append => "append",
@@ -159,28 +157,28 @@ impl Path {
 /// A document, and how it was made to fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Composition {
-    /// Markdown; empty when there is nothing to show.
+    /// Markdown; empty if there is nothing to show.
     pub document: String,
-    /// Its tokens, counted on the whole text.
+    /// Tokens of the whole text, counted exactly.
     pub tokens: i64,
     /// The items in it, in the document's order.
     pub shown: Vec<ItemPlace>,
-    /// Indices of the items that leave the document for good, ascending: too old, or cut off for size.
+    /// Indices of the items that leave the document for good, ascending: too old, or without room.
     pub dropped: Vec<usize>,
-    /// Those of `dropped` that are too old or blank; the others found no room, and might find it later.
+    /// Those of `dropped` that are too old or blank; the others may find room later.
     pub aged: Vec<usize>,
-    /// What was needed to make it fit.
+    /// The path that made it fit.
     pub path: Path,
-    /// Whether not even all decisions and constraints fit (seed 003, "Emergency Compression"), which is counted and
-    /// warned about. That items of lower rank give way to them is what compaction is for.
+    /// True if not even all decisions and constraints fit (seed 003, "Emergency Compression"), which is counted and warned about.
+    /// Dropping items of lower rank for them is ordinary compaction.
     pub truncated: bool,
-    /// Tokens of the decisions and constraints that were cut off, in their shortest form; 0 unless `truncated`.
+    /// Tokens of the decisions and constraints cut off, in their shortest form; 0 unless `truncated`.
     pub truncated_tokens: i64,
-    /// When time will change the document; then it has to be composed again.
+    /// When time next changes the document, so that it must be composed again.
     pub next_change: Option<Timestamp>,
 }
 
-/// Composes the document of `items` at `as_of`, counted by `counter`.
+/// Composes the document of `items` at `as_of`, with tokens counted by `counter`.
 ///
 /// The same arguments give the same document; composing again without the dropped items drops none.
 pub fn compose(
@@ -192,8 +190,7 @@ pub fn compose(
     compose_beneath("", items, as_of, policy, counter)
 }
 
-/// Composes the document of `items`, as [`compose`] does. Where not all details fit, what `section` says already isn't worth
-/// telling again.
+/// Like [`compose`], beneath `section`: if not all details fit, those that `section` already states give way.
 fn compose_beneath(
     section: &str,
     items: &[Item],
@@ -230,7 +227,7 @@ fn compose_beneath(
     }
 }
 
-/// Composes the document of `items`, as [`compose`] does, beneath the section about the `facts` that hold.
+/// Composes the document of `items` beneath the section about `facts`; otherwise like [`compose`].
 pub fn compose_with(
     facts: &[Fact],
     items: &[Item],
@@ -256,7 +253,7 @@ pub fn compose_with(
     compose(items, as_of, policy, counter)
 }
 
-/// The policy for the items beneath the section about the `facts` that hold.
+/// Returns the policy for the items beneath the section about `facts`.
 pub fn beside_facts(policy: &SummaryPolicy, facts: &[Fact], counter: &dyn TokenCounter) -> SummaryPolicy {
     match state::section(facts, policy.ceiling(), counter).as_str() {
         "" => *policy,
@@ -264,7 +261,6 @@ pub fn beside_facts(policy: &SummaryPolicy, facts: &[Fact], counter: &dyn TokenC
     }
 }
 
-/// The section, and the document of the items beneath it.
 fn beneath(section: &str, document: &str) -> String {
     if document.is_empty() {
         format!("{section}{FOOTER}\n")
@@ -273,10 +269,10 @@ fn beneath(section: &str, document: &str) -> String {
     }
 }
 
-/// The items with the times that are shown: those of clocks on the wall in `zone`, and none where nobody told any.
+/// Returns the items with the times to show: local times in `zone`, and [`UNTIMED`] for messages without times.
 ///
-/// A replay is told as of its newest time. If its messages have no times, all of them
-/// count as said when they arrived, and that is no fact about them: whole exchanges that pass in no time, just now.
+/// A replay is composed as of its newest time. Messages without times get the time of their arrival, which says nothing about them. They
+/// are recognised by exchanges that begin and end at exactly `as_of`.
 pub(super) fn as_told(items: &[Item], as_of: Timestamp, zone: Zone) -> Cow<'_, [Item]> {
     let is_untimed = |item: &Item| item.started_at == as_of && item.ended_at == as_of;
     if zone == Zone::UTC && !items.iter().any(is_untimed) {

@@ -1,7 +1,7 @@
-//! Coverage: making drafts into items that cover each exchange exactly once.
+//! Coverage: turns drafts into items that cover each exchange exactly once.
 //!
-//! Invariant: the ranges of the items cover each live exchange that was asked about exactly once, and no other; their
-//! tokens add up. Times and tokens come from the exchanges, never from a model.
+//! Invariant: the items' ranges cover each live exchange that was asked about exactly once, and no other; their tokens add up. Times and
+//! tokens come from the exchanges, never from a model.
 
 use super::{
     item::{
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::domain::{exchange::Exchange, text::cut_at_sentence};
 
-/// How many exchanges without a summary share one digest item.
+/// Most exchanges without a summary that share a digest item.
 pub const DIGEST_EXCHANGES_MAX: usize = 4;
 
-/// Why drafts can't be used. The caller asks the model again, or falls back on [`digest_items`].
+/// Reason why drafts can't be used. The caller asks the model again, or falls back on [`digest_items`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CoverageError {
     /// A draft ends before it begins.
@@ -30,7 +30,7 @@ pub enum CoverageError {
     /// A draft begins before the one preceding it ends.
     #[error("exchange #{exchange} is covered twice, or drafts are out of order")]
     Overlap {
-        /// The first exchange of the later draft.
+        /// First exchange of the later draft.
         exchange: i64,
     },
     /// A draft names exchanges that weren't asked about, or none at all.
@@ -43,11 +43,11 @@ pub enum CoverageError {
     },
 }
 
-/// Makes items of `drafts` (disjoint, ascending) about `exchanges`; set-aside ones are left out. Exchanges that no
-/// draft covers get provisional digest items. Items come oldest first; those of drafts aren't provisional.
+/// Makes items from `drafts` (disjoint, ascending) about `exchanges`; set-aside exchanges are left out. Exchanges that no draft covers
+/// get provisional digest items. Items come oldest first; those of drafts aren't provisional.
 ///
 /// # Errors
-/// When the drafts overlap, are out of order, or name exchanges that were not asked about.
+/// If the drafts overlap, are out of order, or name exchanges that were not asked about.
 pub fn items_from(
     drafts: &[ItemDraft],
     exchanges: &[Exchange],
@@ -72,13 +72,12 @@ pub fn items_from(
     Ok(items)
 }
 
-/// Provisional digest items for `exchanges`, without a model; set-aside ones are left out. Neighbours of one day (UTC)
-/// share an item, [`DIGEST_EXCHANGES_MAX`] at most.
+/// Makes provisional digest items, but none for set-aside exchanges. Up to [`DIGEST_EXCHANGES_MAX`] of one day (UTC) share an item.
 pub fn digest_items(exchanges: &[Exchange]) -> Vec<Item> {
     digests(&live(exchanges))
 }
 
-/// The numbers from 1 to `through` that none of `covered` holds.
+/// Returns the numbers from 1 to `through` that no range in `covered` contains.
 pub fn gaps(mut covered: Vec<ExchangeRange>, through: i64) -> Vec<ExchangeRange> {
     covered.sort_unstable();
     let mut gaps = Vec::new();
@@ -127,7 +126,7 @@ fn check(drafts: &[ItemDraft], live: &[&Exchange]) -> Result<(), CoverageError> 
     Ok(())
 }
 
-/// As many points of `text` as fit: a summariser doesn't know how long its texts may be.
+/// Returns as many points of `text` as fit, since a summariser doesn't know how long its texts may be.
 fn within(text: &str, chars_max: usize) -> String {
     points(text, chars_max, cut_at_sentence).join("\n")
 }
@@ -155,7 +154,7 @@ fn digests(gap: &[&Exchange]) -> Vec<Item> {
 }
 
 fn digest(covered: &[&Exchange]) -> Item {
-    // Each exchange gets a share of the text, so that a long first one doesn't cut off the last one.
+    // Each exchange gets an equal share of the text, so that a long one doesn't push out the others.
     let joined = |chars_max: usize, said: &dyn Fn(&Exchange) -> String| {
         let separators = "; ".len() * (covered.len().max(1) - 1);
         let share = (chars_max - separators) / covered.len().max(1);
@@ -181,19 +180,19 @@ fn digest(covered: &[&Exchange]) -> Item {
     }
 }
 
-/// The longest title, and how many more there are: four shares of a headline would say nothing.
+/// Returns the longest title, and how many others there are: several parts of titles would say nothing.
 fn gist(titles: &[String]) -> String {
     let others = match titles.len() {
         0 | 1 => String::new(),
         titles => format!(" (+{} more)", titles - 1),
     };
-    // Of equally long ones the first; `max_by_key` alone would take the last.
+    // Takes the first of equally long titles; `max_by_key` alone would take the last.
     let longest = titles.iter().rev().max_by_key(|title| title.chars().count());
     let title = longest.map_or("", String::as_str);
     clean(title, GIST_CHARS_MAX - others.len()) + &others
 }
 
-/// An item for the exchanges with the facts alone: a provisional digest without texts.
+/// Returns a provisional digest item for the exchanges, without texts.
 fn blank(covered: &[&Exchange]) -> Item {
     Item {
         item: 0,
@@ -211,7 +210,7 @@ fn blank(covered: &[&Exchange]) -> Item {
         source_tokens: covered
             .iter()
             .fold(0, |sum: i64, exchange| sum.saturating_add(exchange.tokens)),
-        // Its importance isn't known: it is neither dropped early nor kept to the last.
+        // Its importance is unknown, so it is neither dropped early nor kept to the last.
         importance: Importance::Fix,
         text: String::new(),
         brief: String::new(),
@@ -222,7 +221,7 @@ fn blank(covered: &[&Exchange]) -> Item {
     }
 }
 
-/// The ranges of consecutive numbers in `covered`.
+/// Returns the ranges of consecutive numbers in `covered`.
 fn runs(covered: &[&Exchange]) -> Vec<ExchangeRange> {
     covered
         .chunk_by(|one, next| one.exchange + 1 == next.exchange)
@@ -313,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_gives_everyone_a_share() {
+    fn a_digest_gives_every_exchange_a_share() {
         let mut talkative = exchanges(&[1, 2, 3, 4]);
         for exchange in &mut talkative {
             exchange.headline.title = format!("{} {}", exchange.exchange, "many words ".repeat(14));
@@ -330,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_says_what_was_interrupted_however_little_room_there_is() {
+    fn a_digest_always_marks_interrupted_exchanges() {
         let mut said = exchanges(&[1, 2]);
         said[0].state = ExchangeState::Interrupted;
         said[0].headline.title = "many words ".repeat(14);
@@ -348,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_what_no_range_holds() {
+    fn gaps_are_the_uncovered_exchanges() {
         let range = |(first, last)| ExchangeRange { first, last };
         for (covered, through, expected) in [
             (vec![], 0, vec![]),
@@ -364,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn drafts_that_cannot_be_believed_are_refused() {
+    fn invalid_drafts_are_refused() {
         let asked = exchanges(&[3, 4, 7, 8]);
         let cases = [
             (vec![draft(4, 3)], CoverageError::Inverted { first: 4, last: 3 }),

@@ -1,7 +1,7 @@
 //! The changes between two documents, line by line.
 //!
-//! Lines are matched by the exchanges they cover, not by their places: a document is written anew each time, so
-//! numbers, days and sections change although the texts stay the same.
+//! Lines are matched by the exchanges they cover, not by their position: each document is written anew, so numbers, days and sections
+//! change even if the texts don't.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use super::{
     reading::{ReadLine, read_lines},
 };
 
-/// How some lines changed.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
@@ -21,16 +21,16 @@ pub enum ChangeKind {
     Removed,
     /// Shorter lines.
     Shortened,
-    /// Lines that say something else, or more.
+    /// Lines with another text or more text.
     Rewritten,
-    /// Several lines became one.
+    /// Several lines that became one.
     Merged,
-    /// Lines that are in another section.
+    /// Lines in another section.
     Moved,
 }
 
 impl ChangeKind {
-    /// The kind in a word.
+    /// Returns the kind in one word.
     pub fn name(self) -> &'static str {
         match self {
             Self::Added => "added",
@@ -46,11 +46,11 @@ impl ChangeKind {
 /// A line of a document, without its bullet or number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DocumentLine {
-    /// The name of its section; empty before the first one.
+    /// Empty before the first section.
     pub section: String,
-    /// Its text, source included.
+    /// Source included.
     pub text: String,
-    /// Further points beneath it.
+    /// Further points below the line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub points: Vec<String>,
     #[serde(skip)]
@@ -69,24 +69,22 @@ impl From<&ReadLine<'_>> for DocumentLine {
 }
 
 impl DocumentLine {
-    /// The exchanges that its source names, sorted.
+    /// Returns the exchanges that its source names, sorted.
     pub fn exchanges(&self) -> &[ExchangeRange] {
         &self.exchanges
     }
 
-    /// Its text without its source, and the source (empty if there is none): `Added JWT (08:12, #12)` gives `Added JWT` and
-    /// `(08:12, #12)`.
+    /// Splits `Added JWT (08:12, #12)` into its text `Added JWT` and its source `(08:12, #12)`, which may be empty.
     pub fn parts(&self) -> (&str, &str) {
         parts(&self.text)
     }
 
-    /// What it says, wherever it stands.
+    /// Returns its texts without the source.
     fn words(&self) -> (&str, &[String]) {
         (self.parts().0, &self.points)
     }
 
-    /// Whether it says the same of the same exchanges in the same section. How a line says when something was depends on
-    /// its neighbours.
+    /// Compares texts, exchanges and section. Ignores the times in the source, which depend on neighbouring lines.
     fn is_same(&self, other: &Self) -> bool {
         (&self.section, &self.exchanges, self.words()) == (&other.section, &other.exchanges, other.words())
     }
@@ -100,18 +98,18 @@ impl DocumentLine {
 /// Lines about the same exchanges, before and after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DiffHunk {
-    /// How they changed.
+    /// The kind of their change.
     pub kind: ChangeKind,
-    /// The exchanges: `#12–#14, #20`; empty if the lines name none.
+    /// `#12–#14, #20`; empty if the lines name none.
     pub exchanges: String,
-    /// The lines of the earlier document.
+    /// Lines of the earlier document.
     pub before: Vec<DocumentLine>,
-    /// The lines of the later one.
+    /// Lines of the later document.
     pub after: Vec<DocumentLine>,
 }
 
-/// The changes from the document `before` to the document `after`, in the order of the exchanges. Lines that both have
-/// in the same section are no change, wherever they are in it.
+/// Returns the changes from the document `before` to the document `after`, in the order of the exchanges. A line that both have in the
+/// same section is no change, whatever its position there.
 pub fn diff(before: &str, after: &str) -> Vec<DiffHunk> {
     let (mut before, mut after) = (lines(before), lines(after));
     before.retain(|line| {
@@ -162,7 +160,7 @@ impl LineGroup {
     }
 }
 
-/// Adds a line to the group of lines about the same exchanges, which may join groups.
+/// Adds a line to the group about the same exchanges, which may join groups.
 fn add(groups: &mut Vec<LineGroup>, is_after: bool, line: DocumentLine) {
     let mut group = LineGroup {
         exchanges: line.exchanges.clone(),
@@ -204,12 +202,12 @@ fn kind(before: &[DocumentLine], after: &[DocumentLine]) -> ChangeKind {
     }
 }
 
-/// The lines of items: no headings, no footer.
+/// Returns the lines of items, without headings and footer.
 fn lines(document: &str) -> Vec<DocumentLine> {
     read_lines(document).iter().map(DocumentLine::from).collect()
 }
 
-/// The exchanges that a line's source names, sorted: of `Added JWT (08:12, #12–#14)` 12 to 14.
+/// Returns the exchanges that a line's source names, sorted: `Added JWT (08:12, #12–#14)` names 12 to 14.
 fn named(text: &str) -> Vec<ExchangeRange> {
     let source = parts(text)
         .1
@@ -221,8 +219,7 @@ fn named(text: &str) -> Vec<ExchangeRange> {
     ranges
 }
 
-/// What a line says, and its source. Documents of earlier versions, and those in seed 003's style, say how many tokens
-/// there were.
+/// Splits a line into its text and its source, which in old documents and in seed 003's style has a number of tokens.
 fn parts(text: &str) -> (&str, &str) {
     let unmarked = text.strip_suffix(PROVISIONAL_MARK).unwrap_or(text);
     let names = |part: &str| range(part).is_some() || part.ends_with(" tokens");
@@ -236,7 +233,7 @@ fn parts(text: &str) -> (&str, &str) {
     }
 }
 
-/// `#12`, `#12–#14`, and the same behind an ellipsis.
+/// Parses `#12`, `#12–#14`, and the same after an ellipsis.
 fn range(name: &str) -> Option<ExchangeRange> {
     let name = name.strip_prefix("… ").unwrap_or(name).strip_prefix('#')?;
     let (first, last) = name.split_once("–#").unwrap_or((name, name));
@@ -283,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_what_became_of_lines() {
+    fn names_the_change_of_each_line() {
         let earlier: Vec<Item> = (1..=5).map(|n| item(n, AT.plus_ms(n * 1_000))).collect();
         let mut later = earlier.clone();
         later.remove(0);
@@ -306,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_only_moves_is_said_to() {
+    fn a_moved_line_is_reported_as_moved() {
         let before = "## Yesterday (3 March 2026)\n- Moved on (#3)\n  - at last\n";
         let after = "## This Week (3–9 March 2026)\n### Tue 3 March\n- Moved on (#3)\n  - at last\n";
         let [change] = diff(before, after).try_into().unwrap();
@@ -318,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_told_from_what_was_said() {
+    fn sources_are_separated_from_the_text() {
         for (text, ranges) in [
             (
                 "Added JWT (2026-01-05 08:12, #12–#14, ~5k tokens)",
@@ -374,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_line_stands_among_others_is_no_change() {
+    fn a_lines_position_in_its_section_is_no_change() {
         let before = "## Yesterday (3 March 2026)\n- Moved on (#3)\n";
         let after =
             "## Yesterday (3–4 March 2026)\n- Moved on (Tue 3 March, #3)\n- Rested (Wed 4 March, #4)\n";
@@ -387,7 +384,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_line_that_differs_is_told_once(
+        fn every_changed_line_is_reported_once(
             items in prop::collection::vec(any_item(AT), 0..24),
             keep in prop::collection::vec(any::<bool>(), 24),
             later_ms in 0..20 * DAY_MS,
@@ -399,7 +396,7 @@ mod tests {
             let count = |side: &dyn Fn(&DiffHunk) -> usize| changes.iter().map(side).sum::<usize>();
             let (gone, came) = (count(&|change| change.before.len()), count(&|change| change.after.len()));
             prop_assert_eq!(lines(&before).len() - gone, lines(&after).len() - came);
-            // And back again it is the same the other way round.
+            // The reverse comparison gives the reverse changes.
             let back = diff(&after, &before);
             prop_assert_eq!(back.len(), changes.len());
         }

@@ -1,46 +1,44 @@
-//! What an operator may change about an item: its texts, its importance, and whether it is pinned. Never its exchanges,
-//! times or tokens: those are facts.
+//! An operator's change of an item: its texts, its importance and its pin. Exchanges, times and tokens are facts and can't be changed.
 
 use serde_json::{Map, Value};
 
 use super::item::{BRIEF_CHARS_MAX, GIST_CHARS_MAX, Importance, Item, Origin, TEXT_CHARS_MAX};
 use crate::domain::redaction::Redactor;
 
-/// The names of the fields, in the order of [`Item`].
+/// Names of the fields, in the order of [`Item`].
 pub const FIELDS: [&str; 5] = ["text", "brief", "gist", "importance", "pinned"];
 
-/// Why a change is invalid.
+/// Reason why a change is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
     /// It isn't an object, or is an empty one.
     #[error("a change is an object with at least one of `text`, `brief`, `gist`, `importance`, `pinned`")]
     Nothing,
-    /// There is no field of that name.
+    /// It has a field of an unknown name.
     #[error("an item has no field `{0}` that can be changed")]
     Unknown(String),
-    /// The field doesn't allow that value.
-    #[error("field `{name}` can't be that: give {expected}")]
+    /// A field has an invalid value.
+    #[error("field `{name}` is invalid: give {expected}")]
     Invalid {
         /// The field's name.
         name: &'static str,
-        /// The values that it allows.
+        /// Description of the valid values.
         expected: String,
     },
 }
 
-/// A change of an item. A shorter text that isn't given with a longer one is cut from that, so that no old words
-/// remain.
+/// A change of an item. A shorter text that isn't given with a longer one is cut from that one, so that no old text remains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ItemEdit {
     /// The detailed text, 1 to [`TEXT_CHARS_MAX`] characters.
     pub text: Option<String>,
-    /// The shorter one, 1 to [`BRIEF_CHARS_MAX`] characters.
+    /// The shorter text, 1 to [`BRIEF_CHARS_MAX`] characters.
     pub brief: Option<String>,
     /// The headline, 1 to [`GIST_CHARS_MAX`] characters.
     pub gist: Option<String>,
-    /// The importance.
+    /// `None` leaves it unchanged.
     pub importance: Option<Importance>,
-    /// Whether it is pinned.
+    /// `None` leaves it unchanged.
     pub pinned: Option<bool>,
 }
 
@@ -48,7 +46,7 @@ impl ItemEdit {
     /// Parses a change such as `{"text": "Chose RS256", "pinned": true}`.
     ///
     /// # Errors
-    /// [`EditError`], which names the field.
+    /// An [`EditError`], which names the field.
     pub fn parse(change: &Value) -> Result<Self, EditError> {
         let fields = change
             .as_object()
@@ -66,7 +64,7 @@ impl ItemEdit {
         })
     }
 
-    /// Whether it changes nothing but the pin.
+    /// Returns true if nothing but the pin may change.
     pub fn is_pin_alone(&self) -> bool {
         let Self {
             text,
@@ -78,7 +76,7 @@ impl ItemEdit {
         text.is_none() && brief.is_none() && gist.is_none() && importance.is_none()
     }
 
-    /// The same change with the secrets in its texts redacted.
+    /// Redacts secrets in the texts.
     #[must_use]
     pub fn redacted(self, redactor: &Redactor) -> Self {
         let redact = |text: Option<String>| text.map(|text| redactor.redact(&text).into_owned());
@@ -90,7 +88,7 @@ impl ItemEdit {
         }
     }
 
-    /// `item` after the change. New texts are the operator's, so no model condenses them again.
+    /// Returns `item` after the change. New texts are the operator's, so no model condenses them again.
     #[must_use]
     pub fn apply(&self, item: &Item) -> Item {
         let mut changed = item.clone();
@@ -169,7 +167,7 @@ mod tests {
     };
 
     #[test]
-    fn new_words_leave_no_old_ones_behind() {
+    fn a_new_text_removes_the_old_shorter_ones() {
         let mut old = item(3, Timestamp(0));
         old.provisional = true;
         let edit =
@@ -209,16 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_is_refused() {
+    fn invalid_changes_are_refused() {
         let long = "x".repeat(GIST_CHARS_MAX + 1);
         for (change, words) in [
             (json!([]), "an object"),
             (json!({}), "an object"),
             (json!({"ranges": []}), "no field `ranges`"),
-            (
-                json!({"text": ""}),
-                "`text` can't be that: give a text of 1 to 700",
-            ),
+            (json!({"text": ""}), "`text` is invalid: give a text of 1 to 700"),
             (json!({"brief": 1}), "`brief`"),
             (json!({"gist": long}), "1 to 110"),
             (json!({"importance": "high"}), "one of trivial, debugging"),

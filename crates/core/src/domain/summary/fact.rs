@@ -1,7 +1,7 @@
-//! Facts: how things stand. Items tell what happened; facts say what holds, until it is replaced or closed.
+//! Facts: how things stand. Items say what happened; a fact holds until it is replaced or closed.
 //!
-//! An answer changes them: `{"add": [{"kind": "demand", "text": "use pnpm, not npm", "exchange": 4}], "replace": [{"fact": 7,
-//! "text": "…", "exchange": 9}], "close": [{"fact": 3, "exchange": 41}]}`.
+//! An answer changes facts: `{"add": [{"kind": "demand", "text": "use pnpm, not npm", "exchange": 4}], "replace": [{"fact": 7, "text":
+//! "…", "exchange": 9}], "close": [{"fact": 3, "exchange": 41}]}`.
 
 pub mod edit;
 
@@ -9,39 +9,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::{time::Timestamp, transcript::Voice};
 
-/// The longest text of a fact, in characters.
+/// Longest text of a fact, in characters.
 pub const FACT_CHARS_MAX: usize = 400;
-/// The most facts that hold at a time: what is added beyond that is refused.
+/// Most facts that hold at a time. A further one is refused, unless an older minor one gives way.
 pub const FACTS_MAX: usize = 200;
 
-/// What a fact is about.
+/// The subject of a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum FactKind {
-    /// What the work is for.
+    /// The purpose of the work.
     Goal,
-    /// What the user demands or forbids from then on, in the user's words.
+    /// A demand or a prohibition that holds from then on, in the user's words.
     Demand,
     /// A choice with lasting effect.
     Decision,
-    /// How something is now: files, branches, what runs, the last verdict of the tests.
+    /// A current state: files, branches, running programs, the last test results.
     State,
-    /// What is left to do or to be answered.
+    /// Work left to do, or a question left to answer.
     Open,
-    /// A way that failed, and why.
+    /// An approach that failed, and the reason.
     DeadEnd,
-    /// What is known of somebody.
+    /// Something known about a person.
     Person,
 }
 
 impl FactKind {
-    /// Whether it gives way to what the user demanded or decided, and to what is open: the items tell most of it, too.
+    /// Returns true if it gives way to demands, decisions and open points, since the items contain most of it as well.
     pub(super) fn is_minor(self) -> bool {
         matches!(self, Self::DeadEnd | Self::State | Self::Person)
     }
 
-    /// All, in the order of the document.
+    /// In the order of the document.
     pub const ALL: [Self; 7] = [
         Self::Goal,
         Self::Demand,
@@ -52,7 +52,7 @@ impl FactKind {
         Self::Person,
     ];
 
-    /// The name used in answers and in the database.
+    /// Returns the name used in answers and in the database.
     pub fn name(self) -> &'static str {
         match self {
             Self::Goal => "goal",
@@ -65,28 +65,28 @@ impl FactKind {
         }
     }
 
-    /// The kind of that name.
+    /// Parses a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// Something that holds.
+/// A statement that holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
     /// Number within the agent, never reused. 0 until it is stored.
     pub fact: i64,
-    /// What it is about.
+    /// Its subject.
     pub kind: FactKind,
     /// One line.
     pub text: String,
-    /// Whose words these are; `None` if the summariser put it so.
+    /// The voice whose words these are; `None` if they are the summariser's own.
     pub voice: Option<Voice>,
-    /// The name of who said it; empty if unknown.
+    /// The speaker's name; empty if unknown.
     pub speaker: String,
     /// Since when it holds.
     pub since: Timestamp,
-    /// The exchange that it comes from.
+    /// The exchange that it comes from; 0 if an operator added it.
     pub exchange: i64,
     /// An operator keeps it in the document.
     pub pinned: bool,
@@ -95,50 +95,50 @@ pub struct Fact {
 /// A fact that a summariser adds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactDraft {
-    /// What it is about.
+    /// Its subject.
     pub kind: FactKind,
     /// One line, at most [`FACT_CHARS_MAX`] characters.
     pub text: String,
-    /// The exchange that says so.
+    /// The exchange that states it.
     pub exchange: i64,
 }
 
-/// A fact of which a summariser says that it is otherwise now.
+/// A summariser's replacement of a fact that has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactReplacement {
     /// The fact that no longer holds.
     pub fact: i64,
-    /// What holds in its place.
+    /// The fact that holds instead.
     pub text: String,
-    /// The exchange that says so.
+    /// The exchange that states it.
     pub exchange: i64,
 }
 
-/// A fact of which a summariser says that it is settled or taken back.
+/// A summariser's closing of a fact that is settled or taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactClosing {
     /// The fact that no longer holds.
     pub fact: i64,
-    /// The exchange that says so.
+    /// The exchange that states it.
     pub exchange: i64,
 }
 
-/// What an update changes of the facts.
+/// The changes that an update makes to the facts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactChanges {
-    /// New ones.
+    /// New facts.
     #[serde(default)]
     pub add: Vec<FactDraft>,
-    /// Those that are otherwise now.
+    /// Facts that have changed.
     #[serde(default)]
     pub replace: Vec<FactReplacement>,
-    /// Those that no longer hold.
+    /// Facts that no longer hold.
     #[serde(default)]
     pub close: Vec<FactClosing>,
 }
 
 impl FactChanges {
-    /// Whether nothing changes.
+    /// Returns true if nothing changes.
     pub fn is_empty(&self) -> bool {
         self.add.is_empty() && self.replace.is_empty() && self.close.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Items and exchanges for the tests of the summary.
+//! Items, exchanges and facts for the tests of the summary.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ use crate::domain::{
     transcript::Voice,
 };
 
-/// A plain item about exchange `n` that ended at `ended_at`.
+/// Returns a plain item about exchange `n` that ended at `ended_at`.
 pub fn item(n: i64, ended_at: Timestamp) -> Item {
     Item {
         item: n,
@@ -30,7 +30,7 @@ pub fn item(n: i64, ended_at: Timestamp) -> Item {
     }
 }
 
-/// A closed exchange of 100 tokens that took place at `at`.
+/// Returns a closed exchange of 100 tokens that took place at `at`.
 pub fn exchange(n: i64, at: Timestamp) -> Exchange {
     Exchange {
         exchange: n,
@@ -55,7 +55,7 @@ pub fn exchange(n: i64, at: Timestamp) -> Exchange {
     }
 }
 
-/// A plain fact from exchange `n`, in nobody's words.
+/// Returns a plain fact from exchange `n`, in the summariser's words.
 pub fn fact(n: i64, kind: FactKind) -> Fact {
     Fact {
         fact: n,
@@ -69,7 +69,7 @@ pub fn fact(n: i64, kind: FactKind) -> Fact {
     }
 }
 
-/// Facts of any kind and anybody's words.
+/// Generates facts of any kind, in any voice.
 pub fn any_fact() -> impl Strategy<Value = Fact> {
     let voices = Voice::ALL.map(Some).into_iter().chain([None]);
     (
@@ -88,7 +88,7 @@ pub fn any_fact() -> impl Strategy<Value = Fact> {
         })
 }
 
-/// Texts as hostile as they come: any characters, or many of one that a careless cut would split or a terminal obey.
+/// Generates hostile texts: any characters, or many copies of one that a careless cut would split or a terminal would obey.
 pub fn any_text() -> impl Strategy<Value = String> {
     let odd = prop::sample::select(vec![
         "word ",
@@ -111,7 +111,7 @@ pub fn any_text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Items of any kind that ended between a day after and twenty days before `as_of`.
+/// Generates items of any kind that ended between a day after and twenty days before `as_of`.
 pub fn any_item(as_of: Timestamp) -> impl Strategy<Value = Item> {
     let texts = (any_text(), any_text(), any_text());
     let numbers = (1_i64..5_000, 0_i64..3, -DAY_MS..20 * DAY_MS, 0_i64..3_000_000);

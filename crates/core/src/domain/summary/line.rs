@@ -1,6 +1,6 @@
 //! One line of the document: a text that can't break out of it, and the exchanges that it is about.
 //!
-//! Invariant: a point holds no line feed, opens no Markdown block and closes no tag, whatever its text was.
+//! Invariant: a point contains no line feed, opens no Markdown block and closes no tag, whatever its text was.
 
 use std::borrow::Cow;
 
@@ -16,21 +16,20 @@ use crate::domain::{
     time::{DAY_MS, Timestamp},
 };
 
-/// The most ranges that a line lists; if there are more, the last one follows an ellipsis.
+/// Most ranges listed on a line; of more, the last one is listed after an ellipsis.
 pub const RANGES_SHOWN_MAX: usize = 5;
-/// Bytes allowed per character of a text's cap: a grapheme may carry any number of combining marks.
+/// Bytes allowed per character of a limit: a grapheme may have any number of combining marks.
 const BYTES_PER_CHAR_MAX: usize = 16;
-/// The text in place of one of which nothing is left after cleaning.
+/// Replaces a text of which nothing is left after cleaning.
 pub(super) const NO_TEXT: &str = "(no text)";
-/// What stands behind the last point of an item of which some aren't shown.
+/// Suffix of the last point if some points aren't shown.
 const MORE: &str = " …";
-/// What stands before an item, and before each further point of it.
+/// Prefix of an item, and of each further point.
 pub(super) const BULLET: &str = "- ";
-/// The mark of an item that is a digest until a summariser has seen its exchanges.
+/// Suffix of a digest that waits for a summariser.
 pub(super) const PROVISIONAL_MARK: &str = " (not yet condensed)";
 
-/// An item's line, without its bullet and last line feed: `Added JWT (#12–#14)`. Further points of its text follow, each on
-/// an indented line of its own.
+/// Writes an item without its bullet and last line feed: `Added JWT (#12–#14)`. Further points follow on indented lines.
 pub fn item_line(item: &Item, form: Form) -> String {
     let source = bracketed(&[ranges(&item.ranges)]);
     sourced(
@@ -40,7 +39,7 @@ pub fn item_line(item: &Item, form: Form) -> String {
     )
 }
 
-/// The points of an item's text with its source behind the first one; `bullet` is what stands before that on its line.
+/// Writes the points of an item's text, with the source after the first one. `bullet` precedes the first point on its line.
 pub(super) fn sourced(points: &[String], source: &str, bullet: &str) -> String {
     let (text, more) = points
         .split_first()
@@ -53,7 +52,7 @@ pub(super) fn sourced(points: &[String], source: &str, bullet: &str) -> String {
     line
 }
 
-/// The mark of an item that is a provisional digest; empty for others.
+/// Returns the mark of an item that is a provisional digest; empty for others.
 pub(super) fn mark(item: &Item) -> &'static str {
     if item.provisional && item.origin == Origin::Digest {
         PROVISIONAL_MARK
@@ -62,11 +61,11 @@ pub(super) fn mark(item: &Item) -> &'static str {
     }
 }
 
-/// The points of the item's text of that form, each clean; one at least.
+/// Returns the points of an item's text in that form, each clean; at least one.
 pub(super) fn item_points(item: &Item, form: Form) -> Vec<String> {
     let clean = match item.origin {
         Origin::Digest => clean,
-        // What these say the user demanded was checked when they were written.
+        // The demands in these texts were checked when they were written.
         Origin::Model | Origin::Offline | Origin::Edited => clean_after_check,
     };
     let points = points(said(item, form), chars_max(item, form), clean);
@@ -77,7 +76,7 @@ pub(super) fn item_points(item: &Item, form: Form) -> Vec<String> {
     }
 }
 
-/// The chosen points of the item's text of that form; the last one says if there are more. All, if none of them is chosen.
+/// Returns the chosen points of an item's text, or all if none is chosen. An ellipsis marks missing ones.
 pub(super) fn chosen_points(item: &Item, form: Form, choice: Choice) -> Vec<String> {
     let all = item_points(item, form);
     let count = all.len();
@@ -93,23 +92,22 @@ pub(super) fn chosen_points(item: &Item, form: Form, choice: Choice) -> Vec<Stri
     points
 }
 
-/// The item's text of that form, alone, clean and on one line.
+/// Returns an item's text in that form, alone, clean and on one line.
 pub(super) fn item_text(item: &Item, form: Form) -> String {
     item_points(item, form).join(" ")
 }
 
-/// When an item began; never after its end.
+/// Returns when an item began; never after its end.
 pub(super) fn began_at(item: &Item) -> Timestamp {
     item.started_at.min(item.ended_at)
 }
 
-/// The day of a moment, counted in UTC.
+/// Returns the day of a time, counted in UTC.
 pub(super) fn day_number(at: Timestamp) -> i64 {
     at.0.div_euclid(DAY_MS)
 }
 
-/// The item's text of that form. A missing shorter text, or one that isn't shorter, is replaced by the next longer one,
-/// which is then cut: shortening a line never makes it longer.
+/// Returns an item's text in that form. If it is missing or not shorter, returns the next longer one.
 fn said(item: &Item, form: Form) -> &str {
     let texts = [item.text.as_str(), item.brief.as_str(), item.gist.as_str()];
     let mut said = texts
@@ -132,13 +130,12 @@ fn chars_max(item: &Item, form: Form) -> usize {
     }
 }
 
-/// One line of at most `chars_max` characters that can't pose as a heading, a list item, a fence, a tag, a link or an
-/// instruction ([`crate::domain::neutralize`]).
+/// Returns one line that can't pose as a heading, list item, fence, tag, link or instruction ([`crate::domain::neutralize`]).
 pub fn clean(text: &str, chars_max: usize) -> String {
     cleaned(text, chars_max, quoted)
 }
 
-/// As [`clean`], for a text of which it was checked that the user demanded what it says.
+/// Like [`clean`], for a text whose demands of the user were checked.
 fn clean_after_check(text: &str, chars_max: usize) -> String {
     cleaned(text, chars_max, quoted_after_check)
 }
@@ -155,7 +152,7 @@ fn cleaned(text: &str, chars_max: usize, quoted: impl Fn(&str, usize) -> String)
     }
 }
 
-/// As [`clean`], but what poses as an instruction keeps its force: for words that are known to be the user's.
+/// Like [`clean`], but text that looks like an instruction stays as it is: for words known to be the user's.
 pub(super) fn plain(text: &str, chars_max: usize) -> String {
     let text = floor_cut(text.trim_start(), chars_max.saturating_mul(BYTES_PER_CHAR_MAX));
     let line = defanged(&one_line(text));
@@ -167,7 +164,7 @@ pub(super) fn plain(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// The text without the mark of a quotation that [`clean`] may have put around it.
+/// Removes the quotation mark that [`clean`] may have added.
 pub(super) fn unquoted(text: &str) -> &str {
     let said = text
         .strip_prefix(QUOTE_MARK)
@@ -175,7 +172,7 @@ pub(super) fn unquoted(text: &str) -> &str {
     said.map_or(text, |said| said.strip_suffix('”').unwrap_or(said))
 }
 
-/// What only looks like a mark, rewritten: a day before its month, and `>=`.
+/// Rewrites what looks like a list or quotation mark but isn't: a day before its month, and `>=`.
 fn unmistakable(line: &str) -> Cow<'_, str> {
     if let Some(rest) = line.strip_prefix(">=") {
         return format!("≥{rest}").into();
@@ -186,7 +183,7 @@ fn unmistakable(line: &str) -> Cow<'_, str> {
     line.into()
 }
 
-/// Removes leading Markdown block marks, nested ones too.
+/// Removes leading Markdown block marks, also nested ones.
 fn without_marks(mut line: &str) -> &str {
     loop {
         let rest = without_mark(line).trim_start();
@@ -217,12 +214,12 @@ fn without_mark(line: &str) -> &str {
         }
         _ => return line,
     };
-    // Three or more make a fence or a rule; fewer only count before a blank, so that `#12`, `-5` and `code` survive.
+    // Three or more make a fence or a rule; fewer count only before a blank, so that `#12`, `-5` and `code` survive.
     let is_mark = ends_word(rest) || line.len() - rest.len() >= 3;
     if is_mark { rest } else { line }
 }
 
-/// `2026-01-05 08:12`; over midnight `2026-01-05 23:50–2026-01-06 00:10`.
+/// Writes `2026-01-05 08:12`; across midnight `2026-01-05 23:50–2026-01-06 00:10`.
 pub(super) fn minutes(from: Timestamp, to: Timestamp) -> String {
     const MINUTE: &str = "%Y-%m-%d %H:%M";
     let from = from.min(to);
@@ -233,7 +230,7 @@ pub(super) fn minutes(from: Timestamp, to: Timestamp) -> String {
     }
 }
 
-/// `#12`, `#12–#14`, `#3, #7–#9`; of very many `#3, #7–#9, … #40`.
+/// Writes `#12`, `#12–#14`, `#3, #7–#9`; for very many `#3, #7–#9, … #40`.
 pub fn ranges(ranges: &[ExchangeRange]) -> String {
     let mut joined: Vec<ExchangeRange> = Vec::new();
     for range in ranges {
@@ -253,7 +250,7 @@ pub fn ranges(ranges: &[ExchangeRange]) -> String {
     shown.join(", ")
 }
 
-/// `#12` or `#12–#14`.
+/// Writes `#12` or `#12–#14`.
 pub(super) fn range_name(range: ExchangeRange) -> String {
     if range.first == range.last {
         format!("#{}", range.first)
@@ -262,7 +259,7 @@ pub(super) fn range_name(range: ExchangeRange) -> String {
     }
 }
 
-/// A number of tokens for people: `340`, `5k`, `17k`, `1.2M`. With `tenths` thousands get a decimal: `4.2k`.
+/// Rounds tokens for people: `340`, `5k`, `17k`, `1.2M`; with `tenths` also `4.2k`.
 pub fn rounded(tokens: i64, tenths: bool) -> String {
     const MILLION_FROM: i64 = 999_500;
     let tokens = tokens.max(0);

@@ -1,12 +1,11 @@
-//! Compaction by a model: the question about a document that grew too big, and the operations that the model may
-//! propose (seed 003, "Compression Strategies": merging related items, condensing verbose ones, dropping unimportant
-//! ones).
+//! Compaction by a model: the question about a document that grew too big, and the operations that the model may propose (seed 003,
+//! "Compression Strategies": merging related items, condensing verbose ones, dropping unimportant ones).
 //!
-//! A model only proposes: [`Question::carry_out`] checks every operation and leaves out those that break a rule; an
-//! answer that saves too little is refused as a whole.
+//! A model only proposes. [`Question::carry_out`] checks every operation and leaves out those that break a rule; it refuses an answer
+//! that saves too little as a whole.
 //!
-//! Invariant: whatever is proposed, each exchange is covered as it was before, by items that are in the document or left
-//! it; times and totals are joined, never written by a model; decisions and constraints are dropped last.
+//! Invariant: each exchange stays covered as before, by items that are in the document or left it; times and totals are joined, never
+//! written by a model; decisions and constraints are dropped last.
 
 mod carry_out;
 
@@ -26,19 +25,17 @@ use crate::domain::{
     tokens::TokenCounter,
 };
 
-/// The most items that one question is about.
+/// Most items in one question.
 pub const ITEMS_ASKED_MAX: usize = 200;
-/// The longest span of a merged item, in milliseconds: joined with newer ones again and again, an item would never grow
-/// old, and a line about a month would mislead.
+/// Longest span of a merged item, in milliseconds. Without it, an item merged again and again would never age.
 pub const SPAN_MAX_MS: i64 = 7 * DAY_MS;
-/// The most items that one merge joins: related ones are a handful, and one line can't say what more of them said.
+/// Most items in one merge: related items are few, and one line can't hold the content of more.
 pub const MERGED_MAX: usize = 10;
-/// Compaction aims at this part of the size at which no shortening is needed, in percent: with less to spare a model
-/// would have to be asked again after the next update.
+/// Compaction aims at this part of the append threshold, in percent, so that the next update doesn't require another question at once.
 const GOAL_PERCENT: i64 = 85;
-/// The part of the excess that an answer must save, in percent.
+/// Part of the excess that an answer must save, in percent.
 const PROGRESS_PERCENT: i64 = 50;
-/// Or this part of the ceiling, in percent, if that is less: one answer can't propose everything.
+/// Alternatively this part of the ceiling, in percent, if it is less: one answer can't propose everything.
 const PROGRESS_CEILING_PERCENT: i64 = 10;
 
 /// The texts that a model writes for an item.
@@ -52,57 +49,57 @@ pub struct Wording {
     pub gist: String,
 }
 
-/// Items to be joined into one.
+/// A proposal to join items into one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Merge {
-    /// Their labels in the question.
+    /// Labels of the items in the question, from 1.
     pub items: Vec<i64>,
-    /// The joined item's texts.
+    /// Texts of the joined item.
     #[serde(flatten)]
     pub wording: Wording,
 }
 
-/// An item to be worded more briefly.
+/// A proposal to shorten an item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shorten {
-    /// Its label in the question.
+    /// Label of the item in the question, from 1.
     pub item: i64,
     /// Its new texts.
     #[serde(flatten)]
     pub wording: Wording,
 }
 
-/// What a model proposes: `{"merge": [{"items": [1, 4], "text": …, "brief": …, "gist": …}], "shorten": [{"item": 2, "text":
-/// …, "brief": …, "gist": …}], "drop": [3]}`.
+/// The proposals of a model: `{"merge": [{"items": [1, 4], "text": …, "brief": …, "gist": …}], "shorten": [{"item": 2, "text": …,
+/// "brief": …, "gist": …}], "drop": [3]}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operations {
     /// Related items to join.
     pub merge: Vec<Merge>,
     /// Verbose items to condense.
     pub shorten: Vec<Shorten>,
-    /// Labels of items to be dropped from the document.
+    /// Labels of the items to drop from the document.
     pub drop: Vec<i64>,
 }
 
 impl Operations {
-    /// Whether nothing is proposed.
+    /// Returns true if nothing is proposed.
     pub fn is_empty(&self) -> bool {
         self.merge.is_empty() && self.shorten.is_empty() && self.drop.is_empty()
     }
 }
 
-/// The rules by which the question is made and the answer is carried out.
+/// The rules for making the question and carrying out the answer.
 #[derive(Clone, Copy)]
 pub struct Rules<'a> {
-    /// The time by which items are aged.
+    /// The time for ageing the items.
     pub as_of: Timestamp,
-    /// How long the document may be, and how it ages.
+    /// The limits of the document, and how it ages.
     pub policy: &'a SummaryPolicy,
-    /// Counts the document, and what a model is to read.
+    /// Counts the document and the question.
     pub counter: &'a dyn TokenCounter,
-    /// Numbers of items that no operation may touch.
+    /// Numbers of items that no operation may change.
     pub fixed: &'a [i64],
-    /// The most tokens of item lines in the question.
+    /// Most tokens of item lines in the question.
     pub tokens_max: i64,
 }
 
@@ -117,19 +114,17 @@ struct ItemState {
 pub struct Question<'a> {
     items: &'a [Item],
     rules: Rules<'a>,
-    /// The standing of each item; `None` if it is too old for the document.
+    /// By item; `None` if the item is too old for the document.
     standings: Vec<Option<ItemState>>,
-    /// Indices of the items asked about: label 1 is the first of them.
+    /// Indices of the items asked about; label 1 is the first of them.
     asked: Vec<usize>,
-    /// By how many tokens the document is too big.
     excess_tokens: i64,
 }
 
 impl<'a> Question<'a> {
-    /// The question about `items`, of which a document by `path` is to be composed: about those of its newest section
-    /// ([`Path::Merge`]) or all of them ([`Path::Full`]), oldest first. Left out are provisional items, which will be
-    /// written anew anyway, and items that an operator pinned or wrote. `None` if the document isn't too big, or there
-    /// are fewer than two such items.
+    /// Makes the question about the items of the newest section ([`Path::Merge`]) or of all sections ([`Path::Full`]), oldest first,
+    /// without provisional items and those that an operator pinned or wrote. `None` if the document isn't too big or fewer than two items
+    /// remain.
     pub fn about(items: &'a [Item], path: Path, rules: Rules<'a>) -> Option<Self> {
         if path == Path::Append {
             return None;
@@ -161,18 +156,18 @@ impl<'a> Question<'a> {
         (question.excess_tokens > 0 && question.asked.len() > 1).then_some(question)
     }
 
-    /// What the items asked about say the user demanded.
+    /// Returns the user's demands in the items asked about.
     pub fn demands(&self) -> UserWords {
         let items = self.asked.iter().filter_map(|index| self.items.get(*index));
         UserWords::marked_in(items.flat_map(|item| [item.text.as_str(), &item.brief, &item.gist]))
     }
 
-    /// By how many tokens the document is too big.
+    /// Returns the tokens by which the document is too big.
     pub fn excess_tokens(&self) -> i64 {
         self.excess_tokens
     }
 
-    /// The items as a model reads them, one line each, beneath their section's name: `3. decision, 2026-01-05: text`.
+    /// Writes the items for a model, one per line, below their section's name: `3. decision, 2026-01-05: text`.
     pub fn lines(&self) -> Vec<String> {
         let mut by_section: Vec<(Section, usize, usize)> = (1..)
             .zip(&self.asked)
@@ -195,7 +190,6 @@ impl<'a> Question<'a> {
         lines
     }
 
-    /// An item as a model reads it.
     fn line(&self, label: usize, index: usize, section: Section) -> String {
         let item = &self.items[index];
         let day = began_at(item).format("%F");
@@ -203,7 +197,6 @@ impl<'a> Question<'a> {
         format!("{label}. {}, {day}: {text}", item.importance.name())
     }
 
-    /// How many of the items asked about fit into a question.
     fn fitting(&self) -> usize {
         let tokens = (1..).zip(&self.asked).scan(0, |sum: &mut i64, (label, index)| {
             let section = self.standings[*index]?.section;
@@ -214,12 +207,11 @@ impl<'a> Question<'a> {
         within.take(ITEMS_ASKED_MAX).count()
     }
 
-    /// Whether an operator wrote or pinned it, so that no model changes it.
+    /// Returns true if an operator wrote or pinned the item, so that no model may change it.
     fn is_by_hand(item: &Item) -> bool {
         item.pinned || item.origin == Origin::Edited
     }
 
-    /// The least that an answer must save, in tokens.
     fn progress_tokens(&self) -> i64 {
         let of_ceiling = self.rules.policy.ceiling() * PROGRESS_CEILING_PERCENT / 100;
         (self.excess_tokens * PROGRESS_PERCENT / 100)
@@ -236,12 +228,10 @@ fn standing(item: &Item, rules: Rules<'_>) -> Option<ItemState> {
     })
 }
 
-/// Tokens of an item's line in its section.
 fn line_tokens(item: &Item, section: Section, counter: &dyn TokenCounter) -> i64 {
     counter.count(&item_line(item, section.default_form()))
 }
 
-/// Whether an item is dropped last: a decision or a constraint.
 fn is_kept_to_the_last(item: &Item) -> bool {
     item.importance >= Importance::Constraint
 }

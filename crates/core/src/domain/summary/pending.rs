@@ -1,5 +1,5 @@
-//! Pending exchanges: those that have left the window and aren't summarised yet. Their digests are shown when the
-//! document is read, so that nothing is ever invisible (`#120–#180: 61 exchanges … waiting to be summarised`).
+//! Pending exchanges: those that have left the window and aren't summarised yet. Their digests are added when the document is read, so
+//! that nothing is ever invisible (`#120–#180: 61 exchanges … waiting to be summarised`).
 //!
 //! Invariant: the text never exceeds the ceiling it is given.
 
@@ -12,19 +12,19 @@ use super::{
 };
 use crate::domain::{number::count, time::Timestamp, tokens::TokenCounter};
 
-/// The section's heading, without the Markdown mark and the dates that follow.
+/// The section's heading, without the Markdown mark and the dates.
 pub const PENDING_HEADING: &str = "Just Left the Window";
 /// Exchanges between the summary and the window.
 const PENDING: PendingSection = PendingSection {
     heading: PENDING_HEADING,
     folded: "waiting to be summarised",
 };
-/// Exchanges of the window that a request has no room for.
+/// Exchanges of the window for which a request has no room.
 const LEFT_OUT: PendingSection = PendingSection {
     heading: "Left Out of This Request",
     folded: "not shown",
 };
-/// The longest digest on a pending line, in characters.
+/// Longest digest on a pending line, in characters.
 pub const PENDING_CHARS_MAX: usize = 360;
 /// Tokens reserved for the heading and for the line of exchanges that don't fit.
 const FOLD_TOKENS: i64 = 60;
@@ -32,38 +32,37 @@ const FOLD_TOKENS: i64 = 60;
 /// An exchange between the summary and the window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingLine {
-    /// Its number.
+    /// Number of the exchange.
     pub exchange: i64,
-    /// When it took place.
+    /// When the exchange began, in the agent's local time.
     pub at: Timestamp,
-    /// Its tokens.
+    /// Tokens of the exchange.
     pub tokens: i64,
-    /// What it was about, in one line.
+    /// Its digest, in one line.
     pub digest: String,
 }
 
-/// A section of lines that stands behind a document.
 #[derive(Clone, Copy)]
 struct PendingSection {
     heading: &'static str,
-    /// What is said of exchanges that share a line.
+    /// Describes exchanges that share a line.
     folded: &'static str,
 }
 
-/// How much of the document and of the pending exchanges is shown.
+/// The shown part of the document and of the pending exchanges.
 #[derive(Clone, Copy)]
 struct PendingShare {
-    /// Lines of the document, from its head.
+    /// Lines shown of the document, from its head.
     document_lines: usize,
-    /// Pending lines, the newest ones; `None` leaves the whole section out.
+    /// How many of the newest pending lines are shown; `None` leaves the whole section out.
     pending_lines: Option<usize>,
 }
 
-/// Appends the pending exchanges (any order) to `document` and returns the text with its tokens.
+/// Appends the pending exchanges (in any order) to `document` and returns the text with its tokens.
 ///
-/// Newest last, one line each. Those that don't fit into `max_tokens` are folded into a leading line, oldest first.
-/// When there is no room even for that, the document gives way from its end, where the oldest items are; and when
-/// there is none at all, the text is empty. A document that is nothing but its footer keeps it.
+/// One line each, newest last. Those that don't fit into `max_tokens` are folded into a leading line, oldest first. If there is no room
+/// even for that, the document is cut from its end, where the oldest items are; if there is none at all, the text is empty. A document
+/// that is only a footer keeps it.
 pub fn with_pending(
     document: &str,
     pending: &[PendingLine],
@@ -73,8 +72,8 @@ pub fn with_pending(
     with_section(document, pending, PENDING, max_tokens, counter)
 }
 
-/// As [`with_pending`], with exchanges of the window that a request has no room for. They have half of `max_tokens` at most,
-/// and the document gives way to them: nothing else tells of them.
+/// Like [`with_pending`], for exchanges of the window for which a request has no room. They get at most half of `max_tokens`, and the
+/// document gives way to them, since nothing else mentions them.
 pub fn with_left_out(
     document: &str,
     left_out: &[PendingLine],
@@ -115,8 +114,7 @@ fn with_section(
         .unwrap_or_default()
 }
 
-/// The shares to try, from everything to nothing: fewer pending lines, then less of the document, then no pending
-/// lines.
+/// Returns the shares to try, from everything to nothing: fewer pending lines, then less of the document, then no pending lines.
 fn shares(document_lines: usize, pending: usize, fitting: usize) -> impl Iterator<Item = PendingShare> {
     let all = (pending > 0).then_some(fitting);
     let fewer_pending = falling(fitting).map(move |kept| PendingShare {
@@ -134,12 +132,12 @@ fn shares(document_lines: usize, pending: usize, fitting: usize) -> impl Iterato
     fewer_pending.chain(less_document).chain(no_pending)
 }
 
-/// From `most` to 0, in steps of an eighth: few enough to count each attempt as a whole.
+/// Counts from `most` down to 0 in steps of an eighth: few enough to count each attempt's tokens as a whole.
 fn falling(most: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(most), |kept| (*kept > 0).then(|| kept - (kept / 8).max(1)))
 }
 
-/// How many of the newest lines fit into `room` tokens, by estimate.
+/// Estimates how many of the newest lines fit into `room` tokens.
 fn fitting(pending: &[&PendingLine], room: i64, counter: &dyn TokenCounter) -> usize {
     pending
         .iter()
@@ -175,7 +173,7 @@ fn text(
     text
 }
 
-/// The first lines of the document, without a heading that has lost its items, followed by an empty line.
+/// Returns the first lines of the document, without a heading that has lost its items, and an empty line.
 fn document_head(document: &[&str], lines: usize) -> String {
     let mut head = document.get(..lines).unwrap_or(document);
     while let Some((last, before)) = head.split_last()
@@ -190,7 +188,7 @@ fn document_head(document: &[&str], lines: usize) -> String {
 }
 
 impl PendingSection {
-    /// Its text: a line for all that are `folded`, and one for each that is `kept`.
+    /// Writes the section: one line for all that are `folded`, and one for each that is `kept`.
     fn text(self, folded: &[&PendingLine], kept: &[&PendingLine]) -> String {
         let times = kept.iter().map(|line| line.at);
         let span = times.clone().min().zip(times.max());
@@ -224,7 +222,7 @@ impl PendingSection {
     }
 }
 
-/// `- Asked for X (08:12, #12)` and a line feed; with the day, if the heading is about `several_days`.
+/// Writes `- Asked for X (08:12, #12)` and a line feed; with the day if the heading spans `several_days`.
 fn pending_line(line: &PendingLine, several_days: Option<Span>) -> String {
     let number = range_name(ExchangeRange {
         first: line.exchange,
@@ -309,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn exchanges_of_several_days_say_theirs() {
+    fn exchanges_of_several_days_show_the_day() {
         let mut lines = pending(10..=11);
         lines[1].at = lines[1].at.plus_ms(crate::domain::time::DAY_MS);
         let (text, _) = with_pending("", &lines, 10_000, &BytesCounter);
@@ -340,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_folded_oldest_first() {
+    fn lines_without_room_are_folded_oldest_first() {
         let (text, _) = with_pending(DOCUMENT, &pending(10..=70), 190, &BytesCounter);
         insta::assert_snapshot!(text, @r"
         ## Yesterday (4 January 2026)
@@ -398,7 +396,7 @@ mod tests {
             let (text, tokens) = with_pending(&document, &pending, max_tokens, &BytesCounter);
             prop_assert!(tokens <= max_tokens);
             prop_assert_eq!(tokens, BytesCounter.count(&text));
-            // A fold line with its heading and the footer needs some fifty tokens.
+            // A fold line with its heading and the footer needs about fifty tokens.
             if max_tokens >= 70 && !pending.is_empty() {
                 let section = text.split(PENDING_HEADING).nth(1).unwrap_or_default();
                 let folds = section.lines().filter(|line| line.ends_with("waiting to be summarised")).count();

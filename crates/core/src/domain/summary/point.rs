@@ -1,43 +1,42 @@
-//! Points: a text of an item may have several lines, one for each thing that it tells.
+//! Points: the lines of an item's text, one for each thing that it says.
 
 use serde::Serialize;
 
-/// The most points of a text.
 pub(super) const POINTS_MAX: usize = 40;
-/// A point isn't begun in less room than this, in characters.
+/// No point begins in less room than this, in characters.
 const ROOM_CHARS_MIN: usize = 24;
 
-/// Which points of a text are shown.
+/// The shown points of a text, as a bit set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Choice(u64);
 
 const _: () = assert!(POINTS_MAX < u64::BITS as usize);
 
 impl Choice {
-    /// All of them, however many there are.
+    /// All points, however many there are.
     pub const ALL: Self = Self(u64::MAX);
-    /// The first one alone.
+    /// Only the first point.
     pub const FIRST: Self = Self(1);
 
-    /// These, and the one at that place.
+    /// Adds the point at `place`.
     #[must_use]
     pub fn with(self, place: usize) -> Self {
         Self(self.0 | bit(place))
     }
 
-    /// Whether the one at that place is shown.
+    /// Returns true if the point at `place` is shown.
     pub fn has(self, place: usize) -> bool {
         self.0 & bit(place) != 0
     }
 }
 
-/// A place has a bit of its own; places beyond the last bit, of which there are none, share it.
+/// Returns the bit of a place. Places from [`POINTS_MAX`] on, which don't occur, share one.
 fn bit(place: usize) -> u64 {
     1 << place.min(POINTS_MAX)
 }
 
-/// The points of `text`, each cleaned by `clean`, which gets a line and the most characters that it may have. Together they
-/// have at most `chars_max` characters; empty if nothing is left.
+/// Splits `text` into points. `clean` gets a line and the most characters for it. Together the points have at most `chars_max`
+/// characters.
 pub(crate) fn points(text: &str, chars_max: usize, clean: impl Fn(&str, usize) -> String) -> Vec<String> {
     let mut points: Vec<String> = Vec::new();
     let mut left = chars_max;
@@ -47,7 +46,7 @@ pub(crate) fn points(text: &str, chars_max: usize, clean: impl Fn(&str, usize) -
         }
         let point = clean(line, left);
         if !point.is_empty() {
-            // A line feed counts, too.
+            // The line feed counts as well.
             left = left.saturating_sub(point.chars().count() + 1);
             points.push(point);
         }

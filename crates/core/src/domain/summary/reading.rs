@@ -1,33 +1,31 @@
-//! A document read line by line, by whoever makes something else of it: a brief, a comparison, a page.
+//! Reads a document line by line, for a brief, a comparison or a page.
 
 use super::render::is_footer;
 
-/// What marks the heading of a section.
 pub(super) const SECTION_MARK: &str = "## ";
-/// What marks the heading of a day.
 pub(super) const DAY_MARK: &str = "### ";
 
 /// A line of a document with the headings above it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadLine<'d> {
-    /// The heading of its section, dates included; empty before the first one.
+    /// The section's heading, dates included; empty before the first section.
     pub heading: &'d str,
-    /// The heading of its day, if there is one.
+    /// The day's heading, if there is one.
     pub day: Option<&'d str>,
-    /// The text without its bullet or number.
+    /// Without its bullet or number.
     pub text: &'d str,
-    /// Further points beneath it, without their bullets.
+    /// Further points below it, without their bullets.
     pub points: Vec<&'d str>,
 }
 
 impl ReadLine<'_> {
-    /// The name of its section: `Yesterday`.
+    /// Returns the section's name: `Yesterday`.
     pub fn section(&self) -> &str {
         name_and_span(self.heading).0
     }
 }
 
-/// The lines of a document, in order: no headings, no footer.
+/// Returns the lines of a document, in order, without headings and footer.
 pub fn read_lines(document: &str) -> Vec<ReadLine<'_>> {
     let (mut heading, mut day) = ("", None);
     let mut found: Vec<ReadLine<'_>> = Vec::new();
@@ -51,7 +49,7 @@ pub fn read_lines(document: &str) -> Vec<ReadLine<'_>> {
     found
 }
 
-/// The parts of a section's heading: `Yesterday (9–12 March 2026)` has a name and a span.
+/// Splits a section's heading: `Yesterday (9–12 March 2026)` has a name and a span.
 pub fn name_and_span(heading: &str) -> (&str, Option<&str>) {
     let parts = heading
         .strip_suffix(')')
@@ -59,13 +57,13 @@ pub fn name_and_span(heading: &str) -> (&str, Option<&str>) {
     parts.map_or((heading, None), |(name, span)| (name, Some(span)))
 }
 
-/// `  - text` without what stands before it; `None` if the line is no further point of the one above it.
+/// Strips the indent and bullet of `  - text`; `None` if the line is no further point.
 fn point(line: &str) -> Option<&str> {
     let point = line.trim_start();
     (point.len() < line.len()).then(|| point.strip_prefix("- "))?
 }
 
-/// `12. Fixed it` and `- Fixed it` without the number or bullet.
+/// Strips the number or bullet: `12. Fixed it`, `- Fixed it`.
 fn bare(line: &str) -> &str {
     let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
     let numbered = rest.strip_prefix(". ").filter(|_| rest.len() < line.len());

@@ -1,4 +1,4 @@
-//! The document: Markdown with up to four sections, oldest items first in each, by days.
+//! The document: Markdown with up to four sections, by days, oldest items first in each.
 
 use serde::Serialize;
 
@@ -11,48 +11,46 @@ use super::{
     span::Span,
 };
 
-/// The document's last line, when it has any other.
+/// Last line of every document that isn't empty.
 pub const FOOTER: &str = "*Older history is archived: look up any #n with recall.*";
-/// How every footer begins and ends; no other line begins like that.
+/// The beginning and end of every footer; no other line begins like this.
 const FOOTER_HEAD: &str = "*Older history";
 const FOOTER_TAIL: &str = " is archived: look up any #n with recall.*";
 
-/// What makes a heading of a day.
 pub(super) const DAY_MARK: &str = "###";
-/// The most words of a speaker's name.
 const SPEAKER_WORDS_MAX: usize = 3;
 
 /// An item's place in the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ItemPlace {
-    /// Its index among the items that were given.
+    /// Index among the given items.
     pub index: usize,
     /// The section that it is in.
     pub section: Section,
-    /// Which of its texts is shown.
+    /// The text that is shown.
     pub form: Form,
-    /// Which points of that text are shown.
+    /// The points of that text that are shown.
     pub points: Choice,
     /// How its line is written.
     pub layout: Layout,
 }
 
-/// How an item's line is written.
+/// The layout of an item's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
-    /// A line of its own, and one for each further point; in the newest section it says the time.
+    /// A line of its own, with the time in the newest section, and a line for each further point.
     Line,
-    /// The same without the time: used in a full document.
+    /// Like `Line` without the time; for a full document.
     Dense,
-    /// On the line of the item before it, which is of the same day: used in a full document.
+    /// On the line of the item before it, which is of the same day; for a full document.
     Joined,
-    /// A numbered line as seed 003 has it.
+    /// A numbered line, as in seed 003.
     Numbered,
 }
 
-/// Writes the document. `shown` is in the order of the document: by section, then oldest first; an index outside
-/// `items` is skipped. Nothing shown gives the empty string; anything else ends with [`FOOTER`] and a line feed.
+/// Writes the document. `shown` must be in the order of the document: by section, then oldest first; an index outside `items` is skipped.
+/// Returns an empty string if nothing is shown; otherwise the document ends with [`FOOTER`] and a line feed.
 pub fn document(items: &[Item], shown: &[ItemPlace]) -> String {
     let mut document = String::new();
     for section in Section::ALL {
@@ -71,19 +69,17 @@ pub fn document(items: &[Item], shown: &[ItemPlace]) -> String {
     document
 }
 
-/// The text for readers when the document shows nothing of what it covers up to and including `through`: aged exchanges
-/// aren't in the window either, and nothing else would say that there is an archive.
+/// Returns the text for a document that shows nothing, though it covers exchanges up to and including `through`. Those have aged and
+/// aren't in the window either, so nothing else would mention the archive.
 pub fn archived(through: i64) -> String {
     format!("{FOOTER_HEAD}, up to #{through},{FOOTER_TAIL}\n")
 }
 
-/// Whether a document's line is its footer.
 pub(super) fn is_footer(line: &str) -> bool {
     line.starts_with(FOOTER_HEAD) && line.ends_with(FOOTER_TAIL)
 }
 
-/// The text for people and models in place of an empty one, of an agent or a project from whose windows something has
-/// left (`has_past`) or not.
+/// Returns the text instead of an empty document. `has_past` is true if anything has left the windows of the agent or project.
 pub fn in_place_of_nothing(has_past: bool) -> &'static str {
     if has_past {
         "(nothing of the summary is shown: what has left the window is archived, and recall finds it)"
@@ -92,7 +88,7 @@ pub fn in_place_of_nothing(has_past: bool) -> &'static str {
     }
 }
 
-/// The items that stand in `section`, in the document's order; an index outside `items` is skipped.
+/// Returns the items in `section`, in the document's order; an index outside `items` is skipped.
 pub(super) fn of_section<'a>(
     items: &'a [Item],
     shown: &'a [ItemPlace],
@@ -105,13 +101,12 @@ pub(super) fn of_section<'a>(
         .collect()
 }
 
-/// The time that these lines span; `None` if none of them has a time.
+/// Returns the time that these lines span; `None` if none of them has a time.
 pub(super) fn span_of(places: &[(&Item, &ItemPlace)]) -> Option<Span> {
     Span::of(places.iter().map(|(item, _)| *item))
 }
 
-/// The heading of `section`, whose lines these are, and an empty line feed: with the dates of their `span`, but where the
-/// lines are the seed's.
+/// Writes the heading of `section` and a line feed. It contains the dates of the `span`, except in the seed's style.
 pub(super) fn heading_of(section: Section, span: Option<Span>, places: &[(&Item, &ItemPlace)]) -> String {
     if places.iter().any(|(_, place)| place.layout == Layout::Numbered) {
         heading_text(section.heading())
@@ -120,7 +115,7 @@ pub(super) fn heading_of(section: Section, span: Option<Span>, places: &[(&Item,
     }
 }
 
-/// `Yesterday (9–12 March 2026)`; in the newest section with the times of one day.
+/// Writes `Yesterday (9–12 March 2026)`; in the newest section, if it is of one day, with the times.
 pub(super) fn dated_heading(section: Section, span: Option<Span>) -> String {
     let Some(span) = span else {
         return section.heading().to_owned();
@@ -132,7 +127,7 @@ pub(super) fn dated_heading(section: Section, span: Option<Span>) -> String {
     format!("{} ({span})", section.heading())
 }
 
-/// The lines of a section, or a part of them, beneath a heading that says its `span`. `day_mark` makes a heading of a day.
+/// Writes lines of a section below a heading with its `span`. `day_mark` is the mark of a day's heading.
 pub(super) fn push_lines(
     document: &mut String,
     places: &[(&Item, &ItemPlace)],
@@ -159,7 +154,7 @@ pub(super) fn push_lines(
     }
 }
 
-/// `1. Added JWT (Mon-Tue, ~17k tokens)` and a line feed.
+/// Writes `1. Added JWT (Mon-Tue, ~17k tokens)` and a line feed.
 fn seed_line(number: usize, item: &Item, place: &ItemPlace) -> String {
     let bullet = format!("{number}. ");
     let source = format!("{}{}", seed_source(item, place.section), mark(item));
@@ -167,7 +162,7 @@ fn seed_line(number: usize, item: &Item, place: &ItemPlace) -> String {
     format!("{bullet}{line}\n")
 }
 
-/// `- Asked for X. Did Y; found Z (#12–#14)` and a line feed.
+/// Writes `- Asked for X. Did Y; found Z (#12–#14)` and a line feed.
 fn bulleted(line: &[(&Item, &ItemPlace)], headings: Headings) -> String {
     let points = match line {
         [(item, place)] => chosen_points(item, place.form, place.points),
@@ -185,7 +180,7 @@ fn bulleted(line: &[(&Item, &ItemPlace)], headings: Headings) -> String {
     format!("{BULLET}{}\n", sourced(&points, &source, BULLET))
 }
 
-/// The texts of several items as one: `Asked for X. Did Y; found Z`.
+/// Joins the texts of several items: `Asked for X. Did Y; found Z`.
 fn joined(line: &[(&Item, &ItemPlace)]) -> String {
     let mut text = String::new();
     for (item, place) in line {
@@ -200,8 +195,8 @@ fn joined(line: &[(&Item, &ItemPlace)]) -> String {
     text
 }
 
-/// `said` without the speaker's name at its beginning, if the end of `line` has the same speaker: `Ida: I moved.` and
-/// `Ida: It rained.` make `Ida: I moved. It rained.`
+/// Removes the speaker's name from the beginning of `said` if the text at the end of `line` has the same speaker: `Ida: I moved.` and
+/// `Ida: It rained.` become `Ida: I moved. It rained.`
 fn continued<'a>(line: &str, said: &'a str) -> &'a str {
     const MARK: &str = ": ";
     let Some((name, rest)) = said.split_once(MARK) else {
@@ -216,7 +211,7 @@ fn continued<'a>(line: &str, said: &'a str) -> &'a str {
     if is_name && speaks { rest } else { said }
 }
 
-/// What is put between `text` and the next text on a line: nothing, if `text` ends a sentence.
+/// Returns the joint between `text` and the next text on a line: a blank if `text` ends a sentence.
 fn joint(text: &str) -> &'static str {
     if text.ends_with(['.', '!', '?', '…', '。', '！', '？', '।', '”']) {
         " "
@@ -225,12 +220,12 @@ fn joint(text: &str) -> &'static str {
     }
 }
 
-/// `### Thu 12 March` and a line feed.
+/// Writes `### Thu 12 March` and a line feed.
 pub(super) fn day_text(day: &str, day_mark: &str) -> String {
     format!("{day_mark} {day}\n")
 }
 
-/// `## Yesterday` and a line feed.
+/// Writes `## Yesterday` and a line feed.
 pub(super) fn heading_text(heading: &str) -> String {
     format!("## {heading}\n")
 }

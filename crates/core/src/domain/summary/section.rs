@@ -1,4 +1,4 @@
-//! Sections and forms: the section that an item is in and the length of its line, by its age alone.
+//! Sections and forms: the age of an item alone decides its section and the default length of its line.
 //!
 //! Invariant: the section is a function of the item's end and of `as_of`, however often and late it is computed.
 
@@ -10,8 +10,8 @@ use crate::domain::{
     zone::Zone,
 };
 
-/// A section of the document, newest first (seed 003, "Time-Based Triggers"). Where there is room, every item stands in
-/// full, whatever its section ([`super::compaction`]).
+/// A section of the document, newest first (seed 003, "Time-Based Triggers"). Where there is room, every item is in full, whatever its
+/// section ([`super::compaction`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Section {
@@ -21,15 +21,15 @@ pub enum Section {
     Yesterday,
     /// Still older items, as headlines.
     Week,
-    /// All that is older, as headlines; nothing, where the document is to drop it.
+    /// All older items, as headlines; empty if the document drops them.
     Earlier,
 }
 
 impl Section {
-    /// All, in the order of the document.
+    /// In the order of the document.
     pub const ALL: [Self; 4] = [Self::Session, Self::Yesterday, Self::Week, Self::Earlier];
 
-    /// Its heading, without the Markdown mark and the dates that follow.
+    /// Returns the heading, without the Markdown mark and the dates.
     pub fn heading(self) -> &'static str {
         match self {
             Self::Session => "Previously in This Session",
@@ -39,8 +39,8 @@ impl Section {
         }
     }
 
-    /// The form of its items where not all of them fit in full (seed 003, "Time-Based Prioritization"): longer ones come
-    /// after it, and shorter ones only where that isn't enough.
+    /// Returns the form of its items if not all fit in full (seed 003, "Time-Based Prioritization"). Longer forms come after it, and
+    /// shorter ones only if that isn't enough.
     pub fn default_form(self) -> Form {
         match self {
             Self::Session => Form::Text,
@@ -50,23 +50,23 @@ impl Section {
     }
 }
 
-/// Which of an item's three texts is shown, longest first.
+/// One of an item's three texts, longest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
-    /// The detailed one.
+    /// The detailed text.
     Text,
-    /// The shorter one.
+    /// The shorter text.
     Brief,
     /// The headline.
     Gist,
 }
 
 impl Form {
-    /// All, longest first.
+    /// Longest first.
     pub const ALL: [Self; 3] = [Self::Text, Self::Brief, Self::Gist];
 
-    /// The forms shorter than this one, longest first.
+    /// Returns the forms shorter than this one, longest first.
     pub fn shorter(self) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |form| *form > self)
     }
@@ -75,25 +75,25 @@ impl Form {
 /// How items move through the sections and out of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ageing {
-    /// By age. A limit below the one before it makes its section empty; it is never an error.
+    /// By age. A limit below the one before it makes its section empty and is no error.
     Age {
-        /// From this age on an item is no longer in [`Section::Session`].
+        /// Age from which an item is no longer in [`Section::Session`].
         session_ms: i64,
-        /// From this age on an item is no longer in [`Section::Yesterday`].
+        /// Age from which an item is no longer in [`Section::Yesterday`].
         yesterday_ms: i64,
-        /// From this age on an item is no longer in [`Section::Week`].
+        /// Age from which an item is no longer in [`Section::Week`].
         week_ms: i64,
-        /// Whether it leaves the document then (seed 003), instead of going to [`Section::Earlier`].
+        /// True if it leaves the document then (seed 003), instead of moving to [`Section::Earlier`].
         drops_older: bool,
     },
     /// By days of the calendar.
     Calendar(Calendar),
-    /// Nothing ages: everything stays in [`Section::Session`], in the form that fits.
+    /// Not at all: every item stays in [`Section::Session`], in the form that fits.
     Off,
 }
 
 impl Default for Ageing {
-    /// Seed 003's limits: 24 hours, 7 days, 14 days. What is older stays.
+    /// Returns seed 003's limits: 24 hours, 7 days, 14 days. Older items stay.
     fn default() -> Self {
         Self::Age {
             session_ms: DAY_MS,
@@ -105,12 +105,12 @@ impl Default for Ageing {
 }
 
 impl Ageing {
-    /// The section of `item` at `as_of`; `None` when it has left the document.
+    /// Returns the section of `item` at `as_of`; `None` if it has left the document.
     pub fn section_of(self, item: &Item, as_of: Timestamp) -> Option<Section> {
         self.section_at(item.ended_at, as_of)
     }
 
-    /// The section, at `as_of`, of what ended at `ended_at`; `None` when it has left the document.
+    /// Returns the section, at `as_of`, of an item that ended at `ended_at`; `None` if it has left the document.
     pub fn section_at(self, ended_at: Timestamp, as_of: Timestamp) -> Option<Section> {
         let limits_ms = match self {
             Self::Age { .. } => self.limits_ms()?,
@@ -126,7 +126,7 @@ impl Ageing {
             .or(self.oldest_section())
     }
 
-    /// The section of what is older than all limits; `None` where that leaves the document.
+    /// Returns the section of items older than all limits; `None` if they leave the document.
     fn oldest_section(self) -> Option<Section> {
         let drops_older = match self {
             Self::Age { drops_older, .. } => drops_older,
@@ -136,8 +136,7 @@ impl Ageing {
         (!drops_older).then_some(Section::Earlier)
     }
 
-    /// The first moment after `as_of` at which one of `items` changes its section or leaves the document. Until then
-    /// rendering the same items gives the same sections.
+    /// Returns the first moment after `as_of` at which one of `items` changes its section or leaves the document.
     pub fn next_change<'a>(
         self,
         items: impl IntoIterator<Item = &'a Item>,
@@ -158,7 +157,7 @@ impl Ageing {
             .min()
     }
 
-    /// The time zone of the times in a document.
+    /// Returns the time zone of the times in a document.
     pub fn zone(self) -> Zone {
         match self {
             Self::Calendar(calendar) => calendar.zone,
@@ -166,7 +165,7 @@ impl Ageing {
         }
     }
 
-    /// The sections' limits, ascending.
+    /// Returns the limits of the sections, ascending.
     fn limits_ms(self) -> Option<[i64; 3]> {
         let Self::Age {
             session_ms,
@@ -182,8 +181,7 @@ impl Ageing {
     }
 }
 
-/// How old, at `as_of`, is what ended at `ended_at`, in milliseconds. What is dated later is new: clocks of clients run
-/// ahead.
+/// Returns an item's age in milliseconds. A later end gives 0: clients' clocks may run ahead.
 pub fn age_ms(ended_at: Timestamp, as_of: Timestamp) -> i64 {
     as_of.since_ms(ended_at).max(0)
 }

@@ -1,12 +1,11 @@
 //! One document for the agents of a project, within the ceiling of a single one (seed 003, "Shared Summaries").
 //!
-//! It is made of the agents' own items and changes none of them: nothing has to be merged, and an item without room
-//! here is still in its agent's document. Under each heading the agents follow each other by name, so that a line's
-//! `#n` is known to be that agent's.
+//! It consists of the agents' own items and changes none of them: nothing has to be merged, and an item without room here is still in its
+//! agent's document. Below each heading the agents follow each other by name, so that a line's `#n` belongs to the agent above it.
 //!
 //! Invariant: the document never exceeds the ceiling, and the result depends on the arguments alone.
-//! Invariant: room is shared fairly. An agent that needs less than an equal part leaves the rest to the others, and of
-//! two agents one gets less only if it needs no more.
+//! Invariant: room is shared fairly. An agent that needs less than an equal part leaves the rest to the others, and an agent gets less
+//! than another only if it gets all it needs.
 
 use std::borrow::Cow;
 
@@ -18,40 +17,37 @@ use super::{
 };
 use crate::domain::{agent::AgentId, number::i64_or_max, time::Timestamp, tokens::TokenCounter};
 
-/// The document's last line, when it has any other.
+/// Last line of every document that isn't empty.
 pub const SHARED_FOOTER: &str =
     "*Each #n is an exchange of the agent above it: look it up in that agent's archive with recall.*";
-/// The only line of a document that shows nothing of what its agents' summaries cover.
+/// The only line of a document that shows nothing, though its agents' summaries cover something.
 pub const SHARED_ARCHIVED: &str =
     "*Older history is archived: look it up in each agent's archive with recall.*";
-/// What makes a heading of an agent's name, beneath that of the section.
 const AGENT_MARK: &str = "###";
-/// What makes a heading of a day, beneath that of the agent.
 const DAY_MARK: &str = "####";
 
-/// What an agent contributes.
+/// An agent's contribution to the document.
 #[derive(Clone, Copy, Debug)]
 pub struct Contribution<'a> {
-    /// The agent's name.
+    /// Sorts the contributions by name.
     pub agent: &'a AgentId,
-    /// The items of its document, and digests of what is pending.
+    /// The items of its document, and digests of its pending exchanges.
     pub items: &'a [Item],
 }
 
 /// A project's document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SharedDocument {
-    /// Markdown; empty when there is nothing to show.
+    /// Markdown; empty if there is nothing to show.
     pub document: String,
-    /// Its tokens, counted on the whole text.
+    /// Tokens of the whole text.
     pub tokens: i64,
-    /// How many items of each contribution are in it, in the order given.
+    /// How many items of each contribution are in it, in the given order.
     pub shown_items: Vec<usize>,
 }
 
 impl SharedDocument {
-    /// The document; if it shows nothing although the agents' summaries cover something, a line that says there are
-    /// archives.
+    /// Returns the document, or a line about the archives if it shows nothing. Call it only if the agents' summaries cover something.
     #[must_use]
     pub fn or_archived(self, policy: &SummaryPolicy, counter: &dyn TokenCounter) -> Self {
         let document = format!("{SHARED_ARCHIVED}\n");
@@ -67,8 +63,7 @@ impl SharedDocument {
     }
 }
 
-/// Composes the document of all `contributions` at `as_of`, counted by `counter`. `policy` is that of a single agent's
-/// document, and so is the ceiling.
+/// Composes the document of all `contributions` at `as_of`. `policy` is that of a single agent's document.
 pub fn compose_shared(
     contributions: &[Contribution<'_>],
     as_of: Timestamp,
@@ -120,7 +115,7 @@ pub fn compose_shared(
                 tokens,
             };
         }
-        // What is around the parts was estimated too low: proportionally less, and a little less each time.
+        // The tokens around the parts were underestimated: ask for proportionally less, and a little less each time.
         room = room * ceiling / tokens.max(1) - (room / 64).max(1);
     }
     SharedDocument {
@@ -129,15 +124,14 @@ pub fn compose_shared(
     }
 }
 
-/// An agent's part of the document.
 struct AgentPart<'a> {
     agent: &'a AgentId,
-    /// Its items, with the times to be shown.
+    /// With the times to show.
     told: Cow<'a, [Item]>,
     shown: Vec<ItemPlace>,
 }
 
-/// `policy` for a document of fewer than `tokens`.
+/// Returns `policy` for a document of fewer than `tokens`.
 fn within(policy: &SummaryPolicy, tokens: i64) -> SummaryPolicy {
     SummaryPolicy {
         max_tokens: tokens,
@@ -147,14 +141,14 @@ fn within(policy: &SummaryPolicy, tokens: i64) -> SummaryPolicy {
     }
 }
 
-/// Tokens of the headings that name `agent`: one in each section in which it has lines.
+/// Returns the tokens of the headings with the agent's name: one in each section in which it has lines.
 fn headings(agent: &AgentId, composition: &Composition, counter: &dyn TokenCounter) -> i64 {
     let has = |section: &Section| composition.shown.iter().any(|place| place.section == *section);
     let sections = Section::ALL.iter().filter(|section| has(section)).count();
     i64_or_max(sections) * counter.count(&agent_text(agent))
 }
 
-/// Shares `room` by the `needs`: equal parts, but to no one more than needed.
+/// Shares `room` by `needs`: equal parts, but for no agent more than it needs.
 fn fair_shares(needs: &[i64], room: i64) -> Vec<i64> {
     let mut by_need: Vec<usize> = (0..needs.len()).collect();
     by_need.sort_by_key(|&place| needs[place]);
@@ -202,7 +196,7 @@ fn document(parts: &[AgentPart<'_>]) -> String {
     document
 }
 
-/// `### ikigai-main` and a line feed.
+/// Writes `### ikigai-main` and a line feed.
 fn agent_text(agent: &AgentId) -> String {
     format!("{AGENT_MARK} {agent}\n")
 }
@@ -229,7 +223,7 @@ mod tests {
         name.parse().unwrap()
     }
 
-    /// Items of the last days, an hour apart.
+    /// Returns items of the last days, an hour apart.
     fn items(numbers: std::ops::RangeInclusive<i64>) -> Vec<Item> {
         let last = *numbers.end();
         numbers
@@ -281,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shows_nothing_of_a_past_says_where_it_is() {
+    fn an_empty_document_points_to_the_archives() {
         let ageing = Ageing::Age {
             session_ms: DAY_MS,
             yesterday_ms: 7 * DAY_MS,
@@ -344,7 +338,7 @@ mod tests {
     }
 
     proptest! {
-        // Twelve documents a case take their time.
+        // Twelve documents per case are slow.
         #![proptest_config(ProptestConfig::with_cases(24))]
 
         #[test]

@@ -1,7 +1,7 @@
-//! What stands in brackets behind a line: when it was, as far as no heading above says so, and which exchanges it is about.
+//! The source of a line, in brackets after it: when it was, unless a heading above says so, and the exchanges that it is about.
 //!
-//! A section of one day says the day in its heading. In one of several days the days are headings, if any of them has
-//! more than one line; otherwise each line says its own.
+//! In a section of one day the section's heading has the day. In a section of several days, days get headings of their own if any day has
+//! more than one line; otherwise each line has its day.
 
 use super::{
     item::{ExchangeRange, Item},
@@ -10,18 +10,15 @@ use super::{
     span::{Span, UNTIMED},
 };
 
-/// Where the day of a line is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DayPlace {
-    /// In the heading of the section.
     Section,
     /// In a heading of its own.
     Heading,
-    /// On the line itself.
     Line,
 }
 
-/// What the headings above some lines say, so that the lines needn't.
+/// The dates and times in the headings above some lines, which the lines don't repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Headings {
     span: Option<Span>,
@@ -30,8 +27,7 @@ pub(super) struct Headings {
 }
 
 impl Headings {
-    /// For the lines of `items`, in the document's order, in a `section` of which the heading says `span`; `None` if none
-    /// of them has a time.
+    /// Describes the headings for `items`, in the document's order. `span` is that of the section's heading; `None` without times.
     pub(super) fn of<'a>(
         span: Option<Span>,
         section: Section,
@@ -50,7 +46,6 @@ impl Headings {
         }
     }
 
-    /// The same for lines that don't say at which time of the day something was.
     pub(super) fn without_times(self) -> Self {
         Self {
             has_times: false,
@@ -58,7 +53,7 @@ impl Headings {
         }
     }
 
-    /// `Thu 12 March`: the heading of the day of `item`, if days have headings and it has a day.
+    /// Returns the heading of the item's day, `Thu 12 March`, if days have headings and the item has a time.
     pub(super) fn day(self, item: &Item) -> Option<String> {
         let span = self
             .span
@@ -66,8 +61,7 @@ impl Headings {
         Some(span.day(began_at(item)))
     }
 
-    /// `(05:29, #98)`, `(#80–#83)`, `(Thu 12 March, #80–#83)`, `(to 13 March, #80–#83)`: the source of a line about
-    /// `items`.
+    /// Returns the source of a line: `(05:29, #98)`, `(#80–#83)`, `(Thu 12 March, #80–#83)`, `(to 13 March, #80–#83)`.
     pub(super) fn source(self, items: &[&Item]) -> String {
         let mut covered: Vec<ExchangeRange> = items
             .iter()
@@ -97,12 +91,12 @@ impl Headings {
     }
 }
 
-/// Whether any two neighbours are the same.
+/// Returns true if any two neighbours are equal.
 fn has_twins(days: &[i64]) -> bool {
     days.windows(2).any(|pair| pair[0] == pair[1])
 }
 
-/// The source as seed 003 has it: `(2026-01-05 08:12, ~5k tokens)`, `(~5k tokens)`, `(Mon-Tue, ~17k tokens)`.
+/// Returns the source in seed 003's style: `(2026-01-05 08:12, ~5k tokens)`, `(~5k tokens)`, `(Mon-Tue, ~17k tokens)`.
 pub(super) fn seed_source(item: &Item, section: Section) -> String {
     let (from, to) = (began_at(item), item.ended_at);
     let span = |pattern| match (from.format(pattern), to.format(pattern)) {
@@ -119,7 +113,7 @@ pub(super) fn seed_source(item: &Item, section: Section) -> String {
     bracketed(&[when, format!("~{} tokens", rounded(item.source_tokens, false))])
 }
 
-/// `(08:12, #12–#14)`, of the parts that say something.
+/// Joins the parts that aren't empty: `(08:12, #12–#14)`.
 pub(super) fn bracketed(parts: &[String]) -> String {
     let parts: Vec<&str> = parts
         .iter()
@@ -147,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_no_heading_says() {
+    fn a_line_repeats_nothing_from_its_headings() {
         let morning = lasting(1, "12T08:00", "12T08:30");
         let noon = lasting(2, "12T12:00", "12T12:00");
         let night = lasting(3, "12T23:00", "13T01:00");

@@ -1,7 +1,6 @@
-//! The time that some lines of a document span: what their heading says, and what each line has to say beside it.
+//! The time that some lines span, as their heading shows it, and what each line has to add.
 //!
-//! The dates of a heading always have their year, so that no document changes because a year ends. What stands beneath it
-//! needs none.
+//! Headings always show the year of their dates, so that no document changes because a year ends. The lines below need none.
 
 use super::line::{began_at, day_number};
 use crate::domain::{
@@ -10,13 +9,13 @@ use crate::domain::{
 };
 
 const TIME: &str = "%H:%M";
-/// The longest span whose headings of days name the weekday.
+/// Longest span with weekdays in its headings of days.
 const WEEKDAYS_MS_MAX: i64 = 31 * DAY_MS;
 
-/// The time of what has none, in items that are about to be rendered.
+/// The time of an item without times, in items to be rendered.
 pub(super) const UNTIMED: Timestamp = Timestamp(i64::MIN);
 
-/// From the first moment of some items to their last, as a clock on the wall shows them.
+/// From the first moment of some items to their last, in local time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     from: Timestamp,
@@ -24,7 +23,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// The span from `from` to `to`; never one that ends before it begins.
+    /// Returns the span from `from` to `to`; a reversed one becomes the moment `to`.
     pub(super) fn new(from: Timestamp, to: Timestamp) -> Self {
         Self {
             from: from.min(to),
@@ -32,7 +31,7 @@ impl Span {
         }
     }
 
-    /// The span of `items`; `None` if there are none that have a time.
+    /// Returns the span of `items`; `None` if none of them has a time.
     pub(super) fn of<'a>(items: impl IntoIterator<Item = &'a Item>) -> Option<Self> {
         items
             .into_iter()
@@ -44,17 +43,15 @@ impl Span {
             })
     }
 
-    /// Whether it begins and ends on the same day.
     pub(super) fn is_one_day(self) -> bool {
         day_number(self.from) == day_number(self.to)
     }
 
-    /// Whether it begins and ends on the same days as `other`.
+    /// Returns true if it begins and ends on the same days as `other`.
     pub(super) fn has_days_of(self, other: Self) -> bool {
         (day_number(self.from), day_number(self.to)) == (day_number(other.from), day_number(other.to))
     }
 
-    /// Whether it begins and ends in the same minute.
     pub(super) fn is_one_minute(self) -> bool {
         self.is_one_day() && self.has_same(TIME)
     }
@@ -63,12 +60,12 @@ impl Span {
         self.from.format(pattern) == self.to.format(pattern)
     }
 
-    /// `13 March 2026`, `9–12 March 2026`, `27 February – 6 March 2026`, `28 December 2025 – 3 January 2026`.
+    /// Writes `13 March 2026`, `9–12 March 2026`, `27 February – 6 March 2026`, `28 December 2025 – 3 January 2026`.
     pub(super) fn dates(self) -> String {
         format!("{}{}", self.days(), self.to.format(" %Y"))
     }
 
-    /// The same with the times of one day: `13 March 2026, 05:29–06:25`.
+    /// Like [`Self::dates`], for one day with the times: `13 March 2026, 05:29–06:25`.
     pub(super) fn times(self) -> String {
         let dates = self.dates();
         match () {
@@ -78,7 +75,7 @@ impl Span {
         }
     }
 
-    /// The dates of `part`, beneath a heading that has those of this span: without a year, if all are of one.
+    /// Writes the dates of `part` below a heading with the dates of this span; without the year if the span is of one year.
     pub(super) fn dates_of(self, part: Self) -> String {
         if self.has_same("%Y") {
             part.days()
@@ -87,7 +84,7 @@ impl Span {
         }
     }
 
-    /// The dates without the year of the last one: `9–12 March`.
+    /// Writes the dates without the last year: `9–12 March`.
     fn days(self) -> String {
         let last = self.last_day();
         match () {
@@ -98,13 +95,13 @@ impl Span {
         }
     }
 
-    /// `13 March`, its last day.
+    /// Writes its last day: `13 March`.
     pub(super) fn last_day(self) -> String {
         self.to.format("%-d %B")
     }
 
-    /// `Thu 12 March`, beneath a heading that has the dates of this span; with the year, if these are of several. In a
-    /// long span `12 March 2026`: a weekday helps nobody there, and a heading that is read alone needs its year.
+    /// Writes a day below a heading with the dates of this span: `Thu 12 March`, with the year if the span is of several years. In a long
+    /// span `12 March 2026`: a weekday doesn't help there, and a heading that is read alone needs its year.
     pub(super) fn day(self, at: Timestamp) -> String {
         let is_long = self.to.0.saturating_sub(self.from.0) > WEEKDAYS_MS_MAX;
         let pattern = match () {
@@ -170,7 +167,7 @@ mod tests {
                 (times, day)
             );
         }
-        // Clocks of clients go backwards.
+        // Clients' clocks may go backwards.
         let backwards = span("2026-03-13T05:29:00Z", "2026-03-12T05:29:00Z");
         assert_eq!(backwards.dates(), "12 March 2026");
     }

@@ -1,10 +1,10 @@
-//! How things stand: what an update changes of the facts that hold, and the section of the document that shows them.
+//! How things stand: applies an update's changes to the facts, and writes the section of the document that shows them.
 //!
-//! Invariant: a demand is believed only in words of the user's, and only an exchange in which the user spoke closes or
-//! replaces one. What a tool, a file or the assistant says can neither add nor end a demand.
-//! Invariant: at most [`FACTS_MAX`] facts hold, and no two of one kind say the same.
+//! Invariant: a demand is accepted only in the user's own words, and only an exchange in which the user spoke closes or replaces one.
+//! Words of a tool, a file or the assistant can neither add nor end a demand.
+//! Invariant: at most [`FACTS_MAX`] facts hold, and no two of one kind have the same words.
 //!
-//! A change that can't be believed is refused alone, with its reason; the others are made.
+//! An invalid change is refused alone, with its reason; the others are made.
 
 mod section;
 mod words;
@@ -24,7 +24,7 @@ use crate::domain::{
 
 pub use section::{HEADING, STATE_TOKENS_MAX, section};
 
-/// Whose line is looked at first for a fact's words.
+/// The order of voices in which a fact's words are looked for.
 const VOICES: [Voice; 6] = [
     Voice::User,
     Voice::Assistant,
@@ -34,18 +34,18 @@ const VOICES: [Voice; 6] = [
     Voice::Program,
 ];
 
-/// Why a change of the facts was refused.
+/// Reason why a change of the facts was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FactRefusal {
-    /// It names a fact that doesn't hold, or never did.
+    /// It names a fact that doesn't hold.
     UnknownFact,
     /// It names an exchange that wasn't asked about.
     UnknownExchange,
-    /// Its text says nothing.
+    /// Its text has no letters or digits.
     Empty,
-    /// A fact of that kind says the same already.
+    /// A fact of that kind already says the same.
     Duplicate,
-    /// A demand that the user didn't make in that exchange, or whose end the user had no part in.
+    /// The user didn't make this demand in that exchange, or didn't speak in the exchange that would end it.
     NotTheUser,
     /// The exchange is older than the fact that it would end.
     Outdated,
@@ -56,7 +56,7 @@ pub enum FactRefusal {
 }
 
 impl FactRefusal {
-    /// All.
+    /// In the order of the enum.
     pub const ALL: [Self; 8] = [
         Self::UnknownFact,
         Self::UnknownExchange,
@@ -68,7 +68,7 @@ impl FactRefusal {
         Self::Full,
     ];
 
-    /// The name used in logs and metrics.
+    /// Returns the name used in logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::UnknownFact => "unknown_fact",
@@ -83,35 +83,35 @@ impl FactRefusal {
     }
 }
 
-/// A fact that holds no longer.
+/// The end of a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FactClosure {
-    /// Its number.
+    /// Number of the fact.
     pub fact: i64,
-    /// The exchange that ended it; `None` if it was withdrawn.
+    /// The exchange that ended it; `None` if it was withdrawn or an operator ended it.
     pub exchange: Option<i64>,
-    /// The place, among the added ones, of the fact that holds instead.
+    /// Index in [`FactUpdate::added`] of the fact that replaces it.
     pub replaced_by: Option<usize>,
 }
 
-/// What a version changes of the facts.
+/// The changes that a version makes to the facts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FactUpdate {
-    /// New ones, without numbers yet.
+    /// New facts, without numbers yet.
     pub added: Vec<Fact>,
-    /// Those that hold no longer.
+    /// Facts that no longer hold.
     pub closed: Vec<FactClosure>,
-    /// Why the other changes were refused.
+    /// Reasons why other changes were refused.
     pub refused: Vec<FactRefusal>,
 }
 
 impl FactUpdate {
-    /// Whether no fact changes.
+    /// Returns true if no fact changes.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.closed.is_empty()
     }
 
-    /// The facts that hold after it, of those that held `before`.
+    /// Returns the facts that hold after the update, given those that held `before`.
     pub fn holding(&self, before: &[Fact]) -> Vec<Fact> {
         let left = before.iter().filter(|fact| !self.closes(fact.fact));
         left.chain(&self.added).cloned().collect()
@@ -122,8 +122,7 @@ impl FactUpdate {
     }
 }
 
-/// What becomes of `changes`, made one after the other to the facts that held `before`. They are believed as far as the
-/// `transcripts` of the exchanges that were asked about bear them out.
+/// Applies `changes` in order to the facts `before`. Accepts a change only if `transcripts`, the exchanges asked about, support it.
 pub fn apply(before: &[Fact], changes: &[FactChanges], transcripts: &[Transcript]) -> FactUpdate {
     let mut state = FactsDraft {
         before,
@@ -131,7 +130,7 @@ pub fn apply(before: &[Fact], changes: &[FactChanges], transcripts: &[Transcript
         update: FactUpdate::default(),
     };
     for changes in changes {
-        // What is ended first makes room for what is said anew.
+        // Ending facts first makes room for new ones.
         let replaced = changes.replace.iter().map(|change| state.replace(change).err());
         let replaced: Vec<Option<FactRefusal>> = replaced.collect();
         let closed: Vec<Option<FactRefusal>> = changes
@@ -147,7 +146,6 @@ pub fn apply(before: &[Fact], changes: &[FactChanges], transcripts: &[Transcript
     state.update
 }
 
-/// The facts while changes are made to them.
 struct FactsDraft<'a> {
     before: &'a [Fact],
     transcripts: &'a [Transcript],
@@ -194,7 +192,7 @@ impl FactsDraft<'_> {
         Ok(())
     }
 
-    /// The fact that `closing` names, if that may end it.
+    /// Returns the fact that `closing` names, if it may be ended.
     fn may_close(&self, closing: FactClosing) -> Result<&Fact, FactRefusal> {
         let found = self.before.iter().find(|fact| fact.fact == closing.fact);
         let fact = found
@@ -213,7 +211,7 @@ impl FactsDraft<'_> {
         Ok(fact)
     }
 
-    /// Closes the oldest fact that may give way to one of that exchange.
+    /// Closes the oldest minor fact in favour of one of `exchange`.
     fn make_room(&mut self, exchange: i64) -> Result<(), FactRefusal> {
         let gives_way = |fact: &&Fact| fact.kind.is_minor() && !fact.pinned && !self.update.closes(fact.fact);
         let oldest = self
@@ -230,7 +228,7 @@ impl FactsDraft<'_> {
         Ok(())
     }
 
-    /// The draft as a fact, with whose words it has and since when it holds.
+    /// Makes a fact of the draft, with its voice, its speaker and its time.
     fn worded(&self, draft: &FactDraft) -> Result<Fact, FactRefusal> {
         let transcript = self.transcript(draft.exchange)?;
         let text = one_line(unquoted(draft.text.trim()));
@@ -278,7 +276,7 @@ fn has_user(transcript: &Transcript) -> bool {
     transcript.lines.iter().any(|line| line.voice == Voice::User)
 }
 
-/// What of `text` the user said, and in which line: all of it, or what it quotes or puts after a colon.
+/// Returns the part of `text` that the user said, with its line: all of it, a quotation, or the part after a colon.
 fn demanded<'a>(text: &str, transcript: &'a Transcript) -> Option<(String, &'a Line)> {
     let candidates = [
         Some(text),
@@ -291,7 +289,6 @@ fn demanded<'a>(text: &str, transcript: &'a Transcript) -> Option<(String, &'a L
     })
 }
 
-/// The longest text in quotation marks.
 fn quotation(text: &str) -> Option<&str> {
     let pairs = [('“', '”'), ('"', '"'), ('„', '“'), ('«', '»'), ('‘', '’')];
     let found = pairs.into_iter().filter_map(|(open, close)| {
@@ -301,7 +298,7 @@ fn quotation(text: &str) -> Option<&str> {
     found.max_by_key(|said| said.len())
 }
 
-/// The line that has the words of `text`, the user's first.
+/// Returns the line that contains the words of `text`; the user's lines are searched first.
 fn said<'a>(text: &str, transcript: &'a Transcript) -> Option<&'a Line> {
     let words = Words::of(text);
     VOICES

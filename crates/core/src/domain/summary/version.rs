@@ -1,8 +1,8 @@
-//! Versions of the document: what wrote them.
+//! Versions of the document, by their cause.
 
 use serde::{Deserialize, Serialize};
 
-/// What wrote a version.
+/// The cause of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -13,16 +13,16 @@ pub enum VersionKind {
     Rewind,
     /// An operator went back to an earlier version.
     Rollback,
-    /// An operator threw the items away, to have them made anew.
+    /// An operator discarded the items, so that they are made anew.
     Rebuild,
     /// An operator edited or pinned an item.
     Edit,
-    /// An operator had something forgotten.
+    /// An operator made something forgotten.
     Forget,
 }
 
 impl VersionKind {
-    /// All kinds.
+    /// In the order of the enum.
     pub const ALL: [Self; 6] = [
         Self::Update,
         Self::Rewind,
@@ -32,7 +32,7 @@ impl VersionKind {
         Self::Forget,
     ];
 
-    /// The name under which it is stored.
+    /// Returns the stored name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Update => "update",
@@ -44,12 +44,12 @@ impl VersionKind {
         }
     }
 
-    /// The kind of that name.
+    /// Parses a stored name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Whether it may cover less than the version before it.
+    /// Returns true if the version may cover less than the one before it.
     pub fn goes_back(self) -> bool {
         matches!(self, Self::Rewind | Self::Rollback | Self::Rebuild)
     }

@@ -1,7 +1,7 @@
-//! How much a text tells: words that few other items have count more, and numbers, names and identifiers count more.
+//! The information of a text: rare words count more, and so do numbers, names and identifiers.
 //!
-//! Nothing here knows a language: which words are common is learned from the items at hand. All is done in integers, so
-//! that every machine computes the same.
+//! Nothing here depends on a language: frequent words are learned from the given items. All arithmetic is in integers, so that every
+//! machine computes the same.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,44 +10,35 @@ use std::{
 
 use crate::domain::fnv::Fnv64;
 
-/// How much a word counts by its kind, before its rarity: up to three letters, longer, a number or a name, an
-/// identifier.
+/// Weights of words by their kind, before their rarity. This one is for words of up to [`SHORT_CHARS_MAX`] ASCII letters.
 const SHORT: i64 = 5;
-/// See [`SHORT`].
 const PLAIN: i64 = 10;
-/// See [`SHORT`].
 const NAME: i64 = 17;
-/// See [`SHORT`].
 const NUMBER: i64 = 20;
-/// See [`SHORT`].
 const IDENTIFIER: i64 = 20;
-/// Words of up to this many characters are short.
 const SHORT_CHARS_MAX: usize = 3;
 /// From this character on, each character is a word.
 const IDEOGRAPHS_FROM: char = '\u{2e80}';
-/// The least that a word counts, since a text of everyday words would tell nothing otherwise.
+/// The least rarity, so that a text of everyday words counts as well.
 const RARITY_MIN: i64 = 1;
 
-/// A word's fingerprint; case doesn't matter.
+/// A hash of a word in lower case.
 type WordHash = u64;
 
-/// A word of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct TextWord {
     word: WordHash,
     look: i64,
 }
 
-/// How rare words are among some texts.
 pub(super) struct Rarity {
     texts: u64,
     texts_with: HashMap<WordHash, u32>,
-    /// Words that were told already.
+    /// Words of the text above, which count least.
     above: HashSet<WordHash>,
 }
 
 impl Rarity {
-    /// Learns from `texts`.
     pub(super) fn among<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut rarity = Self {
             texts: 0,
@@ -63,19 +54,18 @@ impl Rarity {
         rarity
     }
 
-    /// The same where `above` has been told already: its words count least.
+    /// Sets the text above, whose words count least.
     pub(super) fn beneath(mut self, above: &str) -> Self {
         self.above.extend(distinct(above).iter().map(|seen| seen.word));
         self
     }
 
-    /// Whether all words of `text` were told already.
+    /// Returns true if all words of `text` occur in the text above.
     pub(super) fn is_told_above(&self, text: &str) -> bool {
         distinct(text).iter().all(|seen| self.above.contains(&seen.word))
     }
 
-    /// How much `text` tells: the sum over its distinct words, by rarity and kind. It can only be compared with values
-    /// of the same `Rarity`.
+    /// Sums kind times rarity over the distinct words of `text`. Comparable only with values of the same `Rarity`.
     pub(super) fn told(&self, text: &str) -> i64 {
         distinct(text)
             .iter()
@@ -83,20 +73,20 @@ impl Rarity {
             .sum()
     }
 
-    /// A word's rarity in quarter bits: 4 more for a word that half as many texts have.
+    /// Returns a word's rarity in quarter bits: 4 more for a word in half as many texts.
     fn of(&self, word: WordHash) -> i64 {
         if self.above.contains(&word) {
             return RARITY_MIN;
         }
         let with = self.texts_with.get(&word).copied().unwrap_or(1).max(1);
         let times = u128::from(self.texts + 1) * 16 / u128::from(with);
-        // A sixteenth of a text is kept through the division; 16 bits are taken off again.
+        // The factor 16 survives the integer division as 4 bits; to the fourth power these are the 16 bits subtracted here.
         let quarter_bits = times.pow(4).max(1).ilog2();
         i64::from(quarter_bits.saturating_sub(16)) + RARITY_MIN
     }
 }
 
-/// The words of `text`, each once, with its most telling kind.
+/// Returns the words of `text`, each once, with its highest weight.
 fn distinct(text: &str) -> Vec<TextWord> {
     let mut words = words(text);
     words.sort_unstable_by(|one, other| other.cmp(one));
@@ -188,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_above_tells_least() {
+    fn words_from_above_weigh_least() {
         let texts = ["the gate squeaks", "the hinge is oiled"];
         let rarity = Rarity::among(texts).beneath("Gate, squeaks");
         assert!(rarity.told("gate squeaks") < rarity.told("hinge"));
@@ -197,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_scripts_without_blanks_are_told_apart() {
+    fn words_of_scripts_without_blanks_are_split() {
         assert_eq!(words("修复 a_1 错误").len(), 5);
         assert_eq!(words("src/main.rs: ok").len(), 4);
     }

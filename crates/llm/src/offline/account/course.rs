@@ -1,4 +1,4 @@
-//! The course of an exchange, as sentences.
+//! The course of an exchange, as sentences: request, answers, steps, outcome.
 
 use super::super::{
     clauses::{TextRole, of_text},
@@ -11,15 +11,13 @@ use recapd_core::domain::{
     user_text,
 };
 
-/// The most sentences of a request, or of an outcome.
+/// Most sentences of a request, or of an outcome.
 const SENTENCES_MAX: usize = 120;
-/// The most steps that are told.
 const STEPS_MAX: usize = 200;
-/// A step of fewer words tells nothing.
+/// A sentence of fewer words is not kept as a step.
 const STEP_WORDS_MIN: usize = 5;
-/// The longest opening that only applauds, in words.
 const APPLAUSE_WORDS_MAX: usize = 3;
-/// How sentences begin that announce what comes next, in lower case.
+/// Openings of sentences that announce the next action, in lower case.
 const ANNOUNCEMENTS: [&str; 12] = [
     "let me",
     "let's",
@@ -34,35 +32,32 @@ const ANNOUNCEMENTS: [&str; 12] = [
     "first,",
     "you're ",
 ];
-/// Parts of words that tell a failure, in lower case.
 const FAILURES: [&str; 4] = ["fail", "error", "crash", "traceback"];
-/// How Claude Code says in the user's place that the user interrupted the model.
+/// How Claude Code writes, in the user's place, that the user interrupted the model.
 const INTERRUPTED: &str = "[Request interrupted";
-/// How a block of a kind that isn't known is named in a transcript.
+/// How a transcript names a block of an unknown kind.
 const UNREAD: &str = "[block: ";
-/// The longest answer to a question of the model's, with the question, in characters.
+/// Longest answer to a question of the model, with the question, in characters.
 const ANSWER_CHARS_MAX: usize = 300;
 
-/// An exchange in the order in which it went.
+/// An exchange, in the order in which it went.
 #[derive(Debug)]
 pub(crate) struct Course {
-    /// What the user asked, paragraph by paragraph, in whole sentences.
+    /// The request by paragraph, in whole sentences.
     pub(crate) request: Vec<Vec<String>>,
-    /// What the user answered to questions, or said on refusing a call.
+    /// The user's answers to the model's questions, and the user's reasons for refusing calls.
     pub(crate) answers: Vec<String>,
-    /// What the model said in the end, paragraph by paragraph.
+    /// The model's last text, by paragraph.
     pub(crate) outcome: Vec<Vec<String>>,
-    /// What the model said on the way: the first sentence of each text.
+    /// Texts of the model before the last one: the first informative sentence of each.
     pub(crate) steps: Vec<String>,
-    /// What the model said before its last calls, if it said nothing after them: no answer, but how far it has come.
+    /// The model's text before its last calls, if none follows them: progress, not an answer.
     pub(crate) latest: Vec<String>,
-    /// Calls come last: it was broken off, or a later leg goes on with it.
+    /// Calls come last: the exchange was broken off, or a later leg continues it.
     pub(crate) goes_on: bool,
-    /// What was changed.
     pub(crate) effects: Effects,
-    /// What the user asked for in the exchange before, which `/undo` takes back; empty if that isn't known.
+    /// The request of the exchange before, which `/undo` takes back; empty if unknown.
     pub(crate) undone: String,
-    /// The user interrupted it.
     pub(crate) interrupted: bool,
 }
 
@@ -76,7 +71,7 @@ impl Course {
         let mut latest = Vec::new();
         let goes_on = lines.iter().rposition(|line| line.voice == Voice::Call) > last;
         if goes_on {
-            // It is no answer, and what failed so far may be cured by what was called then.
+            // The text before the last calls is no answer, and those calls may have cured the failures so far.
             latest = std::mem::take(&mut outcome).into_iter().flatten().collect();
             latest.retain(|said| is_telling(said));
         }
@@ -94,7 +89,7 @@ impl Course {
         }
     }
 
-    /// What the model asked the user in the end.
+    /// Returns the question to the user that ends the outcome, if there is one.
     pub(crate) fn question(&self) -> Option<&String> {
         let last = self.outcome.iter().flatten().next_back()?;
         let ends = last.trim_end_matches(['*', '_', '`', ')', '”', '"', ' ']);
@@ -102,7 +97,7 @@ impl Course {
     }
 }
 
-/// The sentences of a text.
+/// Splits a text into sentences, by paragraph; at most [`SENTENCES_MAX`].
 fn told(text: &str) -> Vec<Vec<String>> {
     let mut left = SENTENCES_MAX;
     let mut told: Vec<Vec<String>> = Vec::new();
@@ -116,14 +111,14 @@ fn told(text: &str) -> Vec<Vec<String>> {
     told
 }
 
-/// Whether it only announces what comes next: an exchange that was broken off has no outcome.
+/// Returns true for one or two sentences that only announce the next action: a broken-off exchange has no outcome.
 fn announces(outcome: &[Vec<String>]) -> bool {
     let mut sentences = outcome.iter().flatten();
     let last = sentences.next_back();
     last.is_some_and(|said| said.ends_with(':')) && sentences.count() < 2
 }
 
-/// Removes an opening such as “Perfect!”, so that the first sentence says what was done.
+/// Removes an opening such as “Perfect!”, so that the first sentence reports what was done.
 fn without_applause(mut told: Vec<Vec<String>>) -> Vec<Vec<String>> {
     let applauds =
         |said: &String| said.ends_with('!') && said.split_whitespace().count() <= APPLAUSE_WORDS_MAX;
@@ -158,7 +153,7 @@ fn steps(lines: &[Line]) -> Vec<String> {
     steps
 }
 
-/// Whether the model said it in words: a block of an unknown kind has none.
+/// Returns true for words of the model; a block of an unknown kind has none.
 fn is_said_by_model(line: &Line) -> bool {
     line.voice == Voice::Assistant && !line.text.starts_with(UNREAD)
 }
@@ -168,18 +163,18 @@ fn tells_failure(said: &str) -> bool {
     FAILURES.iter().any(|word| lower.contains(word))
 }
 
-/// Whether a sentence tells what was found or done: applause and announcements don't.
+/// Returns true if a sentence reports a finding or an action, rather than applause or an announcement.
 fn is_telling(said: &str) -> bool {
     let lower = said.to_lowercase();
     let is_plan = ANNOUNCEMENTS.iter().any(|opening| lower.starts_with(opening));
-    // Most of what fails on the way is cured further on, and what isn't stands among the checks.
+    // Most intermediate failures are cured later, and the others appear among the checks.
     !is_plan
         && !tells_failure(said)
         && !said.ends_with(':')
         && said.split_whitespace().count() >= STEP_WORDS_MIN
 }
 
-/// The user's words in results: answers to questions that the model asked by a tool, and reasons for refusing a call.
+/// Collects the user's words in results: answers to questions that a tool asked, and reasons for refusing a call.
 fn answers(lines: &[Line]) -> Vec<String> {
     let mut found = Vec::new();
     let mut called = "";

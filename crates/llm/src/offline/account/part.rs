@@ -1,4 +1,4 @@
-//! The parts of an account, by rank: which of them are told in the room that there is.
+//! The parts of an account, ranked: the room available decides which are included.
 
 use super::{
     super::{clauses::is_code, cues},
@@ -8,63 +8,54 @@ use recapd_core::domain::effects::{Effects, TestVerdict};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Slot {
-    /// A sentence of what the user asked.
     Request,
-    /// The user's answer to a question.
     Answer,
-    /// A sentence of how it ended.
     Outcome,
-    /// What the model said before its last calls.
+    /// The model's text before its last calls.
     SoFar,
     Files,
-    /// Files of which a change was refused or failed, and none went through.
+    /// Files whose every change was refused or failed.
     Unchanged,
     Commits,
-    /// Pull requests and issues.
     Links,
-    /// How tests and builds ended.
     Checks,
-    /// The entries of the plan that are left.
+    /// Entries of the plan that are still to do.
     Left,
-    /// What the model asked in the end.
     Question,
-    /// It was broken off, or taken back.
+    /// The exchange was interrupted, or takes back the one before.
     End,
-    /// What the model said on the way.
     Step,
-    /// What else the user gave: code, a patch, a log.
+    /// Other material from the user: code, a patch, a log.
     Given,
-    /// Files that were read.
     Looked,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AccountPart {
-    /// Exchange of the run, slot, paragraph and place in it: the order in which parts are told.
+    /// Exchange in the run, slot, paragraph, place in the paragraph: the order in which parts are written.
     pub(super) place: (usize, Slot, usize, usize),
-    /// The lower, the sooner it is told.
+    /// The lowest rank is included first.
     rank: usize,
-    /// Its words.
     pub(super) text: String,
 }
 
-/// Ranks: what must be known first; then effects; then demands; then sentence by sentence; then steps, and what was read.
+/// Ranks, in this order: the essentials; effects; demands; other sentences one by one; steps; files that were read.
 const FIRST: usize = 0;
 const EFFECTS: usize = 1;
 const DEMANDS: usize = 2;
 const SENTENCES: usize = 3;
 const STEPS: usize = 1_000;
 const LOOKED: usize = 2_000;
-/// Files that were read stand in lists of about this many characters, as many as there is room for.
+/// Files that were read are grouped in lists of about this many characters; as many lists as fit are included.
 const LIST_CHARS: usize = 200;
-/// A point costs this many characters beyond its words.
+/// Characters that a point needs beyond its words.
 const AROUND_CHARS: usize = 4;
-/// Room below this many characters isn't worth the beginning of a part.
+/// A part isn't cut to less than this many characters.
 const ROOM_CHARS_MIN: usize = 40;
-/// Of the first parts one may take at most this share of the room, so that request and outcome are both told.
+/// A part ranked before [`SENTENCES`] may take at most 1/`SHARE` of all characters, so that both request and outcome fit.
 const SHARE: usize = 3;
 
-/// The parts of the exchange `at` of the run.
+/// Returns the parts of the exchange `at` this place in the run.
 pub(super) fn of(at: usize, course: &Course) -> Vec<AccountPart> {
     let mut parts = Vec::new();
     let mut push = |slot, (paragraph, place), rank, text: String| {
@@ -107,7 +98,7 @@ pub(super) fn of(at: usize, course: &Course) -> Vec<AccountPart> {
         push(Slot::Looked, (place, 0), LOOKED + place, files);
     }
     for (slot, rank, text) in effects(&course.effects) {
-        // What is left, and how checks ended, is settled by what goes on.
+        // The exchange goes on, so these results and open entries are not final.
         let is_passing = course.goes_on && matches!(slot, Slot::Left | Slot::Checks);
         push(slot, (0, 0), if is_passing { STEPS } else { rank }, text);
     }
@@ -132,7 +123,7 @@ pub(super) fn of(at: usize, course: &Course) -> Vec<AccountPart> {
     parts
 }
 
-/// What a sentence of a request is, by its number and its words.
+/// Returns the slot and the rank of a sentence of a request.
 fn asked(number: usize, said: &str) -> (Slot, usize) {
     if number == 0 {
         (Slot::Request, FIRST)
@@ -145,7 +136,6 @@ fn asked(number: usize, said: &str) -> (Slot, usize) {
     }
 }
 
-/// Sentences with their number, paragraph and place.
 fn numbered(paragraphs: &[Vec<String>]) -> impl Iterator<Item = (usize, ((usize, usize), &String))> {
     let all = (0..).zip(paragraphs).flat_map(|(paragraph, sentences)| {
         let place = move |(place, said)| ((paragraph, place), said);
@@ -154,7 +144,7 @@ fn numbered(paragraphs: &[Vec<String>]) -> impl Iterator<Item = (usize, ((usize,
     all.enumerate()
 }
 
-/// Names, with commas between them, in lists of a limited length.
+/// Joins names with commas into lists of limited length.
 fn lists(names: &[String]) -> Vec<String> {
     let mut lists: Vec<String> = Vec::new();
     for name in names {
@@ -205,7 +195,7 @@ fn verdict(verdict: &TestVerdict) -> String {
     format!("{} {ended}{words}", verdict.command)
 }
 
-/// The parts that are told in `chars_max` characters, in their order.
+/// Picks the parts that fit in `chars_max` characters, by rank, and returns them in the order of writing.
 pub(super) fn chosen(parts: &[AccountPart], chars_max: usize) -> Vec<AccountPart> {
     let mut ranked: Vec<&AccountPart> = parts.iter().collect();
     ranked.sort_by_key(|part| (part.rank, part.place));
@@ -220,7 +210,7 @@ pub(super) fn chosen(parts: &[AccountPart], chars_max: usize) -> Vec<AccountPart
             room
         };
         let chars = part.text.chars().count();
-        // A sentence is told whole or not at all, but for what must be known.
+        // A sentence is included whole or not at all, unless it is essential.
         if chars > share && (part.rank >= SENTENCES || share < ROOM_CHARS_MIN) {
             continue;
         }

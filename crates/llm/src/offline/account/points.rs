@@ -1,12 +1,11 @@
-//! An account as lines: a point for each slot, and for each paragraph of what was said.
+//! An account as lines: a point for each slot, and for each paragraph of text.
 
 use super::part::{AccountPart, Slot};
 use recapd_core::domain::text::one_line;
 
-/// A point that is longer than this ends with its sentence, in characters.
+/// Longest point of more than one part, in characters.
 const POINT_CHARS: usize = 240;
 
-/// What stands before the first point of a slot.
 pub(super) fn label(slot: Slot) -> &'static str {
     match slot {
         Slot::Request => "User: ",
@@ -27,12 +26,11 @@ pub(super) fn label(slot: Slot) -> &'static str {
     }
 }
 
-/// Whether these are words that somebody said, which stand in quotation marks.
+/// Returns true for slots that quote somebody's words.
 fn is_quoted(slot: Slot) -> bool {
     matches!(slot, Slot::Request | Slot::Given | Slot::Answer | Slot::Question)
 }
 
-/// The points, a line each.
 pub(super) fn text(parts: &[AccountPart]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for point in points(parts) {
@@ -50,7 +48,7 @@ pub(super) fn text(parts: &[AccountPart]) -> String {
     lines.join("\n")
 }
 
-/// Neighbours of one exchange and slot make a point, up to a length; each answer and step is one of its own.
+/// Groups neighbouring parts of one exchange and slot into points of limited length. Each answer is a point of its own.
 fn points(parts: &[AccountPart]) -> Vec<&[AccountPart]> {
     let mut chars = 0;
     let mut points = Vec::new();

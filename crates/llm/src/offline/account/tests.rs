@@ -48,7 +48,7 @@ const LINES: [(Voice, &str, &str); 8] = [
 ];
 
 #[test]
-fn an_account_tells_request_effects_outcome_and_question() {
+fn an_account_has_request_effects_outcome_and_question() {
     insta::assert_snapshot!(texts(&[work(9_000, &LINES)]).text, @r"
     User: “The gate of the garden squeaks when it is opened. Never use grease. Look at src/gate.rs.”
     Answer: The gate is quiet now. The hinge is oiled A test opens it
@@ -62,7 +62,7 @@ fn an_account_tells_request_effects_outcome_and_question() {
 }
 
 #[test]
-fn what_must_be_known_is_told_first() {
+fn essentials_come_first() {
     let told = texts(&[work(0, &LINES)]);
     assert!(told.brief.chars().count() <= 240, "{}", told.brief);
     for words in [
@@ -81,7 +81,7 @@ fn what_must_be_known_is_told_first() {
 }
 
 #[test]
-fn what_was_broken_off_has_no_outcome() {
+fn a_broken_off_exchange_has_no_outcome() {
     let mut broken = work(
         9_000,
         &[
@@ -98,7 +98,7 @@ fn what_was_broken_off_has_no_outcome() {
 }
 
 #[test]
-fn only_what_changes_something_or_is_long_is_work() {
+fn an_exchange_with_effects_or_many_tokens_is_work() {
     let mut looked = Transcript::of_lines(1, Timestamp(0), &LINES);
     assert!(!is_work(&looked));
     looked.tokens = 5_001;
@@ -107,7 +107,7 @@ fn only_what_changes_something_or_is_long_is_work() {
 }
 
 #[test]
-fn what_calls_follow_is_no_answer() {
+fn a_text_before_the_last_calls_is_no_answer() {
     let leg = texts(&[work(9_000, &LINES[..7])]);
     insta::assert_snapshot!(leg.text, @r"
     User: “The gate of the garden squeaks when it is opened. Never use grease. Look at src/gate.rs.”
@@ -125,7 +125,7 @@ fn what_calls_follow_is_no_answer() {
 }
 
 #[test]
-fn code_in_a_request_stands_behind_its_words_and_what_was_read_last() {
+fn code_in_a_request_follows_its_words_and_read_files_come_last() {
     let asked =
         "Fix this.\n\ndiff --git a/src/gate.rs b/src/gate.rs index 3f2a..9c1e 100644\n\nThen oil the hinge.";
     let mut read = work(

@@ -1,23 +1,19 @@
-//! What a fact of the built-in summariser is about: a newer fact of a subject takes the place of the older one.
+//! The subjects of the built-in summariser's facts. A newer fact of a subject replaces the older one.
 
 use recapd_core::domain::summary::fact::FactKind;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
-    /// The files that changed.
     Files,
-    /// The last commits.
     Commits,
-    /// How a test or a build ended.
+    /// Result of a test or a build, by its command.
     Check(String),
-    /// What is left of the plan.
     Plan,
-    /// The question that the model put to the user.
     Question,
 }
 
 impl Subject {
-    /// How its facts begin.
+    /// Returns the prefix of the subject's facts.
     pub(super) fn label(&self) -> String {
         match self {
             Self::Files => "Files changed: ".to_owned(),

@@ -66,7 +66,7 @@ fn the_newest_come_first() {
 }
 
 #[test]
-fn how_things_stand_comes_first_and_leaves_last() {
+fn facts_come_first_and_are_dropped_last() {
     let document =
         format!("## Where Things Stand\n- Goal (#1): ship it\n- Open (#2): who reviews it\n\n{DOCUMENT}");
     let head = "## Where Things Stand\n- Goal (#1): ship it\n- Open (#2): who reviews it\n\n## Just Left the Window (9 May 2023, 08:00–08:10)\n";
@@ -193,7 +193,7 @@ fn running() -> RunningExchange {
 }
 
 #[test]
-fn what_runs_stands_first() {
+fn the_running_exchange_comes_first() {
     let agent: AgentId = "coder".parse().unwrap();
     let of = |chars_max| {
         let wanted = BriefOptions::new(true, Some(chars_max), None).unwrap();
@@ -208,7 +208,7 @@ fn what_runs_stands_first() {
     let (told, plain) = of(250);
     assert!(told.starts_with(head) && told.chars().count() <= 250, "{told}");
     assert!(told.len() - head.len() < plain.len(), "{told}");
-    // What was done comes before what runs.
+    // With little room, the document counts more than the running exchange.
     let (told, plain) = of(100);
     assert_eq!(told, plain);
     let wanted = BriefOptions::new(true, None, None).unwrap();
@@ -239,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn what_runs_keeps_the_limits(document in any_document(), chars_max in 1_usize..3_000, tokens_max in 1_i64..3_000) {
+    fn a_running_exchange_keeps_the_limits(document in any_document(), chars_max in 1_usize..3_000, tokens_max in 1_i64..3_000) {
         let wanted = BriefOptions::new(true, Some(chars_max), Some(tokens_max)).unwrap();
         let agent: AgentId = "coder".parse().unwrap();
         let told = wanted.with_running(&running(), &agent, &document, &Bytes);
@@ -249,7 +249,7 @@ proptest! {
     }
 
     #[test]
-    fn a_brief_ends_with_where_the_whole_is(document in any_document()) {
+    fn a_brief_ends_with_the_closing_line(document in any_document()) {
         let text = brief(&document, CLOSING, &Bytes);
         let last = format!("{CLOSING}\n");
         prop_assert!(text.trim().is_empty() || text.ends_with(&last));

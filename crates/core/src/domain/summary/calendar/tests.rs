@@ -43,7 +43,7 @@ fn yesterday_is_the_day_before() {
     let old = at("2026-02-26T23:59:59Z");
     assert_eq!(keeping.section_of(old, as_of), Some(Earlier));
     assert_eq!(keeping.next_change(old, as_of), None);
-    // It is still the 11th in Los Angeles, and the 10th is yesterday.
+    // In Los Angeles it is still the 11th, so the 10th is yesterday.
     let as_of = at("2026-03-12T06:00:00Z");
     let late = at("2026-03-11T05:00:00Z");
     assert_eq!(
@@ -57,7 +57,7 @@ fn yesterday_is_the_day_before() {
 
 #[test]
 fn a_day_of_25_hours_is_one_day() {
-    // The clocks of Berlin go back on the 25th: its first item is older than 24 hours on the same day.
+    // In Berlin the clocks go back on the 25th: its first item is older than 24 hours on the same day.
     let calendar = calendar("Europe/Berlin");
     let first = at("2026-10-24T22:05:00Z");
     let midnight = at("2026-10-25T23:00:00Z");

@@ -1,7 +1,6 @@
 //! The page: candidate lines with their values and costs, and the steps that make them fit.
 //!
-//! Costs are counted once per text and added up; only the finished document is counted as a whole, since a sum of
-//! parts is an estimate.
+//! Costs are counted once per text and added up. Such a sum is an estimate, so only the finished document is counted as a whole.
 
 mod costs;
 mod worth;
@@ -23,35 +22,33 @@ use crate::domain::{
     tokens::TokenCounter,
 };
 
-/// If not even all headlines fit, they get this part of the room, in percent; the rest is for the details of those that
-/// tell most. This also keeps a new item from pushing out an old one every time.
+/// Part of the room for headlines if they don't all fit, in percent; the rest is for details, and keeps new items from pushing out old
+/// ones.
 const HEADLINES_PERCENT: i64 = 75;
-/// How far beyond the room a page may be planned when the estimate turns out too high, in percent. Times
-/// [`HEADLINES_PERCENT`] it stays under 100, so that composing the remaining items again drops none.
+/// How far beyond the room a page may be planned if the estimate was too high, in percent. Multiplied by [`HEADLINES_PERCENT`] it stays
+/// under 100, so that composing the remaining items again drops none.
 const WIDENED_PERCENT_MAX: i64 = 120;
-/// The longest line that items share, in characters.
+/// Longest line shared by several items, in characters.
 const JOINED_CHARS_MAX: usize = 600;
-/// Pinned items are shown in full before anything else gets room, up to this part of it, in percent; further pinned
-/// ones are treated like any other. It is well under [`HEADLINES_PERCENT`], so that no pinned line has to go.
+/// Pinned items get up to this part of the room, in percent, in full and before all others; further pinned items are treated like the
+/// others. It is well under [`HEADLINES_PERCENT`], so that no pinned line is dropped.
 const PINNED_PERCENT_MAX: i64 = 25;
 
-/// How many tokens a page may take, by estimate.
+/// The estimated tokens that a page may take.
 #[derive(Clone, Copy)]
 struct PageRoom {
-    /// Lines go until the headlines of the others take less.
+    /// Lines are dropped until the headlines of the others take less.
     headlines: i64,
-    /// Lines get longer as long as the page takes less.
+    /// Lines are lengthened while the page takes less.
     details: i64,
 }
 
-/// A candidate line.
 struct CandidateLine {
     index: usize,
     section: Section,
     form: Form,
-    /// Which points of its text are shown.
     points: Choice,
-    /// Whether it is pinned and has room: it is neither shortened nor dropped.
+    /// It is pinned and has room: it is neither shortened nor dropped.
     is_safe: bool,
     gone: bool,
     score: i64,
@@ -59,32 +56,30 @@ struct CandidateLine {
     costs: [Option<i64>; Form::ALL.len()],
     /// Tokens of each point of the whole text, once counted.
     point_costs: Option<Vec<i64>>,
-    /// Tokens around the text: of the line's source, and its part of what it shares with neighbours.
+    /// Tokens around the text: the line's source, and its share of the headings and line marks.
     around: i64,
-    /// What each form tells, once measured.
+    /// Information of each form, once measured.
     measures: [Option<Measure>; Form::ALL.len()],
 }
 
-/// The lines of a document in the making.
+/// The lines of a document being composed.
 pub(super) struct Page<'a> {
     items: &'a [Item],
     counter: &'a dyn TokenCounter,
     rarity: Rarity,
-    /// How lines are written; with [`Layout::Dense`] neighbours of one day may share a line.
+    /// With [`Layout::Dense`] neighbours of one day may share a line.
     layout: Layout,
     /// In the document's order.
     lines: Vec<CandidateLine>,
-    /// Estimated tokens of the document with the lines as they are.
+    /// Estimated tokens of the document with the current lines.
     tokens: i64,
-    /// What it takes to make the document fit.
     pub(super) path: Path,
-    /// Tokens of dropped decisions and constraints, which are dropped last.
+    /// Tokens of the dropped decisions and constraints, which are dropped last.
     pub(super) truncated_tokens: i64,
 }
 
 impl<'a> Page<'a> {
-    /// A page of all items that tell something and are young enough, as headlines, in each section the oldest first.
-    /// `told` are the same items with the times to be shown.
+    /// Makes a page with the headlines of all items that aren't blank or too old. `told` are the same items with the times to show.
     pub(super) fn new(
         items: &[Item],
         told: &'a [Item],
@@ -112,8 +107,7 @@ impl<'a> Page<'a> {
         &self.items[self.lines[at].index]
     }
 
-    /// Chooses the path by the size in full, in which it leaves the lines if they fit. Headlines are the least that the
-    /// items need. Counting them first saves counting the long texts of a backlog that can't be shown in them anyway.
+    /// Chooses the path by the size in full. Counts headlines first, to avoid counting the long texts of a big backlog.
     pub(super) fn choose_path(&mut self, policy: &SummaryPolicy) {
         self.make_safe(policy.merge_tokens() * PINNED_PERCENT_MAX / 100);
         self.path = self.path_by_size(policy);
@@ -138,7 +132,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Gives all lines the form for their section.
+    /// Sets the form of all lines by section; safe lines stay in full.
     fn set_forms(&mut self, form: impl Fn(Section) -> Form) {
         for line in &mut self.lines {
             line.form = if line.is_safe {
@@ -169,8 +163,8 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Makes the lines fit and returns the document with its exact tokens. Words that stand in `above` count least. Where
-    /// the estimate that chose the path was too low, the page takes the next one.
+    /// Makes the lines fit and returns the document with its exact tokens. Words that occur in `above` weigh least. If the estimate that
+    /// chose the path was too low, the page takes the next path.
     pub(super) fn settle(&mut self, policy: &SummaryPolicy, above: &str) -> (String, i64) {
         let (ceiling, goal) = (policy.merge_tokens(), policy.full_tokens());
         if self.path != Path::Append {
@@ -188,7 +182,7 @@ impl<'a> Page<'a> {
             let tokens = self.counter.count(&document);
             let wider = ceiling.saturating_mul(goal) / tokens.max(1);
             if may_widen && tokens < goal && self.tokens > tokens && wider > ceiling {
-                // The estimate was too high: neighbours share more than was estimated.
+                // The estimate was too high: neighbours share more than expected.
                 may_widen = false;
                 let headlines = (wider - wider / 64).clamp(ceiling, ceiling * WIDENED_PERCENT_MAX / 100);
                 let details = headlines.saturating_mul(goal) / ceiling.max(1);
@@ -199,8 +193,8 @@ impl<'a> Page<'a> {
             if tokens < ceiling || document.is_empty() {
                 return (document, tokens);
             }
-            // The estimate was too low. Asking for proportionally less, and a little less each time, ends after a few
-            // rounds, whatever the counter gives for parts and wholes. No line has to go for another's details.
+            // The estimate was too low. Asking for proportionally less, and a little less each time, ends after a few rounds, whatever
+            // the counter gives for parts and wholes. Details give way before any line is dropped.
             let less = |asked: i64| asked * ceiling / tokens - (asked / 64).max(1);
             match self.path {
                 Path::Append => {
@@ -224,7 +218,7 @@ impl<'a> Page<'a> {
         self.rarity = Rarity::among(texts).beneath(above);
     }
 
-    /// The room that the path leaves, on a page laid out for it.
+    /// Returns the room on this path, and lays the page out for it.
     fn room(&mut self, policy: &SummaryPolicy) -> PageRoom {
         if self.path != Path::Full {
             return PageRoom {
@@ -241,8 +235,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Makes the page fit from the start: all lines as headlines, fewer lines if they don't fit, longer ones with the room
-    /// left. Returns the tokens of the headlines.
+    /// Fits all lines as headlines, drops lines if needed, then lengthens lines. Returns the tokens of the headlines.
     fn fit(&mut self, room: PageRoom) -> i64 {
         for line in &mut self.lines {
             line.gone = false;
@@ -255,8 +248,7 @@ impl<'a> Page<'a> {
         bare
     }
 
-    /// Gives lines their longer texts, as long as the page stays under `limit`: up to the section's form first, and of
-    /// those the ones that tell most.
+    /// Lengthens lines while the page stays under `limit`: first up to the section's form, and the most informative ones first.
     fn lengthen(&mut self, limit: i64) {
         for step in self.steps() {
             let Lengthening { at, longer, .. } = step;
@@ -270,7 +262,7 @@ impl<'a> Page<'a> {
     fn lengthen_to(&mut self, at: usize, form: Form, limit: i64) {
         let now = self.lines[at].form;
         let more = self.cost(at, form) - self.cost(at, now);
-        // A model's "longer" text may be shorter; then the line keeps the form it has.
+        // A model's "longer" text may be shorter; then the line keeps its form.
         if more >= 0 && now > form && self.tokens + more < limit {
             self.lines[at].form = form;
             self.tokens += more;
@@ -293,7 +285,6 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// The lines that are left.
     pub(super) fn shown(&mut self) -> Vec<ItemPlace> {
         let left: Vec<usize> = (0..self.lines.len()).filter(|at| !self.lines[*at].gone).collect();
         let mut shown: Vec<ItemPlace> = Vec::with_capacity(left.len());
@@ -313,7 +304,7 @@ impl<'a> Page<'a> {
         shown
     }
 
-    /// The layout of a line after the line `before`, when `chars` are on the current line.
+    /// Returns the layout of a line after the line `before`; `chars` counts the characters of the current line.
     fn layout_after(&mut self, before: Option<usize>, at: usize, chars: &mut usize) -> Layout {
         if self.layout != Layout::Dense {
             return self.layout;
@@ -340,19 +331,19 @@ impl<'a> Page<'a> {
             && began_on(earlier) == began_on(later)
     }
 
-    /// The items that tell something and are young enough for the document.
+    /// Returns the items that aren't blank or too old.
     pub(super) fn candidates(&self) -> impl Iterator<Item = usize> {
         self.lines.iter().map(|line| line.index)
     }
 }
 
-/// The lines of all `items` that tell something and are young enough, as headlines, in the document's order.
+/// Makes the headlines of all `items` that aren't blank or too old, in the document's order.
 fn lines(items: &[Item], as_of: Timestamp, ageing: Ageing) -> Vec<CandidateLine> {
     let newest = items.iter().map(|item| item.ended_at).max().unwrap_or(as_of);
     let told = items.iter().enumerate().filter(|(_, item)| !item.is_blank());
     let mut lines: Vec<CandidateLine> = told
         .filter_map(|(index, item)| {
-            // What is pinned is never too old.
+            // A pinned item is never too old.
             let oldest = item.pinned.then_some(Section::Earlier);
             Some(CandidateLine {
                 index,
@@ -373,12 +364,11 @@ fn lines(items: &[Item], as_of: Timestamp, ageing: Ageing) -> Vec<CandidateLine>
     lines
 }
 
-/// The day on which an item began.
 fn began_on(item: &Item) -> i64 {
     day_number(began_at(item))
 }
 
-/// Orders items by age, oldest first.
+/// A key that sorts items by age, oldest first.
 type AgeOrder = (Timestamp, Timestamp, i64);
 
 fn age_order(item: &Item) -> AgeOrder {

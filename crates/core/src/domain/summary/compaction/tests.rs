@@ -30,7 +30,7 @@ fn policy(max_tokens: i64) -> SummaryPolicy {
     }
 }
 
-/// The same policy, by which what is older than two weeks leaves.
+/// Returns the policy with ageing that drops items older than two weeks.
 fn dropping(policy: SummaryPolicy) -> SummaryPolicy {
     SummaryPolicy {
         ageing: Ageing::Age {
@@ -43,7 +43,7 @@ fn dropping(policy: SummaryPolicy) -> SummaryPolicy {
     }
 }
 
-/// `count` items, one every `step_ms`, the last one now.
+/// Returns `count` items, one every `step_ms`, the last one now.
 fn history(count: i64, step_ms: i64) -> Vec<Item> {
     (1..=count)
         .map(|n| item(n, AS_OF.plus_ms((n - count) * step_ms)))
@@ -90,7 +90,7 @@ fn a_small_history_stands_in_full_whatever_its_age() {
 }
 
 #[test]
-fn what_tells_nothing_is_no_line() {
+fn a_blank_item_has_no_line() {
     let told = item(1, AS_OF.plus_ms(-HOUR_MS));
     let policy = SummaryPolicy::default();
     for text in ["(no text)", "(interrupted) (no text)", "(no text); (no text)"] {
@@ -111,7 +111,7 @@ fn the_path_follows_the_size() {
     use Path::{Append, Full, Merge};
     let items = history(20, MINUTE_MS);
     let whole = compose_bytes(&items, &SummaryPolicy::default()).tokens;
-    // The ceiling at which the whole document is that many percent of it.
+    // The whole document is this many percent of the ceiling.
     let paths: Vec<Path> = [70, 77, 82, 90, 97, 150, 400]
         .map(|percent| compose_bytes(&items, &policy(whole * 100 / percent)).path)
         .into();
@@ -119,7 +119,7 @@ fn the_path_follows_the_size() {
 }
 
 #[test]
-fn what_gives_way_first_is_old_and_unimportant_and_no_more_than_needed() {
+fn old_unimportant_items_shrink_first_and_only_as_needed() {
     let mut items = history(40, 6 * HOUR_MS);
     items[1].importance = Importance::Decision;
     items[30].importance = Importance::Trivial;
@@ -213,7 +213,7 @@ fn without_ageing_importance_counts_and_recency_does_not() {
 }
 
 #[test]
-fn a_full_document_shows_what_tells_most_and_lets_neighbours_share_their_day() {
+fn a_full_document_shows_the_best_lines_and_lets_neighbours_share_a_day() {
     let mut items = history(60, 10 * MINUTE_MS);
     for (index, item) in items.iter_mut().enumerate() {
         item.gist = "It went on as it had gone on before".to_owned();
@@ -238,7 +238,7 @@ fn a_full_document_shows_what_tells_most_and_lets_neighbours_share_their_day() {
 }
 
 #[test]
-fn a_calendar_tells_the_times_of_its_zone() {
+fn a_calendar_shows_the_times_of_its_zone() {
     let at = |text: &str| Timestamp::parse(text).unwrap();
     let items = [
         item(1, at("2026-03-28T22:30:00Z")),
@@ -257,7 +257,7 @@ fn a_calendar_tells_the_times_of_its_zone() {
         ageing,
         ..SummaryPolicy::default()
     };
-    // The night before, clocks were put forward: the 29th began at 23:00 and the 30th at 22:00.
+    // The night before, clocks went forward: the 29th began at 23:00 and the 30th at 22:00.
     let composed = compose(&items, at("2026-03-30T08:00:00Z"), &policy, &BytesCounter);
     insta::assert_snapshot!(composed.document, @r"
     ## Previously in This Session (30 March 2026, 00:30)
@@ -294,7 +294,7 @@ fn two_thousand_candidates_fit_exactly_counted() {
     }
 }
 
-/// Thinks that a whole is ever more than its parts.
+/// A counter by which a whole always has more tokens than its parts.
 struct Superadditive;
 
 impl TokenCounter for Superadditive {
@@ -322,7 +322,7 @@ fn a_wrong_estimate_is_put_right() {
 fn items_go_only_from_a_full_document_however_wrong_the_estimate() {
     let mut items = history(40, HOUR_MS);
     for item in &mut items {
-        // No shorter line saves anything.
+        // No shorter form saves anything.
         (item.brief, item.gist) = (item.text.clone(), item.text.clone());
     }
     let composed = |max_tokens| compose(&items, AS_OF, &policy(max_tokens), &Superadditive);
@@ -346,7 +346,6 @@ fn any_policy() -> impl Strategy<Value = SummaryPolicy> {
     })
 }
 
-/// What holds for every composition.
 fn check(items: &[Item], policy: &SummaryPolicy, counter: &dyn TokenCounter) -> Result<(), TestCaseError> {
     let composed = compose(items, AS_OF, policy, counter);
     prop_assert_eq!(composed.tokens, counter.count(&composed.document));
@@ -460,7 +459,7 @@ proptest! {
     }
 }
 
-/// The document after the ageing job has looked at these times, one after the other.
+/// Returns the document after the ageing job ran at each of these times.
 fn aged_at(items: &[Item], looks: &[Timestamp], policy: &SummaryPolicy) -> String {
     let (mut items, mut due, mut document) = (items.to_vec(), Some(AS_OF), String::new());
     for look in looks {
@@ -480,7 +479,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     /// A daemon that slept for days writes what it would have written day by day.
     #[test]
-    fn however_often_the_clock_is_looked_at_the_document_is_the_same(
+    fn the_document_does_not_depend_on_how_often_it_ages(
         items in prop::collection::vec(any_item(AS_OF), 1..40),
         mut waits_ms in prop::collection::vec(0_i64..16 * DAY_MS, 0..12),
         max_tokens in 100_i64..3_000,

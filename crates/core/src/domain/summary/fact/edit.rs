@@ -1,16 +1,16 @@
-//! What an operator may do to facts: add one, say one otherwise, close it, pin it. Never whose words it has, nor since when.
+//! An operator's changes of facts: add, reword, close or pin one. The voice and the time of a fact can't be changed.
 
 use serde_json::{Map, Value};
 
 use super::{FACT_CHARS_MAX, FactKind};
 use crate::domain::redaction::Redactor;
 
-/// The names of the fields of a change.
+/// Names of the fields of a change.
 pub const FIELDS: [&str; 3] = ["text", "pinned", "closed"];
-/// The names of the fields of a new fact.
+/// Names of the fields of a new fact.
 pub const NEW_FIELDS: [&str; 2] = ["kind", "text"];
 
-/// Why a change is invalid.
+/// Reason why a change is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FactEditError {
     /// It isn't an object, or is an empty one.
@@ -18,15 +18,15 @@ pub enum FactEditError {
         "a change is an object with at least one of `text`, `pinned`, `closed`; a new fact has `kind` and `text`"
     )]
     Nothing,
-    /// There is no field of that name.
+    /// It has a field of an unknown name.
     #[error("a fact has no field `{0}` that can be set")]
     Unknown(String),
-    /// The field is missing, or doesn't allow that value.
-    #[error("field `{name}` can't be that: give {expected}")]
+    /// A field is missing or has an invalid value.
+    #[error("field `{name}` is invalid: give {expected}")]
     Invalid {
         /// The field's name.
         name: &'static str,
-        /// The values that it allows.
+        /// Description of the valid values.
         expected: String,
     },
 }
@@ -34,7 +34,7 @@ pub enum FactEditError {
 /// A fact that an operator adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewFact {
-    /// What it is about.
+    /// Its subject.
     pub kind: FactKind,
     /// One line, 1 to [`FACT_CHARS_MAX`] characters.
     pub text: String,
@@ -44,7 +44,7 @@ impl NewFact {
     /// Parses a fact such as `{"kind": "demand", "text": "use pnpm, not npm"}`.
     ///
     /// # Errors
-    /// [`FactEditError`], which names the field.
+    /// A [`FactEditError`], which names the field.
     pub fn parse(fact: &Value) -> Result<Self, FactEditError> {
         let fields = fields(fact, &NEW_FIELDS)?;
         let kind = fields.get("kind").and_then(Value::as_str);
@@ -58,7 +58,7 @@ impl NewFact {
         Ok(Self { kind, text })
     }
 
-    /// The same fact with the secrets in its text redacted.
+    /// Redacts secrets in the text.
     #[must_use]
     pub fn redacted(self, redactor: &Redactor) -> Self {
         Self {
@@ -71,11 +71,11 @@ impl NewFact {
 /// A change of a fact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FactEdit {
-    /// What holds instead, 1 to [`FACT_CHARS_MAX`] characters.
+    /// The new text, 1 to [`FACT_CHARS_MAX`] characters.
     pub text: Option<String>,
-    /// Whether it is pinned.
+    /// `None` leaves it unchanged.
     pub pinned: Option<bool>,
-    /// Whether it holds no longer.
+    /// True if the fact no longer holds.
     pub is_closed: bool,
 }
 
@@ -83,7 +83,7 @@ impl FactEdit {
     /// Parses a change such as `{"text": "use bun", "pinned": true}` or `{"closed": true}`.
     ///
     /// # Errors
-    /// [`FactEditError`], which names the field.
+    /// A [`FactEditError`], which names the field.
     pub fn parse(change: &Value) -> Result<Self, FactEditError> {
         let fields = fields(change, &FIELDS)?;
         let is_closed = match fields.get("closed") {
@@ -103,7 +103,7 @@ impl FactEdit {
         })
     }
 
-    /// The same change with the secrets in its text redacted.
+    /// Redacts secrets in the text.
     #[must_use]
     pub fn redacted(self, redactor: &Redactor) -> Self {
         let text = self.text.map(|text| redactor.redact(&text).into_owned());
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_field() {
         let long = "x".repeat(FACT_CHARS_MAX + 1);
         for (change, words) in [
             (json!({}), "at least one of"),

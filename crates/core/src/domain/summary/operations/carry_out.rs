@@ -1,4 +1,4 @@
-//! Carrying out a model's operations, as far as the rules allow.
+//! Carries out a model's operations, as far as the rules allow.
 
 use std::collections::BTreeSet;
 
@@ -10,47 +10,47 @@ use crate::domain::summary::{
     section::Section,
 };
 
-/// Why an operation is left out.
+/// Reason why an operation is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum OperationFault {
     /// It names an item that was not asked about.
     #[error("an item that was not asked about")]
     Unknown,
-    /// Another operation has changed the item already.
+    /// Another operation has already changed the item.
     #[error("an item that another operation changes")]
     Repeated,
-    /// A merge of one item alone.
+    /// It merges fewer than two items.
     #[error("a merge of fewer than two items")]
     Alone,
-    /// A merge of more than [`MERGED_MAX`] items.
+    /// It merges more than [`MERGED_MAX`] items.
     #[error("a merge of too many items")]
     TooMany,
-    /// It would join items of different sections.
+    /// It merges items of different sections.
     #[error("a merge across sections")]
     Sections,
-    /// The joined item would span more than [`SPAN_MAX_MS`].
+    /// The merged item would span more than [`SPAN_MAX_MS`].
     #[error("a merge of items too far apart")]
     Span,
-    /// It would save nothing.
-    #[error("growth")]
+    /// It saves nothing.
+    #[error("an operation that saves nothing")]
     Growth,
-    /// It would drop a decision or a constraint while something lower remains.
+    /// It drops a decision or a constraint while a less important item remains.
     #[error("a decision or a constraint dropped too early")]
     TooEarly,
-    /// It would change something although enough has been saved.
+    /// It changes something although enough has been saved.
     #[error("an operation that isn't needed")]
     Needless,
 }
 
-/// An answer that saves too little: the document is better composed without it.
+/// The result of an answer that saves too little: the document is better composed without it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the operations save {saved_tokens} tokens of at least {needed_tokens}; left out: {}", list(.refused))]
 pub struct NoProgress {
-    /// The tokens that the operations would have saved.
+    /// Tokens that the operations would have saved.
     pub saved_tokens: i64,
-    /// The tokens that they should have saved.
+    /// Tokens that they should have saved.
     pub needed_tokens: i64,
-    /// Why operations were left out.
+    /// Reasons why operations were left out.
     pub refused: Vec<OperationFault>,
 }
 
@@ -62,28 +62,28 @@ fn list(faults: &[OperationFault]) -> String {
 /// The items after the operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CarriedOut {
-    /// Items that stay, and new ones that replace others, with the number 0.
+    /// Items that stay, and new items (with number 0) that replace others.
     pub items: Vec<Item>,
     /// Items that leave the document and still cover their exchanges.
     pub dropped: Vec<Item>,
-    /// The numbers of stored items that others replace.
+    /// Numbers of the stored items that others replace.
     pub replaced: Vec<i64>,
-    /// How many items were joined with others.
+    /// How many items were merged.
     pub merged: usize,
-    /// How many items were worded more briefly.
+    /// How many items were shortened.
     pub condensed: usize,
-    /// How many tokens the document was reduced by.
+    /// Tokens by which the document shrank.
     pub saved_tokens: i64,
-    /// Why operations were left out.
+    /// Reasons why operations were left out.
     pub refused: Vec<OperationFault>,
 }
 
 impl Question<'_> {
-    /// Carries out the operations that the rules allow, while the document is still too big: merges first, then
-    /// shorter wordings, then drops, the least important and oldest first.
+    /// Carries out the operations that the rules allow, while the document is still too big: first merges, then shorter texts, then
+    /// drops, the least important and oldest items first.
     ///
     /// # Errors
-    /// When that saves too little; nothing is changed then.
+    /// If that saves too little; then nothing changes.
     pub fn carry_out(&self, operations: &Operations) -> Result<CarriedOut, NoProgress> {
         let mut desk = Desk::new(self);
         for merge in &operations.merge {
@@ -109,13 +109,12 @@ impl Question<'_> {
         Ok(desk.clear())
     }
 
-    /// The index of the item with that label.
     fn labelled(&self, label: i64) -> Option<usize> {
         let place = usize::try_from(label).ok()?.checked_sub(1)?;
         self.asked.get(place).copied()
     }
 
-    /// Labels, the least important and oldest items first; unknown labels last.
+    /// Sorts labels, the least important and oldest items first; unknown labels last.
     fn by_rank(&self, labels: &[i64]) -> Vec<i64> {
         let mut labels = labels.to_vec();
         labels.sort_by_key(|label| {
@@ -126,10 +125,9 @@ impl Question<'_> {
     }
 }
 
-/// The state of the items while operations are carried out.
 struct Desk<'q, 'a> {
     question: &'q Question<'a>,
-    /// For each item, whether an operation has changed it.
+    /// By item; true if an operation has changed it.
     is_taken: Vec<bool>,
     made: Vec<Item>,
     dropped: Vec<usize>,
@@ -157,7 +155,7 @@ impl<'q, 'a> Desk<'q, 'a> {
         self.refused.extend(done.err());
     }
 
-    /// The indices of the items with these labels, if no operation has changed any of them.
+    /// Returns the indices of the items with these labels, if no operation has changed any of them.
     fn free(&self, labels: &[i64]) -> Result<Vec<usize>, OperationFault> {
         let labels: BTreeSet<i64> = labels.iter().copied().collect();
         labels
@@ -224,7 +222,7 @@ impl<'q, 'a> Desk<'q, 'a> {
         Ok(())
     }
 
-    /// Fails once enough has been saved: whatever else is lost would be lost for nothing.
+    /// Fails once enough has been saved: no further item should be changed without need.
     fn check_need(&self) -> Result<(), OperationFault> {
         if self.saved_tokens >= self.question.excess_tokens {
             return Err(OperationFault::Needless);
@@ -232,7 +230,6 @@ impl<'q, 'a> Desk<'q, 'a> {
         Ok(())
     }
 
-    /// Replaces `parts` by `one`, if that saves anything.
     fn replace(&mut self, parts: &[usize], one: Item, section: Section) -> Result<(), OperationFault> {
         let before: i64 = parts.iter().map(|part| self.tokens(*part)).sum();
         let saved = before - line_tokens(&one, section, self.question.rules.counter);
@@ -247,7 +244,7 @@ impl<'q, 'a> Desk<'q, 'a> {
         Ok(())
     }
 
-    /// Whether anything in the document ranks lower than decisions and constraints.
+    /// Returns true if the document has an item below decisions and constraints.
     fn has_lower(&self) -> bool {
         let left = (0..self.question.items.len())
             .filter(|index| !self.is_taken[*index] && self.question.standings[*index].is_some());
@@ -265,7 +262,7 @@ impl<'q, 'a> Desk<'q, 'a> {
         self.question.standings[index].map_or(0, |standing| standing.tokens)
     }
 
-    /// The result when all operations are done.
+    /// Returns the result after all operations.
     fn clear(self) -> CarriedOut {
         let items = self.question.items;
         let is_dropped = |index: &usize| self.dropped.contains(index);
@@ -291,7 +288,7 @@ impl<'q, 'a> Desk<'q, 'a> {
     }
 }
 
-/// One item for several, with their ranges, times, tokens and highest importance.
+/// Joins items into one, with their ranges, times, tokens and highest importance.
 fn joined<'a>(parts: impl Iterator<Item = &'a Item> + Clone, wording: &Wording) -> Item {
     Item {
         item: 0,
@@ -318,7 +315,7 @@ fn joined<'a>(parts: impl Iterator<Item = &'a Item> + Clone, wording: &Wording) 
     }
 }
 
-/// The same item with other texts, as far as these are shorter.
+/// Replaces the texts of an item where the new ones are shorter.
 fn reworded(item: &Item, wording: &Wording) -> Item {
     let shorter = |new: &str, old: &str| {
         let is_shorter = new.len() < old.len() || old.trim().is_empty();
@@ -338,7 +335,7 @@ fn reworded(item: &Item, wording: &Wording) -> Item {
     }
 }
 
-/// All of `ranges`, adjacent ones joined; sorted, disjoint.
+/// Joins overlapping and adjacent ranges; sorted, disjoint.
 fn union(ranges: impl Iterator<Item = ExchangeRange>) -> Vec<ExchangeRange> {
     let mut sorted: Vec<ExchangeRange> = ranges.collect();
     sorted.sort_unstable();

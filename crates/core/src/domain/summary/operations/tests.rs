@@ -63,12 +63,12 @@ fn merging(merge: Merge) -> Operations {
     }
 }
 
-/// So many items of this hour, too many for the policy.
+/// Returns `count` items of this hour, too many for the policy.
 fn crowd(count: i64) -> Vec<Item> {
     (1..=count).map(|n| item(n, AS_OF.plus_ms(n - count))).collect()
 }
 
-/// Carries out `operations` on a crowd of five, beside an operation that saves enough.
+/// Carries out `operations` on a crowd of five, together with an operation that saves enough.
 fn one_of(operations: Operations) -> CarriedOut {
     let (items, policy) = (crowd(9), policy(100));
     let question = Question::about(&items, Path::Full, rules(&policy)).unwrap();
@@ -175,7 +175,7 @@ fn a_verbose_item_says_the_same_in_fewer_words() {
 }
 
 #[test]
-fn what_breaks_a_rule_is_left_out() {
+fn operations_that_break_a_rule_are_left_out() {
     use OperationFault::{Alone, Growth, Repeated, Unknown};
     let long = "word ".repeat(200);
     let cases: [(Operations, OperationFault); 7] = [
@@ -205,7 +205,7 @@ fn what_breaks_a_rule_is_left_out() {
     assert_eq!(done.refused, [Growth]);
 }
 
-/// "Various work was done" would be shorter than all that was decided.
+/// "Various work was done" would be shorter than everything that was decided.
 #[test]
 fn a_merge_joins_a_handful_and_nothing_changes_without_need() {
     use OperationFault::{Needless, TooMany};
@@ -297,7 +297,7 @@ fn decisions_are_dropped_last_and_nothing_without_need() {
 }
 
 #[test]
-fn only_what_is_to_be_compacted_is_asked_about() {
+fn the_question_is_only_about_items_to_compact() {
     let mut items = crowd(6);
     items[1].provisional = true;
     items.push(item(7, AS_OF.plus_ms(-3 * 24 * HOUR_MS)));
@@ -326,7 +326,7 @@ fn only_what_is_to_be_compacted_is_asked_about() {
     assert!(Question::about(&items, Path::Full, short(25)).is_none());
 }
 
-/// Of Chinese or JSON as many tokens are far fewer characters.
+/// Chinese or JSON has far fewer characters per token.
 #[test]
 fn a_question_has_no_more_tokens_than_it_may() {
     let mut items = crowd(60);
@@ -344,7 +344,7 @@ fn a_question_has_no_more_tokens_than_it_may() {
 }
 
 #[test]
-fn a_document_that_is_small_enough_is_nobodys_question() {
+fn a_small_document_raises_no_question() {
     let items = crowd(6);
     assert!(Question::about(&items, Path::Full, rules(&policy(10_000))).is_none());
     assert!(Question::about(&[], Path::Full, rules(&policy(100))).is_none());
@@ -372,7 +372,7 @@ fn any_operations() -> impl Strategy<Value = Operations> {
         .prop_map(|(merge, shorten, drop)| Operations { merge, shorten, drop })
 }
 
-/// The exchanges of `items`, each as often as it is covered.
+/// Returns the exchanges of `items`, each as often as it is covered.
 fn covered<'a>(items: impl Iterator<Item = &'a Item>) -> Vec<i64> {
     let ranges = items.flat_map(|item| item.ranges.iter());
     let mut covered: Vec<i64> = ranges.flat_map(|range| range.first..=range.last).collect();
@@ -382,7 +382,7 @@ fn covered<'a>(items: impl Iterator<Item = &'a Item>) -> Vec<i64> {
 
 proptest! {
     #[test]
-    fn whatever_is_proposed_nothing_is_lost_and_nothing_grows(
+    fn no_operation_loses_exchanges_or_grows_the_document(
         mut items in prop::collection::vec(any_item(AS_OF), 0..25),
         operations in any_operations(),
         max_tokens in 100_i64..2_000,

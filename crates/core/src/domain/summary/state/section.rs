@@ -1,4 +1,4 @@
-//! The first section of the document: the facts that hold, as far as there is room for them.
+//! The first section of the document: the facts that hold, as far as there is room.
 
 use std::cmp::Reverse;
 
@@ -15,34 +15,32 @@ use crate::domain::{
 
 /// The section's heading, without the Markdown mark.
 pub const HEADING: &str = "Where Things Stand";
-/// The most tokens of the section.
+/// Most tokens of the section.
 pub const STATE_TOKENS_MAX: i64 = 1_200;
-/// The section takes at most one part in so many of the document's ceiling; in a small document see [`SMALL_TOKENS_MAX`].
+/// The section takes at most 1/`CEILING_PART` of the document's ceiling; but see [`SMALL_TOKENS_MAX`].
 const CEILING_PART: i64 = 8;
-/// What the section may take of a small document, up to a third of its ceiling: a fact would have no room otherwise.
+/// Most tokens of the section in a small document, up to a third of its ceiling; otherwise no fact would have room.
 const SMALL_TOKENS_MAX: i64 = 150;
-/// The longest name of a speaker, in characters.
 const SPEAKER_CHARS_MAX: usize = 40;
 
-/// The section about the facts that hold, with an empty line at its end: at most [`STATE_TOKENS_MAX`] tokens, and an
-/// eighth of the document's `ceiling` where that is large. What has no room is counted in its last line. Empty if nothing holds, or nothing fits.
+/// Writes the section about the facts that hold, with an empty line at its end. It has at most [`STATE_TOKENS_MAX`] tokens and an eighth
+/// of the document's `ceiling`, or a third of a small one. The last line counts the facts without room. Empty if nothing holds or fits.
 pub fn section(facts: &[Fact], ceiling: i64, counter: &dyn TokenCounter) -> String {
     let mut page = FactLines::of(facts);
     page.fit(room(ceiling), ceiling / CEILING_PART, counter);
     page.text()
 }
 
-/// The most tokens of the section in a document with that ceiling.
+/// Returns the most tokens of the section in a document with that ceiling.
 pub(super) fn room(ceiling: i64) -> i64 {
     let small = SMALL_TOKENS_MAX.min(ceiling / 3);
     STATE_TOKENS_MAX.min(ceiling / CEILING_PART).max(small)
 }
 
-/// The lines of the facts.
 struct FactLines<'a> {
     /// In the order of the document.
     lines: Vec<(&'a Fact, String)>,
-    /// Places of the lines that are shown, those that are given up last first.
+    /// Indices of the shown lines, the last to be dropped first.
     kept: Vec<usize>,
 }
 
@@ -56,8 +54,8 @@ impl<'a> FactLines<'a> {
         Self { lines, kept }
     }
 
-    /// Gives up lines until the text has at most `room` tokens: those without room beside the lines of higher rank.
-    /// What is no demand, decision or open end has at most `minor_room` of it; of a list the end is told, which is the newest.
+    /// Drops lines until the text has at most `room` tokens, lower ranks first. Minor facts get at most `minor_room` of it; a minor list
+    /// that doesn't fit keeps its end, which is the newest.
     fn fit(&mut self, room: i64, minor_room: i64, counter: &dyn TokenCounter) {
         if counter.count(&self.text()) <= room {
             return;
@@ -80,7 +78,7 @@ impl<'a> FactLines<'a> {
             minor_left -= if is_minor { cost } else { 0 };
             fits
         });
-        // A sum of parts is an estimate.
+        // A sum of parts is an estimate, so the whole is counted.
         while !self.kept.is_empty() && counter.count(&self.text()) > room {
             self.kept.pop();
         }
@@ -103,7 +101,7 @@ impl<'a> FactLines<'a> {
     }
 }
 
-/// Facts of lower rank are given up first.
+/// Ranks facts; lower ranks are dropped first.
 fn rank(fact: &Fact) -> (bool, u8) {
     let is_result = matches!(
         fact.voice,
@@ -122,18 +120,18 @@ fn rank(fact: &Fact) -> (bool, u8) {
     (fact.pinned, rank)
 }
 
-/// Orders facts by age, oldest first. One that isn't stored yet is the newest.
+/// A key that sorts facts by age, oldest first. A fact that isn't stored yet is the newest.
 fn age(fact: &Fact) -> (i64, bool, i64) {
     (fact.since.0, fact.fact == 0, fact.fact)
 }
 
-/// `- State (#38): the tests pass` and a line feed.
+/// Writes `- State (#38): the tests pass` and a line feed.
 fn line(fact: &Fact) -> String {
     let (kind, source, text) = (subject(fact), source(fact), said(fact));
     format!("- {kind} ({source}): {text}\n")
 }
 
-/// The line with as much from the end of the fact's list as has room: `Files changed: … b.rs, c.rs`.
+/// Writes the line with as much from the end of the fact's list as fits: `Files changed: … b.rs, c.rs`.
 fn shorter(fact: &Fact, has_room: impl Fn(&str) -> bool) -> Option<String> {
     let (label, list) = fact.text.split_once(": ")?;
     let commas = list.match_indices(", ");
@@ -159,7 +157,7 @@ fn subject(fact: &Fact) -> String {
     }
 }
 
-/// `#38`, and whose words the fact has unless its kind says so.
+/// Returns `#38`, and whose words the fact has unless its kind implies it.
 fn source(fact: &Fact) -> String {
     let from = if is_by_hand(fact) {
         "by hand".to_owned()
@@ -184,14 +182,14 @@ fn whose(fact: &Fact, role: &str) -> String {
     format!("in the words of {role}{}", name.unwrap_or_default())
 }
 
-/// The name of who said it; a tool's isn't shown.
+/// Returns the speaker's name; none for a tool.
 fn speaker(fact: &Fact) -> Option<String> {
     let is_person = matches!(fact.voice, Some(Voice::User | Voice::Assistant));
     let name = fact.speaker.trim();
     (is_person && !name.is_empty()).then(|| clean(name, SPEAKER_CHARS_MAX))
 }
 
-/// A user's demand keeps its force: it is what the user wants now, not what was said once.
+/// Writes the text. A user's demand keeps its force, because the user still wants it.
 fn said(fact: &Fact) -> String {
     if fact.kind == FactKind::Demand && (is_the_users(fact) || is_by_hand(fact)) {
         return in_quotation_marks(&plain(&fact.text, FACT_CHARS_MAX));
@@ -208,12 +206,12 @@ fn is_the_users(fact: &Fact) -> bool {
     fact.voice == Some(Voice::User)
 }
 
-/// An operator's words have as much force as the user's.
+/// Returns true for an operator's fact, whose words have as much force as the user's.
 fn is_by_hand(fact: &Fact) -> bool {
     fact.exchange == 0
 }
 
-/// No mark within may end the quotation.
+/// Quotes a text, and replaces the marks in it that would end the quotation.
 fn in_quotation_marks(text: &str) -> String {
     let text = text.replace(['“', '„', '«'], "‘").replace(['”', '»'], "’");
     format!("“{text}”")

@@ -39,7 +39,7 @@ fn replace(fact: i64, text: &str, exchange: i64) -> FactChanges {
     }
 }
 
-/// #4, in which the user and all others speak, and #5, in which the user is silent.
+/// Exchange #4, in which the user and all others speak, and #5, in which the user is silent.
 fn transcripts() -> Vec<Transcript> {
     let told = Transcript::of_lines(
         4,

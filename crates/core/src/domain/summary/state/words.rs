@@ -1,22 +1,19 @@
-//! Words: a text in the form in which it is compared, without case, white space, quotation marks and the punctuation that
-//! ends a word.
+//! Words: a text in the form for comparison, without case, white space, quotation marks and the punctuation that ends a word.
 
 use crate::domain::{neutralize::defanged, text::one_line};
 
-/// Marks of quotation, code and emphasis, which say nothing. Apostrophes are among them.
+/// Marks of quotation, code and emphasis, and apostrophes, which carry no meaning.
 const MARKS: [char; 17] = [
     '"', '\'', '`', '*', '“', '”', '„', '‟', '‘', '’', '‚', '‛', '«', '»', '‹', '›', '´',
 ];
-/// Punctuation that may end a word.
 const ENDS: [char; 9] = ['.', ',', ';', ':', '!', '?', '…', '。', '！'];
-/// Letters from here on are written without blanks between words.
+/// Scripts from here on have no blanks between words.
 const UNSPACED_FROM: char = '\u{2e80}';
 
-/// A text's words.
 #[derive(Debug)]
 pub(super) struct Words {
     text: String,
-    /// The text was cut, perhaps in a word.
+    /// The text was cut, perhaps within a word.
     is_cut: bool,
 }
 
@@ -37,7 +34,7 @@ impl Words {
         }
     }
 
-    /// Whether they stand in those of `line`, in this order and without others between them.
+    /// Returns true if these words occur in `line` consecutively and in this order.
     pub(super) fn stand_in(&self, line: &Self) -> bool {
         if self.text.is_empty() {
             return false;
@@ -52,7 +49,7 @@ impl Words {
     }
 }
 
-/// Whether two neighbours belong to one word.
+/// Returns true if both neighbours belong to one word.
 fn joins(left: Option<char>, right: Option<char>) -> bool {
     let is_letter = |c: char| c.is_alphanumeric() && c < UNSPACED_FROM;
     left.is_some_and(is_letter) && right.is_some_and(is_letter)

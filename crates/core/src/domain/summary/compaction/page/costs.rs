@@ -1,4 +1,4 @@
-//! What lines cost in tokens: counted once per text and added up.
+//! The tokens of lines, counted once per text and added up.
 
 use crate::domain::{
     number::i64_or_max,
@@ -14,16 +14,15 @@ use crate::domain::{
     },
 };
 
-/// The characters that join two texts on a line.
+/// Characters that join two texts on a line.
 const JOINT_CHARS: usize = 2;
-/// The tokens of that, rounding included.
+/// Tokens of the joint, rounded up.
 const JOINT_TOKENS: i64 = 2;
-/// Lines are counted with a number of three digits: an estimate may be too high by a little, but not too low.
+/// Lines are counted with a three-digit number: an estimate may be slightly too high, but not too low.
 const WIDEST_NUMBER: &str = "100. ";
 
 impl Page<'_> {
-    /// Lays the page out: what is around the texts. Lines of one day share its heading, and in a full document neighbours
-    /// share a line, so each bears a part of the tokens.
+    /// Computes the tokens around the texts. Lines that share a day's heading, or a line in a full document, get a part of its tokens.
     pub(super) fn lay_out(&mut self, layout: Layout) {
         self.layout = layout;
         let mut from = 0;
@@ -56,7 +55,7 @@ impl Page<'_> {
         }
     }
 
-    /// The tokens around the text of the line, one of so many of its day.
+    /// Returns the tokens around the text of a line, which is one of `of_day` lines of its day.
     fn around(&mut self, at: usize, of_day: usize, headings: Headings) -> i64 {
         if self.layout == Layout::Numbered {
             let source = seed_source(self.item(at), self.lines[at].section);
@@ -76,7 +75,7 @@ impl Page<'_> {
         source / i64_or_max(on_a_line) + heading + JOINT_TOKENS
     }
 
-    /// Estimates the page anew from the costs of its parts.
+    /// Estimates the page's tokens anew from its parts.
     pub(super) fn add_up(&mut self) {
         self.tokens = self.headings() + self.counter.count(&format!("{FOOTER}\n"));
         for at in 0..self.lines.len() {
@@ -95,7 +94,6 @@ impl Page<'_> {
         Section::ALL.into_iter().filter_map(heading).sum()
     }
 
-    /// Tokens of a line in `form`.
     pub(super) fn cost(&mut self, at: usize, form: Form) -> i64 {
         let (item, counter) = (&self.items[self.lines[at].index], self.counter);
         let line = &mut self.lines[at];
@@ -104,7 +102,6 @@ impl Page<'_> {
         *text + line.around
     }
 
-    /// Tokens of a line with these points of its text.
     pub(super) fn cost_of_points(&mut self, at: usize, points: Choice) -> i64 {
         let (item, counter) = (&self.items[self.lines[at].index], self.counter);
         let line = &mut self.lines[at];

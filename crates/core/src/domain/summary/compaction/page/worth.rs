@@ -1,4 +1,4 @@
-//! What lines are worth: which are lengthened first, and which have to go first.
+//! The value of lines: which are lengthened first and which are dropped first.
 
 use std::{cmp::Reverse, collections::HashMap};
 
@@ -13,23 +13,20 @@ use crate::domain::{
     time::{DAY_MS, Timestamp},
 };
 
-/// The age at which an item counts half, in milliseconds; at twice the age it counts a third, and so on.
+/// Age at which an item counts half, in milliseconds; at twice the age it counts a third, and so on.
 const RECENCY_HALF_MS: i64 = DAY_MS;
 /// Scales scores, so that those of old items differ in integers.
 const SCORE_SCALE: i64 = 1_000_000_000;
-/// How many characters count as much as one point of a text's words, so that of two texts which tell the same the
-/// longer one still tells more.
+/// Characters that add one to a text's information, so that of two equally informative texts the longer one is ahead.
 const CHARS_WORTH: i64 = 16;
 
-/// So many points later in a text, a point counts half: what tells most stands first.
+/// At this place in a text, from 0, a point counts half: the most informative points stand first.
 const LATE_POINTS: i64 = 3;
-/// The longest label of a point, in bytes.
 const LABEL_BYTES_MAX: usize = 24;
-/// No headline costs more tokens than this.
+/// Costs of headlines are capped at this many tokens.
 const DAMPED_COST_MAX: i64 = 10_000;
 
-/// How much a text tells, in the terms of [`crate::domain::summary::worth::Rarity`], its length in characters, and how
-/// many points it has.
+/// The information of a text by [`crate::domain::summary::worth::Rarity`], its length in characters, and its number of points.
 #[derive(Clone, Copy)]
 pub(super) struct Measure {
     pub(super) told: i64,
@@ -37,36 +34,29 @@ pub(super) struct Measure {
     pub(super) points: usize,
 }
 
-/// A way to lengthen a line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Lengthening {
-    /// Whether it makes the line longer than the section's form.
+    /// True if it makes the line longer than the section's form.
     is_beyond: bool,
-    /// The gain per character.
+    /// Per character.
     gain: Reverse<i64>,
     age: AgeOrder,
     pub(super) at: usize,
     pub(super) longer: Longer,
 }
 
-/// What makes a line longer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Longer {
-    /// The next longer text.
     Form(Form),
-    /// A point of the whole text.
     Point(usize),
 }
 
-/// A point of a text.
 struct PointWorth {
     place: usize,
     chars: usize,
-    /// How much it tells per character.
     gain: i64,
 }
 
-/// The weight of an item by its importance.
 fn weight(importance: Importance) -> i64 {
     match importance {
         Importance::Trivial => 1,
@@ -77,9 +67,8 @@ fn weight(importance: Importance) -> i64 {
     }
 }
 
-/// An item's value compared with the `newest` one: weight × recency. Time that merely passes doesn't change it, so a
-/// document changes only when an item changes its section. Without ageing the whole span counts alike: by recency
-/// nothing but the last days would be left of months.
+/// Returns an item's value relative to the `newest` item: weight × recency. The passing of time alone doesn't change it, so a document
+/// changes only when an item changes its section. Without ageing recency doesn't count, so that all of a long span remains.
 pub(super) fn score(item: &Item, newest: Timestamp, ageing: Ageing) -> i64 {
     let age_ms = match ageing {
         Ageing::Age { .. } | Ageing::Calendar(_) => age_ms(item.ended_at, newest),
@@ -91,7 +80,7 @@ pub(super) fn score(item: &Item, newest: Timestamp, ageing: Ageing) -> i64 {
 }
 
 impl Page<'_> {
-    /// Every way to lengthen a headline, best first: up to the section's form before any line gets longer than that.
+    /// Returns all ways to lengthen headlines, best first: up to the section's form before any line gets longer than that.
     pub(super) fn steps(&mut self) -> Vec<Lengthening> {
         let mut steps = Vec::new();
         for at in 0..self.lines.len() {
@@ -119,8 +108,8 @@ impl Page<'_> {
         steps
     }
 
-    /// The gain per character of each point of a line's text, and of which form a line with the better ones is. Of points
-    /// that begin alike, as several about one thing do, each counts less than the one before.
+    /// Returns the gain per character of each point of a line's text, and the form that the line has with this point and all better ones.
+    /// Of points with the same first word, each counts less than the one before.
     fn point_gains(&mut self, at: usize) -> Vec<(i64, Form, Longer)> {
         let (score, brief_chars) = (self.lines[at].score, self.measure(at, Form::Brief).chars);
         let mut begun: HashMap<String, i64> = HashMap::new();
@@ -153,8 +142,7 @@ impl Page<'_> {
         ways.collect()
     }
 
-    /// The gain per character of a line's longer forms, each against the form before; a longer form never ranks above a
-    /// shorter one, so that it comes after it.
+    /// Returns the gain per character of each longer form, relative to the form before; never higher than that of a shorter form.
     fn gains(&mut self, at: usize) -> [(i64, Form); 2] {
         let score = self.lines[at].score;
         let (mut shorter, mut best) = (self.measure(at, Form::Gist), i64::MAX);
@@ -167,7 +155,6 @@ impl Page<'_> {
         })
     }
 
-    /// How much a line's text of that form tells.
     pub(super) fn measure(&mut self, at: usize, form: Form) -> Measure {
         let line = &mut self.lines[at];
         let (item, rarity) = (&self.items[line.index], &self.rarity);
@@ -183,8 +170,8 @@ impl Page<'_> {
         })
     }
 
-    /// Drops whole lines until the page is under `limit`, and well under it if any has to go: those that tell least per
-    /// token first, decisions and constraints late, pinned ones last.
+    /// Drops whole lines until the page is under `limit`, or well under it if any line must go. Decisions and constraints go late, pinned
+    /// lines last.
     pub(super) fn truncate(&mut self, limit: i64) {
         if self.tokens < limit {
             return;
@@ -219,7 +206,7 @@ impl Page<'_> {
     }
 }
 
-/// A point without the label that it may begin with, such as `Checks: `.
+/// Removes the label that a point may begin with, such as `Checks: `.
 fn after_label(point: &str) -> &str {
     let labelled = point
         .split_once(": ")
@@ -227,14 +214,14 @@ fn after_label(point: &str) -> &str {
     labelled.map_or(point, |(_, said)| said)
 }
 
-/// A cost to the power of ¾, so that a headline that tells much isn't given up for its length.
+/// Raises a cost to the power of ¾, so that an informative headline isn't dropped for its length.
 fn damped(cost: i64) -> i64 {
     const SCALE: i64 = 8;
     let scaled = cost.clamp(1, DAMPED_COST_MAX) * SCALE;
     scaled.pow(3).isqrt().isqrt()
 }
 
-/// A score per cost, as an integer that keeps some digits.
+/// Divides a value by a cost; an integer that keeps some digits.
 fn per_cost(score: i64, told: i64, cost: i64) -> i64 {
     i64_or_max(i128::from(score) * i128::from(told) / i128::from(cost.max(1)))
 }

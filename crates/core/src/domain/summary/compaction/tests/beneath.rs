@@ -1,4 +1,4 @@
-//! The items beneath the section about facts.
+//! Tests of the items beneath the section about facts.
 
 use super::*;
 use crate::domain::summary::{
@@ -7,7 +7,7 @@ use crate::domain::summary::{
 };
 
 #[test]
-fn the_document_begins_with_how_things_stand() {
+fn the_document_begins_with_the_facts() {
     let facts = [fact(1, FactKind::Goal)];
     let composed = compose_with(&facts, &history(1, 1), AS_OF, &policy(10_000), &BytesCounter);
     insta::assert_snapshot!(composed.document, @r"

@@ -1,9 +1,9 @@
-//! Whole documents, to be read.
+//! Snapshots of whole documents, for people to read.
 
 use super::*;
 use crate::domain::summary::item::{ExchangeRange, Origin};
 
-/// As of Friday 13 March, a quarter to seven in the morning.
+/// Friday 13 March, a quarter to seven in the morning.
 fn now() -> Timestamp {
     at("2026-03-13T06:45")
 }
@@ -12,8 +12,7 @@ fn at(minute: &str) -> Timestamp {
     Timestamp::parse(&format!("{minute}:00Z")).unwrap()
 }
 
-/// An item about the exchanges `first` to `last` that began and ended at these minutes; the texts are in the order of
-/// their lengths.
+/// Makes an item about the exchanges `first` to `last` that began and ended at these minutes.
 fn told(
     (first, last): (i64, i64),
     (from, to): (&str, &str),
@@ -73,7 +72,6 @@ fn this_morning() -> Vec<Item> {
     ]
 }
 
-/// The days before.
 fn the_days_before() -> Vec<Item> {
     let one = |numbers, times, importance, text: &'static str, brief: &'static str, gist: &'static str| {
         told(numbers, times, importance, [text, brief, gist])
@@ -313,7 +311,7 @@ fn in_the_seeds_style() {
     ");
 }
 
-/// As of the moment at which a file without times was read.
+/// Composed at the moment at which a file without times was read.
 #[test]
 fn of_a_conversation_without_times() {
     let mut items = this_morning();

@@ -1,8 +1,8 @@
-//! Pinned items: in full, before others, and not too many of them.
+//! Tests of pinned items: in full, before others, and not too many of them.
 
 use super::*;
 
-/// A full document's worth of items, three times over, of which `pinned` are.
+/// Returns three times the items of a full document; `pinned` selects the pinned ones.
 fn full(pinned: impl Fn(usize) -> bool) -> Vec<Item> {
     let mut items = history(900, HOUR_MS / 4);
     for (place, item) in items.iter_mut().enumerate() {
@@ -48,7 +48,7 @@ fn lines_are_shortened_around_it() {
 }
 
 #[test]
-fn what_is_pinned_has_a_quarter_of_the_room() {
+fn pinned_items_get_a_quarter_of_the_room() {
     let policy = SummaryPolicy::default();
     let composed = compose_bytes(&full(|_| true), &policy);
     let long = composed
