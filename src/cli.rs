@@ -21,12 +21,14 @@ use backend::api::{self, DaemonTarget};
 use commands::agent::mcp;
 use commands::{
     agent::{
-        agents, context, facts, forget, history, hook, items, lineage, pins, project, push, recall, summary,
-        update, versions, window,
+        agents, context, facts, forget, history, hook, items, lineage, pins, project, push, recall, run,
+        summary, update, versions, window,
     },
     check::{check_request, count, replay, selftest},
     database::{backup, copy, export, import, migrate, verify},
-    operation::{age, alerts, audit, doctor, health, metrics, queue, runs, serve, status, support, token},
+    operation::{
+        age, alerts, audit, doctor, health, metrics, proxy, queue, runs, serve, status, support, token,
+    },
     setup::{config_file, init, openapi, shell, topics, version},
 };
 use exit::CommandFailure;
@@ -157,6 +159,10 @@ impl GlobalOptions {
 enum Command {
     /// Run the daemon: accept messages, keep windows in budget, update summaries
     Serve(serve::Serve),
+    /// Pass agents' requests on to their providers, and have the daemon store the conversations
+    Proxy(proxy::ProxyCommand),
+    /// Start an agent whose requests go through the proxy
+    Run(run::Run),
     /// Run the whole pipeline over recorded conversations and show what comes out
     Replay(replay::Replay),
     /// Store messages of an agent, from standard input or files
@@ -273,7 +279,7 @@ enum Command {
 impl Command {
     /// True if the command starts a log by itself.
     fn logs(&self) -> bool {
-        matches!(self, Self::Serve(_) | Self::Mcp(_))
+        matches!(self, Self::Serve(_) | Self::Mcp(_) | Self::Proxy(_))
     }
 
     /// True if the command asks a running daemon rather than its database.
@@ -382,6 +388,8 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
     let shared = shared.with_daemon(&command, &loaded.config)?;
     match command {
         Command::Serve(serve) => serve.run(sources, &loaded, environment),
+        Command::Proxy(proxy) => proxy.run(&loaded.config, &shared, environment),
+        Command::Run(run) => run.run(&loaded.config, environment),
         Command::Replay(replay) => replay.run(&loaded, &shared, environment),
         Command::Push(push) => push.run(&loaded.config, &shared),
         Command::Window(window) => window.run(&loaded.config, &shared),
@@ -479,6 +487,9 @@ fn sources(shared: &GlobalOptions, command: &Command, environment: &Environment)
     }
     if let Command::Serve(serve) = command {
         loader = serve.settings().into_iter().fold(loader, Loader::set);
+    }
+    if let Command::Proxy(proxy) = command {
+        loader = proxy.settings().into_iter().fold(loader, Loader::set);
     }
     shared.set.iter().cloned().fold(loader, Loader::set)
 }

@@ -6,6 +6,7 @@ mod audit;
 mod bodies;
 mod connections;
 mod context;
+mod conversation;
 mod events;
 mod fast_path;
 mod forget;

@@ -23,6 +23,7 @@ mod mcp;
 mod monitoring;
 mod packaging;
 mod postgres;
+mod proxy;
 mod scale;
 mod schedule;
 mod snapshot;

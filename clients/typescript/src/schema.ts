@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Requests are answered. */
+        /** Reports that the daemon answers requests. */
         get: operations["live"];
         put?: never;
         post?: never;
@@ -28,7 +28,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The metrics, in the form that the scraper asks for. */
+        /** Returns the metrics, in the format that the scraper asks for. */
         get: operations["metrics"];
         put?: never;
         post?: never;
@@ -45,7 +45,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Requests are answered usefully. With `?verbose`, each check has a line. */
+        /** Reports whether the daemon is ready. With `?verbose`, each check has a line. */
         get: operations["ready"];
         put?: never;
         post?: never;
@@ -62,12 +62,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows what a session remembers. An unknown one remembers nothing. */
+        /** Shows the memory of a session. An unknown session's memory is empty. */
         get: operations["motorhead_get"];
         put?: never;
-        /** Remembers messages. */
+        /** Stores messages. */
         post: operations["motorhead_post"];
-        /** Deletes a session, for good. One that isn't there is gone already. */
+        /** Deletes a session for good. Deleting an unknown session succeeds. */
         delete: operations["motorhead_delete"];
         options?: never;
         head?: never;
@@ -84,8 +84,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Has the summaries aged of which a line has outgrown its section.
-         * @description The daemon does it by itself, by `schedule.ageing`.
+         * Ages the summaries that have a line too old for its section.
+         * @description The daemon does so by itself, by `schedule.ageing`.
          */
         post: operations["age_summaries"];
         delete?: never;
@@ -122,11 +122,11 @@ export interface paths {
         get: operations["get_agent"];
         put?: never;
         post?: never;
-        /** Deletes an agent with all that is known of it. */
+        /** Deletes an agent with all of its data. */
         delete: operations["delete_agent"];
         options?: never;
         head?: never;
-        /** Changes settings by a merge patch (RFC 7396), from the next append on. Answers with all the agent overrides. */
+        /** Changes settings by a merge patch (RFC 7396), from the next append on. Returns everything that the agent overrides. */
         patch: operations["change_agent"];
         trace?: never;
     };
@@ -141,6 +141,23 @@ export interface paths {
         put?: never;
         /** Closes the session and empties the window. */
         post: operations["clear"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/agents/{id}/compact": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Writes a text that stands for the whole conversation, from memory and the window, without a model. */
+        post: operations["compact"];
         delete?: never;
         options?: never;
         head?: never;
@@ -164,6 +181,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/agents/{id}/conversation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stores what is new in the conversation of a request to a provider. Requests that were taken back, edited or compacted
+         *     by the host are followed.
+         */
+        post: operations["store_conversation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/agents/{id}/events": {
         parameters: {
             query?: never;
@@ -172,10 +209,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Tells what happens to an agent.
-         * @description First comes `agent.changed`, or with `Last-Event-ID` what has happened since. Then, as it happens: `turn.appended`,
-         *     `window.evicted`, `window.returned`, `summary.updated`, `update.failed`, `queue.changed`, and at last `agent.deleted`. The
-         *     data of each is JSON. Several of a kind may be told as one. A line without meaning comes every 14 seconds.
+         * Streams the events of an agent.
+         * @description The first event is `agent.changed`, or with `Last-Event-ID` everything that has happened since. Then, as they happen: `turn.appended`,
+         *     `window.evicted`, `window.returned`, `summary.updated`, `update.failed`, `queue.changed`, and at the end `agent.deleted`. The data of
+         *     each is JSON. Several events of a kind may be sent as one. A comment line comes after 14 seconds without an event.
          */
         get: operations["watch_agent"];
         put?: never;
@@ -210,7 +247,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the facts that hold; with `all` those too that hold no longer. */
+        /** Lists the facts that hold; with `all` also those that no longer hold. */
         get: operations["list_facts"];
         put?: never;
         /** Adds a fact. */
@@ -234,7 +271,7 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** Changes a fact that holds: says it otherwise, pins it or closes it. */
+        /** Changes a fact that holds: its text or its pin, or closes it. */
         patch: operations["change_fact"];
         trace?: never;
     };
@@ -264,7 +301,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes an agent that begins where this one stands. */
+        /** Creates an agent with this one's history so far. */
         post: operations["fork"];
         delete?: never;
         options?: never;
@@ -296,7 +333,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the items of the document; with `all` those too that aren't in it any more. */
+        /** Lists the items of the document; with `all` also those that are no longer in it. */
         get: operations["list_items"];
         put?: never;
         post?: never;
@@ -349,7 +386,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Stores messages, and answers what that did to the window. */
+        /** Stores messages, and returns what that did to the window. */
         post: operations["append_messages"];
         delete?: never;
         options?: never;
@@ -368,8 +405,8 @@ export interface paths {
         put?: never;
         /**
          * Pauses an agent's updates.
-         * @description Until they are resumed; the update under way is stopped. The window goes on being kept, and digests stand for what leaves
-         *     it.
+         * @description The pause lasts until they are resumed. The update under way is stopped. Eviction goes on, and digests take the place of
+         *     evicted exchanges.
          */
         post: operations["pause_agent"];
         delete?: never;
@@ -402,7 +439,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows what stays in view. */
+        /** Lists the messages that stay in view. */
         get: operations["list_pins"];
         put?: never;
         post?: never;
@@ -421,7 +458,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Has everything summarised again. */
+        /** Summarises everything again. */
         post: operations["rebuild"];
         delete?: never;
         options?: never;
@@ -456,8 +493,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Has an agent's summary updated now.
-         * @description What it waits for (more exchanges, a failed attempt's backoff, a batch's answer) is waited for no longer.
+         * Updates an agent's summary now.
+         * @description The update no longer waits for more exchanges, a failed attempt's backoff, or a batch's answer.
          */
         post: operations["refresh_summary"];
         delete?: never;
@@ -475,7 +512,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Goes on with an agent's updates. */
+        /** Resumes an agent's updates. */
         post: operations["resume_agent"];
         delete?: never;
         options?: never;
@@ -492,7 +529,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Goes back to a mark. */
+        /** Rewinds to a mark. */
         post: operations["rewind"];
         delete?: never;
         options?: never;
@@ -509,7 +546,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Goes back to a version. */
+        /** Rolls back to a version. */
         post: operations["roll_back"];
         delete?: never;
         options?: never;
@@ -575,7 +612,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Reads one version: its document, or what is known of it. */
+        /** Reads one version: its document, or its figures if the text is purged. */
         get: operations["get_version"];
         put?: never;
         post?: never;
@@ -594,7 +631,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** No longer does. */
+        /** Unpins a message. */
         post: operations["unpin"];
         delete?: never;
         options?: never;
@@ -609,7 +646,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows the window: whole exchanges, so that no tool result is without its call. */
+        /** Shows the window in whole exchanges, so that no tool result is without its call. */
         get: operations["get_window"];
         put?: never;
         post?: never;
@@ -627,8 +664,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists who changed what, who was refused, and who signed in.
-         * @description The newest `http.audit_rows_max` of each kind are kept. An event is there a second or two after its request.
+         * Lists who changed something, was refused, or signed in.
+         * @description The newest `http.audit_rows_max` events of each kind are kept. An event appears a second or two after its request.
          */
         get: operations["list_audit"];
         put?: never;
@@ -647,10 +684,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Tells what happens to all agents that the caller may see.
-         * @description What stands at `/v1/agents/{id}/events`, of all agents and without ids; the first that is told of each is
-         *     `agent.changed`. Appends and claims of other daemons are told with the next eviction or version. Who takes events too
-         *     slowly is told `lagged`, and the answer ends.
+         * Streams the events of all agents that the caller may see.
+         * @description Sends the events of `/v1/agents/{id}/events` for all agents, without ids. The first event of each agent is
+         *     `agent.changed`. Appends and claims of other daemons are reported with the next eviction or version. A client that reads
+         *     too slowly gets `lagged`, and the stream ends.
          */
         get: operations["watch_all"];
         put?: never;
@@ -703,10 +740,10 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Makes an agent one of the project, whatever it belonged to. */
+        /** Moves an agent to the project, from any project that it was in. */
         put: operations["join_project"];
         post?: never;
-        /** Takes an agent out of the project. */
+        /** Removes an agent from the project. */
         delete: operations["leave_project"];
         options?: never;
         head?: never;
@@ -755,14 +792,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows the row in the queue of the agent that is called `pause`.
-         * @description It has a route of its own because what `POST` does there has. Otherwise it is `GET /v1/queue/{id}`.
+         * Shows the row in the queue of an agent named `pause`.
+         * @description This agent needs a route of its own, since `POST` to the same path pauses the queue. Otherwise it is `GET /v1/queue/{id}`.
          */
         get: operations["get_queue_row_of_pause"];
         put?: never;
         /**
          * Pauses all updates.
-         * @description Of all daemons on the database, until they are resumed, also over restarts. What runs goes on to its end.
+         * @description This affects all daemons on the database and outlasts restarts. Updates under way are completed.
          */
         post: operations["pause_queue"];
         delete?: never;
@@ -779,12 +816,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows the row in the queue of the agent that is called `resume`.
-         * @description As `GET /v1/queue/pause`.
+         * Shows the row in the queue of an agent named `resume`.
+         * @description Like `GET /v1/queue/pause`.
          */
         get: operations["get_queue_row_of_resume"];
         put?: never;
-        /** Goes on with updates. */
+        /** Resumes updates. */
         post: operations["resume_queue"];
         delete?: never;
         options?: never;
@@ -820,8 +857,8 @@ export interface paths {
         put?: never;
         /**
          * Parks a row, and stops the update under way.
-         * @description Nothing is lost: exchanges stay pending, and digests stand for them. The next eviction brings the row back, ten minutes
-         *     later at the earliest, or a hand.
+         * @description Nothing is lost: exchanges stay pending, with digests in their place. A retry brings the row back, as does the next
+         *     eviction after at least ten minutes.
          */
         post: operations["cancel_update"];
         delete?: never;
@@ -840,8 +877,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes a row due that waits, is parked or paused.
-         * @description It gets another series of attempts. A row that a worker has right now stays as it is.
+         * Makes a row due that waits, is parked or is paused.
+         * @description It gets a new series of attempts. A row that a worker holds stays as it is.
          */
         post: operations["retry_update"];
         delete?: never;
@@ -908,7 +945,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tells how it stands. */
+        /** Shows the daemon's figures. */
         get: operations["get_status"];
         put?: never;
         post?: never;
@@ -925,7 +962,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tells which recapd this is. */
+        /** Returns the name and version of the program. */
         get: operations["get_daemon_version"];
         put?: never;
         post?: never;
@@ -939,41 +976,41 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description The body. */
+        /** @description The body of a request to age summaries. */
         AgeBody: {
-            /** @description Only tell which documents would be looked at. */
+            /** @description Only reports which documents the job would look at. */
             dry_run?: boolean;
         };
-        /** @description What a run of the ageing job answers, over HTTP and on the command line alike. */
+        /** @description The reply to a run of the ageing job, over HTTP and on the command line. */
         Aged: {
-            /** @description Nothing was changed. */
+            /** @description True if nothing was changed. */
             dry_run: boolean;
-            /** @description On a dry run: those that would be. */
+            /** @description After a dry run: the documents that would be queued. */
             due: components["schemas"]["AgeingDue"][];
-            /** @description There are more of them than are named. */
+            /** @description True if more documents are due than `due` lists. */
             has_more: boolean;
             /**
              * Format: int64
-             * @description So many documents are looked at next.
+             * @description How many documents were queued for an update.
              */
             queued: number;
         };
-        /** @description A document of which an item has outgrown its section. */
+        /** @description A document with an item that has outgrown its section. */
         AgeingDue: {
-            /** @description Whose. */
+            /** @description The agent whose document it is. */
             agent_id: components["schemas"]["AgentId"];
-            /** @description Since when. */
+            /** @description When the item outgrew its section. */
             due_at: components["schemas"]["Timestamp"];
         };
-        /** @description An agent. */
+        /** @description An agent with its settings. */
         Agent: components["schemas"]["AgentFigures"] & {
-            /** @description What is in force, and where each value comes from. */
+            /** @description The settings in force, and where each value comes from. */
             in_force: components["schemas"]["SettingInForce"][];
             paused?: components["schemas"]["SpendPause"] | null;
-            /** @description What it overrides. */
+            /** @description The settings that it overrides. */
             settings: components["schemas"]["AgentSettings"];
         };
-        /** @description An agent in figures, over HTTP and on the command line alike. */
+        /** @description The figures of an agent, the same over HTTP and on the command line. */
         AgentFigures: {
             agent_id: components["schemas"]["AgentId"];
             /** Format: int64 */
@@ -1000,95 +1037,95 @@ export interface components {
             window_tokens: number;
         };
         /**
-         * @description An agent's id. It is made by its first message.
+         * @description The id of an agent. Its first message creates the agent.
          * @example coder
          */
         AgentId: string;
-        /** @description A page of agents, by id. */
+        /** @description A page of agents, ordered by id. */
         AgentPage: {
             agents: components["schemas"]["AgentFigures"][];
             next_cursor?: components["schemas"]["Cursor"] | null;
         };
-        /** @description Whether the updates of an agent are paused by a hand. */
+        /** @description The pause of an agent's updates by an operator. */
         AgentPause: {
             agent_id: components["schemas"]["AgentId"];
             paused: boolean;
         };
-        /** @description What an agent overrides. What is absent is the configuration's. */
+        /** @description The settings that an agent overrides. The configuration has the others. */
         AgentSettings: {
             alternation?: components["schemas"]["Alternation"] | null;
-            /** @description The first message of the session stays in view. */
+            /** @description True if the first message of the session stays in view. */
             anchor?: boolean | null;
             /**
              * Format: int64
-             * @description The window's ceiling; 0 never evicts.
+             * @description The window's budget; 0 never evicts.
              */
             budget_tokens?: number | null;
             /**
              * Format: int64
-             * @description The most calls to models in a day; 0 is no limit.
+             * @description The most calls to models in a day; 0 means no limit.
              */
             calls_per_day?: number | null;
             /**
              * Format: int64
-             * @description The most tokens of a whole request; 0 is no limit.
+             * @description The most tokens of a whole request; 0 means no limit.
              */
             context_max_tokens?: number | null;
-            /** @description What stands before the words of a human who steps in. */
+            /** @description The tag before the words of a human who steps in. */
             human_tag?: string | null;
             /**
              * Format: int64
-             * @description The tokens of a leg from which on the next round begins another one: 0 never cuts an exchange, -1 is one eviction step.
+             * @description Once a leg has this many tokens, the next round begins another leg. 0 never cuts an exchange, -1 means one eviction step.
              */
             leg_tokens?: number | null;
             /**
              * Format: double
-             * @description Where an eviction stops, as a share of the budget.
+             * @description The fill of the window at which an eviction stops, as a share of the budget.
              */
             low_water?: number | null;
             /**
              * Format: int64
-             * @description The window's ceiling in messages; 0 is none.
+             * @description The most messages in the window; 0 means no limit.
              */
             max_messages?: number | null;
             mode?: components["schemas"]["ConversationMode"] | null;
-            /** @description Which model's tokenizer counts messages. */
+            /** @description The model whose tokenizer counts messages. */
             model?: string | null;
             on_overflow?: components["schemas"]["OnOverflow"] | null;
             /**
              * Format: int64
-             * @description Tokens of a whole request that are left to the answer.
+             * @description Tokens of a request that stay free for the answer.
              */
             output_reserve_tokens?: number | null;
-            /** @description Who takes part in a shared conversation, in order: `agent_a, agent_b`; empty for those who are heard. */
+            /** @description The participants of a shared conversation in order: `agent_a, agent_b`. If empty, the speakers in the messages take part. */
             participants?: string | null;
             preset?: components["schemas"]["Preset"] | null;
-            /** @description Whose tokenizer counts messages. */
+            /** @description The provider whose tokenizer counts messages. */
             provider?: string | null;
             /**
              * Format: int64
-             * @description Tokens of a whole request that the agent fills itself, with system and tools.
+             * @description Tokens of a request that stay free for the agent's system prompt and tools.
              */
             system_reserve_tokens?: number | null;
-            /** @description Where the agent works: a zone of the IANA database, by whose days its summary ages. */
+            /** @description The agent's time zone, from the IANA database. The summary ages by its days. */
             time_zone?: string | null;
             /**
              * Format: int64
-             * @description The most tokens that models read and write in a day; 0 is no limit.
+             * @description The most input and output tokens of models in a day; 0 means no limit.
              */
             tokens_per_day?: number | null;
             /**
              * Format: double
-             * @description What models may cost in a day, in dollars; 0 is no limit.
+             * @description The highest cost of models in a day, in dollars; 0 means no limit.
              */
             usd_per_day?: number | null;
         };
         /**
-         * @description How two neighbouring turns of one side are told apart.
+         * @description How two neighbouring turns of the same side are handled.
          * @enum {string}
          */
         Alternation: "ack" | "merge" | "keep";
-        /** @description What an append did, over HTTP and on the command line alike. */
+        /** @description The result of an append, the same over HTTP and on the command line. */
         AppendReply: {
             /** Format: int64 */
             accepted: number;
@@ -1107,33 +1144,32 @@ export interface components {
             summary: components["schemas"]["SummaryFigures"];
             window: components["schemas"]["WindowFigures"];
         };
-        /** @description One request that was audited. */
+        /** @description One audited request. */
         AuditEvent: {
             agent_id?: components["schemas"]["AgentId"] | null;
             /** @description When it was answered. */
             at: components["schemas"]["Timestamp"];
-            /** @description What it was. */
             kind: components["schemas"]["AuditKind"];
-            /** @description The request's method. */
+            /** @description The HTTP method. */
             method: string;
             /** @description `done`, or the code of the problem that was answered. */
             outcome: string;
-            /** @description The client's address (of IPv6 the network), or `unix` for the socket. */
+            /** @description The client's address (its network for IPv6), or `unix` for the socket. */
             peer: string;
-            /** @description The request's id. The answer and the log carry the same one. */
+            /** @description The request's id, as in the answer and in the log. */
             request_id: string;
             /** @description The route, as a template: `/v1/agents/{id}/pause`. */
             route: string;
             /**
              * Format: int64
-             * @description The answer's status.
+             * @description The HTTP status of the answer.
              */
             status: number;
             /** @description The token's name; none without a valid one. */
             token?: string | null;
         };
         /**
-         * @description The kind of an event. Each kind has a limit of its own, so that a flood of one doesn't push the others out.
+         * @description The kind of an event. Each kind has its own limit, so that a flood of one doesn't displace the others.
          * @enum {string}
          */
         AuditKind: "append" | "change" | "refusal" | "sign_in";
@@ -1142,7 +1178,7 @@ export interface components {
             events: components["schemas"]["AuditRow"][];
             next_cursor?: components["schemas"]["Cursor"] | null;
         };
-        /** @description An event as it is kept. */
+        /** @description A stored event. */
         AuditRow: components["schemas"]["AuditEvent"] & {
             /**
              * Format: int64
@@ -1150,11 +1186,11 @@ export interface components {
              */
             event: number;
         };
-        /** @description Batches in figures. */
+        /** @description Figures about batches. */
         BatchFigures: {
             /**
              * Format: int64
-             * @description Batches written down, of which the provider may not know yet.
+             * @description Batches that recapd has recorded, but that a provider may not know yet.
              */
             intents: number;
             oldest_at?: components["schemas"]["Timestamp"] | null;
@@ -1174,62 +1210,78 @@ export interface components {
              */
             waiting: number;
         };
-        /** @description What a calibration comes to. */
+        /** @description Figures of a calibration. */
         CalibrationFigures: {
             /**
              * Format: int64
-             * @description Reported per thousand estimated, on the whole.
+             * @description The average of reported tokens per thousand estimated ones.
              */
             average_permille: number;
             /**
              * Format: int64
-             * @description … and for nearly all samples of most agents: what guards ceilings until an agent has enough of its own.
+             * @description The same ratio as an upper bound for nearly all samples of most agents. It guards ceilings until an agent has enough samples of
+             *     its own.
              */
             guard_permille: number;
-            /** @description Its model. */
             model: string;
-            /** @description The provider. */
             provider: string;
-            /** @description How many samples it rests on. */
+            /** @description How many samples it is based on. */
             samples: number;
         };
-        /** @description How a provider's circuit stands, as `status` shows it. */
+        /** @description The state of a provider's circuit breaker, as `status` shows it. */
         Circuit: {
-            /** @description The model. */
             model: string;
             open_until?: components["schemas"]["Timestamp"] | null;
-            /** @description The provider. */
             provider: string;
         };
-        /** @description A context, ready to be sent. */
-        Context: {
-            /** @description Whose. */
+        /** @description A text that stands for a whole conversation. */
+        CompactReply: {
             agent_id: components["schemas"]["AgentId"];
-            /** @description Who sees it, in a shared conversation. */
+            /**
+             * Format: int64
+             * @description The first exchange that isn't in the summary's own range.
+             */
+            first_exchange: number;
+            /** Format: int64 */
+            summary_version: number;
+            /**
+             * @description The document, a line about each exchange that it doesn't cover, the newest part as it was said, and how to look
+             *     things up. No tag `summary` or `analysis` is in it.
+             */
+            text: string;
+            /** Format: int64 */
+            tokens: number;
+            /**
+             * Format: int64
+             * @description How many exchanges of the window aren't quoted. A line stands for each, as far as there is room.
+             */
+            unquoted: number;
+        };
+        /** @description A context, ready to send. */
+        Context: {
+            agent_id: components["schemas"]["AgentId"];
+            /** @description The speaker who sees it, in a shared conversation. */
             as?: string | null;
             /** @description The fields of the provider's request that hold the conversation. */
             body: unknown;
-            /** @description Pinned and important messages that are in it as copies, by number. */
+            /** @description The numbers of pinned and important messages that it holds as copies. */
             copied: number[];
             /** @description Tool results that were shortened. */
             elided: components["schemas"]["Elision"][];
-            /**
-             * Format: int64
-             * @description The first exchange of the window.
-             */
+            /** Format: int64 */
             first_exchange: number;
-            /** @description For which provider. */
+            /** @description The provider's format of `body`. */
             format: components["schemas"]["RequestFormat"];
-            /** @description Exchanges of the window that had no room. */
+            /** @description Exchanges of the window that it has no room for. */
             left_out: number[];
             /**
              * Format: int64
-             * @description What it may cost, if there is a limit.
+             * @description The most tokens it may have; null for no limit.
              */
             limit_tokens?: number | null;
-            /** @description What could not be carried over to this provider. */
+            /** @description What was left out or shortened and why, and what could not be carried over to this provider. */
             notes: string[];
-            /** @description It costs more, since the newest exchange is too big by itself. */
+            /** @description True if it exceeds the limit, because the newest exchange alone is too big. */
             over_budget: boolean;
             /**
              * Format: int64
@@ -1238,89 +1290,103 @@ export interface components {
             summary_version: number;
             /**
              * Format: int64
-             * @description What it costs, by the counter of the window.
+             * @description Its size in tokens, by the counter of the window.
              */
             tokens: number;
         };
-        /** @description What the end of a conversation comes to. */
+        /** @description The convergence of the last two speakers at the end of a conversation. */
         Convergence: components["schemas"]["ConvergenceScore"] & {
-            /** @description Who is compared: the two that spoke last. */
+            /** @description The compared speakers: the last two. */
             speakers: string[];
         };
-        /** @description How alike, in five ways, each from 0 to 1; also how much each weighs. */
+        /** @description The likeness of two speakers in five ways, each from 0 to 1. As weights: the share of each in the score. */
         ConvergenceComponents: {
             /**
              * Format: double
-             * @description The last texts: the same words.
+             * @description Words in common, in the last text of each.
              */
             content: number;
             /**
              * Format: double
-             * @description Characters per message.
+             * @description Characters in the compared messages.
              */
             length: number;
             /**
              * Format: double
-             * @description Marks per character.
+             * @description Punctuation marks per character.
              */
             punctuation: number;
             /**
              * Format: double
-             * @description Sentences per message.
+             * @description Sentences in the compared messages.
              */
             sentences: number;
             /**
              * Format: double
-             * @description Paragraphs, lists, questions, code blocks.
+             * @description Paragraphs, list items, question marks and code fences per message.
              */
             structure: number;
         };
-        /** @description How alike two speakers sound after a turn. */
+        /** @description The likeness of two speakers after a turn. */
         ConvergenceScore: {
-            /** @description What it is made of, not rounded. */
+            /** @description The components, not rounded. */
             components: components["schemas"]["ConvergenceComponents"];
             /**
              * Format: double
-             * @description From 0 (nothing alike) to 1 (the same), rounded to two decimals.
+             * @description From 0 (different) to 1 (the same), rounded to two decimals.
              */
             score: number;
-            /** @description What it calls for. */
+            /** @description The action that the score calls for. */
             state: components["schemas"]["ConvergenceState"];
-            /** @description Where it goes. */
+            /** @description The direction of the last scores. */
             trend: components["schemas"]["ConvergenceTrend"];
         };
         /**
-         * @description What a score calls for.
+         * @description The action that a score calls for.
          * @enum {string}
          */
         ConvergenceState: "ok" | "warn" | "stop";
         /**
-         * @description Where the last scores go.
+         * @description The direction of the last three scores.
          * @enum {string}
          */
         ConvergenceTrend: "insufficient_data" | "increasing" | "decreasing" | "stable" | "fluctuating";
         /**
-         * @description What kind of conversation it is.
+         * @description The kind of a shared conversation.
          * @enum {string}
          */
         ConversationMode: "talk" | "choose-names" | "meditation";
-        /** @description Where the next page of a list begins. */
-        Cursor: string;
-        /** @description What the deletion of an agent did. */
-        Deletion: {
-            /** @description The agent. */
+        /** @description What storing a conversation did. */
+        ConversationReply: {
+            /**
+             * Format: int64
+             * @description How many messages were new.
+             */
+            accepted: number;
+            /** @description The agent that holds the conversation: another one than asked for if that one's conversation begins differently. */
             agent_id: components["schemas"]["AgentId"];
-            /** @description Its file in this daemon's live journal is gone, or there was none. Others have their own. */
+            /** @description True if a host's summary began a new session. */
+            compacted: boolean;
+            /** @description True if requests were taken back, and the stored conversation with them. */
+            rewound: boolean;
+        };
+        /** @description The position of a list's next page. */
+        Cursor: string;
+        /** @description The reply to the deletion of an agent. */
+        Deletion: {
+            /** @description The deleted agent. */
+            agent_id: components["schemas"]["AgentId"];
+            /** @description True if this daemon's live journal holds no file of the agent any more. Each daemon has its own journal. */
             journal_removed: boolean;
             /**
              * Format: int64
-             * @description Its messages.
+             * @description How many messages were deleted.
              */
             messages: number;
-            /** @description Nothing of it is left in the database's files. */
+            /** @description True if nothing of it is left in the database's files. */
             scrubbed: boolean;
         };
-        /** @description What a change of the facts by hand answers. */
+        /** @description The reply to an operator's change of a fact. */
         EditedFact: components["schemas"]["Fact"] & {
             /**
              * Format: int64
@@ -1328,7 +1394,7 @@ export interface components {
              */
             version: number;
         };
-        /** @description What a change of an item answers. */
+        /** @description The reply to an edit of an item. */
         EditedItem: components["schemas"]["Item"] & {
             /**
              * Format: int64
@@ -1336,113 +1402,100 @@ export interface components {
              */
             version: number;
         };
-        /** @description A tool result that was shortened. */
+        /** @description A shortened tool result. */
         Elision: {
-            /** @description Characters left out. */
+            /** @description The number of characters left out. */
             chars: number;
             /**
              * Format: int64
-             * @description The exchange it stands in: its handle, `#n`.
+             * @description The number of its exchange: the handle `#n`.
              */
             exchange: number;
             /**
              * Format: int64
-             * @description Its message, if it was stored.
+             * @description The number of its message, if it was stored.
              */
             seq?: number | null;
         };
-        /** @description The body of a step that nothing needs to be said about. */
+        /** @description The body of a request without parameters. */
         EmptyBody: Record<string, never>;
         /** @description A piece of a message. */
         Excerpt: {
-            /** @description Its kind. */
             kind: string;
-            /** @description When it was said. */
             said_at: components["schemas"]["Timestamp"];
-            /**
-             * Format: int64
-             * @description The message's number.
-             */
+            /** Format: int64 */
             seq: number;
             /** @description The piece, in one line. */
             text: string;
         };
         /**
-         * @description Where an exchange stands.
+         * @description Where an exchange is, as an agent sees it.
          * @enum {string}
          */
         ExchangePlace: "preamble" | "window" | "pending" | "covered" | "set_aside";
-        /** @description Exchanges `first` to `last`, both included. */
+        /** @description The exchanges `first` to `last`, both included. */
         ExchangeRange: {
             /**
              * Format: int64
-             * @description The first exchange.
+             * @description First exchange of the range.
              */
             first: number;
             /**
              * Format: int64
-             * @description The last exchange.
+             * @description Last exchange of the range.
              */
             last: number;
         };
         /**
-         * @description Whether more is expected in an exchange.
+         * @description Says if more messages are expected in an exchange.
          * @enum {string}
          */
         ExchangeState: "open" | "closed" | "interrupted";
-        /** @description An exchange as it was. */
         ExpandedExchange: {
-            /** @description Who asked. */
+            /** @description The agent that was asked. */
             agent_id: components["schemas"]["AgentId"];
-            /** @description The messages as content of a provider's request, if one was named. */
+            /** @description The messages as content of a provider's request, if a provider was named. */
             body?: unknown;
             /**
              * Format: int64
-             * @description The first leg of its exchange, if it is a later one.
+             * @description The first leg of its exchange, if this is a later one.
              */
             continues?: number | null;
-            /** @description When the last thing in it was said. */
+            /** @description When its last message was said. */
             ended_at: components["schemas"]["Timestamp"];
             evicted_at?: components["schemas"]["Timestamp"] | null;
-            /**
-             * Format: int64
-             * @description Its number.
-             */
+            /** Format: int64 */
             exchange: number;
             legs?: components["schemas"]["Legs"] | null;
-            /** @description Its messages, verbatim. */
             messages: components["schemas"]["ShownMessage"][];
             /**
              * Format: int64
-             * @description The last number shown, if there are more messages: ask for those after it.
+             * @description The number of the last message shown, if there are more; null if there aren't.
              */
             next_after?: number | null;
-            /** @description What could not be carried over to it. */
+            /** @description What could not be carried over to that provider. */
             notes?: string[];
-            /** @description Where it stands. */
+            /** @description Its place relative to the window and the summary. */
             place: components["schemas"]["ExchangePlace"];
-            /** @description Whose messages it holds. */
+            /** @description The agent whose messages these are; for a fork, this can be an ancestor. */
             source_agent_id: components["schemas"]["AgentId"];
-            /** @description When it began. */
+            /** @description When its first message was said. */
             started_at: components["schemas"]["Timestamp"];
-            /** @description Whether more is expected in its exchange. */
+            /** @description `open` if more is expected in its exchange. */
             state: components["schemas"]["ExchangeState"];
             /**
              * Format: int64
-             * @description The first version of the summary that covers it, if one does.
+             * @description The first version of the summary that covers it; null for none.
              */
             summary_version?: number | null;
-            /**
-             * Format: int64
-             * @description What it costs.
-             */
+            /** Format: int64 */
             tokens: number;
         };
-        /** @description A fact, and what became of it. */
+        /** @description A fact and its history. */
         Fact: {
             /**
              * Format: int64
-             * @description The version that brought it.
+             * @description The version that added it.
              */
             added_version: number;
             /**
@@ -1452,7 +1505,7 @@ export interface components {
             closed_by_exchange?: number | null;
             /**
              * Format: int64
-             * @description The version since which it holds no longer.
+             * @description The version that ended it.
              */
             closed_version?: number | null;
             /**
@@ -1462,76 +1515,72 @@ export interface components {
             exchange: number;
             /**
              * Format: int64
-             * @description Its number within the agent, never used again.
+             * @description The fact's number within the agent; it is never reused.
              */
             fact: number;
-            /** @description What it is about. */
             kind: components["schemas"]["FactKind"];
-            /** @description It leaves the document last. */
+            /** @description True if it leaves the document last. */
             pinned: boolean;
             /**
              * Format: int64
-             * @description The fact that holds in its place.
+             * @description The number of the fact that replaced it.
              */
             replaced_by?: number | null;
-            /** @description Since when it holds. */
+            /** @description The time since which it holds. */
             since: components["schemas"]["Timestamp"];
-            /** @description The name of who said it, if it is known. */
+            /** @description The speaker's name, if it is known. */
             speaker?: string;
-            /** @description One line; empty if it was forgotten. */
+            /** @description One line; empty if the fact was forgotten. */
             text: string;
-            /**
-             * @description Whose words these are: `user`, `assistant`, `program`, `call`, `result` or `failed_result`; none for the
-             *     summariser's.
-             */
+            /** @description Who said it: `user`, `assistant`, `program`, `call`, `result` or `failed_result`; absent if the summariser worded it. */
             voice?: string | null;
         };
         /** @description A change of a fact: at least one field, and `closed` alone. */
         FactChange: {
-            /** @description True: it holds no longer. */
+            /** @description True to close the fact, which then no longer holds. */
             closed?: boolean;
-            /** @description Whether it is pinned. */
+            /** @description True to pin it, false to unpin it. */
             pinned?: boolean;
-            /** @description What holds instead. */
+            /** @description The new text, in one line. */
             text?: string;
         };
         /**
-         * @description What a fact is about.
+         * @description The subject of a fact.
          * @enum {string}
          */
         FactKind: "goal" | "demand" | "decision" | "state" | "open" | "dead_end" | "person";
-        /** @description A page of facts, by their numbers. */
+        /** @description A page of facts, ordered by number. */
         FactPage: {
             facts: components["schemas"]["Fact"][];
             next_cursor?: components["schemas"]["Cursor"] | null;
         };
-        /** @description The body of a forget. */
+        /** @description The body of a request to forget. */
         ForgetBody: {
             exchanges?: number[] | null;
             /** Format: int64 */
             message?: number | null;
         };
-        /** @description What forgetting did, over HTTP and on the command line alike. */
+        /** @description The reply to a request to forget, over HTTP and on the command line. */
         Forgotten: {
-            /** @description The agents that shared them. */
+            /** @description The agents that shared these exchanges. */
             agents: components["schemas"]["AgentId"][];
-            /** @description The exchanges that they stood in. */
+            /** @description The exchanges of these messages. */
             exchanges: number[];
             /**
              * Format: int64
              * @description Items of summaries that were withdrawn or lost their text.
              */
             items: number;
-            /** @description Agents whose file in this daemon's live journal still holds it: it couldn't be written anew. Others have their own. */
+            /** @description Agents whose file in this daemon's live journal still holds it, because rewriting the file failed. Each daemon has its own journal. */
             journals_left: components["schemas"]["AgentId"][];
-            /** @description The legs of these exchanges that weren't named: what was said in them is still stored. */
+            /** @description Other legs of the same exchanges, which weren't named and are still stored. */
             legs_left?: components["schemas"]["LegsLeft"][];
             /**
              * Format: int64
-             * @description Messages that are tombstones now and weren't before.
+             * @description Messages that became tombstones.
              */
             messages: number;
-            /** @description Nothing of it is left in the database's files. */
+            /** @description True if nothing of it is left in the database's files. */
             scrubbed: boolean;
             /**
              * Format: int64
@@ -1539,22 +1588,22 @@ export interface components {
              */
             versions: number;
         };
-        /** @description The body of a fork. */
+        /** @description The body of a request to fork. */
         ForkBody: {
             child: components["schemas"]["AgentId"];
         };
-        /** @description What a fork made. */
+        /** @description The reply to a fork. */
         ForkOutcome: {
             /** @description The new agent. */
             agent_id: components["schemas"]["AgentId"];
             /**
              * Format: int64
-             * @description How many exchanges the child shares: those in its window, and those pending.
+             * @description How many exchanges the child shares: those in its window and those pending.
              */
             exchanges: number;
             /**
              * Format: int64
-             * @description The parent's last exchange at the fork; none if it had none yet.
+             * @description The parent's last exchange at the fork, if it had any.
              */
             fork_exchange?: number | null;
             /**
@@ -1562,42 +1611,39 @@ export interface components {
              * @description How many items its document shares.
              */
             items: number;
-            /** @description Whose past it shares. */
+            /** @description The agent that it was forked from. */
             parent_agent_id: components["schemas"]["AgentId"];
         };
-        /** @description An exchange in which something was found. */
+        /** @description An exchange that a search found. */
         FoundExchange: {
             /**
              * Format: int64
-             * @description The first leg of its exchange, if it is a later one.
+             * @description The first leg of its exchange, if this is a later one.
              */
             continues?: number | null;
-            /** @description When the last thing in it was said. */
+            /** @description When its last message was said. */
             ended_at: components["schemas"]["Timestamp"];
             evicted_at?: components["schemas"]["Timestamp"] | null;
-            /** @description Where the terms stand, secrets redacted. */
+            /** @description The places of the terms, with secrets redacted. */
             excerpts: components["schemas"]["Excerpt"][];
-            /**
-             * Format: int64
-             * @description Its number.
-             */
+            /** Format: int64 */
             exchange: number;
-            /** @description The terms that it doesn't hold. */
+            /** @description The terms that it doesn't contain. */
             missing: string[];
-            /** @description Where it stands. */
+            /** @description Its place relative to the window and the summary. */
             place: components["schemas"]["ExchangePlace"];
-            /** @description When it began. */
+            /** @description When its first message was said. */
             started_at: components["schemas"]["Timestamp"];
             /**
              * Format: int64
-             * @description The first version of the summary that covers it, if one does.
+             * @description The first version of the summary that covers it; null for none.
              */
             summary_version?: number | null;
-            /** @description The first line of what was asked in it; of a later leg empty. */
+            /** @description The first line of the user's message; empty for a later leg. */
             title: string;
             /**
              * Format: int64
-             * @description What it costs to read it whole.
+             * @description The size of the whole exchange in tokens.
              */
             tokens: number;
         };
@@ -1626,7 +1672,7 @@ export interface components {
         HistoryExchange: {
             /**
              * Format: int64
-             * @description The first leg of its exchange, if it is a later one.
+             * @description The first leg of the exchange, if this is a later leg.
              */
             continues?: number | null;
             ended_at: components["schemas"]["Timestamp"];
@@ -1648,26 +1694,26 @@ export interface components {
             text: string;
             /**
              * Format: int64
-             * @description Of the whole message, at its first line, if they were asked for.
+             * @description The tokens of the message, on its first line, if requested.
              */
             tokens?: number | null;
             voice: string;
         };
-        /** @description The newest summary in figures. */
+        /** @description The newest summary's key figures. */
         HistorySummary: {
             /**
              * Format: int64
-             * @description Its ceiling.
+             * @description The most tokens that the document may have.
              */
             max_tokens: number;
             /**
              * Format: int64
-             * @description Its tokens.
+             * @description The document's tokens.
              */
             tokens: number;
             /**
              * Format: int64
-             * @description Its version.
+             * @description The version number.
              */
             version: number;
         };
@@ -1678,28 +1724,28 @@ export interface components {
             tokens: number;
         };
         /**
-         * @description How much an item matters, least first (seed 003, "Dropping Low-Importance Items").
+         * @description The importance of an item, least important first (seed 003, "Dropping Low-Importance Items").
          * @enum {string}
          */
         Importance: "trivial" | "debugging" | "fix" | "feature" | "constraint" | "decision";
-        /** @description An item as operators see it, over HTTP and on the command line alike. */
+        /** @description An item as operators see it, over HTTP and on the command line. */
         Item: components["schemas"]["ItemFigures"] & {
             /**
              * Format: int64
-             * @description The version that brought it.
+             * @description The version that added it.
              */
             added_version: number;
             /** @description Its exchanges: `#12–#14, #20`. */
             exchanges: string;
             /**
              * Format: int64
-             * @description The exchange of which all of them are legs, if they are; only in lists.
+             * @description The exchange whose legs these are, if all belong to one; only in lists.
              */
             legs_of?: number | null;
-            /** @description It is in the document; else it was too old or had no room. */
+            /** @description True if it is in the document; false if it was too old or found no room. */
             shown: boolean;
         };
-        /** @description A change of an item, of at least one of these. */
+        /** @description A change of an item: at least one of these members. */
         ItemChange: {
             /** @description The shorter one. */
             brief?: string;
@@ -1707,50 +1753,50 @@ export interface components {
             gist?: string;
             /** @description How much it matters. */
             importance?: components["schemas"]["Importance"];
-            /** @description Whether it is pinned. */
+            /** @description True to pin it, false to unpin it. */
             pinned?: boolean;
             /** @description The detailed text. */
             text?: string;
         };
-        /** @description One line of the summary, in its three lengths, and what it stands for. */
+        /** @description An item of the summary in its three lengths, with the exchanges that it covers. */
         ItemFigures: {
-            /** @description Shorter; a line for each point. */
+            /** @description Shorter text; a line for each point. */
             brief: string;
-            /** @description The latest time in them. */
+            /** @description Time of the last message in its exchanges. */
             ended_at: components["schemas"]["Timestamp"];
             /** @description Headline. */
             gist: string;
-            /** @description How much they matter. */
+            /** @description Importance of its exchanges. */
             importance: components["schemas"]["Importance"];
             /**
              * Format: int64
              * @description Number within the agent, never reused. 0 until it is stored.
              */
             item: number;
-            /** @description Where the texts come from. */
+            /** @description Origin of the texts. */
             origin: components["schemas"]["ItemOrigin"];
-            /** @description An operator keeps it in the document, in full, as far as pinned items have room ([`super::compaction`]). */
+            /** @description True if an operator keeps it in the document, in full while pinned items have room. */
             pinned: boolean;
-            /** @description To be condensed again when a model is there. */
+            /** @description True if a model will condense it again. */
             provisional: boolean;
-            /** @description Which exchanges it stands for; sorted, disjoint. */
+            /** @description The exchanges that it covers; sorted, disjoint. */
             ranges: components["schemas"]["ExchangeRange"][];
             /**
              * Format: int64
-             * @description Their tokens.
+             * @description Tokens of its exchanges.
              */
             source_tokens: number;
-            /** @description The earliest time in them. */
+            /** @description Start of the earliest of its exchanges. */
             started_at: components["schemas"]["Timestamp"];
-            /** @description Detailed; a line for each point. */
+            /** @description Detailed text; a line for each point. */
             text: string;
         };
         /**
-         * @description Where an item's texts come from.
+         * @description The origin of an item's texts.
          * @enum {string}
          */
         ItemOrigin: "model" | "offline" | "digest" | "edited";
-        /** @description A page of items, by their numbers. */
+        /** @description A page of items, ordered by number. */
         ItemPage: {
             items: components["schemas"]["Item"][];
             next_cursor?: components["schemas"]["Cursor"] | null;
@@ -1761,105 +1807,103 @@ export interface components {
             at: components["schemas"]["Timestamp"];
             /** @description Why it failed, if it did. */
             error_class?: string | null;
-            /** @description The model. */
             model: string;
-            /** @description The model's provider. */
             provider: string;
         };
-        /** @description The legs of an exchange, beside one of them that is read. */
+        /** @description The legs of an exchange, around the one that was requested. */
         Legs: {
             /**
              * Format: int64
-             * @description How many there are. A fork or a rewind may part a leg into several numbers.
+             * @description The number of legs. After a fork or a rewind a leg may have several numbers.
              */
             count: number;
             /**
              * Format: int64
-             * @description The first one's number, which is the exchange's.
+             * @description The first number, which is the exchange's.
              */
             first: number;
             /**
              * Format: int64
-             * @description The last one's number.
+             * @description The last number.
              */
             last: number;
             /**
              * Format: int64
-             * @description The number with which the exchange goes on.
+             * @description The number after the requested one, if it belongs to the exchange.
              */
             next?: number | null;
             /**
              * Format: int64
-             * @description The number before the one that is read, if it belongs to the exchange.
+             * @description The number before the requested one, if it belongs to the exchange.
              */
             previous?: number | null;
         };
-        /** @description Legs of an exchange that are left when others are forgotten. */
+        /** @description Legs of an exchange that remain after others were forgotten. */
         LegsLeft: {
             /**
              * Format: int64
-             * @description The exchange, by its first leg.
+             * @description The number of the exchange's first leg.
              */
             exchange: number;
-            /** @description The legs that are left. */
+            /** @description The remaining legs. */
             legs: number[];
         };
-        /** @description The body of a mark. */
+        /** @description The body of a request to set a mark. */
         MarkBody: {
             label?: string | null;
         };
-        /** @description What an agent contributes. */
+        /** @description An agent's contribution to a project's document. */
         MemberFigures: {
-            /** @description Who. */
+            /** @description The agent. */
             agent_id: components["schemas"]["AgentId"];
             /**
              * Format: int64
              * @description The last exchange that its items cover.
              */
             covers_through: number;
-            /** @description The items it brings along, digests of what is pending included. */
+            /** @description How many items it contributes, digests of pending exchanges included. */
             items: number;
             /**
              * Format: int64
              * @description How many of its exchanges wait to be summarised.
              */
             pending_exchanges: number;
-            /** @description Those that are in the project's document. */
+            /** @description How many of these are in the project's document. */
             shown_items: number;
-            /** @description When it was active last. */
+            /** @description When it was last active. */
             updated_at: components["schemas"]["Timestamp"];
             /**
              * Format: int64
-             * @description The version of its own document.
+             * @description The version of the agent's own document.
              */
             version: number;
         };
-        /** @description Who belongs where. */
+        /** @description The project of an agent. */
         Membership: {
             agent_id: components["schemas"]["AgentId"];
             project_id?: components["schemas"]["ProjectId"] | null;
         };
         /**
-         * @description A message, in recapd's own format or a provider's: at least `kind`, `role` or `type` says what it is. It is stored
-         *     verbatim, with whatever members it has.
+         * @description A message in recapd's own format or a provider's. At least one of `kind`, `role` and `type` says what it is. It is
+         *     stored verbatim, with all of its members.
          */
         Message: {
             /** @description Text, or a list of parts. */
             content?: unknown;
             /**
-             * @description Its id of the client's choice. A message that is sent again under its id changes nothing.
+             * @description An id that the client chooses. A message that is sent again with its id changes nothing.
              * @example m-1
              */
             id?: string | null;
             /** @description In the native format: `user`, `assistant`, `tool_call`, `tool_result`, `system`, or a kind of metadata. */
             kind?: string | null;
             /**
-             * @description In a provider's format: `user`, `assistant`, `system`, `developer`, `tool`, or Gemini's `user`, `model`. One that no
-             *     provider knows is refused.
+             * @description In a provider's format: `user`, `assistant`, `system`, `developer`, `tool`, or Gemini's `user` and `model`. A role
+             *     that no provider has is refused.
              */
             role?: string | null;
         };
-        /** @description A batch of messages with what the provider reported. */
+        /** @description A batch of messages, with the provider's usage report. */
         MessageBatch: {
             /** @description In order. */
             messages: components["schemas"]["Message"][];
@@ -1869,35 +1913,32 @@ export interface components {
         /** @enum {string} */
         MessageFormat: "native" | "openai" | "openai-responses" | "anthropic" | "gemini" | "claude-code" | "codex" | "pidgin" | "aider";
         Messages: components["schemas"]["Message"][] | components["schemas"]["MessageBatch"] | components["schemas"]["Message"];
-        /** @description What a session remembers. */
+        /** @description The memory of a session. */
         MotorheadMemory: {
-            /** @description The newest context that was sent and is in the window, and the summary. */
+            /** @description The newest context in the window, and the summary. */
             context?: string | null;
-            /** @description The window, the newest first. */
+            /** @description The window, newest first. */
             messages: components["schemas"]["MotorheadMessage"][];
             /**
              * Format: int64
-             * @description The summary's tokens.
+             * @description The summary's size in tokens.
              */
             tokens: number;
         };
-        /** @description A message. */
+        /** @description A message of motorhead. */
         MotorheadMessage: {
             content: string;
-            /** @description `Human` or `AI`, or `System`; `user`, `assistant` and `system` will do, too. */
+            /** @description `Human`, `AI` or `System`; `user`, `assistant` and `system` are accepted, too. */
             role: string;
         };
-        /** @description What is to be remembered. Further members are passed over, as motorhead does. */
+        /** @description Messages to remember. Unknown members are ignored, as by motorhead. */
         MotorheadMessages: {
-            /**
-             * @description What was remembered elsewhere. Here another one takes the place of the last; models are sent both, as system messages
-             *     in their order.
-             */
+            /** @description A context from elsewhere. It replaces the last one in this interface; models get both, as system messages in order. */
             context?: string | null;
-            /** @description The oldest first. */
+            /** @description Oldest first. */
             messages: components["schemas"]["MotorheadMessage"][];
         };
-        /** @description It is done. */
+        /** @description Confirms a request. */
         MotorheadStatus: {
             status: string;
         };
@@ -1911,67 +1952,62 @@ export interface components {
         };
         /** @description A fact to add. */
         NewFact: {
-            /** @description What it is about. */
+            /** @description The kind of fact. */
             kind: components["schemas"]["FactKind"];
             /** @description One line. */
             text: string;
         };
-        /** @description The newest exchange of an agent, or leg of one. */
+        /** @description The newest exchange of an agent, or its newest leg. */
         NewestExchange: {
             /**
              * Format: int64
-             * @description The first leg of its exchange, if it is a later one.
+             * @description The first leg of its exchange, if this is a later one.
              */
             continues?: number | null;
             /** Format: int64 */
             exchange: number;
-            /** @description Whether more is expected in it. */
+            /** @description `open` if more is expected in it. */
             state: components["schemas"]["ExchangeState"];
         };
         /**
-         * @description What happens when the window is over budget although only the newest leg is left in it: its last round is too big.
+         * @description The reaction when the newest leg alone is over budget: its last round is too big.
          * @enum {string}
          */
         OnOverflow: "evict" | "refuse" | "end";
-        /** @description The body of both. */
+        /** @description The body of a request to pin or unpin. */
         PinBody: {
             /** Format: int64 */
             seq: number;
         };
-        /** @description What a pin or an unpin did. */
+        /** @description The result of a pin or an unpin. */
         Pinned: {
             /**
              * Format: int64
-             * @description The first exchange in the window: messages of earlier ones are copied.
+             * @description The first exchange in the window. Pinned messages of earlier exchanges are copied.
              */
             first_exchange: number;
             pinned: boolean;
-            /**
-             * Format: int64
-             * @description The message.
-             */
+            /** Format: int64 */
             seq: number;
         };
         /** @description An agent's pins, in order of their messages. */
         Pins: {
-            /** @description Whose. */
             agent_id: components["schemas"]["AgentId"];
-            /** @description There are older ones. */
+            /** @description True if there are older ones. */
             has_more: boolean;
             /**
              * Format: int64
-             * @description The most tokens that copies may have.
+             * @description The most tokens of all copies.
              */
             max_tokens: number;
-            /** @description What stays in view. */
             pins: components["schemas"]["ShownPin"][];
         };
         /**
-         * @description A name for a set of values.
+         * @description A named set of settings.
          * @enum {string}
          */
         Preset: "none" | "ikigai" | "structured-memory" | "pidgin" | "last-n";
-        /** @description Something went wrong (RFC 9457). */
+        /** @description A problem (RFC 9457). */
         Problem: {
             /**
              * @description The kind of problem, for programs.
@@ -2034,7 +2070,7 @@ export interface components {
             instance: string;
             /**
              * Format: int32
-             * @description The status of the answer.
+             * @description The HTTP status of the answer.
              */
             status: number;
             /** @description The kind of problem, for people. */
@@ -2044,7 +2080,7 @@ export interface components {
         };
         /** @description One thing that is wrong with a request. */
         ProblemFinding: components["schemas"]["ProblemPlace"] & {
-            /** @description What, and what to do about it. */
+            /** @description What is wrong, and what to do about it. */
             detail: string;
         };
         /** @description A place in a request. */
@@ -2052,7 +2088,7 @@ export interface components {
             /** @description A JSON pointer into the body (RFC 6901). */
             pointer: string;
         } | {
-            /** @description A line of the body, from 1. */
+            /** @description A line of the body, counted from 1. */
             line: number;
         } | {
             /** @description A query parameter. */
@@ -2065,11 +2101,11 @@ export interface components {
             updated_at: components["schemas"]["Timestamp"];
         };
         /**
-         * @description A project's id. It is made by its first agent.
+         * @description The id of a project. Its first agent creates the project.
          * @example website
          */
         ProjectId: string;
-        /** @description A page of projects, by name. */
+        /** @description A page of projects, ordered by name. */
         ProjectPage: {
             next_cursor?: components["schemas"]["Cursor"] | null;
             projects: components["schemas"]["ProjectFigures"][];
@@ -2086,13 +2122,13 @@ export interface components {
             tokens: number;
             updated_at: components["schemas"]["Timestamp"];
         };
-        /** @description A page of the queue, by agent. */
+        /** @description A page of the queue, ordered by agent. */
         QueuePage: {
             next_cursor?: components["schemas"]["Cursor"] | null;
             paused_since?: components["schemas"]["Timestamp"] | null;
             rows: components["schemas"]["QueueRow"][];
         };
-        /** @description Whether all updates are paused. */
+        /** @description The pause of all updates. */
         QueuePause: {
             paused_since?: components["schemas"]["Timestamp"] | null;
         };
@@ -2100,77 +2136,74 @@ export interface components {
         QueueRow: {
             /**
              * Format: int64
-             * @description How long that is.
+             * @description The time since `queued_at`.
              */
             age_ms: number;
-            /** @description Whose summary; also the row's name. */
+            /** @description The agent, which is also the row's name. */
             agent_id: components["schemas"]["AgentId"];
             /**
              * Format: int64
-             * @description Attempts so far, the running one included.
+             * @description Attempts so far, including the running one.
              */
             attempts: number;
             /**
              * Format: int64
-             * @description How often whoever had it vanished.
+             * @description How often a worker that held it vanished.
              */
             crashes: number;
-            /** @description What the last attempt failed with: a class, a colon, a message. */
+            /** @description The last attempt's error: a class, a colon, a message. */
             last_error?: string | null;
             leased_at?: components["schemas"]["Timestamp"] | null;
             next_at?: components["schemas"]["Timestamp"] | null;
-            /** @description The daemon that has it. */
+            /** @description The daemon that holds it. */
             owner?: string | null;
             parked_at?: components["schemas"]["Timestamp"] | null;
-            /** @description The limit of spending that it is paused for. */
+            /** @description The spending limit that pauses it. */
             paused_for?: string | null;
             /**
              * Format: int64
              * @description How urgent it is; larger is more urgent.
              */
             priority: number;
-            /** @description Since when it is asked for. */
+            /** @description When the update was first asked for. */
             queued_at: components["schemas"]["Timestamp"];
-            /** @description Why it was asked for: the most telling reason. */
+            /** @description The most important reason for the update. */
             reason: string;
-            /** @description Where it stands. */
+            /** @description The row's state. */
             state: components["schemas"]["QueueState"];
             waits_for?: components["schemas"]["QueueWait"] | null;
         };
         /**
-         * @description Where a row of the queue stands.
+         * @description The state of a row of the queue.
          * @enum {string}
          */
         QueueState: "ready" | "running" | "scheduled" | "paused" | "parked";
         /**
-         * @description What a row waits for.
+         * @description The reason why a row waits.
          * @enum {string}
          */
         QueueWait: "batching" | "provider" | "backoff" | "batch" | "limit" | "operator";
-        /** @description What a search found, best first. */
+        /** @description The results of a search, best first. */
         Recall: {
-            /** @description Whose archive. */
             agent_id: components["schemas"]["AgentId"];
-            /** @description The exchanges. */
             found: components["schemas"]["FoundExchange"][];
-            /** @description More exchanges were found than are shown. */
+            /** @description True if more exchanges were found than are shown. */
             has_more: boolean;
-            /** @description What was looked for, as it was understood: words and phrases. */
+            /** @description The query as it was understood: words and phrases. */
             terms: string[];
             /**
              * Format: int64
-             * @description So many of its messages wait to be indexed and were not searched.
+             * @description The number of messages that weren't searched, because they aren't indexed yet.
              */
             unsearched_messages: number;
         };
         /**
-         * @description Whose request is written.
+         * @description The API that a request is written for.
          * @enum {string}
          */
         RequestFormat: "anthropic" | "openai" | "openai-responses" | "gemini";
-        /** @description What a rollback or a rebuild answers, over HTTP and on the command line alike. */
+        /** @description The reply to a rollback or a rebuild, over HTTP and on the command line. */
         RevisionOutcome: {
-            /** @description Whose document. */
             agent_id: components["schemas"]["AgentId"];
             /**
              * Format: int64
@@ -2179,53 +2212,53 @@ export interface components {
             covers_through: number;
             /**
              * Format: int64
-             * @description Of these, those that an operator had edited or pinned.
+             * @description How many of the removed items an operator had edited or pinned.
              */
             items_edited_removed: number;
             /**
              * Format: int64
-             * @description Items that are gone.
+             * @description How many items were removed.
              */
             items_removed: number;
             /**
              * Format: int64
-             * @description Items that are back.
+             * @description How many items came back.
              */
             items_restored: number;
             /**
              * Format: int64
-             * @description How many exchanges that were covered are to be summarised again.
+             * @description How many covered exchanges have to be summarised again.
              */
             uncovered_exchanges: number;
             /**
              * Format: int64
-             * @description Its new version.
+             * @description The document's new version.
              */
             version: number;
         };
-        /** @description The body of a rewind. */
+        /** @description The body of a request to rewind. */
         RewindBody: {
             to?: string | null;
         };
-        /** @description The body of a rollback. */
+        /** @description The body of a request to roll back. */
         RollbackBody: {
             /** Format: int64 */
             version: number;
         };
         /** @description One attempt to update a summary. */
         Run: {
-            /** @description Whose summary. */
+            /** @description The agent whose summary it was to update. */
             agent_id: components["schemas"]["AgentId"];
             /**
              * Format: int64
-             * @description Which attempt, from 1.
+             * @description The number of the attempt, from 1.
              */
             attempt: number;
-            /** @description The answer came from a batch. */
+            /** @description True if the answer came from a batch. */
             batched: boolean;
             /**
              * Format: int64
-             * @description What it cost in micro-dollars, if the price is known.
+             * @description Its cost in micro-dollars, if the price is known.
              */
             cost_microusd?: number | null;
             /**
@@ -2235,7 +2268,7 @@ export interface components {
             covers_after?: number | null;
             /**
              * Format: int64
-             * @description The last one that it covers.
+             * @description The last exchange that it covers now.
              */
             covers_through?: number | null;
             /**
@@ -2245,28 +2278,28 @@ export interface components {
             document_tokens?: number | null;
             /**
              * Format: int64
-             * @description How long it took.
+             * @description Its duration.
              */
             duration_ms: number;
-            /** @description What it failed with. */
+            /** @description The text of its error. */
             error?: string | null;
-            /** @description What kind of error it failed with. */
+            /** @description The class of its error. */
             error_class?: string | null;
             /**
              * Format: int64
-             * @description Exchanges that were taken in.
+             * @description Exchanges that it summarised.
              */
             exchanges: number;
             /** @description When it ended. */
             finished_at: components["schemas"]["Timestamp"];
             /**
              * Format: int64
-             * @description Tokens it read.
+             * @description Tokens that the model read.
              */
             input_tokens: number;
             /**
              * Format: int64
-             * @description Items it wrote.
+             * @description Items that it wrote.
              */
             items_added: number;
             /**
@@ -2274,42 +2307,42 @@ export interface components {
              * @description Items that left the document.
              */
             items_dropped: number;
-            /** @description The model. */
+            /** @description The model that was asked. */
             model?: string | null;
             /**
              * Format: int64
-             * @description How often.
+             * @description The number of calls to the model.
              */
             model_calls: number;
             /** @description How it ended. */
             outcome: components["schemas"]["RunOutcome"];
             /**
              * Format: int64
-             * @description Tokens it wrote.
+             * @description Tokens that the model wrote.
              */
             output_tokens: number;
-            /** @description How the document came to its size: `append`, `merge` or `full`. */
+            /** @description How the document was composed: `append`, `merge` or `full`. */
             path?: string | null;
             /** @description The provider that was asked. */
             provider?: string | null;
-            /** @description Why it was asked for. */
+            /** @description Why the update was asked for. */
             reason: string;
             /**
              * Format: int64
-             * @description Its number.
+             * @description The run's number.
              */
             run: number;
             /** @description When it began. */
             started_at: components["schemas"]["Timestamp"];
-            /** @description The document lost decisions or constraints for its size. */
+            /** @description True if the document lost decisions or constraints for its size. */
             truncated: boolean;
             /**
              * Format: int64
-             * @description The version it wrote.
+             * @description The version that it wrote.
              */
             version?: number | null;
         };
-        /** @description Updates in a span of time. */
+        /** @description Figures about the updates in a span of time. */
         RunFigures: {
             /**
              * Format: int64
@@ -2318,7 +2351,7 @@ export interface components {
             completed: number;
             /**
              * Format: int64
-             * @description Exchanges they took in.
+             * @description Exchanges that they summarised.
              */
             exchanges: number;
             /**
@@ -2328,44 +2361,44 @@ export interface components {
             failed: number;
             /**
              * Format: int64
-             * @description Model tokens read.
+             * @description Tokens that models read.
              */
             input_tokens: number;
             /**
              * Format: int64
-             * @description The longest one.
+             * @description The longest of their durations.
              */
             max_duration_ms: number;
             /**
              * Format: int64
-             * @description Mean tokens of the documents they wrote.
+             * @description Mean tokens of the documents that they wrote.
              */
             mean_document_tokens: number;
             /**
              * Format: int64
-             * @description Mean duration of the completed ones.
+             * @description Mean duration of the completed updates.
              */
             mean_duration_ms: number;
             /**
              * Format: int64
-             * @description Model tokens written.
+             * @description Tokens that models wrote.
              */
             output_tokens: number;
             /**
              * Format: int64
-             * @description Of a hundred of them 95 took no longer.
+             * @description The 95th percentile of their durations.
              */
             p95_duration_ms?: number;
             /**
              * Format: int64
-             * @description Attempts that had asked a model, and then waited for a provider or a limit.
+             * @description Attempts that asked a model, and then waited for a provider or a limit.
              */
             postponed?: number;
-            /** @description What was spent. */
+            /** @description The cost. */
             spent: components["schemas"]["SpendTotal"];
             /**
              * Format: int64
-             * @description Attempts that somebody else overtook.
+             * @description Attempts that another one overtook.
              */
             superseded: number;
             /**
@@ -2384,11 +2417,11 @@ export interface components {
             next_cursor?: components["schemas"]["Cursor"] | null;
             runs: components["schemas"]["Run"][];
         };
-        /** @description Figures of the moment. */
+        /** @description Figures at one moment. */
         Sample: {
             /**
              * Format: int64
-             * @description Agents known.
+             * @description Agents in the database.
              */
             agents: number;
             /** @description Batches at a provider. */
@@ -2397,7 +2430,7 @@ export interface components {
             calibrations?: components["schemas"]["CalibrationFigures"][];
             /**
              * Format: int64
-             * @description Updates completed in the window of time asked for.
+             * @description Updates completed in the requested window of time.
              */
             completed: number;
             /**
@@ -2407,17 +2440,17 @@ export interface components {
             documents: number;
             /**
              * Format: int64
-             * @description Their tokens.
+             * @description Tokens of all summaries.
              */
             documents_tokens: number;
             /**
              * Format: int64
-             * @description Attempts failed in it.
+             * @description Attempts that failed in it.
              */
             failed: number;
             /**
              * Format: int64
-             * @description Model tokens read in it.
+             * @description Tokens that models read in it.
              */
             input_tokens: number;
             last_run?: components["schemas"]["LastRun"] | null;
@@ -2428,19 +2461,19 @@ export interface components {
             mean_document_tokens: number;
             /**
              * Format: int64
-             * @description Mean duration of completed updates in it.
+             * @description Mean duration of the updates completed in it.
              */
             mean_duration_ms: number;
             /**
              * Format: int64
-             * @description Model calls in it.
+             * @description Calls to models in it.
              */
             model_calls: number;
             oldest_pending_at?: components["schemas"]["Timestamp"] | null;
             oldest_ready_at?: components["schemas"]["Timestamp"] | null;
             /**
              * Format: int64
-             * @description Model tokens written in it.
+             * @description Tokens that models wrote in it.
              */
             output_tokens: number;
             /**
@@ -2450,7 +2483,7 @@ export interface components {
             parked: number;
             /**
              * Format: int64
-             * @description Updates that wait for the next day because a limit of spending is used up.
+             * @description Updates that wait for the next day because a spending limit is used up.
              */
             paused?: number;
             paused_until?: components["schemas"]["Timestamp"] | null;
@@ -2470,11 +2503,11 @@ export interface components {
              */
             scheduled: number;
             /**
-             * @description Agents, summaries and their tokens are too many to be counted at each look: on PostgreSQL these are estimates, some
-             *     percent off; on SQLite there are at least so many.
+             * @description True if agents, summaries and their tokens are too many to be counted each time: then these are estimates, off by some percent on
+             *     PostgreSQL, and lower bounds on SQLite.
              */
             stock_is_estimated?: boolean;
-            /** @description What was spent since the day began, which is one of UTC. */
+            /** @description The cost since the day began, in UTC. */
             today?: components["schemas"]["SpendTotal"];
             /**
              * Format: int64
@@ -2482,152 +2515,121 @@ export interface components {
              */
             truncated: number;
         };
-        /** @description What the end of a session did. */
+        /** @description The result of ending a session. */
         SessionEnded: {
-            /** @description Something was pending, and is summarised now. */
+            /** @description True if exchanges were pending, which are summarised now. */
             queued: boolean;
-            /**
-             * Format: int64
-             * @description The session that ended.
-             */
+            /** Format: int64 */
             session: number;
         };
         /** @description A value in force. */
         SettingInForce: {
-            /** @description Where it comes from. */
+            /** @description The source of the value. */
             from: components["schemas"]["SettingSource"];
             /** @description The setting's name. */
             name: string;
-            /** @description Its value. */
+            /** @description The value as JSON. */
             value: unknown;
         };
         /**
-         * @description Where a value in force comes from.
+         * @description The source of a value in force.
          * @enum {string}
          */
         SettingSource: "agent" | "preset" | "configuration";
         /** @description A message, verbatim. */
         ShownMessage: {
-            /** @description Nothing is left of it but its number and its time. */
+            /** @description True if only its number, kind and time are left. */
             forgotten?: boolean;
-            /** @description How `payload` is written. */
+            /** @description The format of `payload`. */
             format: string;
-            /** @description Its kind. */
             kind: string;
-            /** @description What the client sent. */
+            /** @description The message as the client sent it. */
             payload: unknown;
-            /** @description When. */
             said_at: components["schemas"]["Timestamp"];
-            /**
-             * Format: int64
-             * @description Its number.
-             */
+            /** Format: int64 */
             seq: number;
-            /** @description Who said it, in a shared conversation. */
+            /** @description Its speaker, in a shared conversation. */
             speaker?: string | null;
-            /**
-             * Format: int64
-             * @description What it costs.
-             */
+            /** Format: int64 */
             tokens: number;
         };
         /** @description A message that stays in view. */
         ShownPin: {
-            /**
-             * Format: int64
-             * @description Its exchange.
-             */
+            /** Format: int64 */
             exchange: number;
-            /** @description Its exchange is in the window, so that it isn't copied. */
+            /** @description True if its exchange is in the window, so that no copy is needed. */
             in_window: boolean;
-            /** @description Its kind. */
             kind: string;
-            /** @description It was pinned by hand; else it is important to the running session. */
+            /** @description True if it was pinned; false if it is important to the running session. */
             pinned: boolean;
-            /**
-             * Format: int64
-             * @description Its number.
-             */
+            /** Format: int64 */
             seq: number;
             /** @description Its first line. */
             title: string;
-            /**
-             * Format: int64
-             * @description Its tokens.
-             */
+            /** Format: int64 */
             tokens: number;
         };
         /**
-         * @description A limit that is used up.
+         * @description A limit that allows no further call.
          * @enum {string}
          */
         SpendLimit: "calls" | "tokens" | "usd" | "agent_calls" | "agent_tokens" | "agent_usd" | "price";
-        /** @description What may be spent in a day; 0 is no limit. */
+        /** @description The most that may be spent in a day; 0 means no limit. */
         SpendLimits: {
             /**
              * Format: int64
-             * @description Calls to models, failed ones too.
+             * @description Calls to models, including failed ones.
              */
             calls: number;
             /**
              * Format: int64
-             * @description Micro-dollars.
+             * @description The cost in micro-dollars.
              */
             cost_microusd: number;
             /**
              * Format: int64
-             * @description Tokens, read and written.
+             * @description Input and output tokens.
              */
             tokens: number;
         };
-        /** @description Updates of an agent wait for the next day. */
+        /** @description A pause of an agent's updates until the next day. */
         SpendPause: {
-            /** @description For which limit. */
+            /** @description The limit that is used up. */
             limit: components["schemas"]["SpendLimit"];
-            /** @description Until when. */
             until: components["schemas"]["Timestamp"];
         };
-        /** @description What was spent. */
+        /** @description The amount that was spent. */
         SpendTotal: {
             /**
              * Format: int64
-             * @description Calls to models.
+             * @description Calls to models, including failed ones.
              */
             calls: number;
             /**
              * Format: int64
-             * @description Micro-dollars, of the calls whose price is known.
+             * @description The cost in micro-dollars of the calls with a known price.
              */
             cost_microusd: number;
             /**
              * Format: int64
-             * @description Tokens, read and written.
+             * @description Input and output tokens.
              */
             tokens: number;
             /**
              * Format: int64
-             * @description Calls whose price isn't known.
+             * @description The number of calls with an unknown price.
              */
             unpriced_calls: number;
         };
-        /** @description The figures of a span of time, and of this moment. */
+        /** @description The figures of a span of time, and of the current moment. */
         Stats: {
             /** Format: int64 */
             agents: number;
-            /**
-             * Format: int64
-             * @description Summaries stored.
-             */
+            /** Format: int64 */
             documents: number;
-            /**
-             * Format: int64
-             * @description Their tokens.
-             */
+            /** Format: int64 */
             documents_tokens: number;
-            /**
-             * Format: int64
-             * @description Rows that are parked.
-             */
+            /** Format: int64 */
             parked: number;
             /**
              * Format: int64
@@ -2636,26 +2638,26 @@ export interface components {
             ready: number;
             /**
              * Format: int64
-             * @description Rows that workers have.
+             * @description Rows of the queue that workers hold.
              */
             running: number;
             /**
              * Format: int64
-             * @description Rows that wait for their time.
+             * @description Rows of the queue that wait for their time.
              */
             scheduled: number;
-            /** @description Whether `agents`, `documents` and `documents_tokens` are estimates, as they are beyond some thousands. */
+            /** @description True if `agents`, `documents` and `documents_tokens` are estimates, as they are above some thousands. */
             stock_is_estimated: boolean;
-            /** @description What ended in that time. */
+            /** @description Updates that ended in that time. */
             updates: components["schemas"]["RunFigures"];
             /** Format: int64 */
             window_hours: number;
         };
-        /** @description The daemon's figures: the store's sample, with what runs. */
+        /** @description The daemon's figures. */
         Status: components["schemas"]["Sample"] & {
-            /** @description The models that may be asked, and until when one is left alone. */
+            /** @description The models that may be used, and until when one is left alone. */
             circuits: components["schemas"]["Circuit"][];
-            /** @description What all agents together may spend in a day; 0 is no limit. */
+            /** @description What all agents together may spend in a day; 0 for no limit. */
             spend_limits: components["schemas"]["SpendLimits"];
             started_at: components["schemas"]["Timestamp"];
             /** Format: int64 */
@@ -2664,7 +2666,7 @@ export interface components {
             /** Format: int64 */
             window_hours: number;
         };
-        /** @description What a step did. */
+        /** @description The reply to a step. */
         StepOutcome: components["schemas"]["SteppedFigures"] & {
             /**
              * Format: int64
@@ -2687,32 +2689,32 @@ export interface components {
              */
             window_tokens: number;
         };
-        /** @description What the members that [`StepFigures`] adds look like: of each step its own. */
+        /** @description Describes the members that [`StepFigures`] adds; each kind of step has its own. */
         SteppedFigures: {
-            /** @description The mark's name; of a mark. */
+            /** @description The mark's name, after a mark. */
             label?: string | null;
             /**
              * Format: int64
-             * @description The exchange that holds the mark; of a mark and a rewind.
+             * @description The exchange that holds the mark, after a mark or a rewind.
              */
             marked_exchange?: number | null;
             /**
              * Format: int64
-             * @description The new session; of a clear.
+             * @description The new session, after a clear.
              */
             session?: number | null;
             /**
              * Format: int64
-             * @description How many exchanges were set aside; of a rewind.
+             * @description How many exchanges a rewind set aside.
              */
             set_aside?: number | null;
             /**
              * Format: int64
-             * @description The summary's new version, if it had to change; of a rewind.
+             * @description The summary's new version, if a rewind changed it.
              */
             version?: number | null;
         };
-        /** @description The summary as JSON. */
+        /** @description The summary of an agent. */
         Summary: {
             agent_id: components["schemas"]["AgentId"];
             content: string;
@@ -2723,12 +2725,12 @@ export interface components {
             /** Format: int64 */
             pending_exchanges: number;
             pending_since?: components["schemas"]["Timestamp"] | null;
-            /** @description The same by its headings. */
+            /** @description The content divided by its headings. */
             sections: components["schemas"]["SummarySection"][];
             stale_since?: components["schemas"]["Timestamp"] | null;
             /** Format: int64 */
             tokens: number;
-            /** @description Lines of the document are missing, since less was asked for. */
+            /** @description True if lines were left out because the request asked for less. */
             truncated: boolean;
             updated_at?: components["schemas"]["Timestamp"] | null;
             /** Format: int64 */
@@ -2739,26 +2741,26 @@ export interface components {
             covers_through: number;
             /**
              * Format: int64
-             * @description How many exchanges wait to be summarised, at most: set-aside ones and preambles between them count, too.
+             * @description An upper bound of the exchanges that wait to be summarised: set-aside ones and preambles between them count, too.
              */
             pending_exchanges: number;
             /**
              * Format: int64
-             * @description 0 before the first; another one than that of a document at hand says that there is a newer one.
+             * @description 0 before the first. If it differs from the version of a document that a client has, there is a newer document.
              */
             version: number;
         };
         /** @description A section of a document. */
         SummarySection: {
-            /** @description What stands below it, as Markdown. */
+            /** @description Text below the heading, as Markdown. */
             content: string;
-            /** @description The dates in its heading: `9–12 March 2026`. */
+            /** @description Dates in the heading: `9–12 March 2026`. */
             span?: string | null;
-            /** @description Its heading, without the dates that follow. */
+            /** @description Heading, without the dates. */
             title: string;
         };
         /**
-         * @description How much of a summary is wanted.
+         * @description How much of a summary to return.
          * @enum {string}
          */
         SummaryView: "full" | "brief";
@@ -2769,7 +2771,7 @@ export interface components {
         Switch: "1" | "true" | "" | "0" | "false";
         /**
          * Format: date-time
-         * @description A time by RFC 3339, in UTC.
+         * @description An RFC 3339 time in UTC.
          * @example 2026-11-20T08:40:00Z
          */
         Timestamp: string;
@@ -2777,9 +2779,9 @@ export interface components {
         Version: components["schemas"]["VersionFigures"] & {
             content: string;
         };
-        /** @description A version of a document, but for its text. */
+        /** @description A version of a document, without its text. */
         VersionFigures: {
-            /** @description The time its items were aged by. */
+            /** @description The time that its items were aged by. */
             as_of: components["schemas"]["Timestamp"];
             /**
              * Format: int64
@@ -2800,7 +2802,7 @@ export interface components {
             exchanges: number;
             /** @description What wrote it. */
             kind: components["schemas"]["VersionKind"];
-            /** @description How its document came to its size: `append`, `merge` or `full`. */
+            /** @description How its document was composed: `append`, `merge` or `full`. */
             path: string;
             purged_at?: components["schemas"]["Timestamp"] | null;
             /**
@@ -2808,14 +2810,11 @@ export interface components {
              * @description Tokens of its document.
              */
             tokens: number;
-            /**
-             * Format: int64
-             * @description Its number.
-             */
+            /** Format: int64 */
             version: number;
         };
         /**
-         * @description What wrote a version.
+         * @description The cause of a version.
          * @enum {string}
          */
         VersionKind: "update" | "rewind" | "rollback" | "rebuild" | "edit" | "forget";
@@ -2826,33 +2825,29 @@ export interface components {
         };
         /** @description Whole exchanges of the window, in order. */
         Window: {
-            /** @description Whose. */
             agent_id: components["schemas"]["AgentId"];
             /**
              * Format: int64
-             * @description Its ceiling; 0 is none.
+             * @description The most tokens of the window; 0 for no limit.
              */
             budget_tokens: number;
             /**
-             * @description The newest exchanges before the cursor, in order, each with all its messages, unless it is too big for any page. A page
-             *     has no more than 8 MB of payloads.
+             * @description The newest exchanges before the cursor, in order, each with all of its messages, unless it is too big for any page.
+             *     A page has at most 8 MB of payloads.
              */
             exchanges: components["schemas"]["WindowExchange"][];
-            /**
-             * Format: int64
-             * @description The first exchange of the window.
-             */
+            /** Format: int64 */
             first_exchange: number;
-            /** @description The leading instructions, which never leave; only on the first page. */
+            /** @description The leading instructions, which never leave the window; only on the first page. */
             preamble: components["schemas"]["ShownMessage"][];
             /**
              * Format: int64
-             * @description Set if these are only the first of them, as in an exchange. They are exchange 0, or after a clear the one that came next.
+             * @description Set if `preamble` holds only the first messages: the last number shown. The preamble is exchange 0, or after a clear the next one.
              */
             preamble_next_after?: number | null;
             /**
              * Format: int64
-             * @description Tokens of the whole window, preamble included.
+             * @description The tokens of the whole window, with its preamble.
              */
             tokens: number;
         };
@@ -2860,35 +2855,28 @@ export interface components {
         WindowExchange: {
             /**
              * Format: int64
-             * @description The first leg of its exchange, if it is a later one.
+             * @description The first leg of its exchange, if this is a later one.
              */
             continues?: number | null;
-            /** @description When the last thing in it was said. */
+            /** @description When its last message was said. */
             ended_at: components["schemas"]["Timestamp"];
-            /**
-             * Format: int64
-             * @description Its number.
-             */
+            /** Format: int64 */
             exchange: number;
-            /** @description Its messages, verbatim. */
             messages: components["schemas"]["ShownMessage"][];
             /**
              * Format: int64
-             * @description Set if these are only the first of them, since the exchange is too big for any page: the last number shown. What follows
-             *     is at `GET /v1/agents/{id}/exchanges/{n}?after=` this number.
+             * @description Set if the exchange is too big for any page, so that `messages` holds only the first ones: the last number shown.
+             *     The rest is at `GET /v1/agents/{id}/exchanges/{n}?after=` with this number.
              */
             next_after?: number | null;
-            /** @description When it began. */
+            /** @description When its first message was said. */
             started_at: components["schemas"]["Timestamp"];
-            /** @description Whether more is expected in its exchange. */
+            /** @description `open` if more is expected in its exchange. */
             state: components["schemas"]["ExchangeState"];
-            /**
-             * Format: int64
-             * @description Its tokens.
-             */
+            /** Format: int64 */
             tokens: number;
         };
-        /** @description The window after it. Without a budget, 0, there is no ratio and nothing until an eviction. */
+        /** @description The window afterwards. Without a budget (0), `fill_ratio` and `tokens_until_eviction` are null. */
         WindowFigures: {
             /** Format: int64 */
             budget_tokens: number;
@@ -2949,7 +2937,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description It contradicts what is there. Nothing was changed. */
+        /** @description The request conflicts with the current state. Nothing was changed. */
         Conflict: {
             headers: {
                 /** @description The request's id: the client's own, if it sent one. */
@@ -2971,7 +2959,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The token is for less than this, or a web page asks. Nothing was changed. */
+        /** @description The token doesn't allow this, or the request comes from a web page. Nothing was changed. */
         Forbidden: {
             headers: {
                 /** @description The request's id: the client's own, if it sent one. */
@@ -2993,7 +2981,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description A defect of recapd; its log says more, under the id of the request. */
+        /** @description A defect of recapd. Its log says more, under the request's id. */
         Internal: {
             headers: {
                 /** @description The request's id: the client's own, if it sent one. */
@@ -3037,7 +3025,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description What the path or the body names doesn't exist. */
+        /** @description Something that the path or the body names doesn't exist. */
         NotFound: {
             headers: {
                 /** @description The request's id: the client's own, if it sent one. */
@@ -3081,7 +3069,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description This token, or this address, asks more often than `http.requests_per_second` allows. Nothing was changed. */
+        /** @description This token, or this address, sends more requests than `http.requests_per_second` allows. Nothing was changed. */
         TooManyRequests: {
             headers: {
                 /** @description Seconds after which to ask again. */
@@ -3105,7 +3093,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description This daemon asks for tokens, and none came that opens anything. */
+        /** @description This daemon needs a token, and the request has no valid one. */
         Unauthorized: {
             headers: {
                 /** @description The request's id: the client's own, if it sent one. */
@@ -3127,7 +3115,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The database is away, there is no room for a long body or answer beside others, or it took too long. To be asked again. */
+        /** @description The database is away, there is no room for a long body or answer besides others, or the request took too long. Try again. */
         Unavailable: {
             headers: {
                 /** @description Seconds after which to ask again. */
@@ -3151,7 +3139,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body isn't said to be JSON, or it is compressed. */
+        /** @description The body isn't declared as JSON, or it is compressed. */
         UnsupportedMediaType: {
             headers: {
                 /** @description The request's id: the client's own, if it sent one. */
@@ -3190,7 +3178,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Requests are answered. */
+            /** @description The daemon answers requests. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -3250,7 +3238,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Requests are answered usefully. */
+            /** @description The daemon is ready. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -3331,7 +3319,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description They are stored. */
+            /** @description The messages are stored. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -3367,7 +3355,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It is gone. */
+            /** @description The session is deleted. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -3406,7 +3394,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What is looked at, or would be. */
+            /** @description The documents that are looked at, or would be. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -3442,7 +3430,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of agents, by id. */
+            /** @description A page of agents, ordered by id. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -3496,7 +3484,7 @@ export interface operations {
     delete_agent: {
         parameters: {
             query: {
-                /** @description The agent's id once more: nothing brings it back. */
+                /** @description The agent's id again, as a confirmation: deletion is final. */
                 confirm: string;
             };
             header?: never;
@@ -3508,7 +3496,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It is gone. */
+            /** @description The agent is deleted. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -3539,7 +3527,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        /** @description A merge patch (RFC 7396): null takes a setting back. */
+        /** @description A merge patch (RFC 7396): null removes an override. */
         requestBody: {
             content: {
                 /**
@@ -3553,7 +3541,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description All that the agent overrides now. */
+            /** @description Everything that the agent overrides now. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -3593,7 +3581,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What it did. */
+            /** @description The result. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -3617,23 +3605,56 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    compact: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The text. */
+            200: {
+                headers: {
+                    /** @description The request's id: the client's own, if it sent one. */
+                    "x-request-id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CompactReply"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     get_context: {
         parameters: {
             query: {
-                /** @description The provider to write it for. */
+                /** @description The provider whose request format is used. */
                 format: components["schemas"]["RequestFormat"];
-                /** @description The most tokens; 0 is no limit. */
+                /** @description The most tokens; 0 for no limit. */
                 budget?: number;
-                /** @description The most tokens of the summary in it. Whatever is asked for, it takes a quarter of the budget at most. */
+                /** @description The most tokens of the summary in it. The summary never takes more than a quarter of the budget. */
                 summary_max_tokens?: number;
-                /** @description What happens to neighbouring turns of one side. */
+                /** @description What to do with consecutive turns of the same side. */
                 alternation?: components["schemas"]["Alternation"];
                 /**
-                 * @description `open`: thinking of the open exchange is sent even where something before it has changed, for a provider that wants that of an open tool round, or a request that lets it drop what is no longer bound (`drop_block`). Otherwise none is sent then.
+                 * @description `open`: sends the thinking of the open exchange even where something before it has changed, for a provider that wants the thinking of an open tool round, or a request that lets the provider drop thinking that is no longer bound (`drop_block`). By default, none is sent in that case.
                  * @example open
                  */
                 thinking?: string;
-                /** @description In a shared conversation: by which speaker it is seen. */
+                /** @description In a shared conversation: the speaker who sees it. */
                 as?: string;
             };
             header?: never;
@@ -3666,17 +3687,64 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    store_conversation: {
+        parameters: {
+            query: {
+                /** @description The provider whose request it is. */
+                format: components["schemas"]["RequestFormat"];
+                /** @description The coding agent that wrote the request: what it adds to the user's messages is then told apart. */
+                host?: string;
+                /** @description `whole`: the conversation from its beginning, or from the host's summary on, as each request carries it; the default. `end`: only what follows the stored conversation, such as an answer. */
+                extent?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The agent. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        /** @description The body of the request, or an object with its `messages`, `input` or `contents` alone. */
+        requestBody: {
+            content: {
+                "application/json": unknown;
+            };
+        };
+        responses: {
+            /** @description What was new. */
+            200: {
+                headers: {
+                    /** @description The request's id: the client's own, if it sent one. */
+                    "x-request-id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConversationReply"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["BodyTooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     watch_agent: {
         parameters: {
             query?: {
                 /**
-                 * @description End after so many seconds, at most 86,400.
+                 * @description Ends the stream after this many seconds, at most 86,400.
                  * @example 60s
                  */
                 for?: string;
             };
             header?: {
-                /** @description The `id` of the last event that came. */
+                /** @description The `id` of the last event received. */
                 "last-event-id"?: string;
             };
             path: {
@@ -3687,7 +3755,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The events, until the client goes or the daemon ends. */
+            /** @description The events, until the client disconnects or the daemon ends. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -3714,14 +3782,14 @@ export interface operations {
                 after?: number;
                 /** @description The most messages. */
                 limit?: number;
-                /** @description Also as content of this provider's request. */
+                /** @description Adds the messages as content of this provider's request. */
                 format?: components["schemas"]["RequestFormat"];
             };
             header?: never;
             path: {
                 /** @description The agent. */
                 id: string;
-                /** @description The exchange's number, as it stands behind the # in a summary. */
+                /** @description The exchange's number, as written after the # in a summary. */
                 n: number;
             };
             cookie?: never;
@@ -3756,7 +3824,7 @@ export interface operations {
                 limit?: number;
                 /** @description Where the page begins: a `next_cursor`, as it came. */
                 cursor?: string;
-                /** @description Also facts that hold no longer. */
+                /** @description Also facts that no longer hold. */
                 all?: components["schemas"]["Switch"];
             };
             header?: never;
@@ -3768,7 +3836,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Facts, by their numbers. */
+            /** @description Facts, ordered by number. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -3857,7 +3925,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The fact now. */
+            /** @description The changed fact. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -3981,9 +4049,9 @@ export interface operations {
                 archived?: number;
                 /** @description As many exchanges as can be shown. */
                 all?: components["schemas"]["Switch"];
-                /** @description Nothing but this exchange, with all its lines, wherever it stands. */
+                /** @description Only this exchange, with all of its lines, wherever it stands. */
                 exchange?: number;
-                /** @description With the tokens of each message, and lines for results. */
+                /** @description Adds the tokens of each message, and lines for tool results. */
                 tokens?: components["schemas"]["Switch"];
             };
             header?: never;
@@ -3995,7 +4063,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The history. An exchange of more than 8 MB of payloads has lines for its first messages, and a last one that says where the rest is. */
+            /** @description The history. An exchange of more than 8 MB of payloads has lines for its first messages, and a last line that says where the rest is. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4023,7 +4091,7 @@ export interface operations {
                 limit?: number;
                 /** @description Where the page begins: a `next_cursor`, as it came. */
                 cursor?: string;
-                /** @description Also items that aren't in the document any more. */
+                /** @description Also items that are no longer in the document. */
                 all?: components["schemas"]["Switch"];
             };
             header?: never;
@@ -4035,7 +4103,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Items, by their numbers. */
+            /** @description Items, ordered by number. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4079,7 +4147,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The item now. */
+            /** @description The changed item. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4124,7 +4192,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What it did. */
+            /** @description The result. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4151,11 +4219,11 @@ export interface operations {
     append_messages: {
         parameters: {
             query?: {
-                /** @description How the messages are written; detected if it isn't said. */
+                /** @description The format of the messages; detected by default. */
                 format?: components["schemas"]["MessageFormat"];
             };
             header?: {
-                /** @description For messages without ids that may be sent again: they are stored once under a key, and a repeat gets the same answer while it is remembered, else one that counts duplicates. */
+                /** @description Makes it safe to repeat an append of messages without ids: they are stored once under a key. A repeat gets the same answer while that is remembered, and later one that counts duplicates. */
                 "idempotency-key"?: string;
             };
             path: {
@@ -4164,7 +4232,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        /** @description Messages in order, each in a form that `format` names: one, an array, `{messages, usage}`, or one on each line. */
+        /** @description Messages in order, in a format that `format` names: one message, an array, `{messages, usage}`, or one message on each line. */
         requestBody: {
             content: {
                 "application/json": components["schemas"]["Messages"];
@@ -4172,7 +4240,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description They are stored, and this is what they did to the window. */
+            /** @description The messages are stored. The answer says what that did to the window. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4213,7 +4281,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description They are paused. */
+            /** @description Updates are paused. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4257,7 +4325,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What it did. */
+            /** @description The result. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4293,7 +4361,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What stays in view. */
+            /** @description The messages that stay in view. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4330,7 +4398,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What it did. */
+            /** @description The result. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4373,7 +4441,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What was found. */
+            /** @description The matching exchanges. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4411,10 +4479,10 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is queued. */
+            /** @description The update is queued. */
             202: {
                 headers: {
-                    /** @description Where the row can be looked at. */
+                    /** @description The URL of the row. */
                     location?: string;
                     /** @description The request's id: the client's own, if it sent one. */
                     "x-request-id"?: string;
@@ -4453,7 +4521,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description They go on. */
+            /** @description Updates are resumed. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4497,7 +4565,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What it did. */
+            /** @description The result. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4542,7 +4610,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What it did. */
+            /** @description The result. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4577,7 +4645,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What it did. */
+            /** @description The result. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4600,22 +4668,22 @@ export interface operations {
     get_summary: {
         parameters: {
             query?: {
-                /** @description `brief`: which exchange is open, if one is, and then the newest lines first, at most 9,000 characters and 2,300 tokens, ending in a line that says where the whole is. */
+                /** @description `brief`: the open exchange, if there is one, and then the newest lines first, at most 9,000 characters and 2,300 tokens, with a last line that says where the whole document is. */
                 view?: components["schemas"]["SummaryView"];
-                /** @description Only the newest lines, of at most so many tokens. */
+                /** @description Only the newest lines, of at most this many tokens. */
                 max_tokens?: number;
-                /** @description Only the newest lines, of at most so many characters. */
+                /** @description Only the newest lines, of at most this many characters. */
                 max_chars?: number;
                 /**
-                 * @description With `If-None-Match`: answer when the summary changes, at the latest after so many seconds, at most 60.
+                 * @description With `If-None-Match`: answers when the summary changes, at the latest after this many seconds, at most 60.
                  * @example 30s
                  */
                 wait?: string;
             };
             header?: {
-                /** @description The `etag` of what is known already. */
+                /** @description The `etag` of the copy that the client has. */
                 "if-none-match"?: string;
-                /** @description `gzip`: compressed, where that was made already. The `etag` is another one then; each of them stands for both. */
+                /** @description `gzip`: compressed, if a compressed copy exists already. Its `etag` differs; either of the two matches both. */
                 "accept-encoding"?: string;
             };
             path: {
@@ -4626,14 +4694,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The document. Without a summary yet it is empty and has version 0. */
+            /** @description The document. Before the first summary, it is empty and has version 0. */
             200: {
                 headers: {
-                    /** @description Changes whenever the document does; what a brief says of the open exchange is none of it. */
+                    /** @description Changes whenever the document does, but not with what a brief says about the open exchange. */
                     etag?: string;
                     /** @description Exchanges that wait to be summarised. */
                     "recapd-pending-exchanges"?: number;
-                    /** @description While the database is away or takes its time: the age of this copy, such as `41s`. */
+                    /** @description While the database is away or slow: the age of this copy, such as `41s`. */
                     "recapd-stale"?: string;
                     /** @description The summary's version. */
                     "recapd-version"?: number;
@@ -4646,7 +4714,7 @@ export interface operations {
                     "text/markdown": string;
                 };
             };
-            /** @description It is known already. */
+            /** @description The client's copy is current. */
             304: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4661,7 +4729,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
-            /** @description There is no copy, and the database doesn't answer within two seconds. As Markdown, the text is one that can be shown to a model. */
+            /** @description There is no copy, and the database doesn't answer within two seconds. As Markdown, the text can be shown to a model. */
             503: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4768,7 +4836,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What it did. */
+            /** @description The result. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4809,7 +4877,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The newest exchanges before the cursor, in order, of at most 8 MB of payloads. One that is too big for any page comes with its first messages, and says where the rest is. */
+            /** @description The newest exchanges before the cursor, in order, with at most 8 MB of payloads. An exchange that is too big for any page comes with its first messages, and says where the rest is. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4836,9 +4904,9 @@ export interface operations {
                 limit?: number;
                 /** @description Where the page begins: a `next_cursor`, as it came. */
                 cursor?: string;
-                /** @description Only those of this agent. */
+                /** @description Only events of this agent. */
                 agent?: components["schemas"]["AgentId"];
-                /** @description Only those from then on. */
+                /** @description Only events from then on. */
                 since?: components["schemas"]["Timestamp"];
             };
             header?: never;
@@ -4870,7 +4938,7 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description End after so many seconds, at most 86,400.
+                 * @description Ends the stream after this many seconds, at most 86,400.
                  * @example 60s
                  */
                 for?: string;
@@ -4881,7 +4949,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The events, until the client goes or the daemon ends. */
+            /** @description The events, until the client disconnects or the daemon ends. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4942,7 +5010,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of projects, by name. */
+            /** @description A page of projects, ordered by name. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4975,7 +5043,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Who belongs where. */
+            /** @description The agent's project. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -5009,7 +5077,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Who belongs where. */
+            /** @description The agent's project. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -5033,7 +5101,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description The `etag` of what is known already. */
+                /** @description The `etag` of the copy that the client has. */
                 "if-none-match"?: string;
             };
             path: {
@@ -5049,7 +5117,7 @@ export interface operations {
                 headers: {
                     /** @description Changes whenever the document does. */
                     etag?: string;
-                    /** @description While the database is away or takes its time: the age of this copy, such as `41s`. */
+                    /** @description While the database is away or slow: the age of this copy, such as `41s`. */
                     "recapd-stale"?: string;
                     /** @description The request's id: the client's own, if it sent one. */
                     "x-request-id"?: string;
@@ -5060,7 +5128,7 @@ export interface operations {
                     "text/markdown": string;
                 };
             };
-            /** @description It is known already. */
+            /** @description The client's copy is current. */
             304: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -5103,7 +5171,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of the queue, by agent. */
+            /** @description A page of the queue, ordered by agent. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -5165,7 +5233,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description They are paused. */
+            /** @description Updates are paused. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -5230,7 +5298,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description They go on. */
+            /** @description Updates are resumed. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -5301,7 +5369,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The row now. */
+            /** @description The row after this. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -5341,7 +5409,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The row now. */
+            /** @description The row after this. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -5371,9 +5439,9 @@ export interface operations {
                 limit?: number;
                 /** @description Where the page begins: a `next_cursor`, as it came. */
                 cursor?: string;
-                /** @description Only those of this agent. */
+                /** @description Only runs of this agent. */
                 agent?: components["schemas"]["AgentId"];
-                /** @description Only those that ended so. */
+                /** @description Only runs with this outcome. */
                 outcome?: components["schemas"]["RunOutcome"];
             };
             header?: never;
@@ -5437,7 +5505,7 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description The span of time, in hours or days; a day if it isn't said.
+                 * @description The span of time, in hours or days; a day by default.
                  * @example 24h
                  */
                 window?: string;
@@ -5476,7 +5544,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description How it stands. */
+            /** @description The daemon's figures. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */

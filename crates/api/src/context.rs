@@ -3,6 +3,7 @@
 //! [`ContextMaterial::build`] does the computing, apart from the reads that wait for the database.
 
 mod build;
+mod compact;
 pub mod pins;
 mod window;
 
@@ -10,6 +11,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
+pub use compact::CompactReply;
 use recapd_core::{
     domain::{
         agent::AgentId,

@@ -47,11 +47,12 @@ use recapd_core::domain::{
 };
 use recapd_engine::{
     assembly,
+    conversations::Conversations,
     ingest::{Ingestor, Operator},
     snapshot::{Snapshots, project::ProjectSnapshots},
 };
 use recapd_platform::clock::Clock;
-use recapd_store::{Store, StoreResult, audit::AuditStore, operate::OperatorStore};
+use recapd_store::{Store, StoreResult, archive::Archive, audit::AuditStore, operate::OperatorStore};
 use recapd_telemetry::metrics::Metrics;
 use request::{body, idempotency};
 use response::problem::Problem;
@@ -84,6 +85,8 @@ pub trait HealthChecker: Send + Sync {
 #[derive(Clone)]
 pub struct HttpState {
     pub ingestor: Ingestor,
+    /// Stores conversations that come whole.
+    pub conversations: Conversations,
     pub snapshots: Arc<Snapshots>,
     pub projects: Arc<ProjectSnapshots>,
     /// Carries out operators' actions on the queue, and reads runs.
@@ -181,7 +184,7 @@ impl HttpSettings {
 impl HttpState {
     /// Assembles the state from `parts`; operators' actions go to `database`. It ends with `stop`. Its audit only logs,
     /// unless that is replaced.
-    pub fn over<D: OperatorStore + AuditStore + 'static>(
+    pub fn over<D: OperatorStore + AuditStore + Archive + 'static>(
         parts: &assembly::Parts,
         database: Arc<D>,
         access: Arc<Access>,
@@ -193,6 +196,11 @@ impl HttpState {
             snapshots: Arc::clone(&parts.snapshots),
             operator: parts.operator(Arc::clone(&database) as _),
             audit: Audit::of_log(parts.metrics.clone()),
+            conversations: Conversations::new(
+                parts.ingestor.clone(),
+                Arc::clone(&database) as _,
+                Arc::clone(&parts.clock),
+            ),
             audited: database,
             access,
             health_checker: None,

@@ -68,6 +68,7 @@ impl Config {
         found.extend(self.hosts());
         found.extend(self.proxies());
         found.extend(self.trace.violations());
+        found.extend(self.proxy.violations());
         let proxies = [
             ("model.proxy", &self.model.proxy),
             ("fallback.proxy", &self.fallback.proxy),
@@ -390,7 +391,7 @@ fn is_this_host(authority: &str) -> bool {
 }
 
 /// The cure for an invalid provider URL, which may hold a password and isn't shown.
-fn base_url_cure(url: &str) -> Option<&'static str> {
+pub(super) fn base_url_cure(url: &str) -> Option<&'static str> {
     let rest = url
         .strip_prefix("https://")
         .or_else(|| url.strip_prefix("http://"));

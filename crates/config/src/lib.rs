@@ -24,6 +24,7 @@ mod owner;
 mod patterns;
 mod presets;
 mod private;
+mod proxy;
 mod reference;
 mod reload;
 mod secret;
@@ -48,6 +49,7 @@ pub use log::{LogConfig, LogFormat, LogLevel};
 pub use network::{InvalidNetwork, Network};
 pub use patterns::RedactPatterns;
 pub use private::read_private;
+pub use proxy::{ProxyConfig, ProxyMode};
 pub use reference::{commented, json_schema, markdown};
 pub use reload::{RELOADED, ReloadOutcome};
 pub use secret::{KeyError, api_key, fallback_api_key};
@@ -89,6 +91,7 @@ pub struct Config {
     pub schedule: ScheduleConfig,
     pub journal: JournalConfig,
     pub http: HttpConfig,
+    pub proxy: ProxyConfig,
     pub hook: HookConfig,
     pub log: LogConfig,
     pub trace: TraceConfig,

@@ -8,6 +8,7 @@ pub mod attachment;
 pub mod batch;
 pub mod calibration;
 pub mod context;
+pub mod continuation;
 pub mod convergence;
 pub mod cursor;
 pub mod demand;

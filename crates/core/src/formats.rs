@@ -17,6 +17,7 @@ mod json;
 mod native;
 pub mod outgoing;
 mod pidgin;
+pub mod request;
 mod responses;
 mod role;
 mod row;

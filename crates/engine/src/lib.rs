@@ -1,6 +1,7 @@
 //! What runs in a daemon, over one store.
 //!
 //! - [`ingest`]: append, segment, evict, enqueue.
+//! - [`conversations`]: what is new in conversations that come whole.
 //! - [`worker`]: wake, claim, condense, compact, complete.
 //! - [`schedule`]: the cron jobs (ageing, pruning, reconciling).
 //! - [`snapshot`]: the lock-free read path.
@@ -9,6 +10,7 @@
 //! - [`assembly`]: from configuration to parts.
 
 pub mod assembly;
+pub mod conversations;
 pub mod ingest;
 pub mod journal;
 pub mod peers;

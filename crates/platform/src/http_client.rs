@@ -98,6 +98,19 @@ pub fn socket_client(_: &HttpSettings, _: &Path) -> Result<Client, HttpClientErr
     ))
 }
 
+/// Builds a client that passes requests and answers on as they are: it adds no header, unpacks nothing, and waits for an answer as
+/// long as it takes.
+pub fn relay_client(connect_timeout_ms: u64) -> Result<Client, HttpClientError> {
+    rustls::crypto::ring::default_provider().install_default().ok();
+    let builder = Client::builder()
+        .connect_timeout(Duration::from_millis(connect_timeout_ms))
+        .redirect(Policy::none())
+        .no_gzip()
+        .no_proxy()
+        .tcp_nodelay(true);
+    built(builder)
+}
+
 fn built(builder: ClientBuilder) -> Result<Client, HttpClientError> {
     builder.build().map_err(unsendable)
 }

@@ -19,8 +19,8 @@ pub const CEILING_TOKENS: i64 = 10_000;
 pub enum Invariant {
     /// 1. Messages are numbered without a gap, and every exchange has its messages.
     NothingLost,
-    /// 2. Each message belongs to the exchange or leg whose range holds it. A later leg follows the one that it continues and begins with
-    ///   a round.
+    /// 2. Each message belongs to the exchange or leg whose range holds it. A later leg follows the one that it continues, and
+    ///    begins with a round.
     ExchangesAtomic,
     /// 3. The window fits its budget, except for the newest leg, and the running totals are right.
     WindowFits,

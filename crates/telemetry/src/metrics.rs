@@ -12,6 +12,7 @@ mod inbox;
 pub mod labels;
 mod process;
 mod provider;
+mod proxy;
 mod queue;
 mod service;
 mod talk;
@@ -31,6 +32,7 @@ pub use catalogue::{Label, MetricDescription, catalogue, example};
 pub use documents::Documents;
 pub use inbox::{Inbox, InboxSample};
 pub use provider::{Circuit, Provider, ProviderTokens};
+pub use proxy::ProxyMetrics;
 pub use queue::{HourDepth, Queue, QueueSample};
 pub use service::{Service, SubscriberGuard};
 pub use talk::Talk;
@@ -56,6 +58,7 @@ pub struct Groups {
     pub inbox: Inbox,
     pub talk: Talk,
     pub provider: Provider,
+    pub proxy: ProxyMetrics,
     pub service: Service,
     registry: Registry,
 }
@@ -75,6 +78,7 @@ impl Metrics {
             inbox: Inbox::register(own),
             talk: Talk::register(own),
             provider: Provider::register(own, models),
+            proxy: ProxyMetrics::register(own),
             service: Service::register(own),
             registry,
         }))

@@ -13,6 +13,7 @@ pub(crate) mod pins;
 pub(crate) mod project;
 pub(crate) mod push;
 pub(crate) mod recall;
+pub(crate) mod run;
 pub(crate) mod summary;
 pub(crate) mod update;
 pub(crate) mod versions;

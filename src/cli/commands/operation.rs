@@ -6,6 +6,7 @@ pub(crate) mod audit;
 pub(crate) mod doctor;
 pub(crate) mod health;
 pub(crate) mod metrics;
+pub(crate) mod proxy;
 pub(crate) mod queue;
 pub(crate) mod runs;
 pub(crate) mod serve;

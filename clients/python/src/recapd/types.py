@@ -8,7 +8,7 @@ from typing import TypedDict, Any, Literal, NotRequired, TypeAlias
 
 class AgeBody(TypedDict):
     """
-    The body.
+    The body of a request to age summaries.
     """
 
     dry_run: NotRequired[bool]
@@ -19,7 +19,7 @@ AgentId: TypeAlias = str
 
 class AgentPause(TypedDict):
     """
-    Whether the updates of an agent are paused by a hand.
+    The pause of an agent's updates by an operator.
     """
 
     agent_id: AgentId
@@ -34,7 +34,7 @@ AuditKind: TypeAlias = Literal['append', 'change', 'refusal', 'sign_in']
 
 class CalibrationFigures(TypedDict):
     """
-    What a calibration comes to.
+    Figures of a calibration.
     """
 
     average_permille: int
@@ -44,9 +44,22 @@ class CalibrationFigures(TypedDict):
     samples: int
 
 
+class CompactReply(TypedDict):
+    """
+    A text that stands for a whole conversation.
+    """
+
+    agent_id: AgentId
+    first_exchange: int
+    summary_version: int
+    text: str
+    tokens: int
+    unquoted: int
+
+
 class ConvergenceComponents(TypedDict):
     """
-    How alike, in five ways, each from 0 to 1; also how much each weighs.
+    The likeness of two speakers in five ways, each from 0 to 1. As weights: the share of each in the score.
     """
 
     content: float
@@ -65,12 +78,23 @@ ConvergenceTrend: TypeAlias = Literal['insufficient_data', 'increasing', 'decrea
 ConversationMode: TypeAlias = Literal['talk', 'choose-names', 'meditation']
 
 
+class ConversationReply(TypedDict):
+    """
+    What storing a conversation did.
+    """
+
+    accepted: int
+    agent_id: AgentId
+    compacted: bool
+    rewound: bool
+
+
 Cursor: TypeAlias = str
 
 
 class Deletion(TypedDict):
     """
-    What the deletion of an agent did.
+    The reply to the deletion of an agent.
     """
 
     agent_id: AgentId
@@ -81,7 +105,7 @@ class Deletion(TypedDict):
 
 class Elision(TypedDict):
     """
-    A tool result that was shortened.
+    A shortened tool result.
     """
 
     chars: int
@@ -91,7 +115,7 @@ class Elision(TypedDict):
 
 class EmptyBody(TypedDict):
     """
-    The body of a step that nothing needs to be said about.
+    The body of a request without parameters.
     """
 
 
@@ -100,7 +124,7 @@ ExchangePlace: TypeAlias = Literal['preamble', 'window', 'pending', 'covered', '
 
 class ExchangeRange(TypedDict):
     """
-    Exchanges `first` to `last`, both included.
+    The exchanges `first` to `last`, both included.
     """
 
     first: int
@@ -125,7 +149,7 @@ FactKind: TypeAlias = Literal['goal', 'demand', 'decision', 'state', 'open', 'de
 
 class ForgetBody(TypedDict):
     """
-    The body of a forget.
+    The body of a request to forget.
     """
 
     exchanges: NotRequired[list[int] | None]
@@ -134,7 +158,7 @@ class ForgetBody(TypedDict):
 
 class ForkBody(TypedDict):
     """
-    The body of a fork.
+    The body of a request to fork.
     """
 
     child: AgentId
@@ -142,7 +166,7 @@ class ForkBody(TypedDict):
 
 class ForkOutcome(TypedDict):
     """
-    What a fork made.
+    The reply to a fork.
     """
 
     agent_id: AgentId
@@ -166,7 +190,7 @@ class HistoryLine(TypedDict):
 
 class HistorySummary(TypedDict):
     """
-    The newest summary in figures.
+    The newest summary's key figures.
     """
 
     max_tokens: int
@@ -184,7 +208,7 @@ Importance: TypeAlias = Literal['trivial', 'debugging', 'fix', 'feature', 'const
 
 class ItemChange(TypedDict):
     """
-    A change of an item, of at least one of these.
+    A change of an item: at least one of these members.
     """
 
     brief: NotRequired[str]
@@ -199,7 +223,7 @@ ItemOrigin: TypeAlias = Literal['model', 'offline', 'digest', 'edited']
 
 class Legs(TypedDict):
     """
-    The legs of an exchange, beside one of them that is read.
+    The legs of an exchange, around the one that was requested.
     """
 
     count: int
@@ -211,7 +235,7 @@ class Legs(TypedDict):
 
 class LegsLeft(TypedDict):
     """
-    Legs of an exchange that are left when others are forgotten.
+    Legs of an exchange that remain after others were forgotten.
     """
 
     exchange: int
@@ -220,7 +244,7 @@ class LegsLeft(TypedDict):
 
 class MarkBody(TypedDict):
     """
-    The body of a mark.
+    The body of a request to set a mark.
     """
 
     label: NotRequired[str | None]
@@ -228,8 +252,8 @@ class MarkBody(TypedDict):
 
 class Message(TypedDict):
     """
-    A message, in recapd's own format or a provider's: at least `kind`, `role` or `type` says what it is. It is stored
-    verbatim, with whatever members it has.
+    A message in recapd's own format or a provider's. At least one of `kind`, `role` and `type` says what it is. It is
+    stored verbatim, with all of its members.
     """
 
     content: NotRequired[Any]
@@ -240,7 +264,7 @@ class Message(TypedDict):
 
 class MessageBatch(TypedDict):
     """
-    A batch of messages with what the provider reported.
+    A batch of messages, with the provider's usage report.
     """
 
     messages: list[Message]
@@ -255,7 +279,7 @@ Messages: TypeAlias = list[Message] | MessageBatch | Message
 
 class MotorheadMessage(TypedDict):
     """
-    A message.
+    A message of motorhead.
     """
 
     content: str
@@ -264,7 +288,7 @@ class MotorheadMessage(TypedDict):
 
 class MotorheadMessages(TypedDict):
     """
-    What is to be remembered. Further members are passed over, as motorhead does.
+    Messages to remember. Unknown members are ignored, as by motorhead.
     """
 
     context: NotRequired[str | None]
@@ -273,7 +297,7 @@ class MotorheadMessages(TypedDict):
 
 class MotorheadStatus(TypedDict):
     """
-    It is done.
+    Confirms a request.
     """
 
     status: str
@@ -296,7 +320,7 @@ class NewFact(TypedDict):
 
 class NewestExchange(TypedDict):
     """
-    The newest exchange of an agent, or leg of one.
+    The newest exchange of an agent, or its newest leg.
     """
 
     continues: NotRequired[int | None]
@@ -309,7 +333,7 @@ OnOverflow: TypeAlias = Literal['evict', 'refuse', 'end']
 
 class PinBody(TypedDict):
     """
-    The body of both.
+    The body of a request to pin or unpin.
     """
 
     seq: int
@@ -317,7 +341,7 @@ class PinBody(TypedDict):
 
 class Pinned(TypedDict):
     """
-    What a pin or an unpin did.
+    The result of a pin or an unpin.
     """
 
     first_exchange: int
@@ -338,7 +362,7 @@ class ProblemFinding1(TypedDict):
 
 class ProblemFinding2(TypedDict):
     """
-    A line of the body, from 1.
+    A line of the body, counted from 1.
     """
 
     line: int
@@ -394,7 +418,7 @@ class ProblemPlace1(TypedDict):
 
 class ProblemPlace2(TypedDict):
     """
-    A line of the body, from 1.
+    A line of the body, counted from 1.
     """
 
     line: int
@@ -425,7 +449,7 @@ RequestFormat: TypeAlias = Literal['anthropic', 'openai', 'openai-responses', 'g
 
 class RevisionOutcome(TypedDict):
     """
-    What a rollback or a rebuild answers, over HTTP and on the command line alike.
+    The reply to a rollback or a rebuild, over HTTP and on the command line.
     """
 
     agent_id: AgentId
@@ -439,7 +463,7 @@ class RevisionOutcome(TypedDict):
 
 class RewindBody(TypedDict):
     """
-    The body of a rewind.
+    The body of a request to rewind.
     """
 
     to: NotRequired[str | None]
@@ -447,7 +471,7 @@ class RewindBody(TypedDict):
 
 class RollbackBody(TypedDict):
     """
-    The body of a rollback.
+    The body of a request to roll back.
     """
 
     version: int
@@ -458,7 +482,7 @@ RunOutcome: TypeAlias = Literal['completed', 'failed', 'superseded', 'postponed'
 
 class SessionEnded(TypedDict):
     """
-    What the end of a session did.
+    The result of ending a session.
     """
 
     queued: bool
@@ -487,7 +511,7 @@ SpendLimit: TypeAlias = Literal['calls', 'tokens', 'usd', 'agent_calls', 'agent_
 
 class SpendLimits(TypedDict):
     """
-    What may be spent in a day; 0 is no limit.
+    The most that may be spent in a day; 0 means no limit.
     """
 
     calls: int
@@ -497,7 +521,7 @@ class SpendLimits(TypedDict):
 
 class SpendTotal(TypedDict):
     """
-    What was spent.
+    The amount that was spent.
     """
 
     calls: int
@@ -508,7 +532,7 @@ class SpendTotal(TypedDict):
 
 class SteppedFigures(TypedDict):
     """
-    What the members that [`StepFigures`] adds look like: of each step its own.
+    Describes the members that [`StepFigures`] adds; each kind of step has its own.
     """
 
     label: NotRequired[str | None]
@@ -548,7 +572,7 @@ VersionKind: TypeAlias = Literal['update', 'rewind', 'rollback', 'rebuild', 'edi
 
 class WindowFigures(TypedDict):
     """
-    The window after it. Without a budget, 0, there is no ratio and nothing until an eviction.
+    The window afterwards. Without a budget (0), `fill_ratio` and `tokens_until_eviction` are null.
     """
 
     budget_tokens: int
@@ -559,7 +583,7 @@ class WindowFigures(TypedDict):
 
 class AgeingDue(TypedDict):
     """
-    A document of which an item has outgrown its section.
+    A document with an item that has outgrown its section.
     """
 
     agent_id: AgentId
@@ -568,7 +592,7 @@ class AgeingDue(TypedDict):
 
 class AgentFigures(TypedDict):
     """
-    An agent in figures, over HTTP and on the command line alike.
+    The figures of an agent, the same over HTTP and on the command line.
     """
 
     agent_id: AgentId
@@ -589,7 +613,7 @@ class AgentFigures(TypedDict):
 
 class AgentPage(TypedDict):
     """
-    A page of agents, by id.
+    A page of agents, ordered by id.
     """
 
     agents: list[AgentFigures]
@@ -598,7 +622,7 @@ class AgentPage(TypedDict):
 
 class AgentSettings(TypedDict):
     """
-    What an agent overrides. What is absent is the configuration's.
+    The settings that an agent overrides. The configuration has the others.
     """
 
     alternation: NotRequired[Alternation | None]
@@ -625,7 +649,7 @@ class AgentSettings(TypedDict):
 
 class AuditEvent(TypedDict):
     """
-    One request that was audited.
+    One audited request.
     """
 
     agent_id: NotRequired[AgentId | None]
@@ -642,7 +666,7 @@ class AuditEvent(TypedDict):
 
 class AuditRow(AuditEvent):
     """
-    An event as it is kept.
+    A stored event.
     """
 
     event: int
@@ -650,7 +674,7 @@ class AuditRow(AuditEvent):
 
 class BatchFigures(TypedDict):
     """
-    Batches in figures.
+    Figures about batches.
     """
 
     intents: int
@@ -662,7 +686,7 @@ class BatchFigures(TypedDict):
 
 class Circuit(TypedDict):
     """
-    How a provider's circuit stands, as `status` shows it.
+    The state of a provider's circuit breaker, as `status` shows it.
     """
 
     model: str
@@ -692,7 +716,7 @@ Context = TypedDict(
 
 class ConvergenceScore(TypedDict):
     """
-    How alike two speakers sound after a turn.
+    The likeness of two speakers after a turn.
     """
 
     components: ConvergenceComponents
@@ -714,7 +738,7 @@ class Excerpt(TypedDict):
 
 class Fact(TypedDict):
     """
-    A fact, and what became of it.
+    A fact and its history.
     """
 
     added_version: int
@@ -733,7 +757,7 @@ class Fact(TypedDict):
 
 class FactPage(TypedDict):
     """
-    A page of facts, by their numbers.
+    A page of facts, ordered by number.
     """
 
     facts: list[Fact]
@@ -742,7 +766,7 @@ class FactPage(TypedDict):
 
 class Forgotten(TypedDict):
     """
-    What forgetting did, over HTTP and on the command line alike.
+    The reply to a request to forget, over HTTP and on the command line.
     """
 
     agents: list[AgentId]
@@ -757,7 +781,7 @@ class Forgotten(TypedDict):
 
 class FoundExchange(TypedDict):
     """
-    An exchange in which something was found.
+    An exchange that a search found.
     """
 
     continues: NotRequired[int | None]
@@ -790,7 +814,7 @@ class HistoryExchange(TypedDict):
 
 class ItemFigures(TypedDict):
     """
-    One line of the summary, in its three lengths, and what it stands for.
+    An item of the summary in its three lengths, with the exchanges that it covers.
     """
 
     brief: str
@@ -820,7 +844,7 @@ class LastRun(TypedDict):
 
 class MemberFigures(TypedDict):
     """
-    What an agent contributes.
+    An agent's contribution to a project's document.
     """
 
     agent_id: AgentId
@@ -834,7 +858,7 @@ class MemberFigures(TypedDict):
 
 class Membership(TypedDict):
     """
-    Who belongs where.
+    The project of an agent.
     """
 
     agent_id: AgentId
@@ -843,7 +867,7 @@ class Membership(TypedDict):
 
 class MotorheadMemory(TypedDict):
     """
-    What a session remembers.
+    The memory of a session.
     """
 
     context: NotRequired[str | None]
@@ -864,7 +888,7 @@ class Pins(TypedDict):
 
 class Problem(TypedDict):
     """
-    Something went wrong (RFC 9457).
+    A problem (RFC 9457).
     """
 
     code: str
@@ -885,7 +909,7 @@ class ProjectFigures(TypedDict):
 
 class ProjectPage(TypedDict):
     """
-    A page of projects, by name.
+    A page of projects, ordered by name.
     """
 
     next_cursor: NotRequired[Cursor | None]
@@ -908,7 +932,7 @@ class ProjectSummary(TypedDict):
 
 class QueuePause(TypedDict):
     """
-    Whether all updates are paused.
+    The pause of all updates.
     """
 
     paused_since: NotRequired[Timestamp | None]
@@ -938,7 +962,7 @@ class QueueRow(TypedDict):
 
 class Recall(TypedDict):
     """
-    What a search found, best first.
+    The results of a search, best first.
     """
 
     agent_id: AgentId
@@ -983,7 +1007,7 @@ class Run(TypedDict):
 
 class RunFigures(TypedDict):
     """
-    Updates in a span of time.
+    Figures about the updates in a span of time.
     """
 
     completed: int
@@ -1012,7 +1036,7 @@ class RunPage(TypedDict):
 
 class Sample(TypedDict):
     """
-    Figures of the moment.
+    Figures at one moment.
     """
 
     agents: int
@@ -1068,7 +1092,7 @@ class ShownMessage(TypedDict):
 
 class SpendPause(TypedDict):
     """
-    Updates of an agent wait for the next day.
+    A pause of an agent's updates until the next day.
     """
 
     limit: SpendLimit
@@ -1077,7 +1101,7 @@ class SpendPause(TypedDict):
 
 class Stats(TypedDict):
     """
-    The figures of a span of time, and of this moment.
+    The figures of a span of time, and of the current moment.
     """
 
     agents: int
@@ -1094,7 +1118,7 @@ class Stats(TypedDict):
 
 class Status(Sample):
     """
-    The daemon's figures: the store's sample, with what runs.
+    The daemon's figures.
     """
 
     circuits: list[Circuit]
@@ -1107,7 +1131,7 @@ class Status(Sample):
 
 class StepOutcome(SteppedFigures):
     """
-    What a step did.
+    The reply to a step.
     """
 
     covers_through: int
@@ -1118,7 +1142,7 @@ class StepOutcome(SteppedFigures):
 
 class Summary(TypedDict):
     """
-    The summary as JSON.
+    The summary of an agent.
     """
 
     agent_id: AgentId
@@ -1137,7 +1161,7 @@ class Summary(TypedDict):
 
 class VersionFigures(TypedDict):
     """
-    A version of a document, but for its text.
+    A version of a document, without its text.
     """
 
     as_of: Timestamp
@@ -1178,7 +1202,7 @@ class WindowExchange(TypedDict):
 
 class Aged(TypedDict):
     """
-    What a run of the ageing job answers, over HTTP and on the command line alike.
+    The reply to a run of the ageing job, over HTTP and on the command line.
     """
 
     dry_run: bool
@@ -1189,7 +1213,7 @@ class Aged(TypedDict):
 
 class Agent(AgentFigures):
     """
-    An agent.
+    An agent with its settings.
     """
 
     in_force: list[SettingInForce]
@@ -1208,7 +1232,7 @@ class AuditPage(TypedDict):
 
 class Convergence(ConvergenceScore):
     """
-    What the end of a conversation comes to.
+    The convergence of the last two speakers at the end of a conversation.
     """
 
     speakers: list[str]
@@ -1216,17 +1240,13 @@ class Convergence(ConvergenceScore):
 
 class EditedFact(Fact):
     """
-    What a change of the facts by hand answers.
+    The reply to an operator's change of a fact.
     """
 
     version: int
 
 
 class ExpandedExchange(TypedDict):
-    """
-    An exchange as it was.
-    """
-
     agent_id: AgentId
     body: NotRequired[Any]
     continues: NotRequired[int | None]
@@ -1259,7 +1279,7 @@ class History(TypedDict):
 
 class Item(ItemFigures):
     """
-    An item as operators see it, over HTTP and on the command line alike.
+    An item as operators see it, over HTTP and on the command line.
     """
 
     added_version: int
@@ -1270,7 +1290,7 @@ class Item(ItemFigures):
 
 class ItemPage(TypedDict):
     """
-    A page of items, by their numbers.
+    A page of items, ordered by number.
     """
 
     items: list[Item]
@@ -1279,7 +1299,7 @@ class ItemPage(TypedDict):
 
 class QueuePage(TypedDict):
     """
-    A page of the queue, by agent.
+    A page of the queue, ordered by agent.
     """
 
     next_cursor: NotRequired[Cursor | None]
@@ -1319,7 +1339,7 @@ class WindowPage(Window):
 
 class AppendReply(TypedDict):
     """
-    What an append did, over HTTP and on the command line alike.
+    The result of an append, the same over HTTP and on the command line.
     """
 
     accepted: int
@@ -1335,7 +1355,7 @@ class AppendReply(TypedDict):
 
 class EditedItem(Item):
     """
-    What a change of an item answers.
+    The reply to an edit of an item.
     """
 
     version: int

@@ -86,7 +86,7 @@ impl ContextMaterial {
 
     /// Rebuilds the context with a line in the summary for each exchange it has no room for. The lines may crowd out
     /// further exchanges, but nothing else.
-    fn telling_of_left_out<'m>(
+    pub(super) fn telling_of_left_out<'m>(
         &'m self,
         mut context: Context<'m>,
         room: i64,
@@ -187,7 +187,7 @@ impl ContextMaterial {
         ))
     }
 
-    fn input(&self, markdown: &str) -> ContextInput<'_> {
+    pub(super) fn input(&self, markdown: &str) -> ContextInput<'_> {
         let has_summary = !markdown.trim().is_empty();
         let reader = self.perspective.as_ref().map(Perspective::speaker);
         let of_window = |message| self.source_of_window(message);

@@ -3,7 +3,9 @@
 mod age;
 pub(super) mod agents;
 mod audit;
+mod compact;
 mod context;
+mod conversation;
 pub(super) mod events;
 mod facts;
 mod forget;
@@ -45,6 +47,8 @@ pub(super) fn routes() -> OpenApiRouter<SharedApp> {
         .routes(routes!(facts::list, facts::add))
         .routes(routes!(facts::change))
         .routes(routes!(context::read))
+        .routes(routes!(compact::compact))
+        .routes(routes!(conversation::store))
         .routes(routes!(history::read))
         .routes(routes!(recall::search))
         .routes(routes!(recall::expand))

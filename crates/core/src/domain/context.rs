@@ -23,6 +23,7 @@ mod ladder;
 mod last_n;
 mod pairs;
 mod passes;
+mod plain;
 mod plan;
 mod request;
 mod steps;
@@ -43,6 +44,7 @@ pub use copies::{COPIES_MAX, LeftCopy, SourceCopy};
 pub use fence::{fence, fence_copy};
 pub use last_n::{is_safe_boundary, last_n};
 pub use passes::{Pass, Passes};
+pub use plain::plain;
 pub use truncate_results::{Elision, shorten_results};
 
 /// The text in place of a tool result that was never recorded.

@@ -4,6 +4,7 @@ mod demo;
 mod health_checker;
 mod name;
 mod patience;
+mod proxy;
 mod service;
 mod supervisor;
 mod traces;
@@ -192,6 +193,8 @@ async fn serve(
     let health_checker = HealthChecker::of(config, &given, &owner, &store, &parts);
     let hands = (store.clone(), access, health_checker.clone());
     start(&lifecycle, &parts, hands, config, listener);
+    let last = lifecycle.last().clone();
+    proxy::start(config, &lifecycle, &parts, &store, last).await?;
     let background = Background::start(threads::BACKGROUND)?;
     let supervisor = Supervisor {
         health_checker,

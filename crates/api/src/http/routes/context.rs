@@ -1,5 +1,7 @@
 //! `GET /v1/agents/{id}/context`: the one call before a model request.
 
+use std::sync::Arc;
+
 use axum::{
     Json,
     extract::State,
@@ -8,17 +10,20 @@ use axum::{
 };
 
 use crate::{
-    context::{self, ContextError, ContextQuery, ContextReply, Viewer},
+    context::{self, ContextError, ContextMaterial, ContextQuery, ContextReply, Viewer},
     http::{
         SharedApp,
         openapi::{answers, parameters::AgentPath},
         request::extract::{Agent, Parameters, invalid},
         response::problem::{EXCHANGE_TOO_LARGE, Problem, UNKNOWN_SPEAKER},
+        room::RoomShare,
     },
 };
 use recapd_core::{
     domain::{
+        agent::AgentId,
         context::{Alternation, ContextOptions},
+        tokens::TokenCounter,
         window::Budget,
     },
     formats::outgoing::RequestFormat,
@@ -52,33 +57,64 @@ pub(super) async fn read(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let (query, speaker) = query(&uri)?;
-    let parts = &app.parts;
-    let snapshot = parts.snapshots.of_step(&agent).await?;
-    let snapshot = snapshot.ok_or_else(|| Problem::unknown_agent(&agent))?;
-    let configured = &app.settings.configured;
-    let viewer = speaker.map(|speaker| Viewer {
-        speaker,
-        telling: configured.telling.clone(),
-    });
-    let payload_bytes = context::payload_bytes(parts.store.as_ref(), &agent, &snapshot).await?;
-    let share = app
-        .answers_room
-        .for_answer(MADE_OF_A_BYTE * payload_bytes)
-        .await?;
-    let material = context::load(parts.store.as_ref(), &agent, &snapshot, viewer).await?;
-    let counter = parts.ingestor.counter_of(&agent).await?;
-    let row = parts.store.agent(&agent).await?;
-    let settings = row.map(|row| row.settings).unwrap_or_default();
-    let in_force = settings.expanded(&configured.basis);
-    let budget = in_force.budget(configured.settings.budget(Budget::unlimited()));
-    let defaults = ContextOptions {
-        step_tokens: budget.step_tokens(),
-        ..in_force.context_options(configured.context)
-    };
+    let Loaded {
+        material,
+        defaults,
+        counter,
+        share,
+    } = Loaded::of(&app, &agent, speaker).await?;
     // It takes a while to shorten a long tool result; other requests shouldn't wait for it.
     let build = move || (material.build(query, defaults, counter.as_ref()), share);
     let (reply, share) = threads::computed("building a context", build).await?;
     Ok(share.until_sent(Json(reply).into_response()).await)
+}
+
+/// What a context is built from, and how.
+pub(super) struct Loaded {
+    pub(super) material: ContextMaterial,
+    pub(super) defaults: ContextOptions,
+    pub(super) counter: Arc<dyn TokenCounter>,
+    /// The room in memory that the answer takes.
+    pub(super) share: RoomShare,
+}
+
+impl Loaded {
+    /// Reads it, for `speaker` in a conversation of several.
+    pub(super) async fn of(
+        app: &SharedApp,
+        agent: &AgentId,
+        speaker: Option<String>,
+    ) -> Result<Self, Problem> {
+        let parts = &app.parts;
+        let snapshot = parts.snapshots.of_step(agent).await?;
+        let snapshot = snapshot.ok_or_else(|| Problem::unknown_agent(agent))?;
+        let configured = &app.settings.configured;
+        let viewer = speaker.map(|speaker| Viewer {
+            speaker,
+            telling: configured.telling.clone(),
+        });
+        let payload_bytes = context::payload_bytes(parts.store.as_ref(), agent, &snapshot).await?;
+        let share = app
+            .answers_room
+            .for_answer(MADE_OF_A_BYTE * payload_bytes)
+            .await?;
+        let material = context::load(parts.store.as_ref(), agent, &snapshot, viewer).await?;
+        let counter = parts.ingestor.counter_of(agent).await?;
+        let row = parts.store.agent(agent).await?;
+        let settings = row.map(|row| row.settings).unwrap_or_default();
+        let in_force = settings.expanded(&configured.basis);
+        let budget = in_force.budget(configured.settings.budget(Budget::unlimited()));
+        let defaults = ContextOptions {
+            step_tokens: budget.step_tokens(),
+            ..in_force.context_options(configured.context)
+        };
+        Ok(Self {
+            material,
+            defaults,
+            counter,
+            share,
+        })
+    }
 }
 
 /// Returns the query, and the speaker who is to see the context.

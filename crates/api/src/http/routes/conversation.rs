@@ -1,0 +1,108 @@
+//! `POST /v1/agents/{id}/conversation`: stores what is new in a conversation that comes whole.
+
+use axum::{
+    Extension, Json,
+    extract::{Request, State},
+};
+
+use crate::http::{
+    SharedApp,
+    edge::access::{self, CallerExtension},
+    openapi::{answers, parameters::AgentPath},
+    request::{
+        body,
+        extract::{Agent, Parameters, invalid},
+        message_body::check_values,
+    },
+    response::problem::{INVALID_BODY, INVALID_MESSAGE, Problem},
+};
+use recapd_core::{
+    domain::{continuation::SentExtent, message::Format},
+    formats::{FormatError, outgoing::RequestFormat, request::conversation},
+};
+use recapd_engine::conversations::{ConversationError, ConversationReply};
+
+/// Stores what is new in the conversation of a request to a provider. Requests that were taken back, edited or compacted
+/// by the host are followed.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/conversation", operation_id = "store_conversation", tag = "messages",
+    params(AgentPath,
+        ("format" = RequestFormat, Query, description = "The provider whose request it is."),
+        ("host" = Option<String>, Query, pattern = "^(claude-code|codex)$", description = "The coding agent that wrote the request: what it adds to the user's messages is then told apart."),
+        ("extent" = Option<String>, Query, pattern = "^(whole|end)$", description = "`whole`: the conversation from its beginning, or from the host's summary on, as each request carries it; the default. `end`: only what follows the stored conversation, such as an answer.")),
+    request_body(description = "The body of the request, or an object with its `messages`, `input` or `contents` alone.", content = Value, content_type = "application/json"),
+    responses((status = 200, description = "What was new.", body = ConversationReply),
+        answers::Always,
+        answers::Conflicting,
+        answers::WithBody),
+)]
+pub(super) async fn store(
+    State(app): State<SharedApp>,
+    Extension(caller): CallerExtension,
+    Agent(agent): Agent,
+    request: Request,
+) -> Result<Json<ConversationReply>, Problem> {
+    let parameters = Parameters::read(request.uri(), &["format", "host", "extent"])?;
+    let formats = "give anthropic, openai, openai-responses or gemini";
+    let format = parameters
+        .text("format")
+        .ok_or_else(|| invalid("format", "is missing", formats))?;
+    let format = RequestFormat::from_name(format)
+        .and_then(|format| Format::from_name(format.name()))
+        .ok_or_else(|| invalid("format", &format!("can't be `{format}`"), formats))?;
+    let extent = match parameters.text("extent") {
+        None | Some("whole") => SentExtent::Whole,
+        Some("end") => SentExtent::End,
+        Some(other) => {
+            return Err(invalid(
+                "extent",
+                &format!("can't be `{other}`"),
+                "give whole or end",
+            ));
+        }
+    };
+    let host = match parameters.text("host") {
+        None => None,
+        Some("claude-code") => Some(Format::ClaudeCode),
+        Some("codex") => Some(Format::Codex),
+        Some(other) => {
+            return Err(invalid(
+                "host",
+                &format!("can't be `{other}`"),
+                "give claude-code or codex, or leave it out",
+            ));
+        }
+    };
+    access::check_may_make(&caller, &agent)?;
+    let (_, body) = body::read(&app, request).await?;
+    let (sent, share) = body
+        .parsed(move |bytes| {
+            check_values(&bytes)?;
+            let text = std::str::from_utf8(&bytes)
+                .map_err(|_| Problem::new(INVALID_BODY, "the body is no UTF-8").hint("send UTF-8"))?;
+            conversation(format, host, text).map_err(unreadable)
+        })
+        .await?;
+    let conversations = app.parts.conversations.clone();
+    let storing = app.parts.writes.spawn(async move {
+        let stored = conversations.store(&agent, &sent, extent).await;
+        drop(share);
+        stored
+    });
+    let stored = storing.await.map_err(|_| Problem::internal())?;
+    Ok(Json(stored?))
+}
+
+fn unreadable(error: FormatError) -> Problem {
+    Problem::new(INVALID_MESSAGE, error.reason).hint(error.cure)
+}
+
+impl From<ConversationError> for Problem {
+    fn from(error: ConversationError) -> Self {
+        match error {
+            ConversationError::Format(error) => unreadable(error),
+            ConversationError::Store(error) => error.into(),
+            ConversationError::Unrelated(_) => Self::new(INVALID_BODY, error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Finds what is new in a conversation that comes whole, again and again, as in requests to a provider.
+//!
+//! The stored conversation and the one that comes are compared unit by unit. Mostly the one that comes is longer, and its
+//! end is new. A user who goes back and edits a request makes it differ earlier: then the stored conversation is
+//! rewound to before that request. A host that compacts sends a summary and what follows it: then a new session begins.
+//!
+//! Invariant: a difference is never an error, and content that is stored already is not stored again on the same line.
+
+use super::lineage::Step;
+
+/// What a unit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitKind {
+    /// The first unit of a user's request.
+    Request,
+    /// A host's summary of everything before it.
+    Summary,
+    /// Anything else that was said or done.
+    Other,
+}
+
+/// A part of a message: a text, a call or a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// A 64-bit hash of what the part says.
+    pub hash: u64,
+    /// What it is.
+    pub kind: UnitKind,
+}
+
+/// A unit of the stored conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredUnit {
+    /// The unit.
+    pub unit: Unit,
+    /// The exchange that holds it.
+    pub exchange: i64,
+    /// True if a mark stands before it, to which the conversation can be rewound.
+    pub is_marked: bool,
+}
+
+/// The stored conversation: its units since the agent's window was last cleared, without those that a rewind set aside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chain {
+    units: Vec<StoredUnit>,
+    marks: Vec<ChainMark>,
+    /// The label of a mark that stands at the end and awaits its unit.
+    open_mark: Option<String>,
+    /// The number of clears and rewinds so far. Content that comes again after one is new.
+    lines: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ChainMark {
+    label: Option<String>,
+    exchange: i64,
+}
+
+/// How much of a conversation is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SentExtent {
+    /// All of it, from its beginning or from the host's last summary on.
+    Whole,
+    /// Only what follows the stored conversation, such as an answer.
+    End,
+}
+
+/// What to do to bring the stored conversation up to date.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The step to take first.
+    pub step: Option<Step>,
+    /// True for each unit that is to be appended.
+    pub is_new: Vec<bool>,
+    /// The units behind a host's summary that repeat the end of what it stands for. They aren't appended.
+    pub copies: Vec<Unit>,
+    /// For each unit the label of the mark to set before it. A request gets one, so that it can be taken back.
+    pub marks: Vec<Option<String>>,
+}
+
+/// The conversation is another one than the stored one: they begin differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unrelated;
+
+/// The label of the mark before the request at `position` of a chain.
+pub fn label(position: usize, unit: Unit) -> String {
+    format!("request {position} {:016x}", unit.hash)
+}
+
+impl Chain {
+    /// Takes in the next stored message: the step that it stands for, its units, and its exchange.
+    pub fn push(&mut self, step: Option<&Step>, units: &[Unit], exchange: i64) {
+        match step {
+            Some(Step::Clear) => {
+                *self = Self {
+                    lines: self.lines + 1,
+                    ..Self::default()
+                }
+            }
+            Some(Step::Mark(label)) => {
+                self.marks.push(ChainMark {
+                    label: label.clone(),
+                    exchange,
+                });
+                self.open_mark.clone_from(label);
+            }
+            Some(Step::Rewind(label)) => self.rewind(label.as_deref()),
+            Some(Step::Pin(_) | Step::Unpin(_)) | None => {}
+        }
+        for &unit in units {
+            let here = label(self.units.len(), unit);
+            let is_marked = self.open_mark.take().is_some_and(|mark| mark == here);
+            self.units.push(StoredUnit {
+                unit,
+                exchange,
+                is_marked,
+            });
+        }
+    }
+
+    /// The exchange that holds the mark stays whole, and every later one goes.
+    fn rewind(&mut self, label: Option<&str>) {
+        let is_meant = |mark: &ChainMark| label.is_none() || mark.label.as_deref() == label;
+        let Some(at) = self.marks.iter().rposition(is_meant) else {
+            return;
+        };
+        self.marks.truncate(at + 1);
+        let exchange = self.marks[at].exchange;
+        self.units.retain(|stored| stored.exchange <= exchange);
+        self.lines += 1;
+    }
+
+    /// The number of stored units.
+    pub fn len(&self) -> usize {
+        self.units.len()
+    }
+
+    /// Returns true if nothing is stored.
+    pub fn is_empty(&self) -> bool {
+        self.units.is_empty()
+    }
+
+    /// The number of clears and rewinds so far.
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// Compares the stored conversation with the one that is sent.
+    ///
+    /// # Errors
+    /// [`Unrelated`] if the two begin differently and no summary explains it. It is never returned for [`SentExtent::End`].
+    pub fn plan(&self, sent: &[Unit], extent: SentExtent) -> Result<Plan, Unrelated> {
+        if extent == SentExtent::End {
+            return Ok(self.append(sent, 0, self.last_request()));
+        }
+        let pairs = self.units.iter().zip(sent);
+        let same = pairs
+            .take_while(|(stored, sent)| stored.unit.hash == sent.hash)
+            .count();
+        if same == 0 && !self.units.is_empty() && !sent.is_empty() {
+            return match sent[0].kind {
+                UnitKind::Summary => Ok(self.begin_anew(sent)),
+                _ => Err(Unrelated),
+            };
+        }
+        // An earlier request, sent again.
+        if same == sent.len() {
+            return Ok(self.append(sent, same, same));
+        }
+        let is_request = |at: &usize| self.units[*at].unit.kind == UnitKind::Request;
+        let Some(request) = (same..self.units.len()).find(is_request) else {
+            return Ok(self.append(sent, same, same));
+        };
+        let mut plan = self.append(sent, same, same);
+        if self.units[request].is_marked {
+            let kept = Self {
+                units: self.units[..request].to_vec(),
+                ..Self::default()
+            };
+            plan = kept.append(sent, same, same);
+            plan.step = Some(Step::Rewind(Some(label(request, self.units[request].unit))));
+        }
+        Ok(plan)
+    }
+
+    /// Appends what `sent` holds from `from` on, without the units that are stored from `stored_from` on: an answer that
+    /// was stored as it arrived may differ from the copy that the host sends in a detail.
+    fn append(&self, sent: &[Unit], from: usize, stored_from: usize) -> Plan {
+        let mut stored = &self.units[stored_from.min(self.units.len())..];
+        let mut is_known = |unit: &Unit| {
+            let found = stored.iter().position(|stored| stored.unit.hash == unit.hash);
+            if let Some(at) = found {
+                stored = &stored[at + 1..];
+            }
+            found.is_some()
+        };
+        let is_new: Vec<bool> = sent
+            .iter()
+            .enumerate()
+            .map(|(at, unit)| at >= from && !is_known(unit))
+            .collect();
+        let mut position = self.units.len();
+        let marks = sent.iter().zip(&is_new).map(|(&unit, &is_new)| {
+            let here = position;
+            position += usize::from(is_new);
+            let is_marked = is_new && here > 0 && unit.kind == UnitKind::Request;
+            is_marked.then(|| label(here, unit))
+        });
+        Plan {
+            step: None,
+            marks: marks.collect(),
+            copies: Vec::new(),
+            is_new,
+        }
+    }
+
+    /// Begins a new session with a host's summary. Hosts may copy the newest messages behind it.
+    fn begin_anew(&self, sent: &[Unit]) -> Plan {
+        let behind = &sent[1..];
+        let is_copied = |count: &usize| {
+            let end = self.units[self.units.len() - count..]
+                .iter()
+                .map(|stored| stored.unit.hash);
+            behind[..*count].iter().map(|unit| unit.hash).eq(end)
+        };
+        let count = (0..=behind.len().min(self.units.len()))
+            .rev()
+            .find(is_copied)
+            .unwrap_or(0);
+        let mut plan = Self::default().append(sent, 0, 0);
+        plan.is_new[1..=count].fill(false);
+        plan.marks[..=count].fill(None);
+        Plan {
+            step: Some(Step::Clear),
+            copies: behind[..count].to_vec(),
+            ..plan
+        }
+    }
+
+    fn last_request(&self) -> usize {
+        let is_request = |stored: &StoredUnit| stored.unit.kind == UnitKind::Request;
+        self.units.iter().rposition(is_request).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

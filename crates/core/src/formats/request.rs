@@ -1,0 +1,452 @@
+//! Reads the conversation out of a request to a provider.
+//!
+//! Each request carries the whole conversation, together with what its host adds: reminders, cache breakpoints, a summary
+//! in place of what the host compacted. This module separates the two, and gives each part of a message a hash by which
+//! it is recognised, whether it comes from a request, from an answer or from the host's own transcript.
+//!
+//! Invariant: two spellings of the same content have the same hash. Roles count, and ids of tool calls; block boundaries,
+//! cache breakpoints and blanks around a text do not.
+
+use std::hash::Hasher as _;
+
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+
+use super::{FormatError, parse};
+use crate::domain::{
+    continuation::{Unit, UnitKind},
+    fnv::Fnv64,
+    message::{Format, Kind, Message, Metadata, Part},
+    user_text::OwnWords,
+};
+
+/// What Claude Code puts around texts that it adds to the user's messages.
+const REMINDER: (&str, &str) = ("<system-reminder>", "</system-reminder>");
+/// How Claude Code's message begins that stands for what it compacted. The transcript marks it `isCompactSummary`.
+const CLAUDE_SUMMARY: &str = "This session is being continued from a previous conversation";
+/// The items of OpenAI's Responses API that stand for what was compacted.
+const COMPACTION_ITEMS: [&str; 2] = ["\"compaction\"", "\"compaction_summary\""];
+/// The kind under which a host's summary is stored. It is never sent to a model.
+const SUMMARY_KIND: &str = "compact_summary";
+/// The member of a stored summary with the units that are copied behind it.
+const COPIES: &str = "copies";
+const CACHE_FIELD: &str = "cache_control";
+
+/// A message of a request, split into the blocks that are recognised one by one.
+#[derive(Clone, Debug)]
+pub struct SentMessage {
+    role: String,
+    /// The member that holds the blocks; `None` if the only block is the whole message.
+    list: Option<&'static str>,
+    writing: Writing,
+    blocks: Vec<SentBlock>,
+}
+
+/// A block of a message.
+#[derive(Clone, Debug)]
+struct SentBlock {
+    json: String,
+    units: Vec<Unit>,
+    /// Reasoning has no units, since hosts drop and change it at will. It is stored with the block that it leads to.
+    is_reasoning: bool,
+}
+
+/// How messages are written, and by which host.
+#[derive(Clone, Copy, Debug)]
+struct Writing {
+    format: Format,
+    host: Option<Format>,
+}
+
+impl Writing {
+    /// Reads a message, as a line of the host's transcript if a host is known: its rules tell apart what the user said and
+    /// what the host added.
+    fn read(self, json: &str) -> Result<Message, FormatError> {
+        match self.host {
+            Some(Format::ClaudeCode) => {
+                #[derive(Deserialize)]
+                struct Role {
+                    role: String,
+                }
+                let role =
+                    serde_json::from_str::<Role>(json).map_or_else(|_| "user".to_owned(), |head| head.role);
+                parse(
+                    Format::ClaudeCode,
+                    &format!(r#"{{"type":{},"message":{json}}}"#, Value::from(role)),
+                )
+            }
+            Some(Format::Codex) => parse(
+                Format::Codex,
+                &format!(r#"{{"type":"response_item","payload":{json}}}"#),
+            ),
+            _ => parse(self.format, json),
+        }
+    }
+}
+
+/// The members of a request that may hold the conversation.
+#[derive(Deserialize)]
+struct Body<'a> {
+    #[serde(borrow)]
+    messages: Option<Vec<&'a RawValue>>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    contents: Option<Vec<&'a RawValue>>,
+}
+
+/// The members of a message that this module looks at.
+#[derive(Deserialize)]
+struct Head<'a> {
+    role: Option<String>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    parts: Option<&'a RawValue>,
+}
+
+/// Reads the conversation of a request in `format`, without instructions. `host` is the format of the transcripts of the host that
+/// wrote it ([`Format::ClaudeCode`] or [`Format::Codex`]), if one did: messages are then stored as lines of it. What a host compacted, and everything before
+/// it, is one unit of kind [`UnitKind::Summary`].
+///
+/// # Errors
+/// When the body is no JSON object or holds no conversation of that format.
+pub fn conversation(
+    format: Format,
+    host: Option<Format>,
+    body: &str,
+) -> Result<Vec<SentMessage>, FormatError> {
+    let cure = "send the body of a request as its provider takes it";
+    let read: Body<'_> = serde_json::from_str(body)
+        .map_err(|error| FormatError::new(format!("the request can't be read: {error}"), cure))?;
+    let missing = |name: &str| FormatError::new(format!("the request has no `{name}`"), cure);
+    let raws = match format {
+        Format::OpenAiResponses => input(read.input.ok_or_else(|| missing("input"))?),
+        Format::Gemini => owned(read.contents.ok_or_else(|| missing("contents"))?),
+        _ => owned(read.messages.ok_or_else(|| missing("messages"))?),
+    };
+    let mut sent = Vec::with_capacity(raws.len());
+    for raw in &raws {
+        let message = SentMessage::read(Writing { format, host }, raw)?;
+        let is_after_summary = message.blocks.iter().flat_map(|block| &block.units);
+        if is_after_summary
+            .clone()
+            .any(|unit| unit.kind == UnitKind::Summary)
+        {
+            sent.clear();
+        }
+        sent.push(message);
+    }
+    Ok(sent)
+}
+
+fn owned(raws: Vec<&RawValue>) -> Vec<String> {
+    raws.into_iter().map(|raw| raw.get().to_owned()).collect()
+}
+
+/// The items of `input`, which may also be one text.
+fn input(raw: &RawValue) -> Vec<String> {
+    match serde_json::from_str::<Vec<&RawValue>>(raw.get()) {
+        Ok(items) => owned(items),
+        Err(_) => vec![format!(
+            r#"{{"type":"message","role":"user","content":{}}}"#,
+            raw.get()
+        )],
+    }
+}
+
+impl SentMessage {
+    fn read(writing: Writing, raw: &str) -> Result<Self, FormatError> {
+        let head: Head<'_> = serde_json::from_str(raw)
+            .map_err(|error| FormatError::new(format!("a message can't be read: {error}"), "send objects"))?;
+        let (list, blocks) = match writing.format {
+            Format::Anthropic => ("content", head.content),
+            Format::Gemini => ("parts", head.parts),
+            _ => ("", None),
+        };
+        let blocks = blocks.and_then(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()).ok());
+        let role = head.role.unwrap_or_else(|| "user".to_owned());
+        let list = blocks.is_some().then_some(list);
+        let mut message = Self {
+            role,
+            list,
+            writing,
+            blocks: Vec::new(),
+        };
+        let raws = blocks.map_or_else(
+            || vec![raw],
+            |blocks| blocks.into_iter().map(RawValue::get).collect(),
+        );
+        for raw in raws {
+            let json = without_cache_breakpoints(raw);
+            if !is_reminder(writing.format, &json) {
+                let read = writing.read(&message.wrap(&json))?;
+                let is_thought = |part: &Part| matches!(part, Part::Thinking(_));
+                message.blocks.push(SentBlock {
+                    units: units_of(&read),
+                    is_reasoning: !read.parts.is_empty() && read.parts.iter().all(is_thought),
+                    json,
+                });
+            }
+        }
+        Ok(message)
+    }
+
+    /// The units of all blocks, in order.
+    pub fn units(&self) -> impl Iterator<Item = Unit> {
+        self.blocks.iter().flat_map(|block| block.units.iter().copied())
+    }
+
+    /// The message made of the blocks that hold a unit for which `is_new` returns true, together with the reasoning
+    /// before them; `is_new` gets each unit's position in this message. A host's summary remembers `copies`, the units after
+    /// it that repeat the end of what it stands for. `None` if there is no such block.
+    ///
+    /// # Errors
+    /// When the message can't be read.
+    pub fn part(
+        &self,
+        is_new: impl Fn(usize) -> bool,
+        copies: &[Unit],
+    ) -> Result<Option<Message>, FormatError> {
+        let (mut kept, mut reasoning, mut position) = (Vec::new(), Vec::new(), 0);
+        for block in &self.blocks {
+            let positions = position..position + block.units.len();
+            position = positions.end;
+            if block.is_reasoning {
+                reasoning.push(block.json.as_str());
+            } else if positions.into_iter().any(&is_new) {
+                if block.units.iter().any(|unit| unit.kind == UnitKind::Summary) {
+                    return Ok(Some(summary(&block.json, copies)));
+                }
+                kept.append(&mut reasoning);
+                kept.push(block.json.as_str());
+            } else {
+                reasoning.clear();
+            }
+        }
+        if kept.is_empty() {
+            return Ok(None);
+        }
+        self.writing.read(&self.wrap(&kept.join(","))).map(Some)
+    }
+
+    /// A message of `blocks`.
+    fn wrap(&self, blocks: &str) -> String {
+        let Some(list) = self.list else {
+            return blocks.to_owned();
+        };
+        format!(
+            r#"{{"role":{},"{list}":[{blocks}]}}"#,
+            Value::from(self.role.as_str())
+        )
+    }
+}
+
+/// A host's summary as a message that no model is shown.
+fn summary(block: &str, copies: &[Unit]) -> Message {
+    let copies: Vec<String> = copies.iter().map(|unit| format!("{:016x}", unit.hash)).collect();
+    let payload = serde_json::json!({"kind": SUMMARY_KIND, "content": text_of(block), COPIES: copies});
+    let kind = Kind::Metadata(Metadata::Other(SUMMARY_KIND.to_owned()));
+    Message {
+        payload: payload.to_string(),
+        ..Message::new(kind, Vec::new())
+    }
+}
+
+/// The units of a stored summary: its own, and those that were copied behind it.
+fn summary_units(payload: &str) -> Vec<Unit> {
+    let value: Value = serde_json::from_str(payload).unwrap_or_default();
+    let copies = value[COPIES].as_array().into_iter().flatten().filter_map(|copy| {
+        let hash = u64::from_str_radix(copy.as_str()?, 16).ok()?;
+        Some(Unit {
+            hash,
+            kind: UnitKind::Other,
+        })
+    });
+    std::iter::once(summary_unit(payload)).chain(copies).collect()
+}
+
+/// The units of a stored or sent message. Instructions and metadata have none, but for a host's summary.
+pub fn units_of(message: &Message) -> Vec<Unit> {
+    if let Kind::Metadata(Metadata::Other(kind)) = &message.kind {
+        let is_summary = kind == SUMMARY_KIND || is_compaction_item(&message.payload);
+        return if is_summary {
+            summary_units(&message.payload)
+        } else {
+            Vec::new()
+        };
+    }
+    let Some(speaker) = speaker(&message.kind) else {
+        return Vec::new();
+    };
+    if is_compaction_item(&message.payload) {
+        return vec![summary_unit(&message.payload)];
+    }
+    let is_request = OwnWords::of(message).is_request;
+    let mut kind = if is_request {
+        UnitKind::Request
+    } else {
+        UnitKind::Other
+    };
+    let mut units = Vec::new();
+    for part in &message.parts {
+        let Some(hash) = hash_of(speaker, part) else {
+            continue;
+        };
+        if matches!(part, Part::Text(text) if text.trim_start().starts_with(CLAUDE_SUMMARY)) && speaker == 'u'
+        {
+            units.push(summary_unit(&message.payload));
+        } else {
+            units.push(Unit { hash, kind });
+            kind = UnitKind::Other;
+        }
+    }
+    units
+}
+
+/// The letter that tells the two sides apart; `None` for what is no conversation.
+fn speaker(kind: &Kind) -> Option<char> {
+    match kind {
+        Kind::User | Kind::ToolResult => Some('u'),
+        Kind::Assistant | Kind::ToolCall => Some('a'),
+        Kind::System | Kind::Metadata(_) => None,
+    }
+}
+
+fn hash_of(speaker: char, part: &Part) -> Option<u64> {
+    let hash = |kind: &str, texts: &[&str]| {
+        let mut hasher = Fnv64::default();
+        hasher.write(kind.as_bytes());
+        hasher.write(speaker.to_string().as_bytes());
+        for text in texts {
+            hasher.write(text.as_bytes());
+            hasher.write(&[0]);
+        }
+        hasher.finish()
+    };
+    match part {
+        Part::Text(text) => {
+            let text = without_reminders(text);
+            (!text.trim().is_empty()).then(|| hash("text", &[text.trim()]))
+        }
+        Part::ToolCall { id: Some(id), .. } => Some(hash("call", &[id])),
+        Part::ToolCall {
+            id: None,
+            name,
+            arguments,
+        } => Some(hash("call", &[name, arguments])),
+        Part::ToolResult {
+            call_id: Some(id), ..
+        } => Some(hash("result", &[id])),
+        Part::ToolResult {
+            call_id: None, text, ..
+        } => Some(hash("result", &[text])),
+        Part::Thinking(_) => None,
+        Part::Attachment { media, extent } => Some(hash("file", &[media, &format!("{extent:?}")])),
+        Part::Opaque { kind, json } => Some(hash("opaque", &[kind, json])),
+    }
+}
+
+/// A summary is recognised by its text, wherever it stands.
+fn summary_unit(payload: &str) -> Unit {
+    let mut hasher = Fnv64::default();
+    hasher.write(text_of(payload).trim().as_bytes());
+    Unit {
+        hash: hasher.finish(),
+        kind: UnitKind::Summary,
+    }
+}
+
+/// The text of a summary in any of the forms in which it is sent or stored.
+fn text_of(json: &str) -> String {
+    let mut value: Value = serde_json::from_str(json).unwrap_or_default();
+    for envelope in ["payload", "message"] {
+        if value[envelope].is_object() {
+            value = value[envelope].take();
+        }
+    }
+    let first = |name: &str| value[name].as_array().and_then(|list| list.first()).cloned();
+    let block = first("content")
+        .or_else(|| first("parts"))
+        .unwrap_or_else(|| value.clone());
+    let texts = [&block["text"], &block["encrypted_content"], &value["content"]];
+    texts
+        .into_iter()
+        .find_map(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Returns true if `payload` is an item that stands for what was compacted, bare or in a line of a rollout.
+fn is_compaction_item(payload: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Item<'a> {
+        #[serde(borrow, rename = "type")]
+        kind: Option<&'a RawValue>,
+        #[serde(borrow)]
+        payload: Option<&'a RawValue>,
+    }
+    let read = |json| serde_json::from_str::<Item<'_>>(json).ok();
+    let Some(item) = read(payload) else {
+        return false;
+    };
+    let inner = item.payload.and_then(|inner| read(inner.get()));
+    let kind = inner.and_then(|inner| inner.kind).or(item.kind);
+    kind.is_some_and(|kind| COMPACTION_ITEMS.contains(&kind.get()))
+}
+
+fn is_reminder(format: Format, block: &str) -> bool {
+    if format != Format::Anthropic || !block.contains(REMINDER.0) {
+        return false;
+    }
+    let value: Value = serde_json::from_str(block).unwrap_or_default();
+    value["text"]
+        .as_str()
+        .is_some_and(|text| without_reminders(text).trim().is_empty())
+}
+
+/// `text` without the reminders that Claude Code adds to it.
+fn without_reminders(text: &str) -> String {
+    let (mut left, mut rest) = (String::new(), text);
+    while let Some((before, tail)) = rest.split_once(REMINDER.0) {
+        let Some((_, after)) = tail.split_once(REMINDER.1) else {
+            break;
+        };
+        left.push_str(before);
+        rest = after;
+    }
+    left.push_str(rest);
+    left
+}
+
+/// `json` without cache breakpoints: they are the request's, and a later context sets its own.
+fn without_cache_breakpoints(json: &str) -> String {
+    if !json.contains(CACHE_FIELD) {
+        return json.to_owned();
+    }
+    let Ok(mut value) = serde_json::from_str::<Value>(json) else {
+        return json.to_owned();
+    };
+    remove_cache_breakpoints(&mut value);
+    value.to_string()
+}
+
+fn remove_cache_breakpoints(value: &mut Value) {
+    if let Some(block) = value.as_object_mut() {
+        block.remove(CACHE_FIELD);
+    }
+    let lists = ["content", "parts"];
+    for list in lists {
+        for block in value
+            .get_mut(list)
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
+            remove_cache_breakpoints(block);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+//! Keeps agents' stored conversations up to date with those that requests to providers carry.
+//!
+//! Invariant: at most one update of an agent's conversation runs at a time in a daemon. Between several daemons the ids of
+//! messages keep the same content from being stored twice.
+
+use std::{num::NonZeroUsize, sync::Arc};
+
+use hashlink::LruCache;
+use serde::Serialize;
+use tokio::sync::Mutex;
+
+use crate::ingest::Ingestor;
+use recapd_core::{
+    domain::{
+        agent::AgentId,
+        continuation::{Chain, Plan, SentExtent, Unit, Unrelated},
+        journal::MessageRecord,
+        lineage::Step,
+        message::{Kind, Message},
+    },
+    formats::{
+        self, FormatError,
+        request::{SentMessage, units_of},
+    },
+    hash::short_hash,
+};
+use recapd_platform::clock::Clock;
+use recapd_store::{
+    StoreError, StoreResult,
+    archive::{Archive, RecordRange},
+};
+
+/// How many agents' conversations are remembered; others are read from the database when their next request comes.
+const REMEMBERED_MAX: usize = 256;
+/// The most messages and bytes that are read from the database at once.
+const RECORDS_MAX: i64 = 2_000;
+const RECORDS_BYTES_MAX: usize = 8 << 20;
+/// The most messages of one append.
+const APPEND_MAX: usize = 500;
+/// The most digits of the hash in the id of an agent for a second conversation of the same session.
+const HASH_DIGITS: usize = 8;
+
+/// What storing a conversation did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct ConversationReply {
+    /// The agent that holds the conversation: another one than asked for if that one's conversation begins differently.
+    pub agent_id: AgentId,
+    /// How many messages were new.
+    pub accepted: i64,
+    /// True if requests were taken back, and the stored conversation with them.
+    pub rewound: bool,
+    /// True if a host's summary began a new session.
+    pub compacted: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConversationError {
+    /// A message of the conversation can't be stored.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("agent `{0}` holds another conversation")]
+    Unrelated(AgentId),
+}
+
+/// Stores conversations. Clones share what they remember.
+#[derive(Clone)]
+pub struct Conversations {
+    ingestor: Ingestor,
+    archive: Arc<dyn Archive>,
+    clock: Arc<dyn Clock>,
+    remembered: Arc<std::sync::Mutex<LruCache<AgentId, Arc<Mutex<ChainReader>>>>>,
+}
+
+/// An agent's chain as far as it has been read.
+#[derive(Debug, Default)]
+struct ChainReader {
+    chain: Chain,
+    through_seq: i64,
+}
+
+impl Conversations {
+    pub fn new(ingestor: Ingestor, archive: Arc<dyn Archive>, clock: Arc<dyn Clock>) -> Self {
+        let places = NonZeroUsize::new(REMEMBERED_MAX).map_or(1, NonZeroUsize::get);
+        Self {
+            ingestor,
+            archive,
+            clock,
+            remembered: Arc::new(std::sync::Mutex::new(LruCache::new(places))),
+        }
+    }
+
+    /// Stores what is new in `sent`.
+    ///
+    /// # Errors
+    /// Those of the store, and of a message that can't be read. Messages before it may be stored already.
+    pub async fn store(
+        &self,
+        agent: &AgentId,
+        sent: &[SentMessage],
+        extent: SentExtent,
+    ) -> Result<ConversationReply, ConversationError> {
+        if let Ok(reply) = self.store_in(agent, sent, extent).await? {
+            return Ok(reply);
+        }
+        let other = other_agent(agent, sent);
+        let stored = self.store_in(&other, sent, extent).await?;
+        // Its name is the hash of its beginning: nothing else begins like that.
+        stored.map_err(|Unrelated| ConversationError::Unrelated(other))
+    }
+
+    async fn store_in(
+        &self,
+        agent: &AgentId,
+        sent: &[SentMessage],
+        extent: SentExtent,
+    ) -> Result<Result<ConversationReply, Unrelated>, ConversationError> {
+        let reader = self.reader(agent);
+        let mut reader = reader.lock().await;
+        reader.read_on(self.archive.as_ref(), agent).await?;
+        let units: Vec<Unit> = sent.iter().flat_map(SentMessage::units).collect();
+        let Ok(plan) = reader.chain.plan(&units, extent) else {
+            return Ok(Err(Unrelated));
+        };
+        let messages = self.messages(sent, &plan, &reader.chain)?;
+        let mut accepted = 0;
+        for some in messages.chunks(APPEND_MAX) {
+            let said = some.iter().filter(|message| !is_step(message)).count();
+            let outcome = self.ingestor.append(agent, some.to_vec()).await?;
+            accepted += outcome.accepted.min(i64::try_from(said).unwrap_or(i64::MAX));
+        }
+        Ok(Ok(ConversationReply {
+            agent_id: agent.clone(),
+            accepted,
+            rewound: matches!(plan.step, Some(Step::Rewind(_))),
+            compacted: matches!(plan.step, Some(Step::Clear)),
+        }))
+    }
+
+    fn reader(&self, agent: &AgentId) -> Arc<Mutex<ChainReader>> {
+        let mut remembered = self
+            .remembered
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(reader) = remembered.get(agent) {
+            return Arc::clone(reader);
+        }
+        let reader = Arc::<Mutex<ChainReader>>::default();
+        remembered.insert(agent.clone(), Arc::clone(&reader));
+        reader
+    }
+
+    /// The messages and steps that carry out `plan`.
+    fn messages(
+        &self,
+        sent: &[SentMessage],
+        plan: &Plan,
+        chain: &Chain,
+    ) -> Result<Vec<Message>, FormatError> {
+        let now = self.clock.now();
+        let mut messages: Vec<Message> = plan.step.iter().map(|step| step.message(now)).collect();
+        let line = chain.lines() + u64::from(plan.step.is_some());
+        let (mut begin, mut read) = (0, Vec::new());
+        for message in sent {
+            read.extend(message.units().map(|unit| unit.hash.to_be_bytes()));
+            let end = read.len();
+            let mark = plan.marks[begin..end].iter().flatten().next();
+            if let Some(part) = message.part(|position| plan.is_new[begin + position], &plan.copies)? {
+                messages.extend(mark.map(|label| Step::Mark(Some(label.clone())).message(now)));
+                let place = [line.to_be_bytes(), (chain.len() as u64).to_be_bytes()];
+                let client_id = format!(
+                    "sent-{}",
+                    short_hash(&[place.as_flattened(), read.as_flattened()])
+                );
+                messages.push(Message {
+                    client_id: Some(client_id),
+                    at: part.at.or(Some(now)),
+                    ..part
+                });
+            }
+            begin = end;
+        }
+        Ok(messages)
+    }
+}
+
+fn is_step(message: &Message) -> bool {
+    Step::of(message).is_some()
+}
+
+/// The agent for a conversation in the same session that begins differently, as a sub-agent's does.
+fn other_agent(agent: &AgentId, sent: &[SentMessage]) -> AgentId {
+    let first = sent.iter().flat_map(SentMessage::units).next();
+    let bytes = first.map_or(0, |unit| unit.hash).to_be_bytes();
+    let digits: String = short_hash(&[&bytes]).chars().take(HASH_DIGITS).collect();
+    AgentId::slug(&format!("{agent}:{digits}"))
+}
+
+impl ChainReader {
+    /// Reads what was stored since the last time, by whomever.
+    async fn read_on(&mut self, archive: &dyn Archive, agent: &AgentId) -> StoreResult<()> {
+        loop {
+            let range = RecordRange {
+                after_seq: self.through_seq,
+                through_seq: i64::MAX,
+                messages_max: RECORDS_MAX,
+                bytes_max: RECORDS_BYTES_MAX,
+            };
+            let records = archive.records(agent, range).await?;
+            for record in &records {
+                self.push(record);
+            }
+            if range.is_rest(&records) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn push(&mut self, record: &MessageRecord) {
+        // The agent was deleted and made anew.
+        if record.seq <= self.through_seq {
+            *self = Self::default();
+        }
+        self.through_seq = record.seq;
+        // A forgotten message is nothing that could come again.
+        let Ok(message) = formats::parse(record.format, &record.payload) else {
+            return;
+        };
+        let step = Step::of(&message);
+        let message = Message {
+            kind: Kind::from_name(&record.kind),
+            ..message
+        };
+        self.chain
+            .push(step.as_ref(), &units_of(&message), record.exchange);
+    }
+}

@@ -1,0 +1,150 @@
+//! Answers the compaction of a host from recapd's memory.
+//!
+//! A request is taken for a compaction only if it surely is one; a compaction is answered only if recapd holds the
+//! conversation. Otherwise the request is forwarded, and a model answers it.
+
+mod capsule;
+mod claude;
+mod codex;
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use recapd_config::ProxyMode;
+use serde::Deserialize;
+use tokio::time::timeout;
+
+use crate::{
+    copies::path,
+    daemon::Daemon,
+    dialect::{Dialect, Endpoint},
+    session::{RequestClass, Session},
+};
+use recapd_core::domain::{agent::AgentId, continuation::SentExtent};
+
+/// The longest time in which an answer is made. A model takes half a minute.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A host's request for a compaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Compaction {
+    dialect: Dialect,
+    /// The host's own route for compactions.
+    is_own_route: bool,
+    /// A request with the conversation alone, without the order to compact it.
+    conversation: Bytes,
+}
+
+/// The answer to a compaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CompactionAnswer {
+    pub(crate) content_type: &'static str,
+    pub(crate) body: String,
+    /// The version of the summary in it.
+    pub(crate) version: i64,
+}
+
+/// The daemon's text for a compaction (`POST /v1/agents/{id}/compact`).
+#[derive(Clone, Debug, Deserialize)]
+struct CompactReply {
+    summary_version: i64,
+    text: String,
+    tokens: i64,
+    /// How many exchanges are neither summarised nor quoted. A line stands for each.
+    unquoted: i64,
+}
+
+/// Recognises a compaction.
+pub(crate) fn compaction(
+    dialect: Dialect,
+    endpoint: Endpoint,
+    class: RequestClass,
+    body: &[u8],
+) -> Option<Compaction> {
+    let (conversation, is_own_route) = match dialect {
+        Dialect::Anthropic => (claude::conversation(class, body)?, false),
+        Dialect::OpenAiResponses if endpoint == Endpoint::Compaction => (Bytes::copy_from_slice(body), true),
+        Dialect::OpenAiResponses => (codex::conversation(body)?, false),
+        Dialect::OpenAiChat | Dialect::Gemini => return None,
+    };
+    Some(Compaction {
+        dialect,
+        is_own_route,
+        conversation,
+    })
+}
+
+/// Replaces recapd's capsules in a request by their texts. `None` if there are none.
+pub(crate) fn expand_capsules(dialect: Dialect, body: &[u8]) -> Option<Vec<u8>> {
+    (dialect == Dialect::OpenAiResponses)
+        .then(|| capsule::expand(body))
+        .flatten()
+}
+
+/// Answers compactions.
+pub(crate) struct Compactor {
+    daemon: Arc<dyn Daemon>,
+    mode: ProxyMode,
+}
+
+impl Compactor {
+    pub(crate) fn new(daemon: Arc<dyn Daemon>, mode: ProxyMode) -> Self {
+        Self { daemon, mode }
+    }
+
+    /// Returns the answer; `None` if the request is to be forwarded.
+    pub(crate) async fn answer(
+        &self,
+        session: &Session,
+        compaction: &Compaction,
+        body: &[u8],
+    ) -> Option<CompactionAnswer> {
+        let agent = session.agent.as_ref()?;
+        if self.mode != ProxyMode::Answer {
+            return None;
+        }
+        let asked = timeout(PATIENCE, self.text(agent, session.client, compaction)).await;
+        let text = asked.ok().flatten()?;
+        // Without a document, lines alone would stand for what is left out.
+        if text.summary_version == 0 && text.unquoted > 0 {
+            return None;
+        }
+        tracing::info!(agent_id = %agent, version = text.summary_version, tokens = text.tokens, "proxy.compaction_answered");
+        match compaction.dialect {
+            Dialect::Anthropic => claude::answer(&text, body),
+            _ => codex::answer(&text, agent, compaction.is_own_route, body),
+        }
+    }
+
+    /// Stores what the conversation holds by now, and asks for the text that stands for it.
+    async fn text(&self, agent: &AgentId, client: &str, compaction: &Compaction) -> Option<CompactReply> {
+        let path = path(agent, compaction.dialect, client, SentExtent::Whole);
+        let stored = self
+            .daemon
+            .post(&path, compaction.conversation.clone())
+            .await
+            .ok()?;
+        if !stored.status.is_success() {
+            return None;
+        }
+        let StoredIn { agent_id } = serde_json::from_slice(&stored.body).ok()?;
+        let answer = self
+            .daemon
+            .post(&format!("/v1/agents/{agent_id}/compact"), Bytes::new())
+            .await
+            .ok()?;
+        let text: CompactReply = answer
+            .status
+            .is_success()
+            .then(|| serde_json::from_slice(&answer.body).ok())??;
+        (!text.text.trim().is_empty()).then_some(text)
+    }
+}
+
+#[derive(Deserialize)]
+struct StoredIn {
+    agent_id: AgentId,
+}
+
+#[cfg(test)]
+mod tests;

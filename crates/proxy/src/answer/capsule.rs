@@ -1,0 +1,87 @@
+//! The capsule: what Codex keeps in place of the compacted conversation, and sends back with each request.
+//!
+//! It holds the text itself, so that a lost database loses nothing. A provider can't read it, so it is replaced by a
+//! message before a request goes on; capsules of others pass untouched.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
+use serde_json::{json, value::RawValue};
+
+use super::CompactReply;
+use recapd_core::domain::{agent::AgentId, text::floor_cut};
+
+/// The beginning of every capsule; it tells the version of its form.
+const MARK: &str = "recapd1.";
+/// The longest text in a capsule, in bytes.
+const TEXT_BYTES_MAX: usize = 64 << 10;
+
+#[derive(Serialize, Deserialize)]
+struct Capsule {
+    agent: AgentId,
+    version: i64,
+    text: String,
+}
+
+#[derive(Deserialize)]
+struct Body<'a> {
+    #[serde(borrow)]
+    input: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    encrypted_content: Option<String>,
+}
+
+/// Seals the text.
+pub(super) fn seal(agent: &AgentId, text: &CompactReply) -> String {
+    let capsule = Capsule {
+        agent: agent.clone(),
+        version: text.summary_version,
+        text: floor_cut(&text.text, TEXT_BYTES_MAX).to_owned(),
+    };
+    let json = serde_json::to_vec(&capsule).unwrap_or_default();
+    format!("{MARK}{}", URL_SAFE_NO_PAD.encode(json))
+}
+
+/// Replaces recapd's capsules in the body of a request; all other bytes stay as they are. `None` if there are none.
+pub(super) fn expand(body: &[u8]) -> Option<Vec<u8>> {
+    let has_mark = body.windows(MARK.len()).any(|window| window == MARK.as_bytes());
+    if !has_mark {
+        return None;
+    }
+    let text = std::str::from_utf8(body).ok()?;
+    let Body { input } = serde_json::from_str(text).ok()?;
+    let (mut expanded, mut copied) = (String::with_capacity(text.len()), 0);
+    for raw in input {
+        let Some(capsule) = opened(raw.get()) else {
+            continue;
+        };
+        let begin = raw.get().as_ptr().addr() - text.as_ptr().addr();
+        expanded.push_str(text.get(copied..begin)?);
+        expanded.push_str(&message(&capsule));
+        copied = begin + raw.get().len();
+    }
+    expanded.push_str(text.get(copied..)?);
+    (copied > 0).then(|| expanded.into_bytes())
+}
+
+fn opened(item: &str) -> Option<Capsule> {
+    if !item.contains(MARK) {
+        return None;
+    }
+    let Item { encrypted_content } = serde_json::from_str(item).ok()?;
+    let content = encrypted_content?;
+    let json = URL_SAFE_NO_PAD.decode(content.strip_prefix(MARK)?).ok()?;
+    serde_json::from_slice(&json).ok()
+}
+
+/// The message that says what the capsule holds.
+fn message(capsule: &Capsule) -> String {
+    let text = format!(
+        "The earlier conversation was compacted. This stands for it (recapd, agent {}, version {}):\n\n{}",
+        capsule.agent, capsule.version, capsule.text
+    );
+    let content = json!([{"type": "input_text", "text": text}]);
+    json!({"type": "message", "role": "developer", "content": content}).to_string()
+}

@@ -1,0 +1,101 @@
+//! Claude Code's compaction: a request with the whole history whose last message asks for a summary.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::{CompactReply, CompactionAnswer};
+use crate::session::RequestClass;
+
+/// What Claude Code's order to compact has said in all versions that were tried, where no header says so.
+const ORDER: [&str; 3] = ["create a detailed summary", "<analysis>", "<summary>"];
+/// The heading of instructions that the user gave with `/compact`. They want a model.
+const INSTRUCTIONS: &str = "Additional Instructions:";
+
+/// The conversation of a compaction, without the order; `None` if this is no compaction that can be answered.
+pub(super) fn conversation(class: RequestClass, body: &[u8]) -> Option<Bytes> {
+    let may_be = class == RequestClass::Compaction || contains(body, ORDER[0]);
+    if !may_be {
+        return None;
+    }
+    let request: Value = serde_json::from_slice(body).ok()?;
+    let mut messages = request["messages"].as_array()?.clone();
+    let order = text(&messages.pop()?)?;
+    let is_order = ORDER.iter().all(|words| order.contains(words));
+    if (class != RequestClass::Compaction && !is_order) || order.contains(INSTRUCTIONS) || messages.is_empty()
+    {
+        return None;
+    }
+    Some(json!({ "messages": messages }).to_string().into())
+}
+
+fn contains(body: &[u8], words: &str) -> bool {
+    body.windows(words.len()).any(|window| window == words.as_bytes())
+}
+
+/// The last text of the user's message.
+fn text(message: &Value) -> Option<String> {
+    let content = &message["content"];
+    let last = || {
+        content
+            .as_array()?
+            .iter()
+            .rev()
+            .find_map(|block| block["text"].as_str())
+    };
+    (message["role"] == "user").then(|| content.as_str().or_else(last).unwrap_or_default().to_owned())
+}
+
+/// The answer, as a stream if the request wants one.
+pub(super) fn answer(text: &CompactReply, body: &[u8]) -> Option<CompactionAnswer> {
+    let request: Value = serde_json::from_slice(body).ok()?;
+    let said = format!(
+        "<analysis>From recapd's archive.</analysis>\n<summary>\n{}\n</summary>",
+        text.text.trim()
+    );
+    let usage = json!({"input_tokens": 0, "output_tokens": text.tokens, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0});
+    let message = |content: Value, stop: Value| {
+        json!({
+            "id": format!("msg_recapd_{}", text.summary_version), "type": "message", "role": "assistant",
+            "model": request["model"], "content": content, "stop_reason": stop, "stop_sequence": null, "usage": usage,
+        })
+    };
+    if request["stream"] != true {
+        let body = message(json!([{"type": "text", "text": said}]), json!("end_turn")).to_string();
+        return Some(CompactionAnswer {
+            content_type: "application/json",
+            body,
+            version: text.summary_version,
+        });
+    }
+    let events = [
+        (
+            "message_start",
+            json!({"type": "message_start", "message": message(json!([]), Value::Null)}),
+        ),
+        (
+            "content_block_start",
+            json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+        ),
+        (
+            "content_block_delta",
+            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": said}}),
+        ),
+        (
+            "content_block_stop",
+            json!({"type": "content_block_stop", "index": 0}),
+        ),
+        (
+            "message_delta",
+            json!({"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": null}, "usage": {"output_tokens": text.tokens}}),
+        ),
+        ("message_stop", json!({"type": "message_stop"})),
+    ];
+    let body = events
+        .map(|(name, data)| format!("event: {name}\ndata: {data}\n\n"))
+        .concat();
+    Some(CompactionAnswer {
+        content_type: "text/event-stream",
+        body,
+        version: text.summary_version,
+    })
+}

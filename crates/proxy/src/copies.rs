@@ -1,0 +1,267 @@
+//! The queue of copies on their way to the daemon.
+//!
+//! Invariant: offering a copy never waits. A copy that finds no room, or that the daemon doesn't take in time, is dropped
+//! and counted: the next request carries the whole conversation again.
+
+use std::{
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use serde::Deserialize;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    time::{Instant, sleep},
+};
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    daemon::Daemon,
+    dialect::Dialect,
+    reply,
+    session::{Lineages, Session},
+};
+use recapd_core::{
+    domain::{
+        agent::AgentId,
+        continuation::{SentExtent, Unit},
+    },
+    formats::request::{SentMessage, conversation},
+};
+use recapd_platform::randomness;
+use recapd_telemetry::metrics::{Metrics, labels::Unstored};
+
+/// Copies of one conversation keep their order in one lane, and slow ones don't hold up other lanes.
+const LANES: usize = 4;
+/// The most copies in a lane; their bytes are limited together.
+const LANE_MAX: usize = 1_024;
+const KIB: usize = 1_024;
+/// How long a copy is offered to a daemon that doesn't answer.
+const PATIENCE: Duration = Duration::from_mins(1);
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Whose conversation a copy is.
+#[derive(Clone, Debug)]
+pub(crate) struct Owner {
+    /// `None` if the conversation itself tells.
+    pub(crate) agent: Option<AgentId>,
+    /// The name of the program that asks.
+    pub(crate) client: &'static str,
+}
+
+/// Where the copies of a request and its answer end up together.
+#[derive(Debug, Default)]
+pub(crate) struct Place(OnceLock<StoredRequest>);
+
+#[derive(Debug)]
+struct StoredRequest {
+    agent: AgentId,
+    units: Vec<Unit>,
+}
+
+/// A copy of a request or of an answer.
+#[derive(Debug)]
+pub(crate) struct StoredCopy {
+    pub(crate) owner: Owner,
+    pub(crate) dialect: Dialect,
+    pub(crate) content: Content,
+    pub(crate) place: Arc<Place>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// The body of a request.
+    Request(Bytes),
+    /// The body of an answer, perhaps cut short.
+    Answer { content_type: String, bytes: Vec<u8> },
+}
+
+impl Content {
+    fn len(&self) -> usize {
+        match self {
+            Self::Request(bytes) => bytes.len(),
+            Self::Answer { bytes, .. } => bytes.len(),
+        }
+    }
+}
+
+struct Queued {
+    copy: StoredCopy,
+    _room: OwnedSemaphorePermit,
+}
+
+/// The queue. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Copies {
+    lanes: Arc<[mpsc::Sender<Queued>]>,
+    room: Arc<Semaphore>,
+    room_kib: usize,
+    metrics: Metrics,
+}
+
+impl Copies {
+    /// Starts the queue, whose tasks end when all clones are dropped and everything in it is stored or dropped.
+    pub(crate) fn start(
+        daemon: &Arc<dyn Daemon>,
+        bytes_max: usize,
+        metrics: Metrics,
+        tasks: &TaskTracker,
+    ) -> Self {
+        let lineages = Arc::new(Lineages::default());
+        let lanes = (0..LANES).map(|_| {
+            let (sender, receiver) = mpsc::channel(LANE_MAX);
+            let lane = Lane {
+                daemon: Arc::clone(daemon),
+                lineages: Arc::clone(&lineages),
+                metrics: metrics.clone(),
+                made: Mutex::new(0),
+            };
+            tasks.spawn(lane.run(receiver));
+            sender
+        });
+        let room_kib = bytes_max / KIB;
+        Self {
+            lanes: lanes.collect(),
+            room: Arc::new(Semaphore::new(room_kib)),
+            room_kib,
+            metrics,
+        }
+    }
+
+    /// Offers a copy.
+    pub(crate) fn offer(&self, copy: StoredCopy) {
+        let kib = copy.content.len().div_ceil(KIB).clamp(1, self.room_kib.max(1));
+        let permits = u32::try_from(kib).unwrap_or(u32::MAX);
+        let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(permits) else {
+            return self.metrics.proxy.unstored(Unstored::Full);
+        };
+        let name = copy.owner.agent.as_ref().map_or("", AgentId::as_str);
+        let lane = name
+            .bytes()
+            .fold(0_usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
+        let queued = Queued { copy, _room: room };
+        if self.lanes[lane % LANES].try_send(queued).is_err() {
+            self.metrics.proxy.unstored(Unstored::Full);
+        }
+    }
+}
+
+struct Lane {
+    daemon: Arc<dyn Daemon>,
+    lineages: Arc<Lineages>,
+    metrics: Metrics,
+    /// How many agents this lane named.
+    made: Mutex<u64>,
+}
+
+#[derive(Deserialize)]
+struct Stored {
+    agent_id: AgentId,
+}
+
+impl Lane {
+    async fn run(self, mut copies: mpsc::Receiver<Queued>) {
+        while let Some(queued) = copies.recv().await {
+            match self.store(&queued.copy).await {
+                Ok(()) => self.metrics.proxy.stored(),
+                Err(reason) => self.metrics.proxy.unstored(reason),
+            }
+        }
+    }
+
+    async fn store(&self, copy: &StoredCopy) -> Result<(), Unstored> {
+        let (extent, body) = match &copy.content {
+            Content::Request(body) => (SentExtent::Whole, body.clone()),
+            Content::Answer { content_type, bytes } => {
+                match reply::messages(copy.dialect, content_type, bytes) {
+                    Some(messages) => (SentExtent::End, messages.to_string().into()),
+                    None => return Ok(()),
+                }
+            }
+        };
+        let text = std::str::from_utf8(&body).map_err(|_| Unstored::Unreadable)?;
+        let sent = conversation(copy.dialect.format(), copy.dialect.host(copy.owner.client), text).map_err(
+            |error| {
+                tracing::debug!(%error, "proxy.copy_unreadable");
+                Unstored::Unreadable
+            },
+        )?;
+        let units: Vec<Unit> = sent.iter().flat_map(SentMessage::units).collect();
+        if units.is_empty() {
+            return Ok(());
+        }
+        let agent = match (extent, copy.place.0.get()) {
+            (SentExtent::End, Some(stored)) => stored.agent.clone(),
+            // Without its request, the answer might end up in another conversation.
+            (SentExtent::End, None) => return Err(Unstored::Refused),
+            (SentExtent::Whole, _) => self.agent(&copy.owner, &units),
+        };
+        let path = path(&agent, copy.dialect, copy.owner.client, extent);
+        let agent = self.post(&path, body).await?.unwrap_or(agent);
+        if copy.owner.agent.is_none() {
+            let client = copy.owner.client;
+            let before = copy.place.0.get().map_or(&[][..], |stored| &stored.units);
+            let all: Vec<Unit> = before.iter().chain(&units).copied().collect();
+            self.lineages.remember(client, &all, &agent);
+        }
+        if extent == SentExtent::Whole {
+            // Only this request's answer asks for it, later.
+            drop(copy.place.0.set(StoredRequest { agent, units }));
+        }
+        Ok(())
+    }
+
+    fn agent(&self, owner: &Owner, units: &[Unit]) -> AgentId {
+        let Owner { agent, client } = owner;
+        let known = agent.clone().or_else(|| self.lineages.find(client, units));
+        known.unwrap_or_else(|| {
+            let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+            *made += 1;
+            let chance = randomness::seed().unwrap_or(0).wrapping_add(*made);
+            Session::new_agent(client, units, chance)
+        })
+    }
+
+    /// Posts a copy until the daemon answers. Returns the agent that holds the conversation, if the answer names it.
+    async fn post(&self, path: &str, body: Bytes) -> Result<Option<AgentId>, Unstored> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let problem = match self.daemon.post(path, body.clone()).await {
+                Ok(answer) if answer.status.is_success() => {
+                    let stored: Option<Stored> = serde_json::from_slice(&answer.body).ok();
+                    return Ok(stored.map(|stored| stored.agent_id));
+                }
+                Ok(answer)
+                    if answer.status.is_client_error() && answer.status != StatusCode::TOO_MANY_REQUESTS =>
+                {
+                    let said = String::from_utf8_lossy(&answer.body).into_owned();
+                    tracing::warn!(path, status = %answer.status, said, "proxy.copy_refused");
+                    return Err(Unstored::Refused);
+                }
+                Ok(answer) => answer.status.to_string(),
+                Err(problem) => problem,
+            };
+            if Instant::now() > end {
+                tracing::warn!(path, problem, "proxy.daemon_away");
+                return Err(Unstored::DaemonAway);
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+/// The daemon's route for a copy.
+pub(crate) fn path(agent: &AgentId, dialect: Dialect, client: &str, extent: SentExtent) -> String {
+    let extent = match extent {
+        SentExtent::Whole => "whole",
+        SentExtent::End => "end",
+    };
+    let format = dialect.format().name();
+    let host = dialect
+        .host(client)
+        .map(|host| format!("&host={}", host.name()))
+        .unwrap_or_default();
+    format!("/v1/agents/{agent}/conversation?format={format}&extent={extent}{host}")
+}

@@ -1,0 +1,53 @@
+//! The providers' APIs that the proxy knows.
+
+use recapd_core::domain::message::Format;
+
+/// The API that a request is written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Anthropic,
+    OpenAiChat,
+    OpenAiResponses,
+    Gemini,
+}
+
+impl Dialect {
+    /// The format of its messages.
+    pub(crate) fn format(self) -> Format {
+        match self {
+            Self::Anthropic => Format::Anthropic,
+            Self::OpenAiChat => Format::OpenAiChat,
+            Self::OpenAiResponses => Format::OpenAiResponses,
+            Self::Gemini => Format::Gemini,
+        }
+    }
+
+    /// The format of the transcripts of a host that writes this dialect, if the proxy knows it.
+    pub(crate) fn host(self, client: &str) -> Option<Format> {
+        match (self, client) {
+            (Self::Anthropic, "claude-code") => Some(Format::ClaudeCode),
+            (Self::OpenAiResponses, "codex") => Some(Format::Codex),
+            _ => None,
+        }
+    }
+
+    /// The member of a request that holds the conversation.
+    pub(crate) fn list(self) -> &'static str {
+        match self {
+            Self::Anthropic | Self::OpenAiChat => "messages",
+            Self::OpenAiResponses => "input",
+            Self::Gemini => "contents",
+        }
+    }
+}
+
+/// What a request asks of a provider, as far as the proxy cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    /// The model's next answer in a conversation.
+    Conversation(Dialect),
+    /// A compaction of the conversation (OpenAI's `/v1/responses/compact`).
+    Compaction,
+    /// Anything else. It passes unread.
+    Other,
+}

@@ -1,0 +1,99 @@
+//! The headers that go on, in both directions.
+//!
+//! Hop-by-hop headers (RFC 9110, 7.6.1) and recapd's own stay here; everything else passes, in an open list: providers
+//! add headers without notice.
+
+use hyper::{
+    HeaderMap,
+    header::{
+        ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue,
+        PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+    },
+};
+
+const HOP_BY_HOP: [HeaderName; 7] = [
+    CONNECTION,
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    EXPECT,
+];
+const OLD_HOP_BY_HOP: [&str; 2] = ["keep-alive", "proxy-connection"];
+/// The beginning of the names of recapd's own headers.
+const OWN: &str = "x-recapd-";
+
+/// The headers of a request that go to the provider.
+pub(crate) fn upstream(headers: &HeaderMap) -> HeaderMap {
+    let mut passed = passed(headers);
+    passed.remove(HOST);
+    // The length is told by the body.
+    passed.remove(CONTENT_LENGTH);
+    passed
+}
+
+/// As [`upstream`], for an answer of which a copy is read: it comes without compression.
+pub(crate) fn upstream_uncompressed(headers: &HeaderMap) -> HeaderMap {
+    let mut passed = upstream(headers);
+    passed.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    passed
+}
+
+/// The headers of an answer that go to the client.
+pub(crate) fn downstream(headers: &HeaderMap) -> HeaderMap {
+    passed(headers)
+}
+
+fn passed(headers: &HeaderMap) -> HeaderMap {
+    let named: Vec<String> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
+        .collect();
+    let stays = |name: &HeaderName| {
+        HOP_BY_HOP.contains(name)
+            || OLD_HOP_BY_HOP.contains(&name.as_str())
+            || name.as_str().starts_with(OWN)
+            || named.iter().any(|named| named == name.as_str())
+    };
+    let mut passed = HeaderMap::with_capacity(headers.len());
+    for (name, value) in headers {
+        if !stays(name) {
+            passed.append(name.clone(), value.clone());
+        }
+    }
+    passed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_hop_and_recapd_keep_their_headers() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("host", "127.0.0.1:7412"),
+            ("connection", "keep-alive, X-Trace"),
+            ("x-trace", "1"),
+            ("keep-alive", "timeout=5"),
+            ("transfer-encoding", "chunked"),
+            ("x-recapd-agent", "coder"),
+            ("authorization", "Bearer secret"),
+            ("anthropic-beta", "a"),
+            ("anthropic-beta", "b"),
+            ("accept-encoding", "gzip, br"),
+        ] {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        let sent = upstream(&headers);
+        let mut names: Vec<&str> = sent.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["accept-encoding", "anthropic-beta", "authorization"]);
+        assert_eq!(sent.get_all("anthropic-beta").iter().count(), 2);
+        assert_eq!(upstream_uncompressed(&headers)["accept-encoding"], "identity");
+    }
+}

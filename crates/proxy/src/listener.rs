@@ -1,0 +1,121 @@
+//! The proxy's listener and its connections.
+
+use std::{convert::Infallible, io, path::Path, pin::pin, time::Duration};
+
+use hyper::{server::conn::http1::Builder, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, UnixListener},
+    time::sleep,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::service::Proxy;
+use recapd_config::Listen;
+
+/// The longest time in which the head of a request must come.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest head of a request, in bytes.
+const HEAD_BYTES_MAX: usize = 128 << 10;
+const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+
+/// Listens for agents.
+#[derive(Debug)]
+pub enum ProxyListener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl ProxyListener {
+    /// Listens at `place`. A socket's file that nobody listens at any more is replaced.
+    ///
+    /// # Errors
+    /// When the place is taken or not allowed.
+    pub async fn listen(place: &Listen) -> io::Result<Self> {
+        match place {
+            Listen::Address(address) => TcpListener::bind(address).await.map(Self::Tcp),
+            Listen::Socket(path) => listen_at(path).map(Self::Unix),
+        }
+    }
+
+    /// Uses listeners that systemd opened.
+    ///
+    /// # Errors
+    /// When `listener` can't be used.
+    pub fn inherited(listener: std::net::TcpListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        TcpListener::from_std(listener).map(Self::Tcp)
+    }
+}
+
+fn listen_at(path: &Path) -> io::Result<UnixListener> {
+    let is_dead = std::os::unix::net::UnixStream::connect(path)
+        .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    if is_dead {
+        std::fs::remove_file(path)?;
+    }
+    UnixListener::bind(path)
+}
+
+/// Handles requests until `stop`; then until the answers under way are sent.
+pub async fn serve(listener: ProxyListener, proxy: Proxy, stop: CancellationToken) {
+    let connections = TaskTracker::new();
+    loop {
+        let accepted = match &listener {
+            ProxyListener::Tcp(listener) => {
+                stop.run_until_cancelled(listener.accept()).await.map(|accepted| {
+                    accepted.map(|(stream, _)| {
+                        let (proxy, stop) = (proxy.clone(), stop.clone());
+                        // Each chunk of a stream goes out at once.
+                        if let Err(error) = stream.set_nodelay(true) {
+                            tracing::debug!(%error, "proxy.nodelay_refused");
+                        }
+                        connections.spawn(connection(stream, proxy, stop));
+                    })
+                })
+            }
+            ProxyListener::Unix(listener) => {
+                stop.run_until_cancelled(listener.accept()).await.map(|accepted| {
+                    accepted.map(|(stream, _)| {
+                        connections.spawn(connection(stream, proxy.clone(), stop.clone()));
+                    })
+                })
+            }
+        };
+        match accepted {
+            None => break,
+            Some(Ok(())) => {}
+            Some(Err(error)) => {
+                tracing::error!(%error, "proxy.accept_failed");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    connections.close();
+    connections.wait().await;
+}
+
+async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, proxy: Proxy, stop: CancellationToken) {
+    let service = service_fn(|request| {
+        let proxy = proxy.clone();
+        async move { Ok::<_, Infallible>(proxy.handle(request).await) }
+    });
+    let serving = Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut serving = pin!(serving);
+    let ended = tokio::select! {
+        ended = serving.as_mut() => ended,
+        () = stop.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::trace!(%error, "proxy.connection_failed");
+    }
+}

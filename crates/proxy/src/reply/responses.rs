@@ -1,0 +1,15 @@
+use serde_json::{Value, json};
+
+/// The items that are whole, from one answer or from the events of a stream.
+pub(super) fn items(events: &[Value]) -> Option<Value> {
+    if let [answer] = events
+        && answer["output"].is_array()
+    {
+        return Some(answer["output"].clone());
+    }
+    let done = events
+        .iter()
+        .filter(|event| event["type"] == "response.output_item.done");
+    let items: Vec<&Value> = done.map(|event| &event["item"]).collect();
+    (!items.is_empty()).then(|| json!(items))
+}

@@ -1,0 +1,414 @@
+//! One request: what becomes of it.
+
+use std::{io::Read as _, panic::AssertUnwindSafe, sync::Arc};
+
+use bytes::Bytes;
+use flate2::read::GzDecoder;
+use futures::FutureExt as _;
+use hyper::{
+    HeaderMap, Method, Request, Response, StatusCode,
+    body::Incoming,
+    header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, UPGRADE},
+};
+use secrecy::ExposeSecret as _;
+use serde_json::json;
+use subtle::ConstantTimeEq as _;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    answer::{self, CompactionAnswer, Compactor},
+    copies::{Content, Copies, Owner, Place, StoredCopy},
+    daemon::Daemon,
+    dialect::{Dialect, Endpoint},
+    headers,
+    relay::{self, ProxyBody, ReadBody, Relay},
+    session::{RequestClass, Session},
+    settings::ProxySettings,
+    target::{Target, UnknownUpstream},
+};
+use recapd_platform::http_client::HttpClientError;
+use recapd_telemetry::metrics::{
+    Metrics,
+    labels::{CompactionOutcome, ProxyOutcome, Unstored},
+};
+
+/// The path at which the proxy itself answers.
+const LIVE_PATH: &str = "/recapd/livez";
+/// The header by which an answer says what the proxy did.
+const OWN_HEADER: &str = "x-recapd";
+/// The most bytes of a compressed request once it is unpacked.
+const UNPACKED_BYTES_MAX: u64 = 256 << 20;
+
+/// The proxy. Clones share everything.
+#[derive(Clone)]
+pub struct Proxy(Arc<Inner>);
+
+struct Inner {
+    settings: ProxySettings,
+    relay: Relay,
+    copies: Copies,
+    compactor: Compactor,
+    metrics: Metrics,
+}
+
+/// A request to a conversation endpoint, read.
+struct Turn {
+    dialect: Dialect,
+    session: Session,
+    /// What goes on to the provider.
+    body: Bytes,
+    place: Arc<Place>,
+    is_stored: bool,
+}
+
+impl Proxy {
+    /// A proxy whose copies go to `daemon`. `tasks` tracks those that store them.
+    ///
+    /// # Errors
+    /// When no connection could ever be made.
+    pub fn new(
+        settings: ProxySettings,
+        daemon: &Arc<dyn Daemon>,
+        metrics: Metrics,
+        tasks: &TaskTracker,
+    ) -> Result<Self, HttpClientError> {
+        let copies = Copies::start(daemon, settings.copies_bytes_max, metrics.clone(), tasks);
+        Ok(Self(Arc::new(Inner {
+            relay: Relay::new()?,
+            copies,
+            compactor: Compactor::new(Arc::clone(daemon), settings.mode),
+            metrics,
+            settings,
+        })))
+    }
+
+    /// Handles a request.
+    pub(crate) async fn handle(&self, request: Request<Incoming>) -> Response<ProxyBody> {
+        let inner = &self.0;
+        if request.uri().path() == LIVE_PATH
+            || (request.method() == Method::HEAD && request.uri().path() == "/")
+        {
+            return own(StatusCode::OK, "text/plain", "ok\n");
+        }
+        let target = Target::of(
+            request.method(),
+            request.uri(),
+            request.headers(),
+            &inner.settings.upstreams,
+        );
+        let target = match target {
+            Ok(target) => target,
+            Err(UnknownUpstream(name)) => {
+                let cure = format!("no provider `{name}` is configured; name it in proxy.upstreams");
+                return inner.refused(None, StatusCode::NOT_FOUND, &cure);
+            }
+        };
+        let dialect = match target.endpoint {
+            Endpoint::Conversation(dialect) => Some(dialect),
+            Endpoint::Compaction => Some(Dialect::OpenAiResponses),
+            Endpoint::Other => None,
+        };
+        if let Some(problem) = inner.forbidden(request.headers(), &target) {
+            return inner.refused(dialect, StatusCode::FORBIDDEN, problem);
+        }
+        // Codex goes on without a WebSocket at once.
+        if request.headers().contains_key(UPGRADE) {
+            return inner.refused(
+                dialect,
+                StatusCode::UPGRADE_REQUIRED,
+                "this proxy has no WebSockets; use HTTP",
+            );
+        }
+        match dialect {
+            Some(dialect) => inner.converse(dialect, request, &target).await,
+            None => inner.pass(request, &target).await,
+        }
+    }
+}
+
+impl Inner {
+    /// Why nobody may ask this; `None` if it is allowed.
+    fn forbidden(&self, headers: &HeaderMap, target: &Target) -> Option<&'static str> {
+        let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+        if site.is_some_and(|site| site != b"none" && site != b"same-origin") {
+            return Some("web pages may not use this proxy");
+        }
+        let expected = self.settings.token.as_ref()?.expose_secret().as_bytes();
+        let given = target.token.as_deref().unwrap_or_default().as_bytes();
+        let is_known = bool::from(expected.ct_eq(given));
+        (!is_known).then_some(
+            "this proxy needs its token: in the header x-recapd-token, or as /t/TOKEN in front of the path",
+        )
+    }
+
+    /// Passes a request unread.
+    async fn pass(&self, request: Request<Incoming>, target: &Target) -> Response<ProxyBody> {
+        self.metrics.proxy.request(ProxyOutcome::Passed);
+        let (method, headers) = (request.method().clone(), headers::upstream(request.headers()));
+        match self
+            .relay
+            .send(method, &target.url, headers, relay::unread(request))
+            .await
+        {
+            Ok(answer) => passed(answer, relay::passed),
+            Err(error) => self.unreachable(None, &error),
+        }
+    }
+
+    /// Passes a request of a conversation, and stores both sides; or answers it.
+    async fn converse(
+        &self,
+        dialect: Dialect,
+        request: Request<Incoming>,
+        target: &Target,
+    ) -> Response<ProxyBody> {
+        let (head, body) = request.into_parts();
+        let body = match relay::read(body, self.settings.body_bytes_max).await {
+            Ok(ReadBody::Whole(body)) => body,
+            Ok(ReadBody::TooLong(body)) => {
+                self.metrics.proxy.unstored(Unstored::TooLong);
+                let sent = self
+                    .relay
+                    .send(head.method, &target.url, headers::upstream(&head.headers), body)
+                    .await;
+                return match sent {
+                    Ok(answer) => passed(answer, relay::passed),
+                    Err(error) => self.unreachable(Some(dialect), &error),
+                };
+            }
+            Err(error) => {
+                tracing::debug!(%error, "proxy.request_broken");
+                return self.refused(Some(dialect), StatusCode::BAD_REQUEST, "the request broke off");
+            }
+        };
+        let decided =
+            AssertUnwindSafe(self.decide(dialect, target.endpoint, &head.headers, &body)).catch_unwind();
+        let turn = match decided.await {
+            Ok(Ok(turn)) => turn,
+            Ok(Err(answer)) => {
+                self.metrics.proxy.request(ProxyOutcome::Answered);
+                return *answer;
+            }
+            Err(_) => {
+                self.metrics.proxy.failed_open();
+                tracing::error!("proxy.failed_open");
+                Self::unread(dialect, body)
+            }
+        };
+        self.forward(head.method, &head.headers, target, turn).await
+    }
+
+    fn unread(dialect: Dialect, body: Bytes) -> Turn {
+        let session = Session {
+            agent: None,
+            class: RequestClass::Auxiliary,
+            client: "",
+        };
+        Turn {
+            dialect,
+            session,
+            body,
+            place: Arc::default(),
+            is_stored: false,
+        }
+    }
+
+    /// Reads what a request is, and answers it if that is the proxy's to do.
+    async fn decide(
+        &self,
+        dialect: Dialect,
+        endpoint: Endpoint,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<Turn, Box<Response<ProxyBody>>> {
+        let Some(plain) = unpacked(headers, body) else {
+            self.metrics.proxy.unstored(Unstored::Unreadable);
+            return Ok(Self::unread(dialect, body.clone()));
+        };
+        let session = Session::of(dialect, headers, &plain);
+        let compaction = answer::compaction(dialect, endpoint, session.class, &plain);
+        if let Some(compaction) = &compaction {
+            let answered = self.compactor.answer(&session, compaction, &plain).await;
+            self.metrics.proxy.compaction(match answered {
+                Some(_) => CompactionOutcome::Answered,
+                None => CompactionOutcome::Forwarded,
+            });
+            if let Some(answered) = answered {
+                return Err(Box::new(own_answer(answered)));
+            }
+        }
+        // What only recapd can read never goes to a provider.
+        let expand = async { answer::expand_capsules(dialect, &plain) };
+        let expanded = timeout(self.settings.decide, expand).await.ok().flatten();
+        let is_stored = compaction.is_none()
+            && match session.class {
+                RequestClass::Turn => true,
+                RequestClass::SubAgent => self.settings.subagents,
+                RequestClass::Compaction | RequestClass::Auxiliary => false,
+            };
+        let place = Arc::<Place>::default();
+        if is_stored {
+            self.copies.offer(StoredCopy {
+                owner: owner(&session),
+                dialect,
+                content: Content::Request(plain),
+                place: Arc::clone(&place),
+            });
+        }
+        Ok(Turn {
+            dialect,
+            session,
+            body: expanded.map_or_else(|| body.clone(), Bytes::from),
+            place,
+            is_stored,
+        })
+    }
+
+    async fn forward(
+        &self,
+        method: Method,
+        given: &HeaderMap,
+        target: &Target,
+        turn: Turn,
+    ) -> Response<ProxyBody> {
+        let headers = if turn.is_stored {
+            headers::upstream_uncompressed(given)
+        } else {
+            headers::upstream(given)
+        };
+        let answer = match self
+            .relay
+            .send(method, &target.url, headers, turn.body.clone().into())
+            .await
+        {
+            Ok(answer) => answer,
+            Err(error) => return self.unreachable(Some(turn.dialect), &error),
+        };
+        if !turn.is_stored {
+            self.metrics.proxy.request(ProxyOutcome::Passed);
+            return passed(answer, relay::passed);
+        }
+        self.metrics.proxy.request(ProxyOutcome::Observed);
+        let says = match &turn.session.agent {
+            Some(agent) => format!("observed; agent={agent}"),
+            None => "observed".to_owned(),
+        };
+        let mut answer = self.copied(answer, turn);
+        if let Ok(value) = HeaderValue::from_str(&says) {
+            answer.headers_mut().insert(OWN_HEADER, value);
+        }
+        answer
+    }
+
+    /// Passes an answer, and stores the model's message in it.
+    fn copied(&self, answer: Response<reqwest::Body>, turn: Turn) -> Response<ProxyBody> {
+        if answer.status() != StatusCode::OK || answer.headers().contains_key(CONTENT_ENCODING) {
+            return passed(answer, relay::passed);
+        }
+        let content_type = answer
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok());
+        let content_type = content_type.unwrap_or_default().to_owned();
+        let (copies, metrics, bytes_max) = (
+            self.copies.clone(),
+            self.metrics.clone(),
+            self.settings.answer_bytes_max,
+        );
+        passed(answer, |body| {
+            relay::copied(body, bytes_max, move |copy| match copy {
+                Some(bytes) => copies.offer(StoredCopy {
+                    owner: owner(&turn.session),
+                    dialect: turn.dialect,
+                    content: Content::Answer { content_type, bytes },
+                    place: turn.place,
+                }),
+                None => metrics.proxy.unstored(Unstored::TooLong),
+            })
+        })
+    }
+
+    fn unreachable(&self, dialect: Option<Dialect>, error: &reqwest::Error) -> Response<ProxyBody> {
+        tracing::warn!(%error, "proxy.provider_unreachable");
+        self.metrics.proxy.request(ProxyOutcome::Failed);
+        let detail = format!("recapd's proxy got no answer from the provider: {error}");
+        answer_error(dialect, StatusCode::BAD_GATEWAY, &detail)
+    }
+
+    fn refused(&self, dialect: Option<Dialect>, status: StatusCode, detail: &str) -> Response<ProxyBody> {
+        self.metrics.proxy.request(ProxyOutcome::Refused);
+        answer_error(dialect, status, detail)
+    }
+}
+
+fn owner(session: &Session) -> Owner {
+    Owner {
+        agent: session.agent.clone(),
+        client: session.client,
+    }
+}
+
+/// A request's body without compression; `None` if it can't be unpacked.
+fn unpacked(headers: &HeaderMap, body: &Bytes) -> Option<Bytes> {
+    let Some(encoding) = headers.get(CONTENT_ENCODING) else {
+        return Some(body.clone());
+    };
+    if encoding != "gzip" {
+        return None;
+    }
+    let mut plain = Vec::new();
+    let mut reader = GzDecoder::new(body.as_ref()).take(UNPACKED_BYTES_MAX);
+    reader.read_to_end(&mut plain).ok()?;
+    Some(plain.into())
+}
+
+/// A provider's answer with the headers that go on, and with the body that `wrap` makes of its body.
+fn passed(
+    answer: Response<reqwest::Body>,
+    wrap: impl FnOnce(reqwest::Body) -> ProxyBody,
+) -> Response<ProxyBody> {
+    let (head, body) = answer.into_parts();
+    let mut passed = Response::new(wrap(body));
+    *passed.status_mut() = head.status;
+    *passed.headers_mut() = headers::downstream(&head.headers);
+    passed
+}
+
+fn own(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response<ProxyBody> {
+    let mut answer = Response::new(relay::own(body));
+    *answer.status_mut() = status;
+    answer
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+}
+
+/// The answer to a compaction.
+fn own_answer(answered: CompactionAnswer) -> Response<ProxyBody> {
+    let mut answer = own(StatusCode::OK, answered.content_type, answered.body);
+    if let Ok(value) = HeaderValue::from_str(&format!("answered; version={}", answered.version)) {
+        answer.headers_mut().insert(OWN_HEADER, value);
+    }
+    answer
+}
+
+/// An error in the form that clients of the dialect read.
+fn answer_error(dialect: Option<Dialect>, status: StatusCode, detail: &str) -> Response<ProxyBody> {
+    let body = match dialect {
+        Some(Dialect::Anthropic) => {
+            json!({"type": "error", "error": {"type": "api_error", "message": detail}})
+        }
+        Some(Dialect::Gemini) => {
+            json!({"error": {"code": status.as_u16(), "message": detail, "status": "UNAVAILABLE"}})
+        }
+        _ => {
+            json!({"error": {"message": detail, "type": "server_error", "param": null, "code": "recapd_proxy"}})
+        }
+    };
+    let mut answer = own(status, "application/json", body.to_string());
+    answer
+        .headers_mut()
+        .insert(OWN_HEADER, HeaderValue::from_static("refused"));
+    answer
+}

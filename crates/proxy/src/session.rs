@@ -1,0 +1,287 @@
+//! Whose conversation a request belongs to.
+//!
+//! The first of these that is there names it: `x-recapd-agent`; the session that Claude Code, Codex or another host
+//! sends; the conversation or cache key that a client sends to the provider. Otherwise the conversation itself does
+//! ([`Lineages`]). The first message alone never does, nor the system prompt: sessions of one project share both.
+
+use std::sync::Mutex;
+
+use hashlink::LruCache;
+use hyper::HeaderMap;
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::value::RawValue;
+
+use crate::dialect::Dialect;
+use recapd_core::{
+    domain::{agent::AgentId, continuation::Unit},
+    hash::short_hash,
+};
+
+/// The longest id that is taken from a request, in bytes.
+const ID_BYTES_MAX: usize = 256;
+/// A session's id that isn't a UUID is hashed, since it could hold anything.
+const UUID_CHARS: usize = 36;
+const HASH_DIGITS: usize = 16;
+/// How many conversations without an id are remembered.
+const LINEAGES_MAX: usize = 4_096;
+/// Headers in which hosts send their session.
+const SESSION_HEADERS: [&str; 5] = [
+    "session-id",
+    "session_id",
+    "x-opencode-session",
+    "x-session-affinity",
+    "x-session-id",
+];
+const CLAUDE_SESSION: &str = "x-claude-code-session-id";
+const CLAUDE_AGENT: &str = "x-claude-code-agent-id";
+const CLAUDE_CLASS: &str = "x-claude-code-request-class";
+const CODEX_METADATA: &str = "x-codex-turn-metadata";
+const CODEX_THREAD: &str = "thread-id";
+/// What comes before the session in older values of `metadata.user_id`.
+const OLD_CLAUDE_SESSION: &str = "_session_";
+
+/// What a request is for, in its host's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestClass {
+    /// The conversation goes on.
+    Turn,
+    /// A sub-agent's conversation goes on.
+    SubAgent,
+    /// The host compacts the conversation.
+    Compaction,
+    /// A title, a probe or the like. It is no part of the conversation.
+    Auxiliary,
+}
+
+/// A request's conversation, as far as the request names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Session {
+    /// `None` if only the conversation itself can tell.
+    pub(crate) agent: Option<AgentId>,
+    pub(crate) class: RequestClass,
+    /// The name of the program that asks, or of the provider's API.
+    pub(crate) client: &'static str,
+}
+
+/// The members of a request's body that may name the conversation or its purpose.
+#[derive(Default, Deserialize)]
+struct Hints<'a> {
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+    prompt_cache_key: Option<String>,
+    #[serde(borrow)]
+    conversation: Option<&'a RawValue>,
+    tools: Option<Vec<IgnoredAny>>,
+    max_tokens: Option<i64>,
+    messages: Option<Vec<IgnoredAny>>,
+    contents: Option<Vec<IgnoredAny>>,
+}
+
+#[derive(Deserialize)]
+struct MetadataHints {
+    user_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct UserId {
+    session_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct TurnMetadata {
+    request_kind: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ConversationHint {
+    id: Option<String>,
+}
+
+impl Session {
+    /// Reads what a request says of its conversation.
+    pub(crate) fn of(dialect: Dialect, headers: &HeaderMap, body: &[u8]) -> Self {
+        let hints: Hints<'_> = serde_json::from_slice(body).unwrap_or_default();
+        let client = client(dialect, headers);
+        let own = header(headers, "x-recapd-agent").map(|name| AgentId::slug(&name));
+        let agent = own.or_else(|| {
+            let session = session(headers, &hints)?;
+            let child = child(headers, &session).map(|child| format!(":{}", label(&child)));
+            let child = child.unwrap_or_default();
+            Some(AgentId::slug(&format!("{client}:-:{}{child}", label(&session))))
+        });
+        Self {
+            agent,
+            class: class(headers, &hints),
+            client,
+        }
+    }
+
+    /// The agent of a conversation that begins with this request and that nothing names.
+    pub(crate) fn new_agent(client: &str, units: &[Unit], chance: u64) -> AgentId {
+        let first = units.first().map_or(0, |unit| unit.hash).to_be_bytes();
+        let digits: String = short_hash(&[&first, &chance.to_be_bytes()])
+            .chars()
+            .take(HASH_DIGITS)
+            .collect();
+        AgentId::slug(&format!("{client}:-:{digits}"))
+    }
+}
+
+fn header(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name)?.to_str().ok().and_then(usable)
+}
+
+/// An id as a client sent it, if it can name something.
+fn usable(id: &str) -> Option<String> {
+    let id = id.trim();
+    let is_printable = id.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
+    (!id.is_empty() && id.len() <= ID_BYTES_MAX && is_printable).then(|| id.to_owned())
+}
+
+fn label(id: &str) -> String {
+    let is_uuid = id.len() == UUID_CHARS && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    if is_uuid {
+        return id.to_ascii_lowercase();
+    }
+    short_hash(&[id.as_bytes()]).chars().take(HASH_DIGITS).collect()
+}
+
+fn client(dialect: Dialect, headers: &HeaderMap) -> &'static str {
+    let agent = header(headers, "user-agent").unwrap_or_default();
+    let is = |name: &str| agent.contains(name);
+    if headers.contains_key(CLAUDE_SESSION) || is("claude-cli") || is("claude-code") {
+        return "claude-code";
+    }
+    if headers.contains_key(CODEX_METADATA) || is("codex") {
+        return "codex";
+    }
+    if headers.contains_key("x-opencode-session") || is("opencode") {
+        return "opencode";
+    }
+    if is("GeminiCLI") {
+        return "gemini-cli";
+    }
+    match dialect {
+        Dialect::Anthropic => "anthropic",
+        Dialect::OpenAiChat | Dialect::OpenAiResponses => "openai",
+        Dialect::Gemini => "gemini",
+    }
+}
+
+fn session(headers: &HeaderMap, hints: &Hints<'_>) -> Option<String> {
+    let claude = || header(headers, CLAUDE_SESSION).or_else(|| claude_session(hints));
+    let hosts = || SESSION_HEADERS.iter().find_map(|name| header(headers, name));
+    let cache = || hints.prompt_cache_key.as_deref().and_then(usable);
+    claude()
+        .or_else(hosts)
+        .or_else(cache)
+        .or_else(|| conversation(hints))
+}
+
+/// The session in Claude Code's `metadata.user_id`: a member of its JSON, or the end of the older text.
+fn claude_session(hints: &Hints<'_>) -> Option<String> {
+    let metadata: MetadataHints = serde_json::from_str(hints.metadata?.get()).ok()?;
+    let user = metadata.user_id?;
+    if let Ok(UserId { session_id }) = serde_json::from_str(&user) {
+        return session_id.as_deref().and_then(usable);
+    }
+    user.rsplit_once(OLD_CLAUDE_SESSION)
+        .and_then(|(_, session)| usable(session))
+}
+
+/// The conversation in `conversation`, which is its id or an object with it.
+fn conversation(hints: &Hints<'_>) -> Option<String> {
+    let raw = hints.conversation?.get();
+    let id = serde_json::from_str::<String>(raw).ok();
+    let id = id.or_else(|| serde_json::from_str::<ConversationHint>(raw).ok()?.id)?;
+    usable(&id)
+}
+
+/// The sub-agent that sends the request within `session`.
+fn child(headers: &HeaderMap, session: &str) -> Option<String> {
+    let thread = || header(headers, CODEX_THREAD).filter(|thread| thread != session);
+    header(headers, CLAUDE_AGENT).or_else(thread)
+}
+
+fn class(headers: &HeaderMap, hints: &Hints<'_>) -> RequestClass {
+    let kind = header(headers, CODEX_METADATA)
+        .and_then(|json| serde_json::from_str::<TurnMetadata>(&json).ok())
+        .and_then(|metadata| metadata.request_kind);
+    let class = header(headers, CLAUDE_CLASS).or(kind);
+    match class.as_deref() {
+        Some("compaction") => return RequestClass::Compaction,
+        Some("subagent" | "workflow") => return RequestClass::SubAgent,
+        Some("auxiliary" | "prewarm") => return RequestClass::Auxiliary,
+        _ => {}
+    }
+    if headers.contains_key("x-claude-code-compaction") {
+        return RequestClass::Compaction;
+    }
+    let length = [&hints.messages, &hints.contents]
+        .into_iter()
+        .flatten()
+        .map(Vec::len)
+        .next();
+    let is_probe = hints.max_tokens.is_some_and(|tokens| tokens <= 1);
+    let has_tools = hints.tools.as_ref().is_some_and(|tools| !tools.is_empty());
+    // Hosts ask for titles and topics so: one message, no tools.
+    let is_host = headers.contains_key(CLAUDE_SESSION) || claude_session(hints).is_some();
+    if is_probe || (is_host && !has_tools && length.is_some_and(|length| length < 2)) {
+        return RequestClass::Auxiliary;
+    }
+    if headers.contains_key(CLAUDE_AGENT) {
+        RequestClass::SubAgent
+    } else {
+        RequestClass::Turn
+    }
+}
+
+/// Recognises conversations that no id names by what was said in them before.
+pub(crate) struct Lineages(Mutex<LruCache<u64, AgentId>>);
+
+impl Default for Lineages {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(LINEAGES_MAX)))
+    }
+}
+
+impl Lineages {
+    /// The agent whose conversation `units` continues: the one that shares the longest beginning, of two units at least.
+    pub(crate) fn find(&self, client: &str, units: &[Unit]) -> Option<AgentId> {
+        let mut known = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let places = beginnings(client, units);
+        places
+            .into_iter()
+            .skip(1)
+            .rev()
+            .find_map(|place| known.get(&place).cloned())
+    }
+
+    /// Remembers that `agent` holds the conversation that `units` are.
+    pub(crate) fn remember(&self, client: &str, units: &[Unit], agent: &AgentId) {
+        let Some(place) = beginnings(client, units).pop() else {
+            return;
+        };
+        let mut known = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        known.insert(place, agent.clone());
+    }
+}
+
+/// A hash of each beginning of a conversation, the shortest first.
+fn beginnings(client: &str, units: &[Unit]) -> Vec<u64> {
+    let mut hash = client
+        .bytes()
+        .fold(0_u64, |hash, byte| mix(hash, u64::from(byte)));
+    let each = units.iter().map(|unit| {
+        hash = mix(hash, unit.hash);
+        hash
+    });
+    each.collect()
+}
+
+fn mix(hash: u64, value: u64) -> u64 {
+    (hash.rotate_left(23) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! How the proxy behaves.
+
+use std::time::Duration;
+
+use recapd_config::{ProxyConfig, ProxyMode};
+use secrecy::SecretString;
+
+/// The settings of a proxy.
+#[derive(Clone, Debug)]
+pub struct ProxySettings {
+    pub mode: ProxyMode,
+    pub(crate) upstreams: Upstreams,
+    /// True if conversations of sub-agents are stored, each as an agent of its own.
+    pub(crate) subagents: bool,
+    /// The longest body that is read. A longer one passes unread.
+    pub(crate) body_bytes_max: usize,
+    /// The longest answer of which a copy is made.
+    pub(crate) answer_bytes_max: usize,
+    /// The most bytes of copies that wait for the daemon.
+    pub(crate) copies_bytes_max: usize,
+    /// The longest time that deciding what to do with a request may take.
+    pub(crate) decide: Duration,
+    /// The token that every request must carry; `None` for no token.
+    pub(crate) token: Option<SecretString>,
+}
+
+/// The providers' addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Upstreams {
+    pub(crate) anthropic: String,
+    pub(crate) openai: String,
+    pub(crate) gemini: String,
+    /// Further providers by name.
+    pub(crate) named: Vec<(String, String)>,
+}
+
+impl Upstreams {
+    pub(crate) fn named(&self, name: &str) -> Option<&str> {
+        let mut named = self.named.iter();
+        named
+            .find(|(known, _)| known == name)
+            .map(|(_, url)| url.as_str())
+    }
+}
+
+impl From<&ProxyConfig> for ProxySettings {
+    fn from(config: &ProxyConfig) -> Self {
+        Self {
+            mode: config.mode,
+            upstreams: Upstreams {
+                anthropic: config.anthropic_url.clone(),
+                openai: config.openai_url.clone(),
+                gemini: config.gemini_url.clone(),
+                named: config.named_upstreams(),
+            },
+            subagents: config.subagents,
+            body_bytes_max: config.body_bytes_max,
+            answer_bytes_max: config.answer_bytes_max,
+            copies_bytes_max: config.copies_bytes_max,
+            decide: Duration::from_millis(config.decide_ms),
+            token: None,
+        }
+    }
+}
+
+impl ProxySettings {
+    /// The same settings, with a token that every request must carry.
+    #[must_use]
+    pub fn with_token(self, token: Option<SecretString>) -> Self {
+        Self { token, ..self }
+    }
+}

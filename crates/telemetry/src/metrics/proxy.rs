@@ -1,0 +1,84 @@
+//! The proxy between agents and their providers.
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family},
+};
+
+use super::{
+    Register,
+    labels::{CompactionOutcome, ProxyOutcome, Unstored},
+};
+
+#[derive(Debug)]
+pub struct ProxyMetrics {
+    requests: Family<RequestLabels, Counter>,
+    stored: Counter,
+    unstored: Family<UnstoredLabels, Counter>,
+    compactions: Family<CompactionLabels, Counter>,
+    failed_open: Counter,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    outcome: ProxyOutcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UnstoredLabels {
+    reason: Unstored,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CompactionLabels {
+    outcome: CompactionOutcome,
+}
+
+impl ProxyMetrics {
+    pub(super) fn register(to: &mut Register<'_>) -> Self {
+        Self {
+            requests: to.counters(
+                "proxy_requests",
+                "Requests of agents to their providers that reached the proxy",
+                ProxyOutcome::ALL.iter().map(|&outcome| RequestLabels { outcome }),
+            ),
+            stored: to.counter("proxy_stored", "Copies of requests and answers that were stored"),
+            unstored: to.counters(
+                "proxy_unstored",
+                "Copies of requests and answers that weren't stored; the next request carries the conversation again",
+                Unstored::ALL.iter().map(|&reason| UnstoredLabels { reason }),
+            ),
+            compactions: to.counters(
+                "proxy_compactions",
+                "Compactions that hosts asked for",
+                CompactionOutcome::ALL.iter().map(|&outcome| CompactionLabels { outcome }),
+            ),
+            failed_open: to.counter(
+                "proxy_failed_open",
+                "Requests that were forwarded as they were because the proxy failed to read them",
+            ),
+        }
+    }
+
+    pub fn request(&self, outcome: ProxyOutcome) {
+        self.requests.get_or_create(&RequestLabels { outcome }).inc();
+    }
+
+    pub fn stored(&self) {
+        self.stored.inc();
+    }
+
+    pub fn unstored(&self, reason: Unstored) {
+        self.unstored.get_or_create(&UnstoredLabels { reason }).inc();
+    }
+
+    pub fn compaction(&self, outcome: CompactionOutcome) {
+        self.compactions
+            .get_or_create(&CompactionLabels { outcome })
+            .inc();
+    }
+
+    pub fn failed_open(&self) {
+        self.failed_open.inc();
+    }
+}

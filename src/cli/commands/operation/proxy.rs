@@ -1,0 +1,146 @@
+//! `recapd proxy`: the proxy between agents and their providers, in a process of its own.
+
+use std::{pin::pin, process::ExitCode, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use clap::Args;
+use futures::StreamExt as _;
+use secrecy::SecretString;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::info;
+
+use crate::cli::{
+    GlobalOptions,
+    backend::{api, open},
+    exit::{CONFIGURATION, CommandFailure},
+};
+use recapd_client::{DaemonEndpoint, PlaceError, Transport};
+use recapd_config::{Config, Environment, ProxyConfig, read_private};
+use recapd_platform::{
+    clock::{Clock as _, SystemClock},
+    http_client::HttpSettings,
+    lifecycle::signals,
+};
+use recapd_proxy::{Daemon, Proxy, ProxyListener, ProxySettings, RemoteDaemon, serve};
+use recapd_telemetry::{self as telemetry, Surroundings, metrics::Metrics};
+
+/// The largest file with a token, in bytes.
+const TOKEN_BYTES_MAX: u64 = 16_384;
+/// The longest time for one call to the daemon.
+const CALL_TIMEOUT_MS: u64 = 30_000;
+const CONNECT_TIMEOUT_MS: u64 = 2_000;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Agents send their requests here instead of to their provider; `recapd run` tells them to. Every byte passes, and the daemon
+at http.listen, or at --server, gets a copy of the conversation. Without the daemon requests pass all the same.
+Examples:
+  recapd proxy                                        on 127.0.0.1:7412
+  recapd proxy --listen 127.0.0.1:8412 --set proxy.mode=answer
+  recapd run claude                                   Claude Code, through it")]
+pub(crate) struct ProxyCommand {
+    /// Address and port to listen on, or `unix:` and a path [default: proxy.listen, else 127.0.0.1:7412]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+}
+
+impl ProxyCommand {
+    /// What this command sets before `--set` does.
+    pub(crate) fn settings(&self) -> Vec<String> {
+        self.listen
+            .iter()
+            .map(|listen| format!("proxy.listen={listen}"))
+            .collect()
+    }
+
+    #[expect(clippy::unused_self, reason = "commands run themselves")]
+    pub(crate) fn run(
+        self,
+        config: &Config,
+        shared: &GlobalOptions,
+        environment: &Environment,
+    ) -> Result<ExitCode, CommandFailure> {
+        let _logging = telemetry::init(&config.log, &Surroundings::of_standard_error(environment), None)
+            .map_err(|error| CommandFailure::new(CONFIGURATION, error))?;
+        open::block_on(async {
+            let daemon: Arc<dyn Daemon> = Arc::new(RemoteDaemon::new(transport(config, shared)?));
+            let tasks = TaskTracker::new();
+            let metrics = Metrics::new(SystemClock.now(), &[]);
+            let listener = listen(&config.proxy).await?;
+            let proxy = proxy(&config.proxy, &daemon, metrics, &tasks)?;
+            let stop = CancellationToken::new();
+            let mut signals = pin!(signals()?);
+            info!(listen = %place(&config.proxy), "proxy.ready");
+            let serving = serve(listener, proxy, stop.clone());
+            let signalled = async {
+                signals.next().await;
+                info!("proxy.stopping");
+                stop.cancel();
+            };
+            tokio::join!(serving, signalled);
+            tasks.close();
+            let drain = Duration::from_millis(config.worker.drain_ms);
+            if tokio::time::timeout(drain, tasks.wait()).await.is_err() {
+                tracing::warn!("proxy.copies_dropped");
+            }
+            info!("proxy.stopped");
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+}
+
+/// Where a proxy of its own listens, for people.
+fn place(config: &ProxyConfig) -> String {
+    config
+        .own_place()
+        .map_or_else(String::new, |place| place.to_string())
+}
+
+async fn listen(config: &ProxyConfig) -> Result<ProxyListener, CommandFailure> {
+    let place = config
+        .own_place()
+        .context("proxy.listen names no place")
+        .map_err(CommandFailure::from)?;
+    let listener = ProxyListener::listen(&place).await;
+    Ok(listener
+        .with_context(|| format!("listening on {place}; is another recapd running? see proxy.listen"))?)
+}
+
+/// The proxy of the configuration, with its token.
+pub(super) fn proxy(
+    config: &ProxyConfig,
+    daemon: &Arc<dyn Daemon>,
+    metrics: Metrics,
+    tasks: &TaskTracker,
+) -> Result<Proxy, CommandFailure> {
+    let settings = ProxySettings::from(config).with_token(token(config)?);
+    Ok(Proxy::new(settings, daemon, metrics, tasks).map_err(anyhow::Error::new)?)
+}
+
+fn token(config: &ProxyConfig) -> Result<Option<SecretString>, CommandFailure> {
+    let file = &config.token_file;
+    if file.is_empty() {
+        return Ok(None);
+    }
+    let text = read_private(file.as_ref(), TOKEN_BYTES_MAX)
+        .with_context(|| format!("reading {file}; see proxy.token_file"))
+        .map_err(|error| CommandFailure::new(CONFIGURATION, error))?;
+    Ok(Some(text.trim().into()))
+}
+
+fn transport(config: &Config, shared: &GlobalOptions) -> Result<Transport, CommandFailure> {
+    let base = match &shared.server {
+        Some(server) => server.base.clone(),
+        None => api::base(&config.http),
+    };
+    let place: DaemonEndpoint = base
+        .parse()
+        .map_err(|error: PlaceError| CommandFailure::usage(format!("--server: {error}")))?;
+    let settings = HttpSettings {
+        timeout_ms: CALL_TIMEOUT_MS,
+        connect_timeout_ms: CONNECT_TIMEOUT_MS,
+        proxy_url: None,
+    };
+    let transport = Transport::new(&place, &settings).map_err(anyhow::Error::new)?;
+    Ok(transport.with_credentials(shared.credentials.clone()))
+}
