@@ -19,7 +19,7 @@ use axum::{
 };
 use recapd_client::{DaemonEndpoint, Transport};
 use recapd_config::{Config, ProxyMode};
-use recapd_platform::http_client::{HttpSettings, client};
+use recapd_platform::http_client::{HttpSettings, relay_client};
 use recapd_proxy::{Daemon, Proxy, ProxyListener, ProxySettings, RemoteDaemon, serve};
 use recapd_telemetry::metrics::Metrics;
 use reqwest::Client;
@@ -140,7 +140,7 @@ impl Rig {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         tasks.spawn(serve(ProxyListener::Tcp(listener), proxy, stop.clone()));
-        let client = client(&HttpSettings::default()).unwrap();
+        let client = relay_client(1_000).unwrap();
         Self {
             server,
             upstream,
@@ -203,7 +203,7 @@ async fn window(server: &Server, agent: &str) -> Vec<String> {
         ))
         .await;
     let body: Value = serde_json::from_str(&reply.body).unwrap();
-    let texts = body["messages"]
+    let texts = body["body"]["messages"]
         .as_array()
         .unwrap_or_else(|| panic!("{}", reply.body))
         .iter();

@@ -35,6 +35,7 @@ const LAYERS: &[Layer] = &[
     Layer { of: "core", module: "validator", may_use: &[], banned: IMPURE },
     Layer { of: "engine", module: "journal", may_use: &[], banned: &[] },
     Layer { of: "engine", module: "ingest", may_use: &["journal"], banned: &[] },
+    Layer { of: "engine", module: "conversations", may_use: &["ingest"], banned: &[] },
     Layer { of: "engine", module: "worker", may_use: &[], banned: &[] },
     Layer { of: "engine", module: "schedule", may_use: &[], banned: &[] },
     Layer { of: "engine", module: "snapshot", may_use: &[], banned: &[] },

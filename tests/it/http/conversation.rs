@@ -30,14 +30,15 @@ async fn window(server: &Server, agent: &str) -> Vec<String> {
         ))
         .await;
     let body: Value = serde_json::from_str(&reply.body).unwrap();
-    let texts = body["messages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|message| match &message["content"] {
-            Value::String(text) => text.clone(),
-            parts => parts[0]["text"].as_str().unwrap_or_default().to_owned(),
-        });
+    let texts =
+        body["body"]["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|message| match &message["content"] {
+                Value::String(text) => text.clone(),
+                parts => parts[0]["text"].as_str().unwrap_or_default().to_owned(),
+            });
     texts.collect()
 }
 
