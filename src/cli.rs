@@ -162,7 +162,7 @@ enum Command {
     /// Pass agents' requests on to their providers, and have the daemon store the conversations
     Proxy(proxy::ProxyCommand),
     /// Start an agent whose requests go through the proxy
-    Run(run::Run),
+    Run(run::RunCommand),
     /// Run the whole pipeline over recorded conversations and show what comes out
     Replay(replay::Replay),
     /// Store messages of an agent, from standard input or files

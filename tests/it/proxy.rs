@@ -20,7 +20,7 @@ use axum::{
 use recapd_client::{DaemonEndpoint, Transport};
 use recapd_config::{Config, ProxyMode};
 use recapd_platform::http_client::{HttpSettings, relay_client};
-use recapd_proxy::{Daemon, Proxy, ProxyListener, ProxySettings, RemoteDaemon, serve};
+use recapd_proxy::{Proxy, ProxyDaemon, ProxyListener, ProxySettings, RemoteDaemon, serve};
 use recapd_telemetry::metrics::Metrics;
 use reqwest::Client;
 use serde_json::{Value, json};
@@ -132,7 +132,7 @@ impl Rig {
         configure(&mut config);
         let place: DaemonEndpoint = daemon.parse().unwrap();
         let transport = Transport::new(&place, &HttpSettings::default()).unwrap();
-        let daemon: Arc<dyn Daemon> = Arc::new(RemoteDaemon::new(transport));
+        let daemon: Arc<dyn ProxyDaemon> = Arc::new(RemoteDaemon::new(transport));
         let metrics = Metrics::new(recapd_core::domain::time::Timestamp(0), &[]);
         let token = Some(config.proxy.token_file.clone()).filter(|token| !token.is_empty());
         let settings = ProxySettings::from(&config.proxy).with_token(token.map(Into::into));

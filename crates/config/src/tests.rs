@@ -177,6 +177,18 @@ fn the_reference_is_the_default() {
     perspective.human_tag = "[HUMAN]"
     perspective.mode = "talk"
     perspective.participants = ""
+    proxy.answer_bytes_max = 4194304
+    proxy.anthropic_url = "https://api.anthropic.com"
+    proxy.body_bytes_max = 268435456
+    proxy.copies_bytes_max = 67108864
+    proxy.decide_ms = 50
+    proxy.gemini_url = "https://generativelanguage.googleapis.com"
+    proxy.listen = ""
+    proxy.mode = "observe"
+    proxy.openai_url = "https://api.openai.com"
+    proxy.subagents = true
+    proxy.token_file = ""
+    proxy.upstreams = ""
     queue.attempts_max = 5
     queue.backoff_base_ms = 5000
     queue.backoff_max_ms = 900000
@@ -325,7 +337,7 @@ fn every_value_in_the_comments_is_accepted_and_no_other() {
             assert!(error.contains(&format!("`{value}`")), "{error}");
         }
     }
-    assert_eq!(choices, 16);
+    assert_eq!(choices, 17);
 }
 
 #[test]

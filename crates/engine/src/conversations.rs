@@ -13,7 +13,7 @@ use crate::ingest::Ingestor;
 use recapd_core::{
     domain::{
         agent::AgentId,
-        continuation::{Chain, Plan, SentExtent, Unit, Unrelated},
+        continuation::{AnotherConversation, ContentUnit, ContinuationPlan, SentExtent, StoredConversation},
         journal::MessageRecord,
         lineage::Step,
         message::{Kind, Message},
@@ -61,7 +61,7 @@ pub enum ConversationError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("agent `{0}` holds another conversation")]
-    Unrelated(AgentId),
+    AnotherConversation(AgentId),
 }
 
 /// Stores conversations. Clones share what they remember.
@@ -70,13 +70,13 @@ pub struct Conversations {
     ingestor: Ingestor,
     archive: Arc<dyn Archive>,
     clock: Arc<dyn Clock>,
-    remembered: Arc<std::sync::Mutex<LruCache<AgentId, Arc<Mutex<ChainReader>>>>>,
+    remembered: Arc<std::sync::Mutex<LruCache<AgentId, Arc<Mutex<ConversationReader>>>>>,
 }
 
-/// An agent's chain as far as it has been read.
+/// An agent's conversation as far as it has been read.
 #[derive(Debug, Default)]
-struct ChainReader {
-    chain: Chain,
+struct ConversationReader {
+    stored: StoredConversation,
     through_seq: i64,
 }
 
@@ -107,7 +107,7 @@ impl Conversations {
         let other = other_agent(agent, sent);
         let stored = self.store_in(&other, sent, extent).await?;
         // Its name is the hash of its beginning: nothing else begins like that.
-        stored.map_err(|Unrelated| ConversationError::Unrelated(other))
+        stored.map_err(|AnotherConversation| ConversationError::AnotherConversation(other))
     }
 
     async fn store_in(
@@ -115,15 +115,15 @@ impl Conversations {
         agent: &AgentId,
         sent: &[SentMessage],
         extent: SentExtent,
-    ) -> Result<Result<ConversationReply, Unrelated>, ConversationError> {
+    ) -> Result<Result<ConversationReply, AnotherConversation>, ConversationError> {
         let reader = self.reader(agent);
         let mut reader = reader.lock().await;
         reader.read_on(self.archive.as_ref(), agent).await?;
-        let units: Vec<Unit> = sent.iter().flat_map(SentMessage::units).collect();
-        let Ok(plan) = reader.chain.plan(&units, extent) else {
-            return Ok(Err(Unrelated));
+        let units: Vec<ContentUnit> = sent.iter().flat_map(SentMessage::units).collect();
+        let Ok(plan) = reader.stored.plan(&units, extent) else {
+            return Ok(Err(AnotherConversation));
         };
-        let messages = self.messages(sent, &plan, &reader.chain)?;
+        let messages = self.messages(sent, &plan, &reader.stored)?;
         let mut accepted = 0;
         for some in messages.chunks(APPEND_MAX) {
             let said = some.iter().filter(|message| !is_step(message)).count();
@@ -138,7 +138,7 @@ impl Conversations {
         }))
     }
 
-    fn reader(&self, agent: &AgentId) -> Arc<Mutex<ChainReader>> {
+    fn reader(&self, agent: &AgentId) -> Arc<Mutex<ConversationReader>> {
         let mut remembered = self
             .remembered
             .lock()
@@ -146,7 +146,7 @@ impl Conversations {
         if let Some(reader) = remembered.get(agent) {
             return Arc::clone(reader);
         }
-        let reader = Arc::<Mutex<ChainReader>>::default();
+        let reader = Arc::<Mutex<ConversationReader>>::default();
         remembered.insert(agent.clone(), Arc::clone(&reader));
         reader
     }
@@ -155,12 +155,12 @@ impl Conversations {
     fn messages(
         &self,
         sent: &[SentMessage],
-        plan: &Plan,
-        chain: &Chain,
+        plan: &ContinuationPlan,
+        stored: &StoredConversation,
     ) -> Result<Vec<Message>, FormatError> {
         let now = self.clock.now();
         let mut messages: Vec<Message> = plan.step.iter().map(|step| step.message(now)).collect();
-        let line = chain.lines() + u64::from(plan.step.is_some());
+        let line = stored.lines() + u64::from(plan.step.is_some());
         let (mut begin, mut read) = (0, Vec::new());
         for message in sent {
             read.extend(message.units().map(|unit| unit.hash.to_be_bytes()));
@@ -168,7 +168,7 @@ impl Conversations {
             let mark = plan.marks[begin..end].iter().flatten().next();
             if let Some(part) = message.part(|position| plan.is_new[begin + position], &plan.copies)? {
                 messages.extend(mark.map(|label| Step::Mark(Some(label.clone())).message(now)));
-                let place = [line.to_be_bytes(), (chain.len() as u64).to_be_bytes()];
+                let place = [line.to_be_bytes(), (stored.len() as u64).to_be_bytes()];
                 let client_id = format!(
                     "sent-{}",
                     short_hash(&[place.as_flattened(), read.as_flattened()])
@@ -197,7 +197,7 @@ fn other_agent(agent: &AgentId, sent: &[SentMessage]) -> AgentId {
     AgentId::slug(&format!("{agent}:{digits}"))
 }
 
-impl ChainReader {
+impl ConversationReader {
     /// Reads what was stored since the last time, by whomever.
     async fn read_on(&mut self, archive: &dyn Archive, agent: &AgentId) -> StoreResult<()> {
         loop {
@@ -232,7 +232,7 @@ impl ChainReader {
             kind: Kind::from_name(&record.kind),
             ..message
         };
-        self.chain
+        self.stored
             .push(step.as_ref(), &units_of(&message), record.exchange);
     }
 }

@@ -20,7 +20,7 @@ pub struct HttpSettings {
     pub timeout_ms: u64,
     /// The longest time to connect, within `timeout_ms`.
     pub connect_timeout_ms: u64,
-    /// The proxy of every call: a URL, or `unix:` and the path of a socket that forwards bytes. Environment variables are
+    /// The proxy of every call: a URL, or `unix:` and the path of a socket that forwards bytes. Variables of the environment are
     /// ignored.
     pub proxy_url: Option<String>,
 }

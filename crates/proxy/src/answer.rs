@@ -16,8 +16,8 @@ use tokio::time::timeout;
 
 use crate::{
     copies::path,
-    daemon::Daemon,
-    dialect::{Dialect, Endpoint},
+    daemon::ProxyDaemon,
+    dialect::{Dialect, EndpointKind},
     session::{RequestClass, Session},
 };
 use recapd_core::domain::{agent::AgentId, continuation::SentExtent};
@@ -57,13 +57,15 @@ struct CompactReply {
 /// Recognises a compaction.
 pub(crate) fn compaction(
     dialect: Dialect,
-    endpoint: Endpoint,
+    endpoint: EndpointKind,
     class: RequestClass,
     body: &[u8],
 ) -> Option<Compaction> {
     let (conversation, is_own_route) = match dialect {
         Dialect::Anthropic => (claude::conversation(class, body)?, false),
-        Dialect::OpenAiResponses if endpoint == Endpoint::Compaction => (Bytes::copy_from_slice(body), true),
+        Dialect::OpenAiResponses if endpoint == EndpointKind::Compaction => {
+            (Bytes::copy_from_slice(body), true)
+        }
         Dialect::OpenAiResponses => (codex::conversation(body)?, false),
         Dialect::OpenAiChat | Dialect::Gemini => return None,
     };
@@ -83,12 +85,12 @@ pub(crate) fn expand_capsules(dialect: Dialect, body: &[u8]) -> Option<Vec<u8>> 
 
 /// Answers compactions.
 pub(crate) struct Compactor {
-    daemon: Arc<dyn Daemon>,
+    daemon: Arc<dyn ProxyDaemon>,
     mode: ProxyMode,
 }
 
 impl Compactor {
-    pub(crate) fn new(daemon: Arc<dyn Daemon>, mode: ProxyMode) -> Self {
+    pub(crate) fn new(daemon: Arc<dyn ProxyDaemon>, mode: ProxyMode) -> Self {
         Self { daemon, mode }
     }
 
@@ -127,7 +129,7 @@ impl Compactor {
         if !stored.status.is_success() {
             return None;
         }
-        let StoredIn { agent_id } = serde_json::from_slice(&stored.body).ok()?;
+        let StoreReply { agent_id } = serde_json::from_slice(&stored.body).ok()?;
         let answer = self
             .daemon
             .post(&format!("/v1/agents/{agent_id}/compact"), Bytes::new())
@@ -142,7 +144,7 @@ impl Compactor {
 }
 
 #[derive(Deserialize)]
-struct StoredIn {
+struct StoreReply {
     agent_id: AgentId,
 }
 

@@ -18,7 +18,7 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    daemon::Daemon,
+    daemon::ProxyDaemon,
     dialect::Dialect,
     reply,
     session::{Lineages, Session},
@@ -26,7 +26,7 @@ use crate::{
 use recapd_core::{
     domain::{
         agent::AgentId,
-        continuation::{SentExtent, Unit},
+        continuation::{ContentUnit, SentExtent},
     },
     formats::request::{SentMessage, conversation},
 };
@@ -58,7 +58,7 @@ pub(crate) struct Place(OnceLock<StoredRequest>);
 #[derive(Debug)]
 struct StoredRequest {
     agent: AgentId,
-    units: Vec<Unit>,
+    units: Vec<ContentUnit>,
 }
 
 /// A copy of a request or of an answer.
@@ -87,7 +87,7 @@ impl Content {
     }
 }
 
-struct Queued {
+struct QueuedCopy {
     copy: StoredCopy,
     _room: OwnedSemaphorePermit,
 }
@@ -95,7 +95,7 @@ struct Queued {
 /// The queue. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Copies {
-    lanes: Arc<[mpsc::Sender<Queued>]>,
+    lanes: Arc<[mpsc::Sender<QueuedCopy>]>,
     room: Arc<Semaphore>,
     room_kib: usize,
     metrics: Metrics,
@@ -104,7 +104,7 @@ pub(crate) struct Copies {
 impl Copies {
     /// Starts the queue, whose tasks end when all clones are dropped and everything in it is stored or dropped.
     pub(crate) fn start(
-        daemon: &Arc<dyn Daemon>,
+        daemon: &Arc<dyn ProxyDaemon>,
         bytes_max: usize,
         metrics: Metrics,
         tasks: &TaskTracker,
@@ -141,7 +141,7 @@ impl Copies {
         let lane = name
             .bytes()
             .fold(0_usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
-        let queued = Queued { copy, _room: room };
+        let queued = QueuedCopy { copy, _room: room };
         if self.lanes[lane % LANES].try_send(queued).is_err() {
             self.metrics.proxy.unstored(Unstored::Full);
         }
@@ -149,7 +149,7 @@ impl Copies {
 }
 
 struct Lane {
-    daemon: Arc<dyn Daemon>,
+    daemon: Arc<dyn ProxyDaemon>,
     lineages: Arc<Lineages>,
     metrics: Metrics,
     /// How many agents this lane named.
@@ -157,12 +157,12 @@ struct Lane {
 }
 
 #[derive(Deserialize)]
-struct Stored {
+struct StoreReply {
     agent_id: AgentId,
 }
 
 impl Lane {
-    async fn run(self, mut copies: mpsc::Receiver<Queued>) {
+    async fn run(self, mut copies: mpsc::Receiver<QueuedCopy>) {
         while let Some(queued) = copies.recv().await {
             match self.store(&queued.copy).await {
                 Ok(()) => self.metrics.proxy.stored(),
@@ -188,7 +188,7 @@ impl Lane {
                 Unstored::Unreadable
             },
         )?;
-        let units: Vec<Unit> = sent.iter().flat_map(SentMessage::units).collect();
+        let units: Vec<ContentUnit> = sent.iter().flat_map(SentMessage::units).collect();
         if units.is_empty() {
             return Ok(());
         }
@@ -203,7 +203,7 @@ impl Lane {
         if copy.owner.agent.is_none() {
             let client = copy.owner.client;
             let before = copy.place.0.get().map_or(&[][..], |stored| &stored.units);
-            let all: Vec<Unit> = before.iter().chain(&units).copied().collect();
+            let all: Vec<ContentUnit> = before.iter().chain(&units).copied().collect();
             self.lineages.remember(client, &all, &agent);
         }
         if extent == SentExtent::Whole {
@@ -213,7 +213,7 @@ impl Lane {
         Ok(())
     }
 
-    fn agent(&self, owner: &Owner, units: &[Unit]) -> AgentId {
+    fn agent(&self, owner: &Owner, units: &[ContentUnit]) -> AgentId {
         let Owner { agent, client } = owner;
         let known = agent.clone().or_else(|| self.lineages.find(client, units));
         known.unwrap_or_else(|| {
@@ -230,7 +230,7 @@ impl Lane {
         loop {
             let problem = match self.daemon.post(path, body.clone()).await {
                 Ok(answer) if answer.status.is_success() => {
-                    let stored: Option<Stored> = serde_json::from_slice(&answer.body).ok();
+                    let stored: Option<StoreReply> = serde_json::from_slice(&answer.body).ok();
                     return Ok(stored.map(|stored| stored.agent_id));
                 }
                 Ok(answer)

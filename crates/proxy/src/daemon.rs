@@ -19,7 +19,7 @@ pub struct DaemonAnswer {
 
 /// Answers the proxy's requests.
 #[async_trait]
-pub trait Daemon: Send + Sync + 'static {
+pub trait ProxyDaemon: Send + Sync + 'static {
     /// Posts JSON to `path`.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl RemoteDaemon {
 }
 
 #[async_trait]
-impl Daemon for RemoteDaemon {
+impl ProxyDaemon for RemoteDaemon {
     async fn post(&self, path: &str, body: Bytes) -> Result<DaemonAnswer, String> {
         let request = self.0.request(Method::POST, self.0.at(path));
         let request = request.header(CONTENT_TYPE, "application/json").body(body);

@@ -43,7 +43,7 @@ impl Dialect {
 
 /// What a request asks of a provider, as far as the proxy cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Endpoint {
+pub(crate) enum EndpointKind {
     /// The model's next answer in a conversation.
     Conversation(Dialect),
     /// A compaction of the conversation (OpenAI's `/v1/responses/compact`).

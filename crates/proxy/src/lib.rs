@@ -28,7 +28,7 @@ mod settings;
 mod target;
 
 pub use self::{
-    daemon::{Daemon, DaemonAnswer, RemoteDaemon},
+    daemon::{DaemonAnswer, ProxyDaemon, RemoteDaemon},
     listener::{ProxyListener, serve},
     service::Proxy,
     settings::ProxySettings,

@@ -129,14 +129,14 @@ pub(crate) fn copied(
     tee.map_err(Into::into).boxed_unsync()
 }
 
-type Done = Box<dyn FnOnce(Option<Vec<u8>>) + Send>;
+type CopyReceiver = Box<dyn FnOnce(Option<Vec<u8>>) + Send>;
 
 struct Tee {
     body: reqwest::Body,
     /// `None` once the answer is too long.
     copy: Option<Vec<u8>>,
     bytes_max: usize,
-    done: Option<Done>,
+    done: Option<CopyReceiver>,
 }
 
 impl Tee {

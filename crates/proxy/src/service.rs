@@ -19,8 +19,8 @@ use tokio_util::task::TaskTracker;
 use crate::{
     answer::{self, CompactionAnswer, Compactor},
     copies::{Content, Copies, Owner, Place, StoredCopy},
-    daemon::Daemon,
-    dialect::{Dialect, Endpoint},
+    daemon::ProxyDaemon,
+    dialect::{Dialect, EndpointKind},
     headers,
     relay::{self, ProxyBody, ReadBody, Relay},
     session::{RequestClass, Session},
@@ -42,9 +42,9 @@ const UNPACKED_BYTES_MAX: u64 = 256 << 20;
 
 /// The proxy. Clones share everything.
 #[derive(Clone)]
-pub struct Proxy(Arc<Inner>);
+pub struct Proxy(Arc<ProxyParts>);
 
-struct Inner {
+struct ProxyParts {
     settings: ProxySettings,
     relay: Relay,
     copies: Copies,
@@ -53,7 +53,7 @@ struct Inner {
 }
 
 /// A request to a conversation endpoint, read.
-struct Turn {
+struct ConversationRequest {
     dialect: Dialect,
     session: Session,
     /// What goes on to the provider.
@@ -69,12 +69,12 @@ impl Proxy {
     /// When no connection could ever be made.
     pub fn new(
         settings: ProxySettings,
-        daemon: &Arc<dyn Daemon>,
+        daemon: &Arc<dyn ProxyDaemon>,
         metrics: Metrics,
         tasks: &TaskTracker,
     ) -> Result<Self, HttpClientError> {
         let copies = Copies::start(daemon, settings.copies_bytes_max, metrics.clone(), tasks);
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(ProxyParts {
             relay: Relay::new()?,
             copies,
             compactor: Compactor::new(Arc::clone(daemon), settings.mode),
@@ -105,9 +105,9 @@ impl Proxy {
             }
         };
         let dialect = match target.endpoint {
-            Endpoint::Conversation(dialect) => Some(dialect),
-            Endpoint::Compaction => Some(Dialect::OpenAiResponses),
-            Endpoint::Other => None,
+            EndpointKind::Conversation(dialect) => Some(dialect),
+            EndpointKind::Compaction => Some(Dialect::OpenAiResponses),
+            EndpointKind::Other => None,
         };
         if let Some(problem) = inner.forbidden(request.headers(), &target) {
             return inner.refused(dialect, StatusCode::FORBIDDEN, problem);
@@ -127,7 +127,7 @@ impl Proxy {
     }
 }
 
-impl Inner {
+impl ProxyParts {
     /// Why nobody may ask this; `None` if it is allowed.
     fn forbidden(&self, headers: &HeaderMap, target: &Target) -> Option<&'static str> {
         let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
@@ -199,13 +199,13 @@ impl Inner {
         self.forward(head.method, &head.headers, target, turn).await
     }
 
-    fn unread(dialect: Dialect, body: Bytes) -> Turn {
+    fn unread(dialect: Dialect, body: Bytes) -> ConversationRequest {
         let session = Session {
             agent: None,
             class: RequestClass::Auxiliary,
             client: "",
         };
-        Turn {
+        ConversationRequest {
             dialect,
             session,
             body,
@@ -218,10 +218,10 @@ impl Inner {
     async fn decide(
         &self,
         dialect: Dialect,
-        endpoint: Endpoint,
+        endpoint: EndpointKind,
         headers: &HeaderMap,
         body: &Bytes,
-    ) -> Result<Turn, Box<Response<ProxyBody>>> {
+    ) -> Result<ConversationRequest, Box<Response<ProxyBody>>> {
         let Some(plain) = unpacked(headers, body) else {
             self.metrics.proxy.unstored(Unstored::Unreadable);
             return Ok(Self::unread(dialect, body.clone()));
@@ -256,7 +256,7 @@ impl Inner {
                 place: Arc::clone(&place),
             });
         }
-        Ok(Turn {
+        Ok(ConversationRequest {
             dialect,
             session,
             body: expanded.map_or_else(|| body.clone(), Bytes::from),
@@ -270,7 +270,7 @@ impl Inner {
         method: Method,
         given: &HeaderMap,
         target: &Target,
-        turn: Turn,
+        turn: ConversationRequest,
     ) -> Response<ProxyBody> {
         let headers = if turn.is_stored {
             headers::upstream_uncompressed(given)
@@ -302,7 +302,7 @@ impl Inner {
     }
 
     /// Passes an answer, and stores the model's message in it.
-    fn copied(&self, answer: Response<reqwest::Body>, turn: Turn) -> Response<ProxyBody> {
+    fn copied(&self, answer: Response<reqwest::Body>, turn: ConversationRequest) -> Response<ProxyBody> {
         if answer.status() != StatusCode::OK || answer.headers().contains_key(CONTENT_ENCODING) {
             return passed(answer, relay::passed);
         }

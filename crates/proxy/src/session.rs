@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::dialect::Dialect;
 use recapd_core::{
-    domain::{agent::AgentId, continuation::Unit},
+    domain::{agent::AgentId, continuation::ContentUnit},
     hash::short_hash,
 };
 
@@ -117,7 +117,7 @@ impl Session {
     }
 
     /// The agent of a conversation that begins with this request and that nothing names.
-    pub(crate) fn new_agent(client: &str, units: &[Unit], chance: u64) -> AgentId {
+    pub(crate) fn new_agent(client: &str, units: &[ContentUnit], chance: u64) -> AgentId {
         let first = units.first().map_or(0, |unit| unit.hash).to_be_bytes();
         let digits: String = short_hash(&[&first, &chance.to_be_bytes()])
             .chars()
@@ -247,7 +247,7 @@ impl Default for Lineages {
 
 impl Lineages {
     /// The agent whose conversation `units` continues: the one that shares the longest beginning, of two units at least.
-    pub(crate) fn find(&self, client: &str, units: &[Unit]) -> Option<AgentId> {
+    pub(crate) fn find(&self, client: &str, units: &[ContentUnit]) -> Option<AgentId> {
         let mut known = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let places = beginnings(client, units);
         places
@@ -258,7 +258,7 @@ impl Lineages {
     }
 
     /// Remembers that `agent` holds the conversation that `units` are.
-    pub(crate) fn remember(&self, client: &str, units: &[Unit], agent: &AgentId) {
+    pub(crate) fn remember(&self, client: &str, units: &[ContentUnit], agent: &AgentId) {
         let Some(place) = beginnings(client, units).pop() else {
             return;
         };
@@ -268,7 +268,7 @@ impl Lineages {
 }
 
 /// A hash of each beginning of a conversation, the shortest first.
-fn beginnings(client: &str, units: &[Unit]) -> Vec<u64> {
+fn beginnings(client: &str, units: &[ContentUnit]) -> Vec<u64> {
     let mut hash = client
         .bytes()
         .fold(0_u64, |hash, byte| mix(hash, u64::from(byte)));

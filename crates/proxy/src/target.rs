@@ -6,7 +6,7 @@
 use hyper::{HeaderMap, Method, Uri};
 
 use crate::{
-    dialect::{Dialect, Endpoint},
+    dialect::{Dialect, EndpointKind},
     settings::Upstreams,
 };
 
@@ -19,7 +19,7 @@ const GEMINI_PREFIXES: [&str; 2] = ["/v1beta/", "/v1alpha/"];
 pub(crate) struct Target {
     /// The address at the provider, with its query.
     pub(crate) url: String,
-    pub(crate) endpoint: Endpoint,
+    pub(crate) endpoint: EndpointKind,
     /// Recapd's own token, if the request carries one.
     pub(crate) token: Option<String>,
 }
@@ -70,35 +70,37 @@ fn header(headers: &HeaderMap, name: &str) -> Option<String> {
 fn base<'u>(path: &str, headers: &HeaderMap, upstreams: &'u Upstreams) -> &'u str {
     let has = |name: &str| headers.contains_key(name);
     match endpoint(&Method::POST, path) {
-        Endpoint::Conversation(Dialect::Anthropic) => &upstreams.anthropic,
-        Endpoint::Conversation(Dialect::Gemini) => &upstreams.gemini,
-        Endpoint::Other if has("anthropic-version") || has("x-api-key") => &upstreams.anthropic,
-        Endpoint::Other if path.starts_with("/v1/messages") || path.starts_with("/api/") => {
+        EndpointKind::Conversation(Dialect::Anthropic) => &upstreams.anthropic,
+        EndpointKind::Conversation(Dialect::Gemini) => &upstreams.gemini,
+        EndpointKind::Other if has("anthropic-version") || has("x-api-key") => &upstreams.anthropic,
+        EndpointKind::Other if path.starts_with("/v1/messages") || path.starts_with("/api/") => {
             &upstreams.anthropic
         }
-        Endpoint::Other if has("x-goog-api-key") => &upstreams.gemini,
-        Endpoint::Other if GEMINI_PREFIXES.iter().any(|prefix| path.starts_with(prefix)) => &upstreams.gemini,
-        Endpoint::Conversation(_) | Endpoint::Compaction | Endpoint::Other => &upstreams.openai,
+        EndpointKind::Other if has("x-goog-api-key") => &upstreams.gemini,
+        EndpointKind::Other if GEMINI_PREFIXES.iter().any(|prefix| path.starts_with(prefix)) => {
+            &upstreams.gemini
+        }
+        EndpointKind::Conversation(_) | EndpointKind::Compaction | EndpointKind::Other => &upstreams.openai,
     }
 }
 
-fn endpoint(method: &Method, path: &str) -> Endpoint {
+fn endpoint(method: &Method, path: &str) -> EndpointKind {
     if method != Method::POST {
-        return Endpoint::Other;
+        return EndpointKind::Other;
     }
     let ends = |tail: &str| path.ends_with(tail);
     if ends("/v1/messages") {
-        Endpoint::Conversation(Dialect::Anthropic)
+        EndpointKind::Conversation(Dialect::Anthropic)
     } else if ends("/responses/compact") {
-        Endpoint::Compaction
+        EndpointKind::Compaction
     } else if ends("/responses") {
-        Endpoint::Conversation(Dialect::OpenAiResponses)
+        EndpointKind::Conversation(Dialect::OpenAiResponses)
     } else if ends("/chat/completions") {
-        Endpoint::Conversation(Dialect::OpenAiChat)
+        EndpointKind::Conversation(Dialect::OpenAiChat)
     } else if ends(":generateContent") || ends(":streamGenerateContent") {
-        Endpoint::Conversation(Dialect::Gemini)
+        EndpointKind::Conversation(Dialect::Gemini)
     } else {
-        Endpoint::Other
+        EndpointKind::Other
     }
 }
 
@@ -122,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_request_goes_to_its_provider() {
-        use Endpoint::{Compaction, Conversation, Other};
+        use EndpointKind::{Compaction, Conversation, Other};
         for (path, headers, url, endpoint) in [
             (
                 "/v1/messages?beta=true",

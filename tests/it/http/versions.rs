@@ -161,7 +161,10 @@ async fn items_are_listed_and_corrected() {
         .await
         .problem(404, "unknown_item");
     assert!(
-        problem["detail"].as_str().unwrap().contains("is told by item"),
+        problem["detail"]
+            .as_str()
+            .unwrap()
+            .contains("covers its exchanges now"),
         "{problem}"
     );
 }

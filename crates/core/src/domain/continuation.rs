@@ -21,7 +21,7 @@ pub enum UnitKind {
 
 /// A part of a message: a text, a call or a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unit {
+pub struct ContentUnit {
     /// A 64-bit hash of what the part says.
     pub hash: u64,
     /// What it is.
@@ -32,7 +32,7 @@ pub struct Unit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredUnit {
     /// The unit.
-    pub unit: Unit,
+    pub unit: ContentUnit,
     /// The exchange that holds it.
     pub exchange: i64,
     /// True if a mark stands before it, to which the conversation can be rewound.
@@ -41,9 +41,9 @@ pub struct StoredUnit {
 
 /// The stored conversation: its units since the agent's window was last cleared, without those that a rewind set aside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chain {
+pub struct StoredConversation {
     units: Vec<StoredUnit>,
-    marks: Vec<ChainMark>,
+    marks: Vec<ConversationMark>,
     /// The label of a mark that stands at the end and awaits its unit.
     open_mark: Option<String>,
     /// The number of clears and rewinds so far. Content that comes again after one is new.
@@ -51,7 +51,7 @@ pub struct Chain {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct ChainMark {
+struct ConversationMark {
     label: Option<String>,
     exchange: i64,
 }
@@ -67,29 +67,29 @@ pub enum SentExtent {
 
 /// What to do to bring the stored conversation up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct ContinuationPlan {
     /// The step to take first.
     pub step: Option<Step>,
     /// True for each unit that is to be appended.
     pub is_new: Vec<bool>,
     /// The units behind a host's summary that repeat the end of what it stands for. They aren't appended.
-    pub copies: Vec<Unit>,
+    pub copies: Vec<ContentUnit>,
     /// For each unit the label of the mark to set before it. A request gets one, so that it can be taken back.
     pub marks: Vec<Option<String>>,
 }
 
 /// The conversation is another one than the stored one: they begin differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unrelated;
+pub struct AnotherConversation;
 
-/// The label of the mark before the request at `position` of a chain.
-pub fn label(position: usize, unit: Unit) -> String {
+/// The label of the mark before the request at `position` of a stored conversation.
+pub fn label(position: usize, unit: ContentUnit) -> String {
     format!("request {position} {:016x}", unit.hash)
 }
 
-impl Chain {
+impl StoredConversation {
     /// Takes in the next stored message: the step that it stands for, its units, and its exchange.
-    pub fn push(&mut self, step: Option<&Step>, units: &[Unit], exchange: i64) {
+    pub fn push(&mut self, step: Option<&Step>, units: &[ContentUnit], exchange: i64) {
         match step {
             Some(Step::Clear) => {
                 *self = Self {
@@ -98,7 +98,7 @@ impl Chain {
                 }
             }
             Some(Step::Mark(label)) => {
-                self.marks.push(ChainMark {
+                self.marks.push(ConversationMark {
                     label: label.clone(),
                     exchange,
                 });
@@ -120,7 +120,7 @@ impl Chain {
 
     /// The exchange that holds the mark stays whole, and every later one goes.
     fn rewind(&mut self, label: Option<&str>) {
-        let is_meant = |mark: &ChainMark| label.is_none() || mark.label.as_deref() == label;
+        let is_meant = |mark: &ConversationMark| label.is_none() || mark.label.as_deref() == label;
         let Some(at) = self.marks.iter().rposition(is_meant) else {
             return;
         };
@@ -148,8 +148,12 @@ impl Chain {
     /// Compares the stored conversation with the one that is sent.
     ///
     /// # Errors
-    /// [`Unrelated`] if the two begin differently and no summary explains it. It is never returned for [`SentExtent::End`].
-    pub fn plan(&self, sent: &[Unit], extent: SentExtent) -> Result<Plan, Unrelated> {
+    /// [`AnotherConversation`] if the two begin differently and no summary explains it. It is never returned for [`SentExtent::End`].
+    pub fn plan(
+        &self,
+        sent: &[ContentUnit],
+        extent: SentExtent,
+    ) -> Result<ContinuationPlan, AnotherConversation> {
         if extent == SentExtent::End {
             return Ok(self.append(sent, 0, self.last_request()));
         }
@@ -160,7 +164,7 @@ impl Chain {
         if same == 0 && !self.units.is_empty() && !sent.is_empty() {
             return match sent[0].kind {
                 UnitKind::Summary => Ok(self.begin_anew(sent)),
-                _ => Err(Unrelated),
+                _ => Err(AnotherConversation),
             };
         }
         // An earlier request, sent again.
@@ -185,9 +189,9 @@ impl Chain {
 
     /// Appends what `sent` holds from `from` on, without the units that are stored from `stored_from` on: an answer that
     /// was stored as it arrived may differ from the copy that the host sends in a detail.
-    fn append(&self, sent: &[Unit], from: usize, stored_from: usize) -> Plan {
+    fn append(&self, sent: &[ContentUnit], from: usize, stored_from: usize) -> ContinuationPlan {
         let mut stored = &self.units[stored_from.min(self.units.len())..];
-        let mut is_known = |unit: &Unit| {
+        let mut is_known = |unit: &ContentUnit| {
             let found = stored.iter().position(|stored| stored.unit.hash == unit.hash);
             if let Some(at) = found {
                 stored = &stored[at + 1..];
@@ -206,7 +210,7 @@ impl Chain {
             let is_marked = is_new && here > 0 && unit.kind == UnitKind::Request;
             is_marked.then(|| label(here, unit))
         });
-        Plan {
+        ContinuationPlan {
             step: None,
             marks: marks.collect(),
             copies: Vec::new(),
@@ -215,7 +219,7 @@ impl Chain {
     }
 
     /// Begins a new session with a host's summary. Hosts may copy the newest messages behind it.
-    fn begin_anew(&self, sent: &[Unit]) -> Plan {
+    fn begin_anew(&self, sent: &[ContentUnit]) -> ContinuationPlan {
         let behind = &sent[1..];
         let is_copied = |count: &usize| {
             let end = self.units[self.units.len() - count..]
@@ -230,7 +234,7 @@ impl Chain {
         let mut plan = Self::default().append(sent, 0, 0);
         plan.is_new[1..=count].fill(false);
         plan.marks[..=count].fill(None);
-        Plan {
+        ContinuationPlan {
             step: Some(Step::Clear),
             copies: behind[..count].to_vec(),
             ..plan

@@ -14,7 +14,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{FormatError, parse};
 use crate::domain::{
-    continuation::{Unit, UnitKind},
+    continuation::{ContentUnit, UnitKind},
     fnv::Fnv64,
     message::{Format, Kind, Message, Metadata, Part},
     user_text::OwnWords,
@@ -46,7 +46,7 @@ pub struct SentMessage {
 #[derive(Clone, Debug)]
 struct SentBlock {
     json: String,
-    units: Vec<Unit>,
+    units: Vec<ContentUnit>,
     /// Reasoning has no units, since hosts drop and change it at will. It is stored with the block that it leads to.
     is_reasoning: bool,
 }
@@ -65,11 +65,11 @@ impl Writing {
         match self.host {
             Some(Format::ClaudeCode) => {
                 #[derive(Deserialize)]
-                struct Role {
+                struct RoleField {
                     role: String,
                 }
-                let role =
-                    serde_json::from_str::<Role>(json).map_or_else(|_| "user".to_owned(), |head| head.role);
+                let role = serde_json::from_str::<RoleField>(json)
+                    .map_or_else(|_| "user".to_owned(), |head| head.role);
                 parse(
                     Format::ClaudeCode,
                     &format!(r#"{{"type":{},"message":{json}}}"#, Value::from(role)),
@@ -86,7 +86,7 @@ impl Writing {
 
 /// The members of a request that may hold the conversation.
 #[derive(Deserialize)]
-struct Body<'a> {
+struct RequestFields<'a> {
     #[serde(borrow)]
     messages: Option<Vec<&'a RawValue>>,
     #[serde(borrow)]
@@ -97,7 +97,7 @@ struct Body<'a> {
 
 /// The members of a message that this module looks at.
 #[derive(Deserialize)]
-struct Head<'a> {
+struct MessageFields<'a> {
     role: Option<String>,
     #[serde(borrow)]
     content: Option<&'a RawValue>,
@@ -117,7 +117,7 @@ pub fn conversation(
     body: &str,
 ) -> Result<Vec<SentMessage>, FormatError> {
     let cure = "send the body of a request as its provider takes it";
-    let read: Body<'_> = serde_json::from_str(body)
+    let read: RequestFields<'_> = serde_json::from_str(body)
         .map_err(|error| FormatError::new(format!("the request can't be read: {error}"), cure))?;
     let missing = |name: &str| FormatError::new(format!("the request has no `{name}`"), cure);
     let raws = match format {
@@ -157,7 +157,7 @@ fn input(raw: &RawValue) -> Vec<String> {
 
 impl SentMessage {
     fn read(writing: Writing, raw: &str) -> Result<Self, FormatError> {
-        let head: Head<'_> = serde_json::from_str(raw)
+        let head: MessageFields<'_> = serde_json::from_str(raw)
             .map_err(|error| FormatError::new(format!("a message can't be read: {error}"), "send objects"))?;
         let (list, blocks) = match writing.format {
             Format::Anthropic => ("content", head.content),
@@ -193,7 +193,7 @@ impl SentMessage {
     }
 
     /// The units of all blocks, in order.
-    pub fn units(&self) -> impl Iterator<Item = Unit> {
+    pub fn units(&self) -> impl Iterator<Item = ContentUnit> {
         self.blocks.iter().flat_map(|block| block.units.iter().copied())
     }
 
@@ -206,7 +206,7 @@ impl SentMessage {
     pub fn part(
         &self,
         is_new: impl Fn(usize) -> bool,
-        copies: &[Unit],
+        copies: &[ContentUnit],
     ) -> Result<Option<Message>, FormatError> {
         let (mut kept, mut reasoning, mut position) = (Vec::new(), Vec::new(), 0);
         for block in &self.blocks {
@@ -243,7 +243,7 @@ impl SentMessage {
 }
 
 /// A host's summary as a message that no model is shown.
-fn summary(block: &str, copies: &[Unit]) -> Message {
+fn summary(block: &str, copies: &[ContentUnit]) -> Message {
     let copies: Vec<String> = copies.iter().map(|unit| format!("{:016x}", unit.hash)).collect();
     let payload = serde_json::json!({"kind": SUMMARY_KIND, "content": text_of(block), COPIES: copies});
     let kind = Kind::Metadata(Metadata::Other(SUMMARY_KIND.to_owned()));
@@ -254,11 +254,11 @@ fn summary(block: &str, copies: &[Unit]) -> Message {
 }
 
 /// The units of a stored summary: its own, and those that were copied behind it.
-fn summary_units(payload: &str) -> Vec<Unit> {
+fn summary_units(payload: &str) -> Vec<ContentUnit> {
     let value: Value = serde_json::from_str(payload).unwrap_or_default();
     let copies = value[COPIES].as_array().into_iter().flatten().filter_map(|copy| {
         let hash = u64::from_str_radix(copy.as_str()?, 16).ok()?;
-        Some(Unit {
+        Some(ContentUnit {
             hash,
             kind: UnitKind::Other,
         })
@@ -267,7 +267,7 @@ fn summary_units(payload: &str) -> Vec<Unit> {
 }
 
 /// The units of a stored or sent message. Instructions and metadata have none, but for a host's summary.
-pub fn units_of(message: &Message) -> Vec<Unit> {
+pub fn units_of(message: &Message) -> Vec<ContentUnit> {
     if let Kind::Metadata(Metadata::Other(kind)) = &message.kind {
         let is_summary = kind == SUMMARY_KIND || is_compaction_item(&message.payload);
         return if is_summary {
@@ -297,7 +297,7 @@ pub fn units_of(message: &Message) -> Vec<Unit> {
         {
             units.push(summary_unit(&message.payload));
         } else {
-            units.push(Unit { hash, kind });
+            units.push(ContentUnit { hash, kind });
             kind = UnitKind::Other;
         }
     }
@@ -348,10 +348,10 @@ fn hash_of(speaker: char, part: &Part) -> Option<u64> {
 }
 
 /// A summary is recognised by its text, wherever it stands.
-fn summary_unit(payload: &str) -> Unit {
+fn summary_unit(payload: &str) -> ContentUnit {
     let mut hasher = Fnv64::default();
     hasher.write(text_of(payload).trim().as_bytes());
-    Unit {
+    ContentUnit {
         hash: hasher.finish(),
         kind: UnitKind::Summary,
     }
@@ -380,13 +380,13 @@ fn text_of(json: &str) -> String {
 /// Returns true if `payload` is an item that stands for what was compacted, bare or in a line of a rollout.
 fn is_compaction_item(payload: &str) -> bool {
     #[derive(Deserialize)]
-    struct Item<'a> {
+    struct CompactionFields<'a> {
         #[serde(borrow, rename = "type")]
         kind: Option<&'a RawValue>,
         #[serde(borrow)]
         payload: Option<&'a RawValue>,
     }
-    let read = |json| serde_json::from_str::<Item<'_>>(json).ok();
+    let read = |json| serde_json::from_str::<CompactionFields<'_>>(json).ok();
     let Some(item) = read(payload) else {
         return false;
     };

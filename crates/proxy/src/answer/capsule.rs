@@ -23,13 +23,13 @@ struct Capsule {
 }
 
 #[derive(Deserialize)]
-struct Body<'a> {
+struct RequestFields<'a> {
     #[serde(borrow)]
     input: Vec<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Item {
+struct ItemFields {
     encrypted_content: Option<String>,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn expand(body: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let text = std::str::from_utf8(body).ok()?;
-    let Body { input } = serde_json::from_str(text).ok()?;
+    let RequestFields { input } = serde_json::from_str(text).ok()?;
     let (mut expanded, mut copied) = (String::with_capacity(text.len()), 0);
     for raw in input {
         let Some(capsule) = opened(raw.get()) else {
@@ -70,7 +70,7 @@ fn opened(item: &str) -> Option<Capsule> {
     if !item.contains(MARK) {
         return None;
     }
-    let Item { encrypted_content } = serde_json::from_str(item).ok()?;
+    let ItemFields { encrypted_content } = serde_json::from_str(item).ok()?;
     let content = encrypted_content?;
     let json = URL_SAFE_NO_PAD.decode(content.strip_prefix(MARK)?).ok()?;
     serde_json::from_slice(&json).ok()

@@ -6,17 +6,17 @@ use crate::reply;
 fn text() -> CompactReply {
     CompactReply {
         summary_version: 17,
-        text: "# Where Things Stand\n\n- Done: the parser".to_owned(),
+        text: "# Where Things Stand\n\n- CopyReceiver: the parser".to_owned(),
         tokens: 9,
         unquoted: 0,
     }
 }
 
 fn claude(last: &str, class: RequestClass) -> Option<Compaction> {
-    let body = json!({"model": "m", "messages": [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done."}, {"role": "user", "content": [{"type": "text", "text": last}]}]});
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "CopyReceiver."}, {"role": "user", "content": [{"type": "text", "text": last}]}]});
     compaction(
         Dialect::Anthropic,
-        Endpoint::Conversation(Dialect::Anthropic),
+        EndpointKind::Conversation(Dialect::Anthropic),
         class,
         body.to_string().as_bytes(),
     )
@@ -65,7 +65,7 @@ fn codex_gets_a_capsule_that_opens_again() {
     let hello =
         json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]});
     let body = request(json!([hello, {"type": "compaction_trigger"}])).to_string();
-    let endpoint = Endpoint::Conversation(Dialect::OpenAiResponses);
+    let endpoint = EndpointKind::Conversation(Dialect::OpenAiResponses);
     let found = compaction(
         Dialect::OpenAiResponses,
         endpoint,
@@ -103,7 +103,7 @@ fn codex_gets_a_capsule_that_opens_again() {
         .split_once(r#"{"content":[{"text":"The earlier"#)
         .unwrap();
     assert!(next.starts_with(before) && next.ends_with(after.split_once(r#""type":"message"}"#).unwrap().1));
-    assert!(expanded.contains("Done: the parser"));
+    assert!(expanded.contains("CopyReceiver: the parser"));
     assert_eq!(
         expand_capsules(
             Dialect::OpenAiResponses,

@@ -146,12 +146,12 @@ fn an_own_name_comes_first_and_odd_ids_are_hashed() {
 
 #[test]
 fn a_conversation_without_an_id_is_known_by_what_was_said() {
-    let unit = |hash| Unit {
+    let unit = |hash| ContentUnit {
         hash,
         kind: UnitKind::Other,
     };
     let (lineages, agent): (Lineages, AgentId) = (Lineages::default(), "openai:-:1".parse().unwrap());
-    let talk: Vec<Unit> = (1..5).map(unit).collect();
+    let talk: Vec<ContentUnit> = (1..5).map(unit).collect();
     lineages.remember("openai", &talk[..1], &agent);
     // One message is no proof: it may begin many conversations.
     assert_eq!(lineages.find("openai", &talk), None);

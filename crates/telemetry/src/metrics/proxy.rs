@@ -12,7 +12,7 @@ use super::{
 
 #[derive(Debug)]
 pub struct ProxyMetrics {
-    requests: Family<RequestLabels, Counter>,
+    requests: Family<ProxyRequestLabels, Counter>,
     stored: Counter,
     unstored: Family<UnstoredLabels, Counter>,
     compactions: Family<CompactionLabels, Counter>,
@@ -20,7 +20,7 @@ pub struct ProxyMetrics {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RequestLabels {
+struct ProxyRequestLabels {
     outcome: ProxyOutcome,
 }
 
@@ -40,7 +40,7 @@ impl ProxyMetrics {
             requests: to.counters(
                 "proxy_requests",
                 "Requests of agents to their providers that reached the proxy",
-                ProxyOutcome::ALL.iter().map(|&outcome| RequestLabels { outcome }),
+                ProxyOutcome::ALL.iter().map(|&outcome| ProxyRequestLabels { outcome }),
             ),
             stored: to.counter("proxy_stored", "Copies of requests and answers that were stored"),
             unstored: to.counters(
@@ -61,7 +61,7 @@ impl ProxyMetrics {
     }
 
     pub fn request(&self, outcome: ProxyOutcome) {
-        self.requests.get_or_create(&RequestLabels { outcome }).inc();
+        self.requests.get_or_create(&ProxyRequestLabels { outcome }).inc();
     }
 
     pub fn stored(&self) {

@@ -122,6 +122,8 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     recapd_lease_renewals_total counter 3
     recapd_queue_depth gauge 4
     recapd_queue_oldest_ready_timestamp_seconds gauge 1
+    recapd_oldest_unsummarized_timestamp_seconds gauge 1
+    recapd_documents gauge 1
     ");
     rest_of_the_contract(&second);
 }
@@ -134,8 +136,6 @@ fn halves(text: &str) -> (String, String) {
 
 fn rest_of_the_contract(second: &str) {
     insta::assert_snapshot!(second, @"
-    recapd_oldest_unsummarized_timestamp_seconds gauge 1
-    recapd_documents gauge 1
     recapd_documents_tokens gauge 1
     recapd_agents gauge 4
     recapd_sampler_last_success_timestamp_seconds gauge 1
@@ -162,6 +162,11 @@ fn rest_of_the_contract(second: &str) {
     recapd_provider_tokens_total counter 8
     recapd_provider_cost_limit_usd gauge 1
     recapd_provider_circuit_open gauge 2
+    recapd_proxy_requests_total counter 5
+    recapd_proxy_stored_total counter 1
+    recapd_proxy_unstored_total counter 5
+    recapd_proxy_compactions_total counter 2
+    recapd_proxy_failed_open_total counter 1
     recapd_build_info gauge 1
     recapd_db_errors_total counter 6
     recapd_db_schema_version gauge 1

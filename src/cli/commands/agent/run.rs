@@ -37,7 +37,7 @@ Examples:
   recapd run codex exec \"fix the tests\"            Codex
   recapd run --anthropic -- python agent.py        any program with one of the official SDKs
   recapd run --openai -- aider")]
-pub(crate) struct Run {
+pub(crate) struct RunCommand {
     /// The program asks Anthropic
     #[arg(long)]
     anthropic: bool,
@@ -65,7 +65,7 @@ struct Launch {
     arguments: Vec<String>,
 }
 
-impl Run {
+impl RunCommand {
     pub(crate) fn run(self, config: &Config, environment: &Environment) -> Result<ExitCode, CommandFailure> {
         let launch = match self.base(config, environment) {
             Ok(base) => self.launch(&base)?,
@@ -190,7 +190,7 @@ mod tests {
 
     fn launch(words: &[&str], openai: bool) -> Result<Launch, CommandFailure> {
         let program = words.iter().map(|&word| word.to_owned()).collect();
-        Run {
+        RunCommand {
             anthropic: false,
             openai,
             gemini: false,

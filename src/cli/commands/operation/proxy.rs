@@ -21,7 +21,7 @@ use recapd_platform::{
     http_client::HttpSettings,
     lifecycle::signals,
 };
-use recapd_proxy::{Daemon, Proxy, ProxyListener, ProxySettings, RemoteDaemon, serve};
+use recapd_proxy::{Proxy, ProxyDaemon, ProxyListener, ProxySettings, RemoteDaemon, serve};
 use recapd_telemetry::{self as telemetry, Surroundings, metrics::Metrics};
 
 /// The largest file with a token, in bytes.
@@ -63,7 +63,7 @@ impl ProxyCommand {
         let _logging = telemetry::init(&config.log, &Surroundings::of_standard_error(environment), None)
             .map_err(|error| CommandFailure::new(CONFIGURATION, error))?;
         open::block_on(async {
-            let daemon: Arc<dyn Daemon> = Arc::new(RemoteDaemon::new(transport(config, shared)?));
+            let daemon: Arc<dyn ProxyDaemon> = Arc::new(RemoteDaemon::new(transport(config, shared)?));
             let tasks = TaskTracker::new();
             let metrics = Metrics::new(SystemClock.now(), &[]);
             let listener = listen(&config.proxy).await?;
@@ -109,7 +109,7 @@ async fn listen(config: &ProxyConfig) -> Result<ProxyListener, CommandFailure> {
 /// The proxy of the configuration, with its token.
 pub(super) fn proxy(
     config: &ProxyConfig,
-    daemon: &Arc<dyn Daemon>,
+    daemon: &Arc<dyn ProxyDaemon>,
     metrics: Metrics,
     tasks: &TaskTracker,
 ) -> Result<Proxy, CommandFailure> {

@@ -29,9 +29,10 @@ use recapd_platform::clock::{Clock as _, SystemClock};
 use redacted::outline;
 
 /// Keys whose values may name people or contain a token.
-const KEPT_BACK: [&str; 5] = [
+const KEPT_BACK: [&str; 6] = [
     "perspective.human_tag",
     "perspective.participants",
+    "proxy.upstreams",
     "summary.redact_patterns",
     "trace.attributes",
     "trace.otlp_url",

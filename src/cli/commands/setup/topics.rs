@@ -54,6 +54,13 @@ The daemon to ask
   XDG_RUNTIME_DIR                 folder of its default socket
   RUNTIME_DIRECTORY               set by systemd: folder of the service's socket
 
+Programs that `recapd run` starts
+  ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL
+                                  set to the proxy's address
+  ENABLE_TOOL_SEARCH, CLAUDE_CODE_GATEWAY_HINT_HEADERS
+                                  set for Claude Code, which else hides tools and
+                                  doesn't say what its requests are for
+
 Terminals and logs
   NO_COLOR, CLICOLOR_FORCE, TERM  whether to use colours; --color overrides it
   LC_ALL, LC_CTYPE, LANG          whether a terminal gets ASCII only

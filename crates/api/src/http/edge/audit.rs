@@ -16,7 +16,11 @@ use recapd_core::domain::{
 use recapd_store::audit::{AuditEvent, AuditKind};
 
 /// The routes that append messages.
-const APPENDS: [&str; 2] = ["/v1/agents/{id}/messages", "/sessions/{id}/memory"];
+const APPENDS: [&str; 3] = [
+    "/v1/agents/{id}/messages",
+    "/v1/agents/{id}/conversation",
+    "/sessions/{id}/memory",
+];
 const SIGN_IN: &str = "/ui/login";
 const DONE: &str = "done";
 /// The outcome of a failure without a code.

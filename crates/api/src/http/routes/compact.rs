@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use super::context::Loaded;
+use super::context::ContextSource;
 use crate::{
     context::CompactReply,
     http::{
@@ -34,12 +34,12 @@ pub(super) async fn compact(
     uri: Uri,
 ) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
-    let Loaded {
+    let ContextSource {
         material,
         defaults,
         counter,
         share,
-    } = Loaded::of(&app, &agent, None).await?;
+    } = ContextSource::of(&app, &agent, None).await?;
     let write = move || (material.compact(defaults, counter.as_ref()), share);
     let (reply, share) = threads::computed("writing a compaction", write).await?;
     Ok(share.until_sent(Json(reply).into_response()).await)

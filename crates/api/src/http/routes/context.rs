@@ -57,12 +57,12 @@ pub(super) async fn read(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let (query, speaker) = query(&uri)?;
-    let Loaded {
+    let ContextSource {
         material,
         defaults,
         counter,
         share,
-    } = Loaded::of(&app, &agent, speaker).await?;
+    } = ContextSource::of(&app, &agent, speaker).await?;
     // It takes a while to shorten a long tool result; other requests shouldn't wait for it.
     let build = move || (material.build(query, defaults, counter.as_ref()), share);
     let (reply, share) = threads::computed("building a context", build).await?;
@@ -70,7 +70,7 @@ pub(super) async fn read(
 }
 
 /// What a context is built from, and how.
-pub(super) struct Loaded {
+pub(super) struct ContextSource {
     pub(super) material: ContextMaterial,
     pub(super) defaults: ContextOptions,
     pub(super) counter: Arc<dyn TokenCounter>,
@@ -78,7 +78,7 @@ pub(super) struct Loaded {
     pub(super) share: RoomShare,
 }
 
-impl Loaded {
+impl ContextSource {
     /// Reads it, for `speaker` in a conversation of several.
     pub(super) async fn of(
         app: &SharedApp,

@@ -102,7 +102,7 @@ impl From<ConversationError> for Problem {
         match error {
             ConversationError::Format(error) => unreadable(error),
             ConversationError::Store(error) => error.into(),
-            ConversationError::Unrelated(_) => Self::new(INVALID_BODY, error.to_string()),
+            ConversationError::AnotherConversation(_) => Self::new(INVALID_BODY, error.to_string()),
         }
     }
 }

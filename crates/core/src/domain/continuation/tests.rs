@@ -2,29 +2,29 @@ use proptest::prelude::*;
 
 use super::*;
 
-const EMPTY: Plan = Plan {
+const EMPTY: ContinuationPlan = ContinuationPlan {
     step: None,
     is_new: Vec::new(),
     copies: Vec::new(),
     marks: Vec::new(),
 };
 
-fn request(hash: u64) -> Unit {
-    Unit {
+fn request(hash: u64) -> ContentUnit {
+    ContentUnit {
         hash,
         kind: UnitKind::Request,
     }
 }
 
-fn other(hash: u64) -> Unit {
-    Unit {
+fn other(hash: u64) -> ContentUnit {
+    ContentUnit {
         hash,
         kind: UnitKind::Other,
     }
 }
 
-fn summary(hash: u64) -> Unit {
-    Unit {
+fn summary(hash: u64) -> ContentUnit {
+    ContentUnit {
         hash,
         kind: UnitKind::Summary,
     }
@@ -33,13 +33,17 @@ fn summary(hash: u64) -> Unit {
 /// A store that does what plans say, as far as chains go.
 #[derive(Default)]
 struct Archive {
-    chain: Chain,
+    chain: StoredConversation,
     exchange: i64,
     stored: Vec<u64>,
 }
 
 impl Archive {
-    fn send(&mut self, sent: &[Unit], extent: SentExtent) -> Result<Plan, Unrelated> {
+    fn send(
+        &mut self,
+        sent: &[ContentUnit],
+        extent: SentExtent,
+    ) -> Result<ContinuationPlan, AnotherConversation> {
         let plan = self.chain.plan(sent, extent)?;
         self.chain.push(plan.step.as_ref(), &[], self.exchange);
         for (at, &unit) in sent.iter().enumerate() {
@@ -148,7 +152,10 @@ fn what_a_host_copies_behind_its_summary_is_not_stored_again() {
 fn another_conversation_is_told_apart() {
     let mut archive = Archive::default();
     archive.send(&[request(1), other(2)], SentExtent::Whole).unwrap();
-    assert_eq!(archive.send(&[request(7)], SentExtent::Whole), Err(Unrelated));
+    assert_eq!(
+        archive.send(&[request(7)], SentExtent::Whole),
+        Err(AnotherConversation)
+    );
     assert_eq!(archive.send(&[], SentExtent::Whole), Ok(EMPTY));
 }
 

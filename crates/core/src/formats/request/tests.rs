@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-fn units(format: Format, body: &Value) -> Vec<Unit> {
+fn units(format: Format, body: &Value) -> Vec<ContentUnit> {
     let sent = conversation(format, None, &body.to_string()).unwrap();
     sent.iter().flat_map(SentMessage::units).collect()
 }
@@ -67,7 +67,7 @@ fn what_a_summary_stands_for_is_left_out() {
     let claude = json!({"messages": [{"role": "user", "content": [
         {"type": "text", "text": "This session is being continued from a previous conversation that ran out of context. Summary: much."},
         {"type": "text", "text": "Go on"}]}]});
-    let kinds = |units: Vec<Unit>| units.into_iter().map(|unit| unit.kind).collect::<Vec<_>>();
+    let kinds = |units: Vec<ContentUnit>| units.into_iter().map(|unit| unit.kind).collect::<Vec<_>>();
     assert_eq!(
         kinds(units(Format::Anthropic, &claude)),
         [UnitKind::Summary, UnitKind::Request]

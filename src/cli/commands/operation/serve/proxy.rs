@@ -19,7 +19,7 @@ use recapd_api::{
 use recapd_config::Config;
 use recapd_engine::assembly::Parts;
 use recapd_platform::lifecycle::Lifecycle;
-use recapd_proxy::{Daemon, DaemonAnswer, ProxyListener, serve};
+use recapd_proxy::{DaemonAnswer, ProxyDaemon, ProxyListener, serve};
 use recapd_store::SqlStore;
 
 /// The longest answer of the interface that is read, in bytes.
@@ -32,7 +32,7 @@ const PLACE: &str = "http://localhost";
 struct LocalDaemon(Interface);
 
 #[async_trait]
-impl Daemon for LocalDaemon {
+impl ProxyDaemon for LocalDaemon {
     async fn post(&self, path: &str, body: Bytes) -> Result<DaemonAnswer, String> {
         let url = format!("{PLACE}{path}")
             .parse()
@@ -64,7 +64,7 @@ pub(super) async fn start(
     };
     let listener = ProxyListener::listen(&place).await;
     let listener = listener.with_context(|| format!("listening on {place}; see proxy.listen"))?;
-    let daemon: Arc<dyn Daemon> = Arc::new(LocalDaemon(interface(config, parts, database, &stop)));
+    let daemon: Arc<dyn ProxyDaemon> = Arc::new(LocalDaemon(interface(config, parts, database, &stop)));
     let tasks = TaskTracker::new();
     let proxy = proxy(&config.proxy, &daemon, parts.metrics.clone(), &tasks)?;
     tracing::info!(listen = %place, "proxy.ready");

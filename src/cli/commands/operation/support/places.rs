@@ -48,9 +48,13 @@ impl Places {
 }
 
 /// The settings that are addresses or paths; empty if unset.
-pub(super) fn settings(config: &Config) -> [(&'static str, String); 15] {
+pub(super) fn settings(config: &Config) -> [(&'static str, String); 20] {
     let (database, model, fallback) = (&config.database, &config.model, &config.fallback);
-    let (http, trace) = (&config.http, &config.trace);
+    let (http, trace, proxy) = (&config.http, &config.trace, &config.proxy);
+    let proxy_socket = match proxy.place() {
+        Some(Listen::Socket(_)) => proxy.listen.as_str(),
+        Some(Listen::Address(_)) | None => "",
+    };
     let listen = http.listen.to_string();
     let socket = match http.listen {
         Listen::Socket(_) => listen.as_str(),
@@ -61,7 +65,7 @@ pub(super) fn settings(config: &Config) -> [(&'static str, String); 15] {
         LocalSocket::At(_) => http.socket.to_string(),
         LocalSocket::Auto | LocalSocket::Off => String::new(),
     };
-    let settings: [(&'static str, &str); 15] = [
+    let settings: [(&'static str, &str); 20] = [
         ("database.url", &database.url),
         ("database.read_url", &database.read_url),
         ("model.base_url", &model.base_url),
@@ -75,6 +79,11 @@ pub(super) fn settings(config: &Config) -> [(&'static str, String); 15] {
         ("http.listen", socket),
         ("http.socket", &beside),
         ("http.tokens_file", &http.tokens_file),
+        ("proxy.listen", proxy_socket),
+        ("proxy.anthropic_url", &proxy.anthropic_url),
+        ("proxy.openai_url", &proxy.openai_url),
+        ("proxy.gemini_url", &proxy.gemini_url),
+        ("proxy.token_file", &proxy.token_file),
         ("trace.otlp_url", &trace.otlp_url),
         ("trace.otlp_headers_file", &trace.otlp_headers_file),
     ];

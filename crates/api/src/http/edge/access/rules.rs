@@ -64,7 +64,7 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("GET", "/v1/agents/{id}/items", Read, Agent),
     ("PATCH", "/v1/agents/{id}/items/{item}", Write, Agent),
     ("GET", "/v1/agents/{id}/context", Read, Agent),
-    ("POST", "/v1/agents/{id}/compact", Read, Agent),
+    ("POST", "/v1/agents/{id}/compact", Write, Agent),
     ("POST", "/v1/agents/{id}/conversation", Write, Agent),
     ("GET", "/v1/agents/{id}/history", Read, Agent),
     ("GET", "/v1/agents/{id}/window", Read, Agent),
