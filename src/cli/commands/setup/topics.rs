@@ -58,8 +58,8 @@ Programs that `recapd run` starts
   ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL
                                   set to the proxy's address
   ENABLE_TOOL_SEARCH, CLAUDE_CODE_GATEWAY_HINT_HEADERS
-                                  set for Claude Code, which else hides tools and
-                                  doesn't say what its requests are for
+                                  set for Claude Code, so that it searches its
+                                  tools, and says what its requests are for
 
 Terminals and logs
   NO_COLOR, CLICOLOR_FORCE, TERM  whether to use colours; --color overrides it
