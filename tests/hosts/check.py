@@ -21,6 +21,7 @@ from pathlib import Path
 
 RECAPD, MODULES = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 PATIENCE_SECONDS = 90
 
 
@@ -185,6 +186,28 @@ def codex(made):
     return agent, ["Say one", "Say two", "Say three", "Say four", "Say five"]
 
 
+def claude_plugin(made):
+    def plugin(*words):
+        done = subprocess.run(["claude", "plugin", *words], env=made.environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    plugin("validate", str(ROOT))
+    plugin("validate", str(ROOT / "plugins" / "recapd"))
+    plugin("marketplace", "add", str(ROOT))
+    plugin("install", "recapd@recapd")
+    shown = plugin("details", "recapd")
+    assert all(word in shown for word in ("recall", "SessionStart", "MCP servers (1)")), shown
+
+
+def codex_plugin(made):
+    for words in (["marketplace", "add", str(ROOT)], ["add", "recapd@recapd"]):
+        done = subprocess.run(["codex", "plugin", *words], env=made.environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+    shown = subprocess.run(["codex", "plugin", "list"], env=made.environment, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"^recapd@recapd +installed", shown, re.MULTILINE), shown
+
+
 def titles(made, agent):
     """The user's requests, by the archive, in order."""
     request = urllib.request.Request(f"{made.base}/v1/agents/{agent}/history?all=true", headers={"accept": "text/plain"})
@@ -200,14 +223,15 @@ def once(made, agent, wanted):
 
 
 def main():
-    for host in (claude, codex):
+    for host, plugin in ((claude, claude_plugin), (codex, codex_plugin)):
         version = subprocess.run([MODULES / ".bin" / host.__name__, "--version"], capture_output=True, text=True, check=True).stdout.strip()
         began = time.monotonic()
         with rig() as made:
             agent, wanted = host(made)
             once(made, agent, wanted)
             assert made.agents() == [agent], made.agents()
-        print(f"{host.__name__} {version}: {len(wanted)} turns through the proxy, compaction answered, {time.monotonic() - began:.0f} s")
+            plugin(made)
+        print(f"{host.__name__} {version}: {len(wanted)} turns through the proxy, compaction answered, plugin installed, {time.monotonic() - began:.0f} s")
 
 
 main()

@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use recapd_platform::threads;
+use serde_json::Value;
 
 /// Spare tasks for processes of a reload, and for what isn't counted.
 const TASKS_SPARE: usize = 16;
@@ -32,6 +33,21 @@ fn mounts(compose: &str) -> Vec<(String, &str)> {
             .then(|| (format!("packaging/{host}"), container))
     });
     pairs.collect()
+}
+
+#[test]
+fn plugins_have_the_version_of_the_program_and_call_it() {
+    for file in [".claude-plugin", ".codex-plugin"] {
+        let plugin: Value = serde_json::from_str(&text(&format!("plugins/recapd/{file}/plugin.json"))).unwrap();
+        assert_eq!(plugin["version"], env!("CARGO_PKG_VERSION"), "{file}");
+    }
+    let hooks: Value = serde_json::from_str(&text("plugins/recapd/hooks/hooks.json")).unwrap();
+    let events = hooks["hooks"].as_object().unwrap();
+    assert_eq!(events.len(), 5, "{events:?}");
+    for (event, entries) in events {
+        let command = format!("recapd hook {event} --host claude-code");
+        assert_eq!(entries[0]["hooks"][0]["command"], command, "{event}");
+    }
 }
 
 #[test]

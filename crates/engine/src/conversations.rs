@@ -3,7 +3,7 @@
 //! Invariant: at most one update of an agent's conversation runs at a time in a daemon. Between several daemons the ids of
 //! messages keep the same content from being stored twice.
 
-use std::{num::NonZeroUsize, sync::Arc};
+use std::sync::Arc;
 
 use hashlink::LruCache;
 use serde::Serialize;
@@ -82,12 +82,11 @@ struct ConversationReader {
 
 impl Conversations {
     pub fn new(ingestor: Ingestor, archive: Arc<dyn Archive>, clock: Arc<dyn Clock>) -> Self {
-        let places = NonZeroUsize::new(REMEMBERED_MAX).map_or(1, NonZeroUsize::get);
         Self {
             ingestor,
             archive,
             clock,
-            remembered: Arc::new(std::sync::Mutex::new(LruCache::new(places))),
+            remembered: Arc::new(std::sync::Mutex::new(LruCache::new(REMEMBERED_MAX))),
         }
     }
 

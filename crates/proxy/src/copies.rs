@@ -4,7 +4,10 @@
 //! and counted: the next request carries the whole conversation again.
 
 use std::{
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -116,7 +119,7 @@ impl Copies {
                 daemon: Arc::clone(daemon),
                 lineages: Arc::clone(&lineages),
                 metrics: metrics.clone(),
-                made: Mutex::new(0),
+                made: AtomicU64::new(0),
             };
             tasks.spawn(lane.run(receiver));
             sender
@@ -153,7 +156,7 @@ struct Lane {
     lineages: Arc<Lineages>,
     metrics: Metrics,
     /// How many agents this lane named.
-    made: Mutex<u64>,
+    made: AtomicU64,
 }
 
 #[derive(Deserialize)]
@@ -217,9 +220,8 @@ impl Lane {
         let Owner { agent, client } = owner;
         let known = agent.clone().or_else(|| self.lineages.find(client, units));
         known.unwrap_or_else(|| {
-            let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-            *made += 1;
-            let chance = randomness::seed().unwrap_or(0).wrapping_add(*made);
+            let made = self.made.fetch_add(1, Ordering::Relaxed);
+            let chance = randomness::seed().unwrap_or(0).wrapping_add(made);
             Session::new_agent(client, units, chance)
         })
     }

@@ -38,15 +38,6 @@ impl ProxyListener {
             Listen::Socket(path) => listen_at(path).map(Self::Unix),
         }
     }
-
-    /// Uses listeners that systemd opened.
-    ///
-    /// # Errors
-    /// When `listener` can't be used.
-    pub fn inherited(listener: std::net::TcpListener) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
-        TcpListener::from_std(listener).map(Self::Tcp)
-    }
 }
 
 fn listen_at(path: &Path) -> io::Result<UnixListener> {

@@ -33,8 +33,10 @@ use recapd_telemetry::metrics::{
     labels::{CompactionOutcome, ProxyOutcome, Unstored},
 };
 
-/// The path at which the proxy itself answers.
+/// The path at which the proxy says that it runs.
 const LIVE_PATH: &str = "/recapd/livez";
+/// Where it shows its metrics, which the daemon's `/metrics` has only if the proxy runs in the daemon.
+const METRICS_PATH: &str = "/recapd/metrics";
 /// The header by which an answer says what the proxy did.
 const OWN_HEADER: &str = "x-recapd";
 /// The most bytes of a compressed request once it is unpacked.
@@ -86,10 +88,15 @@ impl Proxy {
     /// Handles a request.
     pub(crate) async fn handle(&self, request: Request<Incoming>) -> Response<ProxyBody> {
         let inner = &self.0;
-        if request.uri().path() == LIVE_PATH
-            || (request.method() == Method::HEAD && request.uri().path() == "/")
-        {
-            return own(StatusCode::OK, "text/plain", "ok\n");
+        match (request.method(), request.uri().path()) {
+            (&Method::GET, LIVE_PATH) | (&Method::HEAD, "/") => {
+                return own(StatusCode::OK, "text/plain", "ok\n");
+            }
+            (&Method::GET, METRICS_PATH) => {
+                let (content_type, text) = inner.metrics.encode(None);
+                return own(StatusCode::OK, content_type, text);
+            }
+            _ => {}
         }
         let target = Target::of(
             request.method(),
