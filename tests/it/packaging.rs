@@ -38,7 +38,8 @@ fn mounts(compose: &str) -> Vec<(String, &str)> {
 #[test]
 fn plugins_have_the_version_of_the_program_and_call_it() {
     for file in [".claude-plugin", ".codex-plugin"] {
-        let plugin: Value = serde_json::from_str(&text(&format!("plugins/recapd/{file}/plugin.json"))).unwrap();
+        let plugin: Value =
+            serde_json::from_str(&text(&format!("plugins/recapd/{file}/plugin.json"))).unwrap();
         assert_eq!(plugin["version"], env!("CARGO_PKG_VERSION"), "{file}");
     }
     let hooks: Value = serde_json::from_str(&text("plugins/recapd/hooks/hooks.json")).unwrap();

@@ -76,6 +76,11 @@ pub(crate) fn compaction(
     })
 }
 
+/// Returns true if a request may hold capsules.
+pub(crate) fn may_hold_capsules(body: &[u8]) -> bool {
+    capsule::may_be_in(body)
+}
+
 /// Replaces recapd's capsules in a request by their texts. `None` if there are none.
 pub(crate) fn expand_capsules(dialect: Dialect, body: &[u8]) -> Option<Vec<u8>> {
     (dialect == Dialect::OpenAiResponses)

@@ -6,8 +6,8 @@
 use hyper::{
     HeaderMap,
     header::{
-        ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue,
-        PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+        CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
+        TRANSFER_ENCODING, UPGRADE,
     },
 };
 
@@ -30,13 +30,6 @@ pub(crate) fn upstream(headers: &HeaderMap) -> HeaderMap {
     passed.remove(HOST);
     // The length is told by the body.
     passed.remove(CONTENT_LENGTH);
-    passed
-}
-
-/// As [`upstream`], for an answer of which a copy is read: it comes without compression.
-pub(crate) fn upstream_uncompressed(headers: &HeaderMap) -> HeaderMap {
-    let mut passed = upstream(headers);
-    passed.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     passed
 }
 
@@ -70,6 +63,8 @@ fn passed(headers: &HeaderMap) -> HeaderMap {
 
 #[cfg(test)]
 mod tests {
+    use hyper::header::HeaderValue;
+
     use super::*;
 
     #[test]
@@ -94,6 +89,5 @@ mod tests {
         names.sort_unstable();
         assert_eq!(names, ["accept-encoding", "anthropic-beta", "authorization"]);
         assert_eq!(sent.get_all("anthropic-beta").iter().count(), 2);
-        assert_eq!(upstream_uncompressed(&headers)["accept-encoding"], "identity");
     }
 }

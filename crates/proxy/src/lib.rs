@@ -20,6 +20,7 @@ mod daemon;
 mod dialect;
 mod headers;
 mod listener;
+mod reading;
 mod relay;
 mod reply;
 mod service;

@@ -1,27 +1,25 @@
 //! One request: what becomes of it.
 
-use std::{io::Read as _, panic::AssertUnwindSafe, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use flate2::read::GzDecoder;
-use futures::FutureExt as _;
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode,
     body::Incoming,
-    header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, UPGRADE},
+    header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, UPGRADE},
 };
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 use subtle::ConstantTimeEq as _;
-use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    answer::{self, CompactionAnswer, Compactor},
+    answer::{CompactionAnswer, Compactor},
     copies::{Content, Copies, Owner, Place, StoredCopy},
     daemon::ProxyDaemon,
     dialect::{Dialect, EndpointKind},
     headers,
+    reading::{Reading, ReadingFailure, Unread},
     relay::{self, ProxyBody, ReadBody, Relay},
     session::{RequestClass, Session},
     settings::ProxySettings,
@@ -39,8 +37,6 @@ const LIVE_PATH: &str = "/recapd/livez";
 const METRICS_PATH: &str = "/recapd/metrics";
 /// The header by which an answer says what the proxy did.
 const OWN_HEADER: &str = "x-recapd";
-/// The most bytes of a compressed request once it is unpacked.
-const UNPACKED_BYTES_MAX: u64 = 256 << 20;
 
 /// The proxy. Clones share everything.
 #[derive(Clone)]
@@ -60,8 +56,29 @@ struct ConversationRequest {
     session: Session,
     /// What goes on to the provider.
     body: Bytes,
+    /// True if capsules in it were replaced, and it isn't compressed any more.
+    is_expanded: bool,
     place: Arc<Place>,
     is_stored: bool,
+}
+
+impl ConversationRequest {
+    /// A request that is forwarded and not stored.
+    fn unstored(dialect: Dialect, body: Bytes) -> Self {
+        let session = Session {
+            agent: None,
+            class: RequestClass::Auxiliary,
+            client: "",
+        };
+        Self {
+            dialect,
+            session,
+            body,
+            is_expanded: false,
+            place: Arc::default(),
+            is_stored: false,
+        }
+    }
 }
 
 impl Proxy {
@@ -189,52 +206,37 @@ impl ProxyParts {
                 return self.refused(Some(dialect), StatusCode::BAD_REQUEST, "the request broke off");
             }
         };
-        let decided =
-            AssertUnwindSafe(self.decide(dialect, target.endpoint, &head.headers, &body)).catch_unwind();
-        let turn = match decided.await {
-            Ok(Ok(turn)) => turn,
-            Ok(Err(answer)) => {
-                self.metrics.proxy.request(ProxyOutcome::Answered);
-                return *answer;
-            }
-            Err(_) => {
-                self.metrics.proxy.failed_open();
-                tracing::error!("proxy.failed_open");
-                Self::unread(dialect, body)
-            }
-        };
-        self.forward(head.method, &head.headers, target, turn).await
-    }
-
-    fn unread(dialect: Dialect, body: Bytes) -> ConversationRequest {
-        let session = Session {
-            agent: None,
-            class: RequestClass::Auxiliary,
-            client: "",
-        };
-        ConversationRequest {
+        let unread = Unread {
             dialect,
-            session,
+            endpoint: target.endpoint,
+            headers: head.headers.clone(),
             body,
-            place: Arc::default(),
-            is_stored: false,
+        };
+        match self.decide(unread).await {
+            Ok(turn) => self.forward(head.method, &head.headers, target, turn).await,
+            Err(answered) => {
+                self.metrics.proxy.request(ProxyOutcome::Answered);
+                own_answer(answered)
+            }
         }
     }
 
     /// Reads what a request is, and answers it if that is the proxy's to do.
-    async fn decide(
-        &self,
-        dialect: Dialect,
-        endpoint: EndpointKind,
-        headers: &HeaderMap,
-        body: &Bytes,
-    ) -> Result<ConversationRequest, Box<Response<ProxyBody>>> {
-        let Some(plain) = unpacked(headers, body) else {
-            self.metrics.proxy.unstored(Unstored::Unreadable);
-            return Ok(Self::unread(dialect, body.clone()));
+    async fn decide(&self, unread: Unread) -> Result<ConversationRequest, CompactionAnswer> {
+        let (dialect, body) = (unread.dialect, unread.body.clone());
+        let reading = match unread.read(self.settings.decide).await {
+            Ok(reading) => reading,
+            Err(failure) => {
+                self.count_failure(failure);
+                return Ok(ConversationRequest::unstored(dialect, body));
+            }
         };
-        let session = Session::of(dialect, headers, &plain);
-        let compaction = answer::compaction(dialect, endpoint, session.class, &plain);
+        let Reading {
+            plain,
+            session,
+            compaction,
+            expanded,
+        } = reading;
         if let Some(compaction) = &compaction {
             let answered = self.compactor.answer(&session, compaction, &plain).await;
             self.metrics.proxy.compaction(match answered {
@@ -242,12 +244,9 @@ impl ProxyParts {
                 None => CompactionOutcome::Forwarded,
             });
             if let Some(answered) = answered {
-                return Err(Box::new(own_answer(answered)));
+                return Err(answered);
             }
         }
-        // What only recapd can read never goes to a provider.
-        let expand = async { answer::expand_capsules(dialect, &plain) };
-        let expanded = timeout(self.settings.decide, expand).await.ok().flatten();
         let is_stored = compaction.is_none()
             && match session.class {
                 RequestClass::Turn => true,
@@ -263,13 +262,25 @@ impl ProxyParts {
                 place: Arc::clone(&place),
             });
         }
+        let is_expanded = expanded.is_some();
         Ok(ConversationRequest {
             dialect,
             session,
-            body: expanded.map_or_else(|| body.clone(), Bytes::from),
+            body: expanded.unwrap_or(body),
+            is_expanded,
             place,
             is_stored,
         })
+    }
+
+    fn count_failure(&self, failure: ReadingFailure) {
+        match failure {
+            ReadingFailure::Compressed => self.metrics.proxy.unstored(Unstored::Unreadable),
+            ReadingFailure::Panicked => {
+                self.metrics.proxy.failed_open();
+                tracing::error!("proxy.failed_open");
+            }
+        }
     }
 
     async fn forward(
@@ -279,11 +290,13 @@ impl ProxyParts {
         target: &Target,
         turn: ConversationRequest,
     ) -> Response<ProxyBody> {
-        let headers = if turn.is_stored {
-            headers::upstream_uncompressed(given)
-        } else {
-            headers::upstream(given)
-        };
+        let mut headers = headers::upstream(given);
+        if turn.is_stored {
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        }
+        if turn.is_expanded {
+            headers.remove(CONTENT_ENCODING);
+        }
         let answer = match self
             .relay
             .send(method, &target.url, headers, turn.body.clone().into())
@@ -354,20 +367,6 @@ fn owner(session: &Session) -> Owner {
         agent: session.agent.clone(),
         client: session.client,
     }
-}
-
-/// A request's body without compression; `None` if it can't be unpacked.
-fn unpacked(headers: &HeaderMap, body: &Bytes) -> Option<Bytes> {
-    let Some(encoding) = headers.get(CONTENT_ENCODING) else {
-        return Some(body.clone());
-    };
-    if encoding != "gzip" {
-        return None;
-    }
-    let mut plain = Vec::new();
-    let mut reader = GzDecoder::new(body.as_ref()).take(UNPACKED_BYTES_MAX);
-    reader.read_to_end(&mut plain).ok()?;
-    Some(plain.into())
 }
 
 /// A provider's answer with the headers that go on, and with the body that `wrap` makes of its body.

@@ -22,6 +22,8 @@ const ID_BYTES_MAX: usize = 256;
 /// A session's id that isn't a UUID is hashed, since it could hold anything.
 const UUID_CHARS: usize = 36;
 const HASH_DIGITS: usize = 16;
+/// No request for a title or a probe is longer, in bytes.
+const AUXILIARY_BYTES_MAX: usize = 256 << 10;
 /// How many conversations without an id are remembered.
 const LINEAGES_MAX: usize = 4_096;
 /// Headers in which hosts send their session.
@@ -98,20 +100,31 @@ struct ConversationHint {
 }
 
 impl Session {
-    /// Reads what a request says of its conversation.
+    /// Reads what a request says of its conversation. The body of a long one is read only if its headers don't name the
+    /// conversation.
     pub(crate) fn of(dialect: Dialect, headers: &HeaderMap, body: &[u8]) -> Self {
+        let by_headers = Self::by_headers(dialect, headers);
+        let is_clear = class_of(headers).is_some() || body.len() > AUXILIARY_BYTES_MAX;
+        if by_headers.agent.is_some() && is_clear {
+            return by_headers;
+        }
         let hints: Hints<'_> = serde_json::from_slice(body).unwrap_or_default();
+        let id = || session(headers, &hints).map(|id| agent(by_headers.client, headers, &id));
+        Self {
+            agent: by_headers.agent.clone().or_else(id),
+            class: class(headers, &hints),
+            client: by_headers.client,
+        }
+    }
+
+    /// Reads what the headers of a request say of its conversation.
+    pub(crate) fn by_headers(dialect: Dialect, headers: &HeaderMap) -> Self {
         let client = client(dialect, headers);
         let own = header(headers, "x-recapd-agent").map(|name| AgentId::slug(&name));
-        let agent = own.or_else(|| {
-            let session = session(headers, &hints)?;
-            let child = child(headers, &session).map(|child| format!(":{}", label(&child)));
-            let child = child.unwrap_or_default();
-            Some(AgentId::slug(&format!("{client}:-:{}{child}", label(&session))))
-        });
+        let id = || session_of(headers).map(|id| agent(client, headers, &id));
         Self {
-            agent,
-            class: class(headers, &hints),
+            agent: own.or_else(id),
+            class: class_of(headers).unwrap_or(RequestClass::Turn),
             client,
         }
     }
@@ -168,14 +181,25 @@ fn client(dialect: Dialect, headers: &HeaderMap) -> &'static str {
     }
 }
 
-fn session(headers: &HeaderMap, hints: &Hints<'_>) -> Option<String> {
-    let claude = || header(headers, CLAUDE_SESSION).or_else(|| claude_session(hints));
+/// The id of the agent for the session `id`, or for the sub-agent that sends the request in it.
+fn agent(client: &str, headers: &HeaderMap, id: &str) -> AgentId {
+    let child = child(headers, id).map(|child| format!(":{}", label(&child)));
+    AgentId::slug(&format!("{client}:-:{}{}", label(id), child.unwrap_or_default()))
+}
+
+fn session_of(headers: &HeaderMap) -> Option<String> {
     let hosts = || SESSION_HEADERS.iter().find_map(|name| header(headers, name));
+    header(headers, CLAUDE_SESSION).or_else(hosts)
+}
+
+fn session(headers: &HeaderMap, hints: &Hints<'_>) -> Option<String> {
     let cache = || hints.prompt_cache_key.as_deref().and_then(usable);
-    claude()
-        .or_else(hosts)
-        .or_else(cache)
-        .or_else(|| conversation(hints))
+    let in_body = || {
+        claude_session(hints)
+            .or_else(cache)
+            .or_else(|| conversation(hints))
+    };
+    session_of(headers).or_else(in_body)
 }
 
 /// The session in Claude Code's `metadata.user_id`: a member of its JSON, or the end of the older text.
@@ -203,19 +227,26 @@ fn child(headers: &HeaderMap, session: &str) -> Option<String> {
     header(headers, CLAUDE_AGENT).or_else(thread)
 }
 
-fn class(headers: &HeaderMap, hints: &Hints<'_>) -> RequestClass {
+/// What the headers say that the request is for.
+fn class_of(headers: &HeaderMap) -> Option<RequestClass> {
     let kind = header(headers, CODEX_METADATA)
         .and_then(|json| serde_json::from_str::<TurnMetadata>(&json).ok())
         .and_then(|metadata| metadata.request_kind);
     let class = header(headers, CLAUDE_CLASS).or(kind);
     match class.as_deref() {
-        Some("compaction") => return RequestClass::Compaction,
-        Some("subagent" | "workflow") => return RequestClass::SubAgent,
-        Some("auxiliary" | "prewarm") => return RequestClass::Auxiliary,
-        _ => {}
+        Some("main" | "turn") => Some(RequestClass::Turn),
+        Some("compaction") => Some(RequestClass::Compaction),
+        Some("subagent" | "workflow") => Some(RequestClass::SubAgent),
+        Some("auxiliary" | "prewarm") => Some(RequestClass::Auxiliary),
+        _ if headers.contains_key("x-claude-code-compaction") => Some(RequestClass::Compaction),
+        _ if headers.contains_key(CLAUDE_AGENT) => Some(RequestClass::SubAgent),
+        _ => None,
     }
-    if headers.contains_key("x-claude-code-compaction") {
-        return RequestClass::Compaction;
+}
+
+fn class(headers: &HeaderMap, hints: &Hints<'_>) -> RequestClass {
+    if let Some(class) = class_of(headers) {
+        return class;
     }
     let length = [&hints.messages, &hints.contents]
         .into_iter()
@@ -229,11 +260,7 @@ fn class(headers: &HeaderMap, hints: &Hints<'_>) -> RequestClass {
     if is_probe || (is_host && !has_tools && length.is_some_and(|length| length < 2)) {
         return RequestClass::Auxiliary;
     }
-    if headers.contains_key(CLAUDE_AGENT) {
-        RequestClass::SubAgent
-    } else {
-        RequestClass::Turn
-    }
+    RequestClass::Turn
 }
 
 /// Recognises conversations that no id names by what was said in them before.

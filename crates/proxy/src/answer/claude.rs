@@ -1,6 +1,7 @@
 //! Claude Code's compaction: a request with the whole history whose last message asks for a summary.
 
 use bytes::Bytes;
+use memchr::memmem;
 use serde_json::{Value, json};
 
 use super::{CompactReply, CompactionAnswer};
@@ -13,7 +14,7 @@ const INSTRUCTIONS: &str = "Additional Instructions:";
 
 /// The conversation of a compaction, without the order; `None` if this is no compaction that can be answered.
 pub(super) fn conversation(class: RequestClass, body: &[u8]) -> Option<Bytes> {
-    let may_be = class == RequestClass::Compaction || contains(body, ORDER[0]);
+    let may_be = class == RequestClass::Compaction || memmem::find(body, ORDER[0].as_bytes()).is_some();
     if !may_be {
         return None;
     }
@@ -26,10 +27,6 @@ pub(super) fn conversation(class: RequestClass, body: &[u8]) -> Option<Bytes> {
         return None;
     }
     Some(json!({ "messages": messages }).to_string().into())
-}
-
-fn contains(body: &[u8], words: &str) -> bool {
-    body.windows(words.len()).any(|window| window == words.as_bytes())
 }
 
 /// The last text of the user's message.

@@ -1,6 +1,7 @@
 //! Codex' compaction: a request whose last item is a trigger, or one to `/v1/responses/compact`.
 
 use bytes::Bytes;
+use memchr::memmem;
 use serde_json::{Value, json};
 
 use super::{CompactReply, CompactionAnswer, capsule};
@@ -10,12 +11,7 @@ const TRIGGER: &str = "compaction_trigger";
 
 /// The conversation of a compaction, without the trigger; `None` if this is no compaction.
 pub(super) fn conversation(body: &[u8]) -> Option<Bytes> {
-    let has_trigger = body
-        .windows(TRIGGER.len())
-        .any(|window| window == TRIGGER.as_bytes());
-    if !has_trigger {
-        return None;
-    }
+    memmem::find(body, TRIGGER.as_bytes())?;
     let request: Value = serde_json::from_slice(body).ok()?;
     let mut items = request["input"].as_array()?.clone();
     let is_trigger = items.pop()?["type"] == TRIGGER;

@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use clap::Args;
 use futures::StreamExt as _;
 use secrecy::SecretString;
+use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::info;
 
@@ -71,17 +72,22 @@ impl ProxyCommand {
             let stop = CancellationToken::new();
             let mut signals = pin!(signals()?);
             info!(listen = %place(&config.proxy), "proxy.ready");
-            let serving = serve(listener, proxy, stop.clone());
-            let signalled = async {
-                signals.next().await;
-                info!("proxy.stopping");
-                stop.cancel();
-            };
-            tokio::join!(serving, signalled);
-            tasks.close();
-            let drain = Duration::from_millis(config.worker.drain_ms);
-            if tokio::time::timeout(drain, tasks.wait()).await.is_err() {
-                tracing::warn!("proxy.copies_dropped");
+            let mut serving = pin!(serve(listener, proxy, stop.clone()));
+            tokio::select! {
+                () = serving.as_mut() => {}
+                _ = signals.next() => {
+                    info!("proxy.stopping");
+                    stop.cancel();
+                    let finished = async {
+                        serving.await;
+                        tasks.close();
+                        tasks.wait().await;
+                    };
+                    // What is then left are streams that don't end, and copies for a daemon that is away.
+                    if timeout(Duration::from_millis(config.worker.drain_ms), finished).await.is_err() {
+                        tracing::warn!("proxy.hurried");
+                    }
+                }
             }
             info!("proxy.stopped");
             Ok(ExitCode::SUCCESS)

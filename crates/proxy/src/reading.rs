@@ -1,0 +1,102 @@
+//! What a request is, read from its headers and its body.
+//!
+//! Invariant: reading delays a request by at most the limit. The only exception is a request with a capsule, which no
+//! provider can read.
+
+use std::{io::Read as _, time::Duration};
+
+use bytes::Bytes;
+use flate2::read::GzDecoder;
+use hyper::{HeaderMap, header::CONTENT_ENCODING};
+use tokio::time::timeout;
+
+use crate::{
+    answer::{self, Compaction},
+    dialect::{Dialect, EndpointKind},
+    session::Session,
+};
+use recapd_platform::threads;
+
+/// The longest body that is read on the connection's own thread, in bytes.
+const SHORT_BYTES_MAX: usize = 64 << 10;
+/// The most bytes of a compressed request once it is unpacked.
+const UNPACKED_BYTES_MAX: u64 = 256 << 20;
+
+/// A request, read.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    /// The body without compression.
+    pub(crate) plain: Bytes,
+    pub(crate) session: Session,
+    pub(crate) compaction: Option<Compaction>,
+    /// The body with recapd's capsules replaced; `None` if it has none.
+    pub(crate) expanded: Option<Bytes>,
+}
+
+/// Why a request isn't read. It is forwarded all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadingFailure {
+    /// Its compression is unknown or broken.
+    Compressed,
+    /// Reading panicked.
+    Panicked,
+}
+
+/// A request to be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Unread {
+    pub(crate) dialect: Dialect,
+    pub(crate) endpoint: EndpointKind,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Unread {
+    /// Reads the request. If that takes longer than `limit`, only its headers count.
+    pub(crate) async fn read(self, limit: Duration) -> Result<Reading, ReadingFailure> {
+        let panicked = |_| ReadingFailure::Panicked;
+        if self.body.len() <= SHORT_BYTES_MAX {
+            return threads::computed_here("reading a request", || self.reading()).map_err(panicked)?;
+        }
+        let by_headers = Reading {
+            plain: self.body.clone(),
+            session: Session::by_headers(self.dialect, &self.headers),
+            compaction: None,
+            expanded: None,
+        };
+        let is_unlimited = answer::may_hold_capsules(&self.body);
+        let reading = threads::computed("reading a request", move || self.reading());
+        if is_unlimited {
+            return reading.await.map_err(panicked)?;
+        }
+        match timeout(limit, reading).await {
+            Ok(reading) => reading.map_err(panicked)?,
+            Err(_) => Ok(by_headers),
+        }
+    }
+
+    fn reading(&self) -> Result<Reading, ReadingFailure> {
+        let plain = unpacked(&self.headers, &self.body).ok_or(ReadingFailure::Compressed)?;
+        let session = Session::of(self.dialect, &self.headers, &plain);
+        Ok(Reading {
+            compaction: answer::compaction(self.dialect, self.endpoint, session.class, &plain),
+            expanded: answer::expand_capsules(self.dialect, &plain).map(Bytes::from),
+            session,
+            plain,
+        })
+    }
+}
+
+/// A request's body without compression; `None` if it can't be unpacked.
+fn unpacked(headers: &HeaderMap, body: &Bytes) -> Option<Bytes> {
+    let Some(encoding) = headers.get(CONTENT_ENCODING) else {
+        return Some(body.clone());
+    };
+    if encoding != "gzip" {
+        return None;
+    }
+    let mut plain = Vec::new();
+    let mut reader = GzDecoder::new(body.as_ref()).take(UNPACKED_BYTES_MAX);
+    reader.read_to_end(&mut plain).ok()?;
+    Some(plain.into())
+}
