@@ -33,7 +33,7 @@ use recapd_core::{
     },
     formats::request::{SentMessage, conversation},
 };
-use recapd_platform::randomness;
+use recapd_platform::{randomness, threads};
 use recapd_telemetry::metrics::{Metrics, labels::Unstored};
 
 /// Copies of one conversation keep their order in one lane, and slow ones don't hold up other lanes.
@@ -184,17 +184,11 @@ impl Lane {
                 }
             }
         };
-        let text = std::str::from_utf8(&body).map_err(|_| Unstored::Unreadable)?;
-        let sent = conversation(copy.dialect.format(), copy.dialect.host(copy.owner.client), text).map_err(
-            |error| {
-                tracing::debug!(%error, "proxy.copy_unreadable");
-                Unstored::Unreadable
-            },
-        )?;
-        let units: Vec<ContentUnit> = sent.iter().flat_map(SentMessage::units).collect();
-        if units.is_empty() {
-            return Ok(());
-        }
+        // Only a conversation that nothing names has to be read here.
+        let units = match &copy.owner.agent {
+            Some(_) => Vec::new(),
+            None => units(copy, body.clone()).await?,
+        };
         let agent = match (extent, copy.place.0.get()) {
             (SentExtent::End, Some(stored)) => stored.agent.clone(),
             // Without its request, the answer might end up in another conversation.
@@ -252,6 +246,20 @@ impl Lane {
             sleep(PAUSE).await;
         }
     }
+}
+
+/// The units of a copy, by which its conversation is found.
+async fn units(copy: &StoredCopy, body: Bytes) -> Result<Vec<ContentUnit>, Unstored> {
+    let (format, host) = (copy.dialect.format(), copy.dialect.host(copy.owner.client));
+    let reading = threads::computed("reading a copy", move || {
+        let text = std::str::from_utf8(&body).map_err(|_| Unstored::Unreadable)?;
+        let sent = conversation(format, host, text).map_err(|error| {
+            tracing::debug!(%error, "proxy.copy_unreadable");
+            Unstored::Unreadable
+        })?;
+        Ok(sent.iter().flat_map(SentMessage::units).collect())
+    });
+    reading.await.unwrap_or(Err(Unstored::Unreadable))
 }
 
 /// The daemon's route for a copy.
