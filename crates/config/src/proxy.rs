@@ -86,9 +86,7 @@ impl ProxyConfig {
             ("proxy.gemini_url", &self.gemini_url),
         ] {
             if base_url_cure(url).is_some() {
-                let text = format!(
-                    "{key} must be a URL without a path's end, such as `https://api.example.com`, not `{url}`"
-                );
+                let text = format!("{key} must be a URL such as `https://api.example.com`, not `{url}`");
                 found.push(Violation::new(&[key], text));
             }
         }

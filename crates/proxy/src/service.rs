@@ -170,13 +170,19 @@ impl ProxyParts {
     async fn pass(&self, request: Request<Incoming>, target: &Target) -> Response<ProxyBody> {
         self.metrics.proxy.request(ProxyOutcome::Passed);
         let (method, headers) = (request.method().clone(), headers::upstream(request.headers()));
-        match self
-            .relay
-            .send(method, &target.url, headers, relay::unread(request))
-            .await
-        {
+        let body = relay::unread(request);
+        let sent = self.relay.send(method, &target.url, headers, body).await;
+        self.passed_or_unreachable(sent, None)
+    }
+
+    fn passed_or_unreachable(
+        &self,
+        sent: Result<Response<reqwest::Body>, reqwest::Error>,
+        dialect: Option<Dialect>,
+    ) -> Response<ProxyBody> {
+        match sent {
             Ok(answer) => passed(answer, relay::passed),
-            Err(error) => self.unreachable(None, &error),
+            Err(error) => self.unreachable(dialect, &error),
         }
     }
 
@@ -196,10 +202,7 @@ impl ProxyParts {
                     .relay
                     .send(head.method, &target.url, headers::upstream(&head.headers), body)
                     .await;
-                return match sent {
-                    Ok(answer) => passed(answer, relay::passed),
-                    Err(error) => self.unreachable(Some(dialect), &error),
-                };
+                return self.passed_or_unreachable(sent, Some(dialect));
             }
             Err(error) => {
                 tracing::debug!(%error, "proxy.request_broken");

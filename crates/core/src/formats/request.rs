@@ -61,20 +61,12 @@ struct Writing {
 impl Writing {
     /// Reads a message, as a line of the host's transcript if a host is known: its rules tell apart what the user said and
     /// what the host added.
-    fn read(self, json: &str) -> Result<Message, FormatError> {
+    fn read(self, role: &str, json: &str) -> Result<Message, FormatError> {
         match self.host {
-            Some(Format::ClaudeCode) => {
-                #[derive(Deserialize)]
-                struct RoleField {
-                    role: String,
-                }
-                let role = serde_json::from_str::<RoleField>(json)
-                    .map_or_else(|_| "user".to_owned(), |head| head.role);
-                parse(
-                    Format::ClaudeCode,
-                    &format!(r#"{{"type":{},"message":{json}}}"#, Value::from(role)),
-                )
-            }
+            Some(Format::ClaudeCode) => parse(
+                Format::ClaudeCode,
+                &format!(r#"{{"type":{},"message":{json}}}"#, Value::from(role)),
+            ),
             Some(Format::Codex) => parse(
                 Format::Codex,
                 &format!(r#"{{"type":"response_item","payload":{json}}}"#),
@@ -105,9 +97,11 @@ struct MessageFields<'a> {
     parts: Option<&'a RawValue>,
 }
 
-/// Reads the conversation of a request in `format`, without instructions. `host` is the format of the transcripts of the host that
-/// wrote it ([`Format::ClaudeCode`] or [`Format::Codex`]), if one did: messages are then stored as lines of it. What a host compacted, and everything before
-/// it, is one unit of kind [`UnitKind::Summary`].
+/// Reads the conversation of a request in `format`, without instructions.
+///
+/// `host` is the format of the transcripts of the host that wrote it ([`Format::ClaudeCode`] or [`Format::Codex`]), if one
+/// did: messages are then stored as lines of it. What a host compacted, and everything before it, is one unit of kind
+/// [`UnitKind::Summary`].
 ///
 /// # Errors
 /// When the body is no JSON object or holds no conversation of that format.
@@ -128,11 +122,7 @@ pub fn conversation(
     let mut sent = Vec::with_capacity(raws.len());
     for raw in &raws {
         let message = SentMessage::read(Writing { format, host }, raw)?;
-        let is_after_summary = message.blocks.iter().flat_map(|block| &block.units);
-        if is_after_summary
-            .clone()
-            .any(|unit| unit.kind == UnitKind::Summary)
-        {
+        if message.units().any(|unit| unit.kind == UnitKind::Summary) {
             sent.clear();
         }
         sent.push(message);
@@ -180,7 +170,7 @@ impl SentMessage {
         for raw in raws {
             let json = without_cache_breakpoints(raw);
             if !is_reminder(writing.format, &json) {
-                let read = writing.read(&message.wrap(&json))?;
+                let read = writing.read(&message.role, &message.wrap(&json))?;
                 let is_thought = |part: &Part| matches!(part, Part::Thinking(_));
                 message.blocks.push(SentBlock {
                     units: units_of(&read),
@@ -227,7 +217,9 @@ impl SentMessage {
         if kept.is_empty() {
             return Ok(None);
         }
-        self.writing.read(&self.wrap(&kept.join(","))).map(Some)
+        self.writing
+            .read(&self.role, &self.wrap(&kept.join(",")))
+            .map(Some)
     }
 
     /// A message of `blocks`.
