@@ -98,7 +98,7 @@ macro_rules! every_test {
             batch: a_question_waits_without_a_lease, the_same_state_is_asked_about_once,
                 an_urgent_row_is_not_deferred, only_urgency_ends_the_wait, a_lost_lease_defers_nothing,
                 a_question_can_be_withdrawn, forgotten_text_is_not_sent, an_operator_ends_the_wait, an_unused_answer_is_accounted_for,
-                the_time_of_the_question_counts, an_answer_ends_a_pause, a_batch_takes_the_oldest_within_limits, outdated_questions_are_withdrawn,
+                the_time_of_the_question_counts, an_answer_ends_a_pause, a_batch_takes_the_oldest_within_limits, a_question_from_the_future_waits_no_longer, outdated_questions_are_withdrawn,
                 one_caller_looks_at_a_batch, a_clock_set_back_delays_no_look, a_batch_moves_only_from_its_present_state, only_the_holder_moves_a_batch,
                 an_answer_is_journalled_and_wakes,
                 a_late_answer_is_dropped_and_accounted_for, a_batch_closes_once, ended_batches_are_pruned, batches_are_counted;

@@ -317,6 +317,16 @@ pub(crate) async fn a_batch_takes_the_oldest_within_limits(db: &dyn Backend) {
     );
 }
 
+pub(crate) async fn a_question_from_the_future_waits_no_longer(db: &dyn Backend) {
+    deferred(db, "a", minute(60)).await;
+    let hurried = Gather {
+        waiting_before: minute(0),
+        ..gather_at(minute(2))
+    };
+    let batch = db.batches().gather(hurried).await.unwrap().unwrap();
+    assert_eq!(batch.wanted.requests, 1);
+}
+
 pub(crate) async fn outdated_questions_are_withdrawn(db: &dyn Backend) {
     let agent = deferred(db, "a", minute(1)).await;
     let lease = the_lease(db, UNTIL).await;

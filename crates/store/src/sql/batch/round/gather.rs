@@ -9,7 +9,7 @@ use crate::{
 use recapd_core::domain::{
     batch::{BatchIdentity, BatchState},
     number::i64_or_max,
-    time::Timestamp,
+    time::{CLOCK_JUMP_MS_MIN, Timestamp},
 };
 
 /// See [`BatchStore::gather`]. Questions are written under their agents' locks, without waiting for them: the question of an agent that
@@ -81,7 +81,8 @@ async fn count_open(tx: &mut Connection) -> StoreResult<i64> {
     Ok(query(sql).fetch_one(tx).await?.try_get(0)?)
 }
 
-/// Returns the oldest questions within the limits, if they are enough or the oldest has waited long enough.
+/// Returns the oldest questions within the limits, if they are enough or the oldest has waited long enough. A question from the future
+/// was queued while a clock ran ahead: nobody knows how long it has waited, so it waits no longer.
 async fn next_questions(tx: &mut Connection, gather: &Gather) -> StoreResult<Vec<String>> {
     let sql = sql!(
         "-- sql/round.next_questions\nSELECT r.journal_key, CAST(octet_length(r.body) AS bigint), r.queued_at \
@@ -106,7 +107,8 @@ async fn next_questions(tx: &mut Connection, gather: &Gather) -> StoreResult<Vec
     }
     is_full |= i64_or_max(keys.len()) >= gather.requests_max;
     let oldest = found.first().map(|row| row.try_get::<Timestamp>(2)).transpose()?;
-    let is_due = is_full || oldest.is_some_and(|at| at <= gather.waiting_before);
+    let future = gather.now.plus_ms(CLOCK_JUMP_MS_MIN);
+    let is_due = is_full || oldest.is_some_and(|at| at <= gather.waiting_before || at > future);
     Ok(if is_due { keys } else { Vec::new() })
 }
 
