@@ -319,12 +319,9 @@ pub(crate) async fn a_batch_takes_the_oldest_within_limits(db: &dyn Backend) {
 
 pub(crate) async fn a_question_from_the_future_waits_no_longer(db: &dyn Backend) {
     deferred(db, "a", minute(60)).await;
-    let hurried = Gather {
-        waiting_before: minute(0),
-        ..gather_at(minute(2))
-    };
-    let batch = db.batches().gather(hurried).await.unwrap().unwrap();
-    assert_eq!(batch.wanted.requests, 1);
+    let mut hurried = gather_at(minute(2));
+    hurried.waiting_before = minute(0);
+    assert!(db.batches().gather(hurried).await.unwrap().is_some());
 }
 
 pub(crate) async fn outdated_questions_are_withdrawn(db: &dyn Backend) {

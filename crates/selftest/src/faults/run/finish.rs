@@ -22,7 +22,8 @@ const AGENTS_READ: i64 = 100;
 /// How long the queue may make no progress, beyond two leases, before it counts as stuck: longer than two unanswered model
 /// calls (60 s each) and two statements (35 s each), as daemons have it by default.
 const DRY_MS_MAX: u64 = 200_000;
-const DRY_MS_IN_ALL: u64 = 600_000;
+/// How long it may make progress: a backlog of hundreds of exchanges that goes out in batches of four takes a quarter of an hour.
+const DRY_MS_IN_ALL: u64 = 1_800_000;
 
 impl Run {
     /// Waits until all clients have ended. Returns false on a timeout.
