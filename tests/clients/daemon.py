@@ -72,6 +72,10 @@ class Daemon:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(PATIENCE_S)
 
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.stop()
@@ -81,6 +85,11 @@ class Daemon:
     def get(self, path: str) -> Any:
         with urllib.request.urlopen(f"{self.url}/v1/{path}", timeout=PATIENCE_S) as reply:
             return json.load(reply)
+
+    def patch(self, path: str, body: Any) -> None:
+        headers = {"content-type": "application/json"}
+        request = urllib.request.Request(f"{self.url}/v1/{path}", json.dumps(body).encode(), headers, method="PATCH")
+        urllib.request.urlopen(request, timeout=PATIENCE_S).close()
 
     def post(self, path: str) -> None:
         request = urllib.request.Request(f"{self.url}/v1/{path}", b"", {"content-type": "application/json"})

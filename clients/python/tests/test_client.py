@@ -180,7 +180,7 @@ class WithDaemon(unittest.TestCase):
         with self.assertRaisesRegex(RecapdError, "/0: ") as raised:
             recapd.append("coder", [{"x": number} for number in range(5)])
         self.assertTrue(raised.exception.is_refusal)
-        self.assertIn("and 2 more", str(raised.exception))
+        self.assertIn("/4: ", str(raised.exception))
         recapd.on_error = "ignore"
         self.assertIsNone(recapd.append("coder", [{"x": 1}]))
 

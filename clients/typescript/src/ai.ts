@@ -1,6 +1,7 @@
-/** Between the messages of the Vercel AI SDK and OpenAI's, in which recapd takes and gives them. It needs no SDK. */
+/** Middleware of the Vercel AI SDK, whose messages are told in OpenAI's format. It needs no SDK. */
 
-import type { Message } from "./index.js";
+import type { Message, Recapd } from "./client.js";
+import { WholeConversation } from "./whole.js";
 
 /** A part of a message of the AI SDK, as far as it is read here. */
 interface Part {
@@ -27,22 +28,101 @@ interface ChatMessage {
   tool_calls?: { id: string; function: { name: string; arguments: string } }[];
 }
 
-/** What a context has where a tool has returned nothing yet. */
-const UNANSWERED = "interrupted: no result was recorded";
+/** What the middleware reads of a call's options and of an answer. */
+interface Call {
+  prompt: readonly SdkMessage[];
+}
+interface Answer {
+  content: readonly Part[];
+}
+/** A part of an answer that comes piece by piece. */
+interface StreamPart extends Part {
+  delta?: string;
+}
 
-/** Messages of the AI SDK as OpenAI's; what is neither text nor tool is left out. */
-export function toChat(messages: readonly SdkMessage[]): Message[] {
+/**
+ * Middleware of `wrapLanguageModel`: the model sees the window that recapd keeps, however long the list of messages has grown.
+ *
+ * What a call brings that is new is stored before the model is asked, and its answer after it. System messages aren't stored.
+ * A turn with files or reasoning in it is sent as it is, after the context before it. While the daemon is away the model sees
+ * the caller's own messages. Throws a RecapdError if the daemon refuses a message.
+ */
+export function recapdMiddleware(agent: string, options: { recapd?: Recapd; budget?: number } = {}) {
+  const conversation = new WholeConversation(agent, "openai", options);
+  /** The prompt of each call as the caller has it. */
+  const brought = new WeakMap<object, readonly SdkMessage[]>();
+  const store = (call: object, content: readonly Part[]) => {
+    const answer: SdkMessage = { role: "assistant", content: content.map(parsedCall) };
+    return conversation.store(toChat([...(brought.get(call) ?? []), answer]));
+  };
+  return {
+    specificationVersion: "v3" as const,
+    transformParams: async <T extends Call>({ params }: { params: T }) => {
+      const context = await conversation.context(toChat(params.prompt));
+      const shown = { ...params, ...(context && { prompt: inPlaceOf(params.prompt, context as unknown as ChatMessage[]) }) };
+      brought.set(shown, params.prompt);
+      return shown as any;
+    },
+    wrapGenerate: async ({ doGenerate, params }: { doGenerate: () => PromiseLike<any>; params: object }) => {
+      const answer = await doGenerate();
+      await store(params, (answer as Answer).content);
+      return answer;
+    },
+    wrapStream: async ({ doStream, params }: { doStream: () => PromiseLike<any>; params: object }) => {
+      const answer = await doStream();
+      const content: Part[] = [];
+      const kept = new TransformStream<StreamPart, StreamPart>({
+        transform(part, controller) {
+          if (part.type === "text-delta") content.push({ type: "text", text: part.delta ?? "" });
+          if (part.type === "tool-call") content.push(part);
+          controller.enqueue(part);
+        },
+        flush: async () => void (await store(params, joined(content))),
+      });
+      return { ...answer, stream: answer.stream.pipeThrough(kept) };
+    },
+  };
+}
+
+/** Pieces of a text as one part. */
+function joined(content: readonly Part[]): Part[] {
+  const text = content.map((part) => part.text ?? "").join("");
+  return [...(text ? [{ type: "text", text }] : []), ...content.filter(({ type }) => type === "tool-call")];
+}
+
+/** A call of an answer as prompts have it: its input isn't JSON there any more. */
+function parsedCall(part: Part): Part {
+  return part.type === "tool-call" && typeof part.input === "string" ? { ...part, input: parsed(part.input) } : part;
+}
+
+/** The context in place of a prompt, with the caller's system messages. */
+function inPlaceOf(prompt: readonly SdkMessage[], context: readonly ChatMessage[]) {
+  const turn = prompt.slice(prompt.findLastIndex(({ role }) => role === "user"));
+  const before = turn.some(isBeyondWords) ? beforeTurn(turn, context) : undefined;
+  const system = prompt.filter(({ role }) => role === "system");
+  return [...system, ...(before ? [...toPrompt(before), ...turn] : toPrompt(context))];
+}
+
+/** Whether there are files, reasoning and the like in it. */
+function isBeyondWords({ content }: SdkMessage): boolean {
+  return typeof content !== "string" && content.some(({ type }) => !["text", "tool-call", "tool-result"].includes(type));
+}
+
+/** Messages of the AI SDK as OpenAI's, without system messages; what is neither text nor tool is left out. */
+function toChat(messages: readonly SdkMessage[]): Message[] {
   return messages.flatMap(({ role, content }) => {
-    if (typeof content === "string") return [{ role, content }];
+    if (role === "system") return [];
+    if (typeof content === "string") return content ? [{ role, content }] : [];
     if (role === "tool") return content.filter(isResult).map(result);
     const calls = content.filter((part) => part.type === "tool-call").map(call);
-    const said = { role, content: text(content), ...(calls.length > 0 && { tool_calls: calls }) };
-    return [said, ...content.filter(isResult).map(result)];
+    const words = role === "user" ? named(content) : text(content);
+    const said = { role, content: words, ...(calls.length > 0 && { tool_calls: calls }) };
+    return [...(words || calls.length > 0 ? [said] : []), ...content.filter(isResult).map(result)];
   });
 }
 
 /** OpenAI's messages as the prompt of a model of the AI SDK. */
-export function toPrompt(messages: readonly ChatMessage[]) {
+function toPrompt(messages: readonly ChatMessage[]) {
   const names = new Map<string, string>();
   return messages.map((message) => {
     const words = typeof message.content === "string" ? message.content : text((message.content ?? []) as Part[]);
@@ -70,37 +150,15 @@ export function toPrompt(messages: readonly ChatMessage[]) {
   });
 }
 
-/**
- * What a request brings of a turn that isn't in the context: the question and, where the turn goes on, what tools have
- * returned since the last answer. A question that comes `again` has its id again, so it is stored once.
- */
-export function newOf(turn: readonly SdkMessage[], context: readonly ChatMessage[], again: boolean): Message[] {
-  const question = toChat(turn.slice(0, 1));
-  if (!goesOn(turn)) return question;
-  const open = context.slice(context.findLastIndex(({ role }) => role === "user") + 1);
-  // Results that come again may read otherwise: the SDK masks errors for browsers.
-  const known = new Set(open.flatMap((said) => (said.content === UNANSWERED ? [] : [said.tool_call_id])));
-  const results = toChat(turn.slice(turn.findLastIndex(({ role }) => role === "assistant") + 1));
-  return [...(again ? question : []), ...results.filter((said) => !known.has(said["tool_call_id"] as string))];
-}
-
-/**
- * What a context has before this turn: all, but for the question if that was asked there before. `undefined` where the turn
- * goes on, and its question isn't the last one there.
- */
-export function beforeTurn(turn: readonly SdkMessage[], context: readonly ChatMessage[]) {
+/** What a context has before this turn, which is stored; nothing if the user said something else last. */
+function beforeTurn(turn: readonly SdkMessage[], context: readonly ChatMessage[]) {
   const at = context.findLastIndex(({ role }) => role === "user");
   const [question] = toChat(turn.slice(0, 1));
   // Neighbouring messages of one side come as one.
   const [asked, words] = [`\n\n${question?.["content"]}`, `\n\n${context[at]?.content}`];
-  const isThere = words.endsWith(asked) && (goesOn(turn) || at === context.length - 1);
-  if (!isThere) return goesOn(turn) ? undefined : context;
+  if (!words.endsWith(asked)) return undefined;
   const rest = words.slice(2, -asked.length);
   return [...context.slice(0, at), ...(rest ? [{ role: "user", content: rest }] : [])];
-}
-
-function goesOn(turn: readonly SdkMessage[]): boolean {
-  return turn.some(({ role }) => role === "tool");
 }
 
 function isResult(part: Part): boolean {
@@ -109,6 +167,11 @@ function isResult(part: Part): boolean {
 
 function text(parts: readonly Part[]): string {
   return parts.flatMap((part) => (part.type === "text" && part.text ? [part.text] : [])).join("\n");
+}
+
+/** The text of a question, in which files are named. */
+function named(parts: readonly Part[]): string {
+  return parts.map((part) => part.text ?? `[${part.mediaType ?? part.type}]`).join("\n");
 }
 
 function call({ toolCallId, toolName, input }: Part) {

@@ -1,6 +1,6 @@
 /** A message's own id, as the daemon reads it: what was stored under it isn't stored again. */
 
-import type { Message, MessageFormat } from "./index.js";
+import type { Message, MessageFormat } from "./client.js";
 
 /** Where a message's id stands. Elsewhere it is `client_id` alone: a provider's `id` may be that of several messages. */
 const OWN = ["id", "client_id", "message_id", "uuid"];

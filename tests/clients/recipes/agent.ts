@@ -1,13 +1,11 @@
-// An agent on the Vercel AI SDK with the recipe's middleware, which is asked questions with `|` between them and prints the
-// answers as JSON. The user stops a question that ends in `(stopped)` while the model thinks, while one is asked that ends in
-// `(unstored)` the daemon takes nothing, and one that ends in `(refused)` has the id of the first. For one that ends in
-// `(browser)` or `(approved)` the turn goes on in another request: the user's browser runs the tool, or the user approves it.
+// An agent on the Vercel AI SDK with the middleware, which is asked questions with `|` between them and prints the answers as
+// JSON. The answer to one that ends in `(streamed)` is streamed. The user stops a question that ends in `(stopped)` while the
+// model thinks, and while one is asked that ends in `(unstored)` the daemon takes nothing. For one that ends in `(browser)` or `(approved)` the turn goes on in another request: the user's browser runs the tool, or the user approves it.
 // MODEL_URL is the model's address; RECAPD_SERVER the daemon's; AGENT the agent's id.
 import { createOpenAI } from "@ai-sdk/openai";
 import { generateText, jsonSchema, type ModelMessage, stepCountIs, streamText, tool, wrapLanguageModel } from "ai";
 import { Recapd } from "recapd";
-
-import { recapdFor } from "./vercel_middleware.js";
+import { recapdMiddleware } from "recapd/ai";
 
 let question = "";
 let stop = new AbortController();
@@ -18,7 +16,7 @@ const recapd = new Recapd({
     return fetch(request);
   },
 });
-const turnOf = recapdFor(process.env["AGENT"] ?? "vercel", recapd);
+const middleware = recapdMiddleware(process.env["AGENT"] ?? "vercel", { recapd });
 const openai = createOpenAI({
   baseURL: process.env["MODEL_URL"] ?? "",
   apiKey: "none",
@@ -39,11 +37,10 @@ const questions = (process.argv[2] ?? "").split("|");
 
 /** What is asked with what has been said by now: with a question, or with what came of it. */
 function asking(): Parameters<typeof generateText>[0] {
-  const { middleware, onStepFinish } = turnOf(question.endsWith("(refused)") ? questions[0] : question);
   const model = wrapLanguageModel({ model: openai.chat("gpt-5.4-mini"), middleware });
   const needsApproval = question.endsWith("(approved)");
   const weather = question.endsWith("(browser)") ? tool(forecast) : tool({ ...forecast, execute, needsApproval });
-  return { model, messages, system: "You are terse.", tools: { weather }, stopWhen: stepCountIs(3), onStepFinish };
+  return { model, messages, system: "You are terse.", tools: { weather }, stopWhen: stepCountIs(3) };
 }
 
 async function answer() {
@@ -57,6 +54,13 @@ for (question of questions) {
   if (question.endsWith("(stopped)")) {
     stop = new AbortController();
     await streamText({ ...asking(), abortSignal: stop.signal }).consumeStream();
+    continue;
+  }
+  if (question.endsWith("(streamed)")) {
+    const result = streamText(asking());
+    await result.consumeStream();
+    messages.push(...(await result.response).messages);
+    answers.push(await result.text);
     continue;
   }
   let result = await answer();

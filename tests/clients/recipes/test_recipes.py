@@ -27,30 +27,15 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
 from daemon import PATIENCE_S, Daemon, FakeModel, eventually, text_of
-from langgraph_node import RecapdNode
-from openai_agents_session import RecapdSession
 from recapd import Recapd, RecapdError
+from recapd.langchain import RecapdNode
+from recapd.openai_agents import RecapdSession
 
 RECIPES = Path(os.environ["RECIPES"])
 QUESTIONS = ["Fix the parser of dates", "How is the weather in Oslo?", "Now fix the lexer", "And the printer"]
 NOBODY = "http://127.0.0.1:1"
 DONE = "It's done. " * 20
 MOOSE = "Mind the moose"
-
-
-class Failing(Recapd):
-    """A client some of whose appends reach nobody, and which counts the messages of the others."""
-
-    def __init__(self, failures: list[bool]) -> None:
-        super().__init__(timeout_s=PATIENCE_S)
-        self.failures = failures
-        self.sizes: list[int] = []
-
-    def append(self, agent: str, messages: Any, **named: Any) -> Any:
-        if self.failures and self.failures.pop(0):
-            raise RecapdError("the daemon doesn't answer")
-        self.sizes.append(len(messages))
-        return super().append(agent, messages, **named)
 
 
 class Recipe(unittest.TestCase):
@@ -76,11 +61,11 @@ class Recipe(unittest.TestCase):
         self.enterContext(mock.patch.dict(os.environ, variables))
 
     def kinds(self, agent: str) -> list[str]:
-        """Kinds of all messages that the daemon keeps, exchange by exchange."""
+        """Kinds of all messages that the daemon keeps, exchange by exchange, but for marks to rewind to."""
         exchanges = self.daemon.get(f"agents/{agent}/history?all=true")["exchanges"]
         numbers = sorted(exchange["n"] for exchange in exchanges if exchange["n"] > 0)
         shown = [self.daemon.get(f"agents/{agent}/exchanges/{number}")["messages"] for number in numbers]
-        return [message["kind"] for messages in shown for message in messages]
+        return [message["kind"] for messages in shown for message in messages if message["kind"] != "mark"]
 
     def assert_turns_are_kept(self, agent: str) -> None:
         """Each turn once, the second with the tool that it called."""
@@ -113,7 +98,7 @@ class OpenAiAgents(Recipe):
             return "sunny"
 
         agent = Agent(name="coder", instructions="You are terse.", tools=[weather], model="gpt-5.4-mini")
-        session = RecapdSession("agents-sdk", Recapd(timeout_s=PATIENCE_S))
+        session = RecapdSession("agents-sdk", recapd=Recapd(timeout_s=PATIENCE_S))
         for question in questions:
             if question == questions[-1]:
                 await asyncio.to_thread(between)
@@ -127,7 +112,7 @@ class OpenAiAgents(Recipe):
 
     def test_leading_instructions_lead_and_are_kept_once(self) -> None:
         said = [{"role": "developer", "content": "Mind the moose."}, {"role": "system", "content": "Be kind."}]
-        session = RecapdSession("agents-sdk-led", Recapd(timeout_s=PATIENCE_S))
+        session = RecapdSession("agents-sdk-led", recapd=Recapd(timeout_s=PATIENCE_S))
         asyncio.run(session.add_items([*said, {"role": "user", "content": QUESTIONS[0]}]))
         leading, question = asyncio.run(session.get_items())
         self.assertEqual(leading, {"role": "system", "content": "Mind the moose.\n\nBe kind."})
@@ -143,20 +128,8 @@ class OpenAiAgents(Recipe):
         self.set(RECAPD_SERVER=NOBODY)
         self.assertIn("Answer 1", asyncio.run(self.converse(QUESTIONS[:1])))
 
-    def test_what_could_not_be_stored_is_seen_and_stored_with_the_next(self) -> None:
-        session = RecapdSession("agents-sdk-failing", Failing([True, True, True]))
-        question = {"role": "user", "content": QUESTIONS[0]}
-        asyncio.run(session.add_items([question]))
-        self.assertEqual(asyncio.run(session.get_items()), [question])
-        agent = Agent(name="coder", instructions="You are terse.", model="gpt-5.4-mini")
-        asyncio.run(Runner.run(agent, QUESTIONS[2], session=session))
-        asked = self.model.requests[-1]["input"]
-        self.assertEqual([text_of(item) for item in asked], [QUESTIONS[0], QUESTIONS[2]])
-        self.assertNotIn("client_id", json.dumps(asked))
-        self.assertEqual(self.kinds("agents-sdk-failing"), ["user", "user", "assistant"])
-
     def test_what_a_cancelled_run_has_said_is_kept(self) -> None:
-        session = RecapdSession("agents-sdk-cancelled", Recapd(timeout_s=PATIENCE_S))
+        session = RecapdSession("agents-sdk-cancelled", recapd=Recapd(timeout_s=PATIENCE_S))
 
         async def cancel() -> None:
             threads = ThreadPoolExecutor(1)
@@ -172,21 +145,15 @@ class OpenAiAgents(Recipe):
 
         asyncio.run(cancel())
         self.assertEqual([text_of(item) for item in asyncio.run(session.get_items())], [MOOSE])
-        self.assertEqual(session.backlog.waiting(), [])
+        self.assertEqual(session.conversation.waiting(), [])
 
-    def test_what_is_refused_for_good_is_seen_in_its_place(self) -> None:
-        session = RecapdSession("agents-sdk-refused", Recapd(timeout_s=PATIENCE_S))
-        with self.assertLogs("recapd", "WARNING") as logs:
-            said = [{"role": "reviewer", "content": MOOSE}, {"role": "assistant", "content": "I do."}]
+    def test_what_is_refused_for_good_is_raised_and_seen(self) -> None:
+        session = RecapdSession("agents-sdk-refused", recapd=Recapd(timeout_s=PATIENCE_S))
+        said = [{"role": "reviewer", "content": MOOSE}, {"role": "assistant", "content": "I do."}]
+        with self.assertRaisesRegex(RecapdError, "role `reviewer` is unknown"):
             asyncio.run(session.add_items(said))
-        self.assertEqual(len(logs.output), 1)
-        self.assertIn("role `reviewer` is unknown", logs.output[0])
-        agent = Agent(name="coder", instructions="You are terse.", model="gpt-5.4-mini")
-        for question in ("Where is it?", "Go on"):
-            asyncio.run(Runner.run(agent, question, session=session))
-            asked = [text_of(item) for item in self.model.requests[-1]["input"]]
-            self.assertEqual([*asked[:2], asked[-1]], [MOOSE, "I do.", question])
-        self.assertEqual(self.kinds("agents-sdk-refused"), ["user", "assistant"] * 3)
+        self.assertEqual([text_of(item) for item in asyncio.run(session.get_items())], [MOOSE, "I do."])
+        self.assertEqual(self.kinds("agents-sdk-refused"), ["assistant"])
 
 
 class LangGraph(Recipe):
@@ -195,7 +162,6 @@ class LangGraph(Recipe):
         questions: list[Any],
         between: Any = lambda: None,
         agent: str = "graph",
-        recapd: Recapd | None = None,
     ) -> list[Any]:
         @tool
         def weather(city: str) -> str:
@@ -204,7 +170,7 @@ class LangGraph(Recipe):
 
         graph = StateGraph(MessagesState)
         model = ChatOpenAI(model="gpt-5.4-mini").bind_tools([weather])
-        graph.add_node("model", RecapdNode(model, recapd or Recapd(timeout_s=PATIENCE_S)))
+        graph.add_node("model", RecapdNode(model, recapd=Recapd(timeout_s=PATIENCE_S)))
         graph.add_node("tools", ToolNode([weather]))
         graph.add_edge(START, "model")
         graph.add_conditional_edges("model", tools_condition)
@@ -224,36 +190,10 @@ class LangGraph(Recipe):
         self.assert_turns_are_kept("graph")
         self.assert_window_is_kept("messages", "graph")
 
-    def test_what_could_not_be_stored_is_stored_with_the_next(self) -> None:
-        for name, failures in ("one", [True]), ("two", [True, True]), ("answer", [False, False, False, True]):
-            with self.subTest(name):
-                self.model.requests.clear()
-                self.converse(QUESTIONS[1:3], agent=f"failing-{name}", recapd=Failing(failures))
-                turns = ["user", "tool_call", "tool_result", "assistant", "user", "assistant"]
-                self.assertEqual(self.kinds(f"failing-{name}"), turns)
-                seen = [json.dumps(request["messages"]) for request in self.model.requests]
-                self.assertEqual([QUESTIONS[1] in text for text in seen[:2]], [True, True])
-
-    def test_what_waits_goes_in_batches(self) -> None:
-        recapd = Failing([True])
-        node = RecapdNode(ChatOpenAI(model="gpt-5.4-mini"), recapd)
-        messages = [HumanMessage(f"Step {number}", id=f"h-{number}") for number in range(250)]
-        with self.assertLogs("recapd", "WARNING"):
-            node({"messages": messages}, {"configurable": {"thread_id": "graph-backlog"}})
-        self.assertEqual(len(self.model.requests[-1]["messages"]), 250)
-        self.assertEqual(recapd.sizes, [100, 100, 51])
-
-    def test_what_is_refused_for_good_is_seen_in_its_place(self) -> None:
-        with self.assertLogs("recapd", "WARNING") as logs:
-            self.converse([ChatMessage(role="reviewer", content=MOOSE), "Go on"], agent="graph-refused")
-        self.assertEqual(len(logs.output), 1)
-        self.assertIn("role `reviewer` is unknown", logs.output[0])
-        first, second = (request["messages"] for request in self.model.requests)
-        # The graph's own message has another role.
-        self.assertEqual(first, [{"role": "user", "content": MOOSE}])
-        self.assertEqual([message["role"] for message in second], ["user", "assistant", "user"])
-        self.assertEqual([text_of(second[0]), text_of(second[2])], [MOOSE, "Go on"])
-        self.assertEqual(self.kinds("graph-refused"), ["user", "assistant"] * 2)
+    def test_who_has_a_role_of_the_graphs_own_is_a_user(self) -> None:
+        self.converse([ChatMessage(role="reviewer", content=MOOSE), "Go on"], agent="graph-role")
+        self.assertEqual(text_of(self.model.requests[-1]["messages"][0]), MOOSE)
+        self.assertEqual(self.kinds("graph-role"), ["user", "assistant"] * 2)
 
     def ask_each(self, said: list[list[AnyMessage]], agent: str) -> list[list[AnyMessage]]:
         """What a model is asked after each of these lists; its answer leads the next one."""
@@ -263,7 +203,7 @@ class LangGraph(Recipe):
             seen.append(messages)
             return said[len(seen)][0]
 
-        node = RecapdNode(RunnableLambda(answer), Recapd(timeout_s=PATIENCE_S))
+        node = RecapdNode(RunnableLambda(answer), recapd=Recapd(timeout_s=PATIENCE_S))
         for count in range(1, len(said)):
             state = {"messages": [message for messages in said[:count] for message in messages]}
             node(state, {"configurable": {"thread_id": agent}})
@@ -301,13 +241,6 @@ class LangGraph(Recipe):
         turns = ["user", "assistant", "user", "tool_call", "tool_result", "assistant"]
         self.assertEqual(self.kinds("graph-thinking"), turns)
 
-    def test_where_nothing_is_new_the_window_is_asked_for(self) -> None:
-        Recapd(timeout_s=PATIENCE_S).append("graph-idle", [{"role": "user", "content": "Mind the moose"}])
-        node = RecapdNode(ChatOpenAI(model="gpt-5.4-mini"), Recapd(timeout_s=PATIENCE_S))
-        with self.assertNoLogs("recapd"):
-            node({"messages": [AIMessage("Hello", id="a-1")]}, {"configurable": {"thread_id": "graph-idle"}})
-        self.assertIn("moose", json.dumps(self.model.requests[-1]["messages"]))
-
     def test_without_a_daemon_the_agent_goes_on(self) -> None:
         self.set(RECAPD_SERVER=NOBODY)
         messages = self.converse(QUESTIONS[:2])
@@ -333,11 +266,9 @@ class VercelAiSdk(Recipe):
     def test_a_turn_that_was_stopped_is_seen(self) -> None:
         self.set(AGENT="vercel-stopped")
         stopped = "Refactor the lexer (stopped)"
-        # A question that is asked again is stored once.
-        self.converse([QUESTIONS[0], stopped, stopped, "Go on"])
+        self.converse([QUESTIONS[0], stopped, "Go on"])
         asked = self.model.requests[-1]["messages"]
-        self.assertIn(stopped, [message["content"] for message in asked])
-        self.assertEqual(asked[-1]["content"], "Go on")
+        self.assertEqual(asked[-1]["content"], f"{stopped}\n\nGo on")
         self.assertEqual(self.kinds("vercel-stopped"), ["user", "assistant", "user", "user", "assistant"])
 
     def test_a_turn_that_goes_on_in_another_request_is_seen_and_kept_once(self) -> None:
@@ -364,15 +295,6 @@ class VercelAiSdk(Recipe):
         for said in [QUESTIONS[0], "Answer 1", "Fix the lexer (unstored)", "Answer 2", "And the printer (unstored)"]:
             self.assertEqual(asked.count(said), 1, said)
         self.assertEqual(self.kinds("vercel-unstored"), ["user", "assistant"] * 4)
-
-    def test_what_is_refused_for_good_is_seen_in_its_place(self) -> None:
-        self.set(AGENT="vercel-refused")
-        refused = f"{MOOSE} (refused)"
-        self.converse(["Hi", refused, "Go on"])
-        self.assertEqual(self.warnings.count("is refused for good"), 1, self.warnings)
-        asked = [text_of(message) for message in self.model.requests[-1]["messages"]]
-        self.assertEqual(asked[1::2], ["Hi", refused, "Go on"])
-        self.assertEqual(self.kinds("vercel-refused"), ["user", "assistant"] * 3)
 
     def test_without_a_daemon_the_agent_goes_on(self) -> None:
         self.set(RECAPD_SERVER=NOBODY)

@@ -1,8 +1,8 @@
 """Client of recapd, the daemon that keeps LLM agents' context windows in budget."""
 
-from .backlog import Backlog
 from .client import PLACEHOLDER, OnError, Recapd
+from .conversation import AsyncConversation, Conversation
 from .turns import before_question
 from .wire import RecapdError
 
-__all__ = ["PLACEHOLDER", "Backlog", "OnError", "Recapd", "RecapdError", "before_question"]
+__all__ = ["PLACEHOLDER", "AsyncConversation", "Conversation", "OnError", "Recapd", "RecapdError", "before_question"]

@@ -84,6 +84,18 @@ class Recapd:
             self.report(error)
             return None
 
+    def store_conversation(
+        self, agent: str, request: Mapping[str, Any], format: types.RequestFormat
+    ) -> types.ConversationReply | None:
+        """Stores what is new in the conversation of a provider's request, which comes whole; `messages`, `input` or `contents`
+        alone will do. If the agent's conversation begins differently, another agent has it, which the answer names."""
+
+        def call() -> Any:
+            route = _of(agent, "conversation")
+            return _told(self.request("POST", route, {"format": format}, request, is_repeatable=True), "agent_id")
+
+        return self._guarded(call, None)
+
     def summary(self, agent: str) -> str:
         """The summary as text for a prompt: empty if there is none yet, PLACEHOLDER if it can't be had."""
         unavailable, nothing = {"content": PLACEHOLDER}, {"content": ""}
@@ -105,6 +117,15 @@ class Recapd:
     def exchange(self, agent: str, number: int, **query: Any) -> types.ExpandedExchange | None:
         """The exchange `#number` that a summary names, verbatim."""
         return self._read(agent, f"exchanges/{int(number)}", "exchange", query)
+
+    def set_budget(self, agent: str, tokens: int) -> types.AgentSettings | None:
+        """Sets the budget of the agent's window, from the next append on; 0 never evicts. None if the agent is unknown: its
+        first message makes it."""
+
+        def call() -> Any:
+            return _told(self.request("PATCH", _path(agent), None, {"budget_tokens": tokens}, is_repeatable=True), "budget_tokens")
+
+        return self._guarded(lambda: _known(call), None)
 
     def end_session(self, agent: str) -> types.SessionEnded | None:
         """Ends the session, so that what is pending is summarised now."""
@@ -167,14 +188,9 @@ class Recapd:
         self, agent: str, what: str, member: str, query: Mapping[str, Any], failed: Any = None, nothing: Any = None
     ) -> Any:
         def call() -> Any:
-            try:
-                return _told(self.request("GET", _of(agent, what), query), member)
-            except RecapdError as error:
-                if error.code == "unknown_agent":
-                    return nothing
-                raise
+            return _told(self.request("GET", _of(agent, what), query), member)
 
-        return self._guarded(call, failed)
+        return self._guarded(lambda: _known(call, nothing), failed)
 
     def _act(self, agent: str, what: str, member: str, body: Mapping[str, Any] | None = None) -> Any:
         given = {name: value for name, value in (body or {}).items() if value is not None}
@@ -188,8 +204,22 @@ class Recapd:
             return failed
 
 
+def _path(agent: str) -> str:
+    return f"/v1/agents/{quote(agent, safe='')}"
+
+
 def _of(agent: str, what: str) -> str:
-    return f"/v1/agents/{quote(agent, safe='')}/{what}"
+    return f"{_path(agent)}/{what}"
+
+
+def _known(call: Callable[[], Any], nothing: Any = None) -> Any:
+    """What is answered, or `nothing` about an agent that has said nothing yet."""
+    try:
+        return call()
+    except RecapdError as error:
+        if error.code == "unknown_agent":
+            return nothing
+        raise
 
 
 def _told(answer: Any, member: str) -> Any:

@@ -18,7 +18,6 @@ SOCKET = "unix:"
 # it was.
 ANSWER_BYTES_MAX = 64 << 20
 PIECE_BYTES = 1 << 16
-ERRORS_SHOWN = 3
 
 
 class RecapdError(Exception):
@@ -49,10 +48,9 @@ class RecapdError(Exception):
 
 
 def said(errors: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What is wrong with the request, for a log: the first findings, each with its place."""
+    """What is wrong with the request: each finding with its place."""
     places = [error.get("pointer") or (f"line {error['line']}" if "line" in error else "") for error in errors]
-    found = [f"{place}: {error.get('detail')}" if place else f"{error.get('detail')}" for place, error in zip(places, errors)]
-    return found[:ERRORS_SHOWN] + ([f"and {len(found) - ERRORS_SHOWN} more"] if len(found) > ERRORS_SHOWN else [])
+    return [f"{place}: {error.get('detail')}" if place else f"{error.get('detail')}" for place, error in zip(places, errors)]
 
 
 @dataclass(frozen=True)

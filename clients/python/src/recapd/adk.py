@@ -1,0 +1,62 @@
+"""A plugin of Google's Agent Development Kit: the model sees the window that recapd keeps, the session keeps all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.models import LlmRequest, LlmResponse
+from google.adk.plugins.base_plugin import BasePlugin
+from google.genai.types import Content
+
+from .client import Recapd
+from .conversation import apart
+from .shapes import Message, messages
+from .whole import WholeConversation
+
+# So many sessions' conversations are known, those that asked last.
+SESSIONS_MAX = 1_000
+
+
+class RecapdPlugin(BasePlugin):
+    """For all agents of a runner. The id of the session is recapd's agent."""
+
+    def __init__(self, *, recapd: Recapd | None = None, budget: int | None = None) -> None:
+        super().__init__(name="recapd")
+        self.recapd = recapd or Recapd()
+        self.budget = budget
+        self._conversations: dict[str, WholeConversation] = {}
+        # What each agent of a running invocation has asked.
+        self._asked: dict[tuple[str, str], list[Message]] = {}
+
+    async def before_model_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest
+    ) -> LlmResponse | None:
+        asked = messages(llm_request.contents, "gemini")
+        self._asked[place(callback_context)] = asked
+        context = await apart(self._conversation(callback_context).context, asked)
+        if context is not None:
+            llm_request.contents = [Content.model_validate(content) for content in context]
+        return None
+
+    async def after_model_callback(
+        self, *, callback_context: CallbackContext, llm_response: LlmResponse
+    ) -> LlmResponse | None:
+        if llm_response.content and not llm_response.partial:
+            asked = self._asked.pop(place(callback_context), [])
+            answer = messages(llm_response.content, "gemini")
+            await apart(self._conversation(callback_context).store, [*asked, *answer] if asked else [])
+        return None
+
+    def _conversation(self, context: CallbackContext) -> WholeConversation:
+        agent = context.session.id
+        known = self._conversations.pop(agent, None)
+        known = known or WholeConversation(agent, "gemini", recapd=self.recapd, budget=self.budget)
+        self._conversations[agent] = known
+        if len(self._conversations) > SESSIONS_MAX:
+            del self._conversations[next(iter(self._conversations))]
+        return known
+
+
+def place(context: CallbackContext) -> Any:
+    return context.invocation_id, context.agent_name

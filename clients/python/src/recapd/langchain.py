@@ -1,0 +1,121 @@
+"""LangChain's agents and LangGraph's nodes with the window that recapd keeps, however long the graph's state has grown.
+
+The id of the thread is the agent's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from langchain_core.language_models import LanguageModelLike
+from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage, convert_to_messages, convert_to_openai_messages
+from langchain_core.runnables import RunnableConfig
+from langgraph.config import get_config
+
+from .client import Recapd
+from .conversation import apart
+from .shapes import Message
+from .turns import before_question
+from .whole import WholeConversation
+
+# So many threads' conversations are known, those that asked last.
+THREADS_MAX = 1_000
+ROLES = ("user", "assistant", "system", "developer", "tool", "function")
+
+
+class Threads:
+    """The conversations of a graph's threads."""
+
+    def __init__(self, recapd: Recapd | None, budget: int | None) -> None:
+        self.recapd = recapd or Recapd()
+        self.budget = budget
+        self._known: dict[str, WholeConversation] = {}
+
+    def of(self, config: RunnableConfig) -> WholeConversation:
+        agent = str(config.get("configurable", {}).get("thread_id") or "")
+        if not agent:
+            raise ValueError('a thread has no id; give {"configurable": {"thread_id": …}}')
+        known = self._known.pop(agent, None) or WholeConversation(agent, "openai", recapd=self.recapd, budget=self.budget)
+        self._known[agent] = known
+        if len(self._known) > THREADS_MAX:
+            del self._known[next(iter(self._known))]
+        return known
+
+
+class RecapdMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Middleware of `create_agent`: the model sees the context in place of the state's messages."""
+
+    def __init__(self, *, recapd: Recapd | None = None, budget: int | None = None) -> None:
+        super().__init__()
+        self.threads = Threads(recapd, budget)
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        conversation = self.threads.of(get_config())
+        answer = handler(request.override(messages=shown(conversation, request.messages)))
+        conversation.store(said([*request.messages, *answer.result]))
+        return answer
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResponse[Any]:
+        conversation = self.threads.of(get_config())
+        answer = await handler(request.override(messages=await apart(shown, conversation, request.messages)))
+        await apart(conversation.store, said([*request.messages, *answer.result]))
+        return answer
+
+
+class RecapdNode:
+    """A node of LangGraph that asks a model with the context in place of the state's messages."""
+
+    def __init__(self, model: LanguageModelLike, *, recapd: Recapd | None = None, budget: int | None = None) -> None:
+        self.model = model
+        self.threads = Threads(recapd, budget)
+
+    def __call__(self, state: dict[str, Any], config: RunnableConfig) -> dict[str, list[Any]]:
+        conversation = self.threads.of(config)
+        messages = state["messages"]
+        answer = self.model.invoke(shown(conversation, messages), config)
+        conversation.store(said([*messages, *convert_to_messages([answer])]))
+        return {"messages": [answer]}
+
+
+def shown(conversation: WholeConversation, messages: list[AnyMessage]) -> list[Any]:
+    """What the model is shown: the context, or the messages themselves while the daemon is away."""
+    context = conversation.context(said(messages))
+    if context is None:
+        return messages
+    leading = [message for message in messages if isinstance(message, SystemMessage)]
+    return [*leading, *with_turn(context, messages)]
+
+
+def said(messages: Sequence[BaseMessage]) -> list[Message]:
+    return [as_openai(message) for message in messages if not isinstance(message, SystemMessage)]
+
+
+def as_openai(message: BaseMessage) -> Message:
+    """What OpenAI's format hasn't is named, and a role of the graph's own is the user's: whatever a provider takes, the graph goes on."""
+    try:
+        converted: Any = convert_to_openai_messages(message)
+    except Exception:
+        names = [f"[{block.get('mime_type') or block['type']}]" for block in beyond_words(message) if "type" in block]
+        converted = convert_to_openai_messages(message.model_copy(update={"content": "\n".join([message.text, *names])}))
+    role = {} if converted["role"] in ROLES else {"role": "user"}
+    return {name: value for name, value in converted.items() if name != "id"} | role
+
+
+def with_turn(context: list[Message], messages: list[AnyMessage]) -> list[Any]:
+    """The context; but a turn with more in it than words and calls stays as the graph has it, as providers want it."""
+    questions = [index for index, message in enumerate(messages) if isinstance(message, HumanMessage)]
+    turn = messages[questions[-1] :] if questions else []
+    before: Any = before_question(context, as_openai(turn[0])) if any(map(beyond_words, turn)) else None
+    return convert_to_messages(context) if before is None else [*convert_to_messages(before), *turn]
+
+
+def beyond_words(message: BaseMessage) -> list[dict[str, Any]]:
+    """Thinking, documents and the like."""
+    blocks = message.content if isinstance(message.content, list) else []
+    return [block for block in blocks if isinstance(block, dict) and block.get("type") not in ("text", "tool_use")]
