@@ -234,6 +234,8 @@ def check_responses(body: Body) -> None:
     demand(isinstance(body.get("instructions", ""), str) or body["instructions"] is None, "instructions: a string")
     items = body["input"] if isinstance(body["input"], list) else [{"role": "user", "content": body["input"]}]
     demand(items, "input: empty")
+    # OpenAI knows its own answers by their ids, unless it is told not to store them.
+    is_kept = body.get("store") is not False
     calls = [item["call_id"] for item in items if item.get("type") == "function_call"]
     results = [item["call_id"] for item in items if item.get("type") == "function_call_output"]
     demand(len(set(calls)) == len(calls) and len(set(results)) == len(results), "call_ids: twice")
@@ -241,13 +243,13 @@ def check_responses(body: Body) -> None:
         kind = item.get("type") or "message"
         demand(kind in ITEMS, f"input[{index}]: type {kind} is unknown")
         members(item, ITEMS[kind], f"input[{index}]")
-        check_item(kind, item, items[index + 1 :])
+        check_item(kind, item, items[index - 1] if index else {}, items[index + 1 :], is_kept)
     lacking = sorted(set(calls) - set(results))
     demand(not lacking, f"No tool output found for function call {lacking}.")
     demand(set(results) <= set(calls), f"No tool call found for function call output with call_id {set(results) - set(calls)}.")
 
 
-def check_item(kind: str, item: Body, following: list[Body]) -> None:
+def check_item(kind: str, item: Body, previous: Body, following: list[Body], is_kept: bool) -> None:
     if kind == "message":
         demand(item["role"] in ("user", "assistant", "system", "developer"), f"role {item['role']!r}")
         demand(item["content"], "content: empty")
@@ -256,11 +258,16 @@ def check_item(kind: str, item: Body, following: list[Body]) -> None:
     if kind == "reasoning":
         is_followed = following and (following[0].get("role") == "assistant" or following[0].get("type") in ("reasoning", "function_call"))
         demand(is_followed, f"Item '{item['id']}' of type 'reasoning' was provided without its required following item.")
+        demand(is_kept or item.get("encrypted_content"), f"Item with id '{item['id']}' not found.")
+    reasoned = previous.get("type") in ("reasoning", "function_call")
+    demand(kind != "function_call" or "id" not in item or reasoned, f"Item '{item.get('id')}' was provided without its 'reasoning' item.")
 
 
 def answer_responses(body: Body, number: int) -> Body:
     last = body["input"][-1] if isinstance(body["input"], list) else {"role": "user"}
-    reasoning = {"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": "eHl6"}
+    reasoning: Body = {"type": "reasoning", "id": f"rs_{number}", "summary": []}
+    if "reasoning.encrypted_content" in (body.get("include") or []):
+        reasoning["encrypted_content"] = "eHl6"
     if last.get("role") == "user" and body.get("tools"):
         output: list[Body] = [
             {"type": "function_call", "id": f"fc_{number}_{index}", "call_id": f"call_{number}_{index}", "name": "weather",

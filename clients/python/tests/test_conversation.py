@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from recapd import AsyncConversation, Conversation, Recapd, RecapdError
 from recapd.outbox import BATCH_BYTES, BATCH_MESSAGES, WAITING_BYTES_MAX
 from recapd.shapes import LIST, Format, messages
+from recapd.whole import WholeConversation
 
 PATIENCE_S = 60
 ROLES = (None, "user", "assistant", "tool", "model", "system")
@@ -69,10 +70,13 @@ class Keeper:
         self.server.shutdown()
         self.server.server_close()
 
-    def append(self, batch: list[Message]) -> tuple[int, Message]:
+    def append(self, batch: Any) -> tuple[int, Message]:
         self.requests.append(batch)
         if self.status != 200:
             return self.status, {"status": self.status, "code": self.code, "detail": "not now"}
+        if isinstance(batch, dict):
+            self.stored = dict(enumerate(batch["messages"]))  # type: ignore[arg-type]
+            return 200, {"agent_id": "coder"}
         if len(batch) > self.messages_max:
             return 413, {"status": 413, "code": "too_many_messages", "detail": "more than one request may hold"}
         unknown = [index for index, message in enumerate(batch) if message.get("role") not in ROLES]
@@ -268,12 +272,43 @@ class Refused(ConversationTest):
         self.assertEqual(self.shown(), ["x" * 400])
 
 
+class Whole(ConversationTest):
+    """A list that a framework brings whole."""
+
+    def test_what_cant_be_stored_now_comes_again(self) -> None:
+        whole = WholeConversation("coder", "openai", recapd=Recapd(self.keeper.url, timeout_s=PATIENCE_S), budget=900)
+        self.keeper.status = 503
+        with self.assertLogs("recapd", "WARNING") as logs:
+            self.assertIsNone(whole.context(contents(1)))
+            self.assertIsNone(whole.store(contents(2)))
+        self.assertEqual(len(logs.output), 1)
+        self.keeper.status = 200
+        self.assertEqual(whole.context(contents(3)), contents(3))
+        self.assertEqual(whole.context(contents(4)), contents(4))
+        self.assertEqual(self.keeper.patches, [{"budget_tokens": 900}])
+
+    def test_a_refusal_is_raised(self) -> None:
+        whole = WholeConversation("coder", "openai", recapd=Recapd(self.keeper.url, timeout_s=PATIENCE_S))
+        self.keeper.status, self.keeper.code = 400, "invalid_message"
+        with self.assertRaisesRegex(RecapdError, "not now"):
+            whole.context(contents(1))
+
+
 class Settings(ConversationTest):
     def test_the_budget_is_set_once_behind_the_first_message(self) -> None:
         self.conversation = self.made(budget=900)
         for message in contents(3):
             self.conversation.append(message)
         self.assertEqual(self.keeper.patches, [{"budget_tokens": 900}])
+
+    def test_a_budget_that_is_refused_is_told_once_and_the_conversation_goes_on(self) -> None:
+        self.keeper.patch = lambda body: (403, {"status": 403, "code": "forbidden", "detail": "needs admin"})  # type: ignore[method-assign]
+        self.conversation = self.made(budget=900)
+        with self.assertLogs("recapd", "WARNING") as logs:
+            for message in contents(3):
+                self.conversation.append(message)
+        self.assertEqual(len(logs.output), 1)
+        self.assertEqual(self.stored(), ["m-0", "m-1", "m-2"])
 
     def test_instructions_lead_and_are_not_stored(self) -> None:
         wanted: dict[Format, Any] = {
@@ -343,6 +378,11 @@ class Shapes(unittest.TestCase):
         self.assertEqual(messages([result, Model(result)], "anthropic"), [said([result, result])])
         self.assertEqual(messages([use], "anthropic"), [{"role": "assistant", "content": [use]}])
         self.assertEqual(messages(Model(part), "gemini"), [{"role": "user", "parts": [part]}])
+
+    def test_what_is_no_message_is_told_at_once(self) -> None:
+        for value in (None, 5, iter([said("a")])):
+            with self.subTest(value), self.assertRaisesRegex(TypeError, "what a stream has come to"):
+                messages(value, "anthropic")
 
     def test_what_json_cant_hold_is_told_in_words(self) -> None:
         self.assertEqual(messages({"role": "user", "content": {1}}, "openai"), [said("{1}")])

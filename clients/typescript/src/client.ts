@@ -79,7 +79,7 @@ export class Recapd {
   /** Every route by its path, typed; gives `{data, error, response}` and fails as `fetch` does. */
   readonly http: Client<paths>;
   readonly #options: Options;
-  readonly #onError: NonNullable<Options["onError"]>;
+  readonly onError: NonNullable<Options["onError"]>;
   readonly #timeoutMs: number;
   readonly #fetch: (request: Request) => Promise<Response>;
 
@@ -89,7 +89,7 @@ export class Recapd {
     const token = (options.token || variable("RECAPD_TOKEN")).trim();
     const socket = server.startsWith(`${SOCKET}/`) ? server.slice(SOCKET.length) : undefined;
     this.#options = options;
-    this.#onError = options.onError ?? "warn";
+    this.onError = options.onError ?? "warn";
     this.#timeoutMs = options.timeoutMs ?? 1_000;
     this.#fetch = options.fetch ?? (socket ? socketFetch(socket) : (request) => fetch(request));
     this.http = createClient<paths>({
@@ -124,7 +124,7 @@ export class Recapd {
       });
       return content(await read(asked), "accepted");
     } catch (error) {
-      if (error instanceof RecapdError && error.isRefusal && this.#onError === "warn") throw error;
+      if (error instanceof RecapdError && error.isRefusal && this.onError === "warn") throw error;
       this.report(error);
       return undefined;
     }
@@ -186,6 +186,14 @@ export class Recapd {
     return this.#guarded(async () => known(await read(this.http.PATCH("/v1/agents/{id}", options)), "budget_tokens"), undefined);
   }
 
+  /** Closes the session and empties the window; what was in it is summarised. */
+  async clear(agent: string): Promise<void> {
+    const params = { path: { id: agent } };
+    await this.#guarded(async () => {
+      content(await read(this.http.POST("/v1/agents/{id}/clear", { params, body: {} })), "exchange");
+    }, undefined);
+  }
+
   /** Ends the session, so that what is pending is summarised now. */
   async endSession(agent: string): Promise<void> {
     const params = { path: { id: agent } };
@@ -196,8 +204,8 @@ export class Recapd {
 
   /** Says that something failed, as `onError` wants it. */
   report(error: unknown): void {
-    if (this.#onError === "raise") throw error;
-    if (this.#onError === "warn") console.warn(`recapd: ${said(error)}`);
+    if (this.onError === "raise") throw error;
+    if (this.onError === "warn") console.warn(`recapd: ${said(error)}`);
   }
 
   async #document(agent: string): Promise<Summary | undefined> {

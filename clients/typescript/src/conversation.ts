@@ -11,7 +11,7 @@ export interface ConversationOptions {
   recapd?: Recapd;
   /** Leads each context and isn't stored. */
   system?: string;
-  /** The budget of the agent's window in tokens, else the daemon's. */
+  /** The budget of the agent's window in tokens, else the daemon's. To set it, a token needs the scope `admin`. */
   budget?: number;
 }
 
@@ -60,7 +60,8 @@ export class Conversation {
    * Stores messages, answers of the SDK (with their usage), blocks, or texts of the user's.
    *
    * Throws a RecapdError with everything that the daemon says if it refuses a message. The message stays in the contexts of
-   * this object; don't append it again. While the daemon is away, nothing is thrown.
+   * this object; don't append it again. While the daemon is away, nothing is thrown. Throws a TypeError for what is no
+   * message, such as a stream.
    */
   async append(...said: unknown[]): Promise<void> {
     const messages = said.flatMap((part) => messagesOf(part, this.format));
@@ -69,7 +70,7 @@ export class Conversation {
     await this.#inTurn(() => this.#deliver(true));
   }
 
-  /** Stores what the provider reports about the tokens of the last answer. An answer that is appended whole brings it. */
+  /** Stores what the provider reports about the tokens of the last answer. An answer that is appended whole has it. */
   async usage(usage: unknown, model?: string): Promise<void> {
     const report = { ...(plain(usage) as Message), ...(model && { model }) };
     this.#outbox.put([named(usageMessage(report), "native")]);
@@ -98,14 +99,22 @@ export class Conversation {
     return this.recapd.recall(this.agent, words, limit);
   }
 
+  /** Begins a new session, which knows the last ones by their summary. */
+  clear(): Promise<void> {
+    return this.#inTurn(async () => {
+      await this.#deliver(true);
+      this.#memory.forget();
+      await this.recapd.clear(this.agent);
+    });
+  }
+
   /** What isn't stored yet. */
   waiting(): Message[] {
     return [...this.#outbox.waiting];
   }
 
   /**
-   * Stores what waits. Throws for what is refused; if the caller hasn't asked for it, for that alone which is refused for
-   * good.
+   * Stores what waits. Throws for what is refused; if the caller hasn't asked for it, only for what is refused for good.
    */
   async #deliver(isAsked: boolean): Promise<void> {
     let refusals: Refusal[];
@@ -120,7 +129,7 @@ export class Conversation {
       return;
     }
     for (const { message } of refusals) this.#memory.refuse(sendable(message, this.format));
-    if (refusals.length > 0) throw told(this.agent, refusals);
+    if (refusals.length > 0) throw refusalError(this.agent, refusals);
   }
 
   /** Sets it as soon as there is an agent: its first message makes it. */
@@ -129,9 +138,10 @@ export class Conversation {
     try {
       this.#isBudgetSet = (await this.#raising.setBudget(this.agent, this.options.budget)) !== undefined;
     } catch (error) {
-      // Told once; the conversation goes on with the budget that it has.
-      this.#isBudgetSet = isRefusal(error);
-      throw error;
+      if (!isRefusal(error)) throw error;
+      // The conversation goes on with the budget that it has.
+      this.#isBudgetSet = true;
+      this.recapd.report(error);
     }
   }
 
@@ -154,11 +164,11 @@ export class Conversation {
     }
   }
 
-  /** Once for each time that the daemon is away. */
+  /** Once for each time that the daemon is away, unless failures are thrown. */
   #report(error: unknown): void {
     const isNew = !this.#isAway;
     this.#isAway = true;
-    if (isNew) this.recapd.report(error);
+    if (isNew || this.recapd.onError === "raise") this.recapd.report(error);
   }
 
   #inTurn<T>(task: () => Promise<T>): Promise<T> {
@@ -169,9 +179,9 @@ export class Conversation {
 }
 
 /** Why messages are refused for good. */
-function told(agent: string, refusals: readonly Refusal[]): RecapdError {
+function refusalError(agent: string, refusals: readonly Refusal[]): RecapdError {
   const reasons = refusals.map(({ error }) => error.message).join("; ");
-  const text = `${refusals.length} of \`${agent}\`'s messages are refused for good, and all others are stored: ${reasons}`;
+  const text = `${refusals.length} of \`${agent}\`'s messages are refused for good, the others aren't: ${reasons}`;
   const errors = refusals.flatMap(({ error }) => error.errors);
   return new RecapdError(text, refusals[0]?.error.status, refusals[0]?.error.code, errors);
 }

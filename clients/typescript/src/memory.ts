@@ -2,7 +2,7 @@
 
 import type { Message } from "./client.js";
 import { bytesOf, sum } from "./outbox.js";
-import { type Format, isAnswer, isQuestion, LIST } from "./shapes.js";
+import { type Format, hasCalls, isAnswer, isEmpty, isQuestion, LIST } from "./shapes.js";
 
 /** Bytes of JSON that make a token, roughly; the window's budget if none is set; and the most tokens of the summary before it. */
 const TOKEN_BYTES = 4;
@@ -36,6 +36,7 @@ export class Memory {
   }
 
   add(message: Message): void {
+    if (isEmpty(message)) return;
     this.#messages.push(message);
     this.#bytes += bytesOf(message);
     if (this.#bytes <= this.#bytesMax) return;
@@ -54,16 +55,24 @@ export class Memory {
     return this.#refused.length > 0;
   }
 
+  forget(): void {
+    this.#rest = {};
+    this.#keep([]);
+  }
+
   /**
-   * Takes the daemon's context in place of what it has. A context before an open call's result has a stand-in for it, so then
-   * what was said itself stays.
+   * Takes the daemon's context in place of what it has. A context has a stand-in for the result of an open call: then what was
+   * said itself stays.
    */
   renew(body: Message): void {
     const last = this.#messages.at(-1);
-    if (last && isAnswer(last)) return;
-    const { [LIST[this.format]]: messages, ...rest } = body;
+    if (last && hasCalls(last)) return;
+    const { [LIST[this.format]]: all, ...rest } = body;
+    const messages = all as Message[];
+    // A provider may want a user's message at the end, which nobody has said.
+    const end = last && isAnswer(last) ? messages.findLastIndex(isAnswer) + 1 : 0;
     this.#rest = rest;
-    this.#keep(messages as Message[]);
+    this.#keep(end > 0 ? messages.slice(0, end) : messages);
   }
 
   #keep(messages: readonly Message[]): void {

@@ -12,15 +12,22 @@ const TAKEN: Partial<Record<Format, readonly string[]>> = {
   openai: ["role", "content", "name", "tool_calls", "tool_call_id", "refusal", "audio", "function_call"],
   gemini: ["role", "parts"],
 };
-/** What is stored beside an item and isn't sent. */
-const BESIDE = ["client_id", "usage", "model"];
+/** What is stored with an item and isn't sent. An item with an id wants the reasoning before it, which OpenAI may not have. */
+const BESIDE = ["client_id", "usage", "model", "id", "status"];
 /** Members that hold what a tool is given or returns. */
 const INPUTS = ["input", "args", "response"];
 /** Blocks without a role that only a model says. */
 const SAID_BY_MODEL: readonly unknown[] = ["tool_use", "thinking", "redacted_thinking", "server_tool_use"];
 
-/** The messages in what a caller has: a text of the user's, a message, blocks of one, an SDK's answer, or a list of these. */
+/**
+ * The messages in what a caller has: a text of the user's, a message, blocks of one, an SDK's answer, or a list of these. Throws
+ * a TypeError for anything else.
+ */
 export function messagesOf(said: unknown, format: Format): Message[] {
+  if (!(typeof said === "string" || (typeof said === "object" && said !== null)) || Symbol.asyncIterator in Object(said)) {
+    const kinds = "a message, an answer, blocks, a text of the user's, or what a stream has come to";
+    throw new TypeError(`this can't be appended: ${String(said)}; give ${kinds}`);
+  }
   const value = plain(said);
   return bundled(Array.isArray(value) ? value : [value], format).flatMap((part) => read(part, format));
 }
@@ -53,7 +60,13 @@ function read(value: unknown, format: Format): Message[] {
   if (Array.isArray(value)) return messagesOf(value, format);
   if (!isObject(value)) return [user(String(value), format)];
   const { choices, output, candidates } = value;
-  if (Array.isArray(choices)) return reported(choices.slice(0, 1).map(({ message }) => message), value, "usage", "model");
+  if (Array.isArray(choices)) {
+    const said = choices.slice(0, 1).flatMap(({ message }) => message ?? []);
+    if (choices.length > 0 && said.length === 0) {
+      throw new TypeError("a piece of an answer can't be appended; give the whole answer");
+    }
+    return reported(said, value, "usage", "model");
+  }
   if (value["object"] === "response" && Array.isArray(output)) return reported(output, value, "usage", "model");
   if (format === "gemini" && !("parts" in value || "role" in value)) {
     const contents = Array.isArray(candidates) ? candidates.slice(0, 1).map(({ content }) => content) : [];
@@ -78,12 +91,30 @@ function user(text: string, format: Format): Message {
 export function sendable(message: Message, format: Format): Message {
   const members = Object.entries(message);
   const taken = TAKEN[format];
-  if (!taken) return Object.fromEntries(members.filter(([name]) => !BESIDE.includes(name)));
+  const isReasoning = message["type"] === "reasoning";
+  if (!taken) return Object.fromEntries(members.filter(([name]) => (isReasoning && name === "id") || !BESIDE.includes(name)));
   return Object.fromEntries(members.filter(([name, value]) => taken.includes(name) && (value !== null || name === "content")));
 }
 
 export function blocksOf(message: Message): unknown {
   return message["parts"] ?? message["content"];
+}
+
+/** Whether nothing is said in it: no provider takes it, but from a tool. OpenAI takes reasoning if it is whole. */
+export function isEmpty(message: Message): boolean {
+  if (message["type"] === "reasoning") return !message["encrypted_content"];
+  const blocks = blocksOf(message);
+  const isSaid = Array.isArray(blocks) ? blocks.length > 0 : Boolean(blocks);
+  const more = ["tool_calls", "function_call", "refusal", "audio"];
+  const isOfTool = message["role"] === "tool" || message["role"] === "function";
+  return "role" in message && !isOfTool && !isSaid && !more.some((name) => message[name]);
+}
+
+/** Whether it calls tools, or is a part of an answer that may. */
+export function hasCalls(message: Message): boolean {
+  const blocks = blocksOf(message);
+  if (message["tool_calls"] || (!("role" in message) && isAnswer(message))) return true;
+  return Array.isArray(blocks) && blocks.some((block) => isObject(block) && (block["type"] === "tool_use" || "functionCall" in block));
 }
 
 export function isSystem({ role }: Message): boolean {

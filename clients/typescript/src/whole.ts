@@ -67,14 +67,20 @@ export class WholeConversation {
 
   async #setBudget(agent: string): Promise<void> {
     if (this.options.budget === undefined || this.#set.has(agent)) return;
-    await this.#raising.setBudget(agent, this.options.budget);
+    try {
+      await this.#raising.setBudget(agent, this.options.budget);
+    } catch (error) {
+      if (!isRefusal(error)) throw error;
+      // The conversation goes on with the budget that it has.
+      this.recapd.report(error);
+    }
     this.#set.add(agent);
   }
 
-  /** Once for each time that the daemon is away. */
+  /** Once for each time that the daemon is away, unless failures are thrown. */
   #report(error: unknown): void {
     const isNew = !this.#isAway;
     this.#isAway = true;
-    if (isNew) this.recapd.report(error);
+    if (isNew || this.recapd.onError === "raise") this.recapd.report(error);
   }
 }

@@ -10,14 +10,17 @@ import json
 import os
 import re
 import subprocess
+import sys
 import threading
 import unittest
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from daemon import PATIENCE_S, Daemon
+from recapd import Recapd
 from strict_model import StrictModel, cities_of, texts
 
 # Questions, cities in calls, results, answers.
@@ -42,6 +45,8 @@ class Loop(unittest.TestCase):
             "OPENAI_API_BASE": f"{root}/v1", "MODEL_URL": root, "OPENAI_AGENTS_DISABLE_TRACING": "1",
         }
         self.enterContext(mock.patch.dict(os.environ, variables))
+        # The machine may be busy.
+        self.enterContext(mock.patch.dict(Recapd.__init__.__kwdefaults__, timeout_s=PATIENCE_S))
         self.threads: list[threading.Thread] = []
 
     def disturb(self, number: int) -> None:
@@ -98,8 +103,11 @@ def markers(turn: int) -> list[str]:
 
 
 class PythonRecipe(Loop):
-    def run_recipe(self, name: str) -> None:
+    def run_recipe(self, name: str, prepare: Callable[[Any], None] = lambda recipe: None) -> None:
+        # It is loaded for this daemon and this model.
+        sys.modules.pop(name, None)
         recipe = importlib.import_module(name)
+        prepare(recipe)
         agent = name.replace("_", "-")
         if inspect.iscoroutinefunction(recipe.ask):
             with asyncio.Runner() as runner:
@@ -114,11 +122,10 @@ class PlainLoops(PythonRecipe):
         self.run_recipe("anthropic_loop")
 
     def test_thinking_that_is_bound_to_what_is_before_it(self) -> None:
-        import anthropic_loop
+        def think(recipe: Any) -> None:
+            recipe.conversation.context = partial(recipe.conversation.context, thinking={"type": "adaptive"})
 
-        context = anthropic_loop.conversation.context
-        with mock.patch.object(anthropic_loop.conversation, "context", lambda: context(thinking={"type": "adaptive"})):
-            self.run_recipe("anthropic_loop")
+        self.run_recipe("anthropic_loop", think)
 
     def test_openai_chat(self) -> None:
         self.run_recipe("openai_chat_loop")

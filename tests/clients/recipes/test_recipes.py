@@ -19,6 +19,7 @@ from typing import Any
 from unittest import mock
 
 from agents import Agent, Runner, function_tool
+from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
@@ -28,8 +29,9 @@ from langgraph.prebuilt import ToolNode, tools_condition
 
 from daemon import PATIENCE_S, Daemon, FakeModel, eventually, text_of
 from recapd import Recapd, RecapdError
-from recapd.langchain import RecapdNode
+from recapd.langchain import RecapdMiddleware, RecapdNode
 from recapd.openai_agents import RecapdSession
+from weather import weather
 
 RECIPES = Path(os.environ["RECIPES"])
 QUESTIONS = ["Fix the parser of dates", "How is the weather in Oslo?", "Now fix the lexer", "And the printer"]
@@ -245,6 +247,24 @@ class LangGraph(Recipe):
         self.set(RECAPD_SERVER=NOBODY)
         messages = self.converse(QUESTIONS[:2])
         self.assertIn("Answer 3", messages[-1].content)
+
+
+class LangChain(Recipe):
+    def test_an_agent_that_is_awaited_keeps_its_turns(self) -> None:
+        middleware = RecapdMiddleware(recapd=Recapd(timeout_s=PATIENCE_S))
+        agent = create_agent("openai:gpt-5.4-mini", [weather], middleware=[middleware], system_prompt="You are terse.")
+
+        async def converse() -> None:
+            messages: list[Any] = []
+            for question in QUESTIONS:
+                if question == QUESTIONS[-1]:
+                    await asyncio.to_thread(self.wait_for_summary, "langchain-async")
+                state: Any = {"messages": [*messages, HumanMessage(question)]}
+                messages = (await agent.ainvoke(state, {"configurable": {"thread_id": "langchain-async"}}))["messages"]
+
+        asyncio.run(converse())
+        self.assert_turns_are_kept("langchain-async")
+        self.assert_window_is_kept("messages", "langchain-async")
 
 
 class VercelAiSdk(Recipe):

@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from google.adk.agents.callback_context import CallbackContext
-from google.adk.models import LlmRequest, LlmResponse
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
 from google.genai.types import Content
 
 from .client import Recapd
-from .conversation import apart
+from .conversation import on_thread
 from .shapes import Message, messages
-from .whole import WholeConversation
-
-# So many sessions' conversations are known, those that asked last.
-SESSIONS_MAX = 1_000
+from .whole import WholeConversation, WholeConversations
 
 
 class RecapdPlugin(BasePlugin):
@@ -23,9 +21,7 @@ class RecapdPlugin(BasePlugin):
 
     def __init__(self, *, recapd: Recapd | None = None, budget: int | None = None) -> None:
         super().__init__(name="recapd")
-        self.recapd = recapd or Recapd()
-        self.budget = budget
-        self._conversations: dict[str, WholeConversation] = {}
+        self._conversations = WholeConversations("gemini", recapd=recapd, budget=budget)
         # What each agent of a running invocation has asked.
         self._asked: dict[tuple[str, str], list[Message]] = {}
 
@@ -34,7 +30,7 @@ class RecapdPlugin(BasePlugin):
     ) -> LlmResponse | None:
         asked = messages(llm_request.contents, "gemini")
         self._asked[place(callback_context)] = asked
-        context = await apart(self._conversation(callback_context).context, asked)
+        context = await on_thread(self._conversation(callback_context).context, asked)
         if context is not None:
             llm_request.contents = [Content.model_validate(content) for content in context]
         return None
@@ -45,17 +41,18 @@ class RecapdPlugin(BasePlugin):
         if llm_response.content and not llm_response.partial:
             asked = self._asked.pop(place(callback_context), [])
             answer = messages(llm_response.content, "gemini")
-            await apart(self._conversation(callback_context).store, [*asked, *answer] if asked else [])
+            await on_thread(self._conversation(callback_context).store, [*asked, *answer] if asked else [])
+        return None
+
+    async def on_model_error_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
+    ) -> LlmResponse | None:
+        """Forgets what was asked: it comes again with the next request."""
+        self._asked.pop(place(callback_context), None)
         return None
 
     def _conversation(self, context: CallbackContext) -> WholeConversation:
-        agent = context.session.id
-        known = self._conversations.pop(agent, None)
-        known = known or WholeConversation(agent, "gemini", recapd=self.recapd, budget=self.budget)
-        self._conversations[agent] = known
-        if len(self._conversations) > SESSIONS_MAX:
-            del self._conversations[next(iter(self._conversations))]
-        return known
+        return self._conversations.of(context.session.id)
 
 
 def place(context: CallbackContext) -> Any:

@@ -123,7 +123,8 @@ class Recapd:
         first message makes it."""
 
         def call() -> Any:
-            return _told(self.request("PATCH", _path(agent), None, {"budget_tokens": tokens}, is_repeatable=True), "budget_tokens")
+            body = {"budget_tokens": tokens}
+            return _told(self.request("PATCH", _path(agent), None, body, is_repeatable=True), "budget_tokens")
 
         return self._guarded(lambda: _known(call), None)
 

@@ -25,9 +25,10 @@ T = TypeVar("T")
 class Conversation:
     """What an agent says and is told, in its provider's format.
 
-    `append` stores, `context` gives the arguments of the SDK's next call. What can't be stored now waits here, at most 64 MiB,
-    and is stored later, in order and once; until then contexts come from memory, cut to the budget. `system` leads each
-    context and isn't stored. `budget` is the budget of the agent's window in tokens, else the daemon's.
+    `append` stores, `context` gives the arguments of the SDK's next call. What can't be stored now waits here, at most
+    64 MiB, and is stored later, in order and once; until then contexts come from memory, cut to the budget. `system` leads
+    each context and isn't stored. `budget` is the budget of the agent's window in tokens, else the daemon's; to set it, a
+    token needs the scope `admin`. Raises ValueError at once for an unknown format.
     """
 
     def __init__(
@@ -56,15 +57,16 @@ class Conversation:
     def append(self, *said: Any) -> None:
         """Stores messages, answers of the SDK (with their usage), blocks, or texts of the user's.
 
-        Raises RecapdError with everything that the daemon says if it refuses a message. The message stays in the contexts of
-        this object; don't append it again. While the daemon is away, nothing is raised.
+        Raises RecapdError with everything that the daemon says if it refuses a message. The message stays in the contexts
+        of this object; don't append it again. While the daemon is away, nothing is raised. Raises TypeError for what is no
+        message, such as a stream.
         """
         with self._lock:
             self._take([message for part in said for message in messages(part, self.format)])
             self._deliver()
 
     def usage(self, usage: Any, model: str | None = None) -> None:
-        """Stores what the provider reports about the tokens of the last answer. An answer that is appended whole brings it."""
+        """Stores what the provider reports about the tokens of the last answer. An answer that is appended whole has it."""
         report = plain(usage) | ({"model": model} if model else {})
         with self._lock:
             self._outbox.put([named(usage_message(report), "native")])
@@ -81,7 +83,7 @@ class Conversation:
         """
         with self._lock:
             self._deliver(is_asked=False)
-            body = self._read(limit_tokens, "open" if keeps_open_thinking else None) or {**self._memory.rest, LIST[self.format]: list(self._memory.messages)}
+            body = self._read(limit_tokens, "open" if keeps_open_thinking else None) or self._memory.body()
             return merged(fields(body, self.system, self.format), given)
 
     def summary(self) -> str:
@@ -110,8 +112,8 @@ class Conversation:
             self._memory.add(sendable(message, self.format))
 
     def _deliver(self, *, is_asked: bool = True) -> None:
-        """Stores what waits. Raises RecapdError for what is refused; if the caller hasn't asked for it, for that alone which
-        is refused for good."""
+        """Stores what waits. Raises RecapdError for what is refused; if the caller hasn't asked for it, only for what is
+        refused for good."""
         try:
             self._set_budget()
             refusals = self._outbox.send()
@@ -125,7 +127,7 @@ class Conversation:
         if refusals:
             for refusal in refusals:
                 self._memory.refuse(sendable(refusal.message, self.format))
-            raise told(self.agent, refusals)
+            raise refusal_error(self.agent, refusals)
 
     def _set_budget(self) -> None:
         """Sets it as soon as there is an agent: its first message makes it."""
@@ -134,9 +136,11 @@ class Conversation:
         try:
             self._is_budget_set = self._raising.set_budget(self.agent, self.budget) is not None
         except RecapdError as error:
-            # Told once; the conversation goes on with the budget that it has.
-            self._is_budget_set = error.is_refusal
-            raise
+            if not error.is_refusal:
+                raise
+            # The conversation goes on with the budget that it has.
+            self._is_budget_set = True
+            self.recapd.report(error)
 
     def _read(self, limit_tokens: int | None, thinking: str | None) -> dict[str, Any] | None:
         """The body of the daemon's context, if that has all that was said."""
@@ -155,17 +159,17 @@ class Conversation:
         return body
 
     def _report(self, error: RecapdError) -> None:
-        """Once for each time that the daemon is away."""
+        """Once for each time that the daemon is away, unless failures are raised."""
         is_new, self._is_away = not self._is_away, True
-        if is_new:
+        if is_new or self.recapd.on_error == "raise":
             self.recapd.report(error)
 
 
-def told(agent: str, refusals: list[Refusal]) -> RecapdError:
+def refusal_error(agent: str, refusals: list[Refusal]) -> RecapdError:
     """Why messages are refused for good."""
     first = refusals[0].error
     reasons = "; ".join(str(refusal.error) for refusal in refusals)
-    text = f"{len(refusals)} of `{agent}`'s messages are refused for good, and all others are stored: {reasons}"
+    text = f"{len(refusals)} of `{agent}`'s messages are refused for good, the others aren't: {reasons}"
     errors = [finding for refusal in refusals for finding in refusal.error.errors]
     error = RecapdError(text, status=first.status, code=first.code)
     error.errors = errors
@@ -180,25 +184,33 @@ class AsyncConversation:
 
     async def append(self, *said: Any) -> None:
         """As `Conversation.append`."""
-        await apart(self.conversation.append, *said)
+        await on_thread(self.conversation.append, *said)
 
     async def usage(self, usage: Any, model: str | None = None) -> None:
         """As `Conversation.usage`."""
-        await apart(self.conversation.usage, usage, model)
+        await on_thread(self.conversation.usage, usage, model)
 
     async def context(self, **given: Any) -> dict[str, Any]:
         """As `Conversation.context`."""
-        return await apart(partial(self.conversation.context, **given))
+        return await on_thread(partial(self.conversation.context, **given))
 
     async def summary(self) -> str:
         """As `Conversation.summary`."""
-        return await apart(self.conversation.summary)
+        return await on_thread(self.conversation.summary)
+
+    async def clear(self) -> None:
+        """As `Conversation.clear`."""
+        await on_thread(self.conversation.clear)
+
+    def waiting(self) -> list[Message]:
+        """As `Conversation.waiting`."""
+        return self.conversation.waiting()
 
     async def recall(self, words: str, limit: int | None = None) -> types.Recall | None:
         """As `Conversation.recall`."""
-        return await apart(self.conversation.recall, words, limit)
+        return await on_thread(self.conversation.recall, words, limit)
 
 
-async def apart(call: Callable[..., T], *arguments: Any) -> T:
+async def on_thread(call: Callable[..., T], *arguments: Any) -> T:
     """Calls it on a thread, to its end."""
     return await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, call, *arguments))

@@ -10,38 +10,32 @@ from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.language_models import LanguageModelLike
-from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage, convert_to_messages, convert_to_openai_messages
+from langchain_core.messages import (
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    convert_to_messages,
+    convert_to_openai_messages,
+)
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 
 from .client import Recapd
-from .conversation import apart
+from .conversation import on_thread
 from .shapes import Message
 from .turns import before_question
-from .whole import WholeConversation
+from .whole import WholeConversation, WholeConversations
 
-# So many threads' conversations are known, those that asked last.
-THREADS_MAX = 1_000
 ROLES = ("user", "assistant", "system", "developer", "tool", "function")
 
 
-class Threads:
-    """The conversations of a graph's threads."""
-
-    def __init__(self, recapd: Recapd | None, budget: int | None) -> None:
-        self.recapd = recapd or Recapd()
-        self.budget = budget
-        self._known: dict[str, WholeConversation] = {}
-
-    def of(self, config: RunnableConfig) -> WholeConversation:
-        agent = str(config.get("configurable", {}).get("thread_id") or "")
-        if not agent:
-            raise ValueError('a thread has no id; give {"configurable": {"thread_id": …}}')
-        known = self._known.pop(agent, None) or WholeConversation(agent, "openai", recapd=self.recapd, budget=self.budget)
-        self._known[agent] = known
-        if len(self._known) > THREADS_MAX:
-            del self._known[next(iter(self._known))]
-        return known
+def thread_of(config: RunnableConfig) -> str:
+    """Raises ValueError if it has no id."""
+    thread = str(config.get("configurable", {}).get("thread_id") or "")
+    if not thread:
+        raise ValueError('the thread has no id; give {"configurable": {"thread_id": …}}')
+    return thread
 
 
 class RecapdMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -49,22 +43,22 @@ class RecapdMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def __init__(self, *, recapd: Recapd | None = None, budget: int | None = None) -> None:
         super().__init__()
-        self.threads = Threads(recapd, budget)
+        self.conversations = WholeConversations("openai", recapd=recapd, budget=budget)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        conversation = self.threads.of(get_config())
+        conversation = self.conversations.of(thread_of(get_config()))
         answer = handler(request.override(messages=shown(conversation, request.messages)))
-        conversation.store(said([*request.messages, *answer.result]))
+        conversation.store(chat_messages([*request.messages, *answer.result]))
         return answer
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
-        conversation = self.threads.of(get_config())
-        answer = await handler(request.override(messages=await apart(shown, conversation, request.messages)))
-        await apart(conversation.store, said([*request.messages, *answer.result]))
+        conversation = self.conversations.of(thread_of(get_config()))
+        answer = await handler(request.override(messages=await on_thread(shown, conversation, request.messages)))
+        await on_thread(conversation.store, chat_messages([*request.messages, *answer.result]))
         return answer
 
 
@@ -73,31 +67,32 @@ class RecapdNode:
 
     def __init__(self, model: LanguageModelLike, *, recapd: Recapd | None = None, budget: int | None = None) -> None:
         self.model = model
-        self.threads = Threads(recapd, budget)
+        self.conversations = WholeConversations("openai", recapd=recapd, budget=budget)
 
     def __call__(self, state: dict[str, Any], config: RunnableConfig) -> dict[str, list[Any]]:
-        conversation = self.threads.of(config)
+        conversation = self.conversations.of(thread_of(config))
         messages = state["messages"]
         answer = self.model.invoke(shown(conversation, messages), config)
-        conversation.store(said([*messages, *convert_to_messages([answer])]))
+        conversation.store(chat_messages([*messages, *convert_to_messages([answer])]))
         return {"messages": [answer]}
 
 
 def shown(conversation: WholeConversation, messages: list[AnyMessage]) -> list[Any]:
     """What the model is shown: the context, or the messages themselves while the daemon is away."""
-    context = conversation.context(said(messages))
+    context = conversation.context(chat_messages(messages))
     if context is None:
         return messages
     leading = [message for message in messages if isinstance(message, SystemMessage)]
     return [*leading, *with_turn(context, messages)]
 
 
-def said(messages: Sequence[BaseMessage]) -> list[Message]:
+def chat_messages(messages: Sequence[BaseMessage]) -> list[Message]:
     return [as_openai(message) for message in messages if not isinstance(message, SystemMessage)]
 
 
 def as_openai(message: BaseMessage) -> Message:
-    """What OpenAI's format hasn't is named, and a role of the graph's own is the user's: whatever a provider takes, the graph goes on."""
+    """What OpenAI's format hasn't is named, and a role of the graph's own is the user's: whatever a provider takes, the graph
+    goes on."""
     try:
         converted: Any = convert_to_openai_messages(message)
     except Exception:

@@ -59,7 +59,8 @@ class RecapdMemory(BaseMemory):
 
 def as_openai(message: ChatMessage) -> Message:
     """What is neither text nor a call is named."""
-    texts = [block.text if isinstance(block, TextBlock) else f"[{block.block_type}]" for block in message.blocks if not isinstance(block, ToolCallBlock)]
+    others = [block for block in message.blocks if not isinstance(block, ToolCallBlock)]
+    texts = [block.text if isinstance(block, TextBlock) else f"[{block.block_type}]" for block in others]
     calls = [call(block) for block in message.blocks if isinstance(block, ToolCallBlock)]
     said: Message = {"role": message.role.value, "content": "\n".join(texts) or (None if calls else "")}
     if calls:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from .outbox import size_of
-from .shapes import LIST, Format, Message, has_calls, is_answer, is_question
+from .shapes import LIST, Format, Message, has_calls, is_answer, is_empty, is_question
 
-# Bytes of JSON that make a token, roughly; the window's budget if none is set; and the most tokens of the summary before it.
+# Bytes of JSON that make a token, roughly; the window's budget if none is set; the most tokens of the summary before it.
 TOKEN_BYTES = 4
 BUDGET_TOKENS = 100_000
 SUMMARY_TOKENS = 10_000
@@ -30,7 +30,13 @@ class Memory:
         self._refused: list[Message] = []
         self._bytes = 0
 
+    def body(self) -> dict[str, Any]:
+        """The body of a request."""
+        return {**self.rest, LIST[self.format]: list(self.messages)}
+
     def add(self, message: Message) -> None:
+        if is_empty(message):
+            return
         self.messages.append(message)
         self._bytes += size_of(message)
         if self._bytes > self.bytes_max:
@@ -50,7 +56,7 @@ class Memory:
         self._keep([])
 
     def renew(self, body: dict[str, Any]) -> None:
-        """Takes the daemon's context in place of what it has. A context has a stand-in for the result of an open call, so
+        """Takes the daemon's context in place of what it has. A context has a stand-in for the result of an open call:
         then what was said itself stays."""
         last = self.messages[-1] if self.messages else {}
         if has_calls(last):

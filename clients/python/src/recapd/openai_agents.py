@@ -8,7 +8,7 @@ from agents.items import TResponseInputItem
 from agents.memory import SessionABC
 
 from .client import Recapd
-from .conversation import Conversation, apart
+from .conversation import Conversation, on_thread
 
 
 class RecapdSession(SessionABC):
@@ -20,7 +20,7 @@ class RecapdSession(SessionABC):
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Instructions that were said first, the summary of what has left the window, and the window."""
-        context = await apart(self.conversation.context)
+        context = await on_thread(self.conversation.context)
         instructions = context.get("instructions")
         leading: list[Any] = [{"role": "system", "content": instructions}] if instructions else []
         items = [*leading, *context["input"]]
@@ -28,7 +28,7 @@ class RecapdSession(SessionABC):
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Stores them, also if the run is cancelled meanwhile. Raises RecapdError if one is refused."""
-        await apart(self.conversation.append, cast(Any, items))
+        await on_thread(self.conversation.append, cast(Any, items))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Nothing: what was said stays said. To go back, mark a place and rewind to it."""
@@ -36,4 +36,4 @@ class RecapdSession(SessionABC):
 
     async def clear_session(self) -> None:
         """A new session begins, which knows the last ones by their summary."""
-        await apart(self.conversation.clear)
+        await on_thread(self.conversation.clear)

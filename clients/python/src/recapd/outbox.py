@@ -19,7 +19,14 @@ BATCH_BYTES = 1 << 20
 # The most that waits for a daemon.
 WAITING_BYTES_MAX = 64 << 20
 # Refusals that are about the messages. Any other is about the caller, such as a token that has expired: then all wait.
-ABOUT_MESSAGES = ("invalid_message", "invalid_body", "client_id_reused", "would_overflow", "body_too_large", "too_many_messages")
+ABOUT_MESSAGES = (
+    "invalid_message",
+    "invalid_body",
+    "client_id_reused",
+    "would_overflow",
+    "body_too_large",
+    "too_many_messages",
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +38,7 @@ class Refusal:
 
 
 class Outbox:
-    """Messages of an agent that wait until they are stored. Each has an id, so it is stored once, however often it is sent."""
+    """Messages of an agent that wait until they are stored. Each has an id: however often it is sent, it is stored once."""
 
     def __init__(self, recapd: Recapd, agent: str, format: Format) -> None:
         self.recapd = recapd.raising()
@@ -51,7 +58,7 @@ class Outbox:
 
     def send(self) -> list[Refusal]:
         """Stores what waits, and returns what is refused for good, which waits no longer. Raises RecapdError if the rest
-        can't be stored now; it waits for the next call."""
+        can't be stored now: it waits for the next call."""
         refusals: list[Refusal] = []
         try:
             while self.waiting:

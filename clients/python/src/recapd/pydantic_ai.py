@@ -21,7 +21,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestContext
 
 from .client import Recapd
-from .conversation import apart
+from .conversation import on_thread
 from .fields import text_of
 from .shapes import Message
 from .turns import before_question
@@ -47,16 +47,17 @@ class RecapdCapability(AbstractCapability[Any]):
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, handler: WrapModelRequestHandler
     ) -> ModelResponse:
         messages = request_context.messages
-        context = await apart(self.conversation.context, said(messages))
+        context = await on_thread(self.conversation.context, chat_messages(messages))
         shown = messages if context is None else in_place_of(messages, context)
         answer = await handler(replace(request_context, messages=shown))
-        await apart(self.conversation.store, said([*messages, answer]))
+        await on_thread(self.conversation.store, chat_messages([*messages, answer]))
         return answer
 
 
-def said(messages: Sequence[ModelMessage]) -> list[Message]:
+def chat_messages(messages: Sequence[ModelMessage]) -> list[Message]:
     """The messages in OpenAI's format; files and thinking are named or left out."""
-    return [said for message in messages for said in (answered(message) if isinstance(message, ModelResponse) else asked(message))]
+    told = [answered(message) if isinstance(message, ModelResponse) else asked(message) for message in messages]
+    return [part for parts in told for part in parts]
 
 
 def answered(message: ModelResponse) -> Iterator[Message]:
@@ -67,7 +68,8 @@ def answered(message: ModelResponse) -> Iterator[Message]:
 
 
 def call(part: ToolCallPart) -> Message:
-    return {"id": part.tool_call_id, "type": "function", "function": {"name": part.tool_name, "arguments": part.args_as_json_str()}}
+    function = {"name": part.tool_name, "arguments": part.args_as_json_str()}
+    return {"id": part.tool_call_id, "type": "function", "function": function}
 
 
 def asked(message: ModelRequest) -> Iterator[Message]:
@@ -100,9 +102,10 @@ def in_place_of(messages: list[ModelMessage], context: list[Message]) -> list[Mo
     """The context with what is no part of the conversation, such as system prompts and instructions."""
     beginnings = [index for index, message in enumerate(messages) if is_question(message)]
     turn = messages[beginnings[-1] :] if beginnings else []
-    before = before_question(context, said(turn[:1])[0]) if any(map(is_beyond_words, turn)) else None
+    before = before_question(context, chat_messages(turn[:1])[0]) if any(map(is_beyond_words, turn)) else None
     shown = converted(context) if before is None else [*converted(before), *turn]
-    leading = [part for message in messages if isinstance(message, ModelRequest) for part in message.parts if is_leading(part)]
+    requests = [message for message in messages if isinstance(message, ModelRequest)]
+    leading = [part for request in requests for part in request.parts if is_leading(part)]
     if before is None and isinstance(shown[-1], ModelRequest) and isinstance(messages[-1], ModelRequest):
         shown[-1] = replace(messages[-1], parts=shown[-1].parts)
     return [ModelRequest(leading), *shown] if leading else shown

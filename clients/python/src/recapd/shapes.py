@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 Message = dict[str, Any]
 Format = Literal["anthropic", "openai", "openai-responses", "gemini"]
 
 # The member of a request that holds the messages, and the member of a message that holds its blocks.
-LIST: dict[str, str] = {"anthropic": "messages", "openai": "messages", "openai-responses": "input", "gemini": "contents"}
+LIST: dict[str, str] = {
+    "anthropic": "messages",
+    "openai": "messages",
+    "openai-responses": "input",
+    "gemini": "contents",
+}
 BLOCKS: dict[str, str] = {"gemini": "parts"}
 # The members of a message that its provider takes in a request. Items of the Responses API have many kinds.
 TAKEN: dict[str, tuple[str, ...]] = {
@@ -18,8 +23,8 @@ TAKEN: dict[str, tuple[str, ...]] = {
     "openai": ("role", "content", "name", "tool_calls", "tool_call_id", "refusal", "audio", "function_call"),
     "gemini": ("role", "parts"),
 }
-# What is stored beside an item and isn't sent.
-BESIDE = ("client_id", "usage", "model")
+# What is stored with an item and isn't sent. An item with an id wants the reasoning before it, which OpenAI may not have.
+BESIDE = ("client_id", "usage", "model", "id", "status")
 SYSTEM = ("system", "developer")
 MODEL = ("assistant", "model")
 # Members that hold what a tool is given or returns.
@@ -29,14 +34,19 @@ SAID_BY_MODEL = ("tool_use", "thinking", "redacted_thinking", "server_tool_use")
 
 
 def messages(said: Any, format: Format) -> list[Message]:
-    """The messages in what a caller has: a text of the user's, a message, blocks of one, an answer of an SDK, or a list of these."""
+    """The messages in what a caller has: a text of the user's, a message, blocks of one, an SDK's answer, or a list of these.
+    Raises TypeError for anything else."""
+    if not (isinstance(said, (str, Mapping, list, tuple)) or hasattr(said, "model_dump")):
+        kinds = "a message, an answer, blocks, a text of the user's, or what a stream has come to"
+        raise TypeError(f"{type(said).__name__} can't be appended; give {kinds}")
     value = plain(said, leaves_out_none=format == "gemini")
-    return [message for part in bundled(value if isinstance(value, list) else [value], format) for message in read(part, format)]
+    values = bundled(value if isinstance(value, list) else [value], format)
+    return [message for part in values for message in read(part, format)]
 
 
 def plain(value: Any, *, leaves_out_none: bool = False) -> Any:
-    """SDKs' objects as JSON values, without members that nobody has set; what JSON can't hold in words. Google's SDK has None
-    for them, others leave them out."""
+    """SDKs' objects as JSON values, without members that nobody has set; what JSON can't hold in words. Google's SDK has
+    None for them, others leave them out."""
     if hasattr(value, "model_dump"):
         left_out = {"exclude_none": True} if leaves_out_none else {"exclude_unset": True}
         return unparsed(value.model_dump(mode="json", by_alias=True, warnings=False, **left_out))
@@ -46,7 +56,7 @@ def plain(value: Any, *, leaves_out_none: bool = False) -> Any:
         return base64.b64encode(value).decode()
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
-    if isinstance(value, Iterable) and not isinstance(value, (set, frozenset)):
+    if isinstance(value, (list, tuple)):
         return [plain(element, leaves_out_none=leaves_out_none) for element in value]
     return str(value)
 
@@ -83,13 +93,17 @@ def read(value: Any, format: Format) -> list[Message]:
     if not isinstance(value, dict):
         return [user(str(value), format)]
     if isinstance(choices := value.get("choices"), list):
-        return reported([choice["message"] for choice in choices[:1]], value, "usage", "model")
+        said = [choice["message"] for choice in choices[:1] if choice.get("message")]
+        if choices and not said:
+            raise TypeError("a piece of an answer can't be appended; give the whole answer")
+        return reported(said, value, "usage", "model")
     if value.get("object") == "response" and isinstance(output := value.get("output"), list):
         return reported(output, value, "usage", "model")
     if format == "gemini" and "parts" not in value and "role" not in value:
         candidates = value.get("candidates") or []
-        contents = [candidate["content"] for candidate in candidates[:1] if (candidate.get("content") or {}).get("parts")]
-        return reported([{"role": "model"} | content for content in contents], value, "usageMetadata", "modelVersion")
+        contents = [candidate.get("content") or {} for candidate in candidates[:1]]
+        said = [{"role": "model"} | content for content in contents if content.get("parts")]
+        return reported(said, value, "usageMetadata", "modelVersion")
     return [value]
 
 
@@ -107,9 +121,19 @@ def user(text: str, format: Format) -> Message:
 def sendable(message: Message, format: Format) -> Message:
     """A stored message as a request takes it."""
     if format == "openai-responses":
-        return {name: value for name, value in message.items() if name not in BESIDE}
+        kept = ("id",) if message.get("type") == "reasoning" else ()
+        return {name: value for name, value in message.items() if name in kept or name not in BESIDE}
     taken = {name: message[name] for name in TAKEN[format] if name in message}
     return {name: value for name, value in taken.items() if value is not None or name == "content"}
+
+
+def is_empty(message: Message) -> bool:
+    """Whether nothing is said in it: no provider takes it, but from a tool. OpenAI takes reasoning if it is whole."""
+    if message.get("type") == "reasoning":
+        return not message.get("encrypted_content")
+    more = ("tool_calls", "function_call", "refusal", "audio")
+    is_said = message.get("content", message.get("parts")) or any(message.get(name) for name in more)
+    return "role" in message and message["role"] not in ("tool", "function") and not is_said
 
 
 def is_system(message: Message) -> bool:

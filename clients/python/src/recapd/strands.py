@@ -91,9 +91,11 @@ def converse_block(block: Any) -> Any:
         case {"type": "tool_result", "tool_use_id": use_id, "content": content}:
             parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
             status = "error" if block.get("is_error") else "success"
-            return {"toolResult": {"toolUseId": use_id, "status": status, "content": [converse_block(part) for part in parts]}}
+            results = [converse_block(part) for part in parts]
+            return {"toolResult": {"toolUseId": use_id, "status": status, "content": results}}
         case {"type": "thinking", "thinking": text, "signature": signature}:
-            return {"reasoningContent": {"reasoningText": {"text": text} | ({"signature": signature} if signature else {})}}
+            signed = {"signature": signature} if signature else {}
+            return {"reasoningContent": {"reasoningText": {"text": text} | signed}}
         case {"type": "image", "source": {"media_type": kind, "data": data}}:
             return {"image": {"format": kind.removeprefix("image/"), "source": {"bytes": base64.b64decode(data)}}}
     return {"text": f"[{block.get('type')}]"}

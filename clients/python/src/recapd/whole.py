@@ -9,6 +9,9 @@ from .client import Recapd
 from .shapes import LIST, Format, Message
 from .wire import RecapdError
 
+# So many agents' conversations are known, of those that asked last.
+KNOWN_MAX = 1_000
+
 
 class WholeConversation:
     """Stores what is new in the list, and gives the context in place of it.
@@ -60,12 +63,39 @@ class WholeConversation:
         return None if context is None else context["body"][LIST[self.format]]
 
     def _set_budget(self, agent: str) -> None:
-        if self.budget is not None and agent not in self._set:
+        if self.budget is None or agent in self._set:
+            return
+        try:
             self._raising.set_budget(agent, self.budget)
-            self._set.add(agent)
+        except RecapdError as error:
+            if not error.is_refusal:
+                raise
+            # The conversation goes on with the budget that it has.
+            self.recapd.report(error)
+        self._set.add(agent)
 
     def _report(self, error: Any) -> None:
-        """Once for each time that the daemon is away."""
+        """Once for each time that the daemon is away, unless failures are raised."""
         is_new, self._is_away = not self._is_away, True
-        if is_new:
+        if is_new or self.recapd.on_error == "raise":
             self.recapd.report(error)
+
+
+class WholeConversations:
+    """Conversations by the ids of their agents."""
+
+    def __init__(self, format: Format, *, recapd: Recapd | None = None, budget: int | None = None) -> None:
+        self.format: Format = format
+        self.recapd = recapd or Recapd()
+        self.budget = budget
+        self._known: dict[str, WholeConversation] = {}
+        self._lock = threading.Lock()
+
+    def of(self, agent: str) -> WholeConversation:
+        with self._lock:
+            known = self._known.pop(agent, None)
+            known = known or WholeConversation(agent, self.format, recapd=self.recapd, budget=self.budget)
+            self._known[agent] = known
+            if len(self._known) > KNOWN_MAX:
+                del self._known[next(iter(self._known))]
+            return known
