@@ -25,7 +25,7 @@
 pub mod cli;
 pub mod hook;
 
-/// The README's examples compile and run.
+/// The examples in Rust compile and run.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+#[doc = include_str!("../docs/integration.md")]
+struct WaysIn;
