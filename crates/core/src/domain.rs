@@ -27,6 +27,7 @@ pub mod message;
 pub mod neutralize;
 pub mod number;
 pub mod outcome;
+pub mod own_output;
 pub mod perspective;
 pub mod preset;
 pub mod price;

@@ -10,6 +10,7 @@ mod chat;
 mod claude_code;
 mod codex;
 mod content;
+mod conversation;
 mod detect;
 pub mod file;
 mod gemini;
@@ -30,6 +31,7 @@ use crate::domain::{
     time::{SECOND_MS, Timestamp},
 };
 pub use claude_code::is_copied_line;
+pub use conversation::conversation_line;
 use json::Fields;
 pub use row::{Row, read_row};
 pub use sameness::is_same;
@@ -42,6 +44,8 @@ const EPOCH_MS_MIN: f64 = 1e11;
 
 /// The kind of a message that reports a provider's error in place of an answer; nobody said it.
 const API_ERROR: &str = "api_error";
+/// The kind of a summary that Claude Code's own compaction wrote.
+const COMPACT_SUMMARY: &str = "compact_summary";
 /// The longest name of a kind, a speaker or a conversation in a document that is kept, in characters.
 const NAME_CHARS_MAX: usize = 128;
 /// The longest id that a client can give a message, in bytes. Longer ids are ignored.

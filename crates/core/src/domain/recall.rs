@@ -9,6 +9,7 @@ mod words;
 
 use super::{
     message::{Message, Part},
+    own_output::{is_answer, is_tool, without_fences},
     text::{ceil_cut, floor_cut},
 };
 
@@ -19,7 +20,7 @@ pub use words::indexed;
 pub const SEARCHED_BYTES_MAX: usize = 16_384;
 
 /// The searchable text of a message: its texts, the names and arguments of tool calls, and results. Without thinking, blocks that only
-/// the provider can read, and metadata.
+/// the provider can read, metadata, and what recapd itself wrote.
 pub fn searchable(message: &Message) -> String {
     if !message.kind.is_conversation() {
         return String::new();
@@ -27,7 +28,11 @@ pub fn searchable(message: &Message) -> String {
     let mut text = String::new();
     for part in &message.parts {
         match part {
-            Part::Text(said) => push(&mut text, said),
+            Part::Text(said) => push(&mut text, &without_fences(said)),
+            Part::ToolCall { name, .. } if is_tool(name) => {}
+            Part::ToolResult {
+                name, text: result, ..
+            } if name.as_deref().is_some_and(is_tool) || is_answer(result) => {}
             Part::ToolCall { name, arguments, .. } => {
                 push(&mut text, name);
                 push(&mut text, arguments);

@@ -9,7 +9,7 @@ use super::{
     effects::Effects,
     exchange::Exchange,
     message::{Kind, Message, Part},
-    outcome,
+    outcome, own_output,
     redaction::Redactor,
     text::{cut, head_tail, one_line},
     time::Timestamp,
@@ -105,7 +105,7 @@ pub struct Transcript {
     pub interrupted: bool,
     /// Its changes outside of the conversation, read from its full calls.
     pub effects: Effects,
-    /// Its lines, in order. Instructions (kind `system`) and metadata are left out.
+    /// Its lines, in order. Instructions (kind `system`), metadata and recapd's own output are left out.
     pub lines: Vec<Line>,
 }
 
@@ -176,13 +176,13 @@ impl Transcript {
             tokens: exchange.tokens,
             interrupted: exchange.state == super::exchange::ExchangeState::Interrupted,
             effects: Effects::of(messages).redacted(redactor),
-            lines: pairs::side_by_side(
+            lines: without_own_output(pairs::side_by_side(
                 messages
                     .iter()
                     .filter(|message| is_told(message))
                     .flat_map(|message| linked(message, limits, redactor, exchange.opened_at))
                     .collect(),
-            ),
+            )),
         }
     }
 
@@ -216,6 +216,16 @@ impl Transcript {
 /// Instructions and metadata have no lines.
 fn is_told(message: &Message) -> bool {
     message.kind.is_conversation() && message.kind != Kind::System
+}
+
+/// Leaves out the calls of recapd's tools, and their results, which have their calls' names.
+fn without_own_output(mut lines: Vec<Line>) -> Vec<Line> {
+    lines.retain(|line| match line.voice {
+        Voice::Call | Voice::FailedResult => !own_output::is_tool(&line.label),
+        Voice::Result => !own_output::is_tool(&line.label) && !own_output::is_answer(&line.text),
+        Voice::User | Voice::Assistant | Voice::Program => true,
+    });
+    lines
 }
 
 /// Returns true if a part becomes a line. A successful result without text doesn't.
@@ -310,6 +320,7 @@ fn line(
     };
     let text = match part {
         Part::ToolResult { .. } => without_reminders(text),
+        Part::Text(_) => own_output::without_fences(text),
         _ => text.into(),
     };
     // Before the cut: half a secret has no shape.

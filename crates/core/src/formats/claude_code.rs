@@ -4,10 +4,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    API_ERROR, FormatError, chat,
+    API_ERROR, COMPACT_SUMMARY, FormatError, chat,
     content::{parts, text_part},
+    conversation_line,
     json::Fields,
-    message, unknown_kind,
+    message, parse, unknown_kind,
 };
 use crate::domain::{
     message::{Author, Format, Kind, Message, Metadata, Part},
@@ -44,8 +45,6 @@ const AGENTS: [&str; 6] = [
     "scheduled-trigger",
 ];
 const QUEUED: &str = "queued_command";
-/// The kind of a summary that Claude Code's own compaction wrote.
-const COMPACT_SUMMARY: &str = "compact_summary";
 
 pub(super) fn read(line: &Fields<'_>) -> Result<Message, FormatError> {
     let kind = line.text("type").ok_or_else(|| {
@@ -137,7 +136,8 @@ fn author(line: &Fields<'_>, read: &Message) -> Option<Author> {
     }
 }
 
-/// Returns true if two lines hold the same message, which a resumed or forked session repeats under its own id.
+/// Returns true if two lines hold the same message, which a resumed or forked session repeats under its own id. One of them may
+/// hold its conversation only.
 pub fn is_copied_line(one: &str, other: &str) -> bool {
     #[derive(Deserialize, PartialEq)]
     struct TranscriptMessage {
@@ -148,7 +148,9 @@ pub fn is_copied_line(one: &str, other: &str) -> bool {
         content: Option<Value>,
     }
     let said = |line: &str| serde_json::from_str::<TranscriptMessage>(line).ok();
+    let left = |line: &str| conversation_line(&parse(Format::ClaudeCode, line).ok()?);
     said(one).is_some_and(|one| said(other) == Some(one))
+        || left(one).is_some_and(|one| left(other) == Some(one))
 }
 
 /// The kind of a line, which its role alone doesn't tell: Claude Code writes much in the user's name.

@@ -62,6 +62,11 @@ impl<'a> Fields<'a> {
         fields.next().filter(|_| fields.next().is_none())
     }
 
+    /// All fields, by name.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
+        self.0.iter().map(|(name, raw)| (name.as_str(), *raw))
+    }
+
     /// Returns true if the field is present, even if it is null.
     pub(super) fn holds(&self, name: &str) -> bool {
         self.0.contains_key(name)
