@@ -1,11 +1,14 @@
-//! Short hashes as names.
+//! Short hashes as names, and the names of sessions.
 
 use sha2::{Digest as _, Sha256};
 
-use crate::domain::text::hexadecimal;
+use crate::domain::{agent::AgentId, text::hexadecimal};
 
 /// Half of SHA-256 is long enough to avoid collisions.
 const BYTES: usize = 16;
+/// An id of a session that isn't a UUID is hashed, since it could hold anything.
+const UUID_CHARS: usize = 36;
+const LABEL_DIGITS: usize = 16;
 
 /// The first half of SHA-256 over `parts`, each with its length, as 32 hexadecimal digits.
 pub fn short_hash(parts: &[&[u8]]) -> String {
@@ -17,9 +20,34 @@ pub fn short_hash(parts: &[&[u8]]) -> String {
     hexadecimal(hash.finalize().get(..BYTES).unwrap_or_default())
 }
 
+/// The agent of a session of the program `client`, `CLIENT:-:ID`. The proxy and the hooks of hosts both use it, so that a
+/// session has one agent, however its messages arrive.
+pub fn session_agent(client: &str, session: &str) -> AgentId {
+    AgentId::slug(&format!("{client}:-:{}", session_label(session)))
+}
+
+/// A session's id, as it stands in an agent's.
+pub fn session_label(id: &str) -> String {
+    let is_uuid = id.len() == UUID_CHARS && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    if is_uuid {
+        return id.to_ascii_lowercase();
+    }
+    short_hash(&[id.as_bytes()]).chars().take(LABEL_DIGITS).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_has_one_agent() {
+        let agent = session_agent("claude-code", "0B1C2D3E-0000-4000-8000-000000000001");
+        assert_eq!(
+            agent.as_str(),
+            "claude-code:-:0b1c2d3e-0000-4000-8000-000000000001"
+        );
+        assert_eq!(session_agent("codex", "s/1").as_str(), "codex:-:2fccb739e8791639");
+    }
 
     #[test]
     fn parts_are_separated_by_their_lengths() {

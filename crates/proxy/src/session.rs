@@ -14,13 +14,11 @@ use serde_json::value::RawValue;
 use crate::dialect::Dialect;
 use recapd_core::{
     domain::{agent::AgentId, continuation::ContentUnit},
-    hash::short_hash,
+    hash::{session_agent, session_label, short_hash},
 };
 
 /// The longest id that is taken from a request, in bytes.
 const ID_BYTES_MAX: usize = 256;
-/// A session's id that isn't a UUID is hashed, since it could hold anything.
-const UUID_CHARS: usize = 36;
 const HASH_DIGITS: usize = 16;
 /// No request for a title or a probe is longer, in bytes.
 const AUXILIARY_BYTES_MAX: usize = 256 << 10;
@@ -151,14 +149,6 @@ fn usable(id: &str) -> Option<String> {
     (!id.is_empty() && id.len() <= ID_BYTES_MAX && is_printable).then(|| id.to_owned())
 }
 
-fn label(id: &str) -> String {
-    let is_uuid = id.len() == UUID_CHARS && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
-    if is_uuid {
-        return id.to_ascii_lowercase();
-    }
-    short_hash(&[id.as_bytes()]).chars().take(HASH_DIGITS).collect()
-}
-
 fn client(dialect: Dialect, headers: &HeaderMap) -> &'static str {
     let agent = header(headers, "user-agent").unwrap_or_default();
     let is = |name: &str| agent.contains(name);
@@ -183,8 +173,11 @@ fn client(dialect: Dialect, headers: &HeaderMap) -> &'static str {
 
 /// The id of the agent for the session `id`, or for the sub-agent that sends the request in it.
 fn agent(client: &str, headers: &HeaderMap, id: &str) -> AgentId {
-    let child = child(headers, id).map(|child| format!(":{}", label(&child)));
-    AgentId::slug(&format!("{client}:-:{}{}", label(id), child.unwrap_or_default()))
+    let session = session_agent(client, id);
+    match child(headers, id) {
+        Some(child) => AgentId::slug(&format!("{session}:{}", session_label(&child))),
+        None => session,
+    }
 }
 
 fn session_of(headers: &HeaderMap) -> Option<String> {

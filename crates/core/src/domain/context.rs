@@ -41,7 +41,7 @@ use super::{
     tokens::{MESSAGE_OVERHEAD_TOKENS, TokenCounter, count_part},
 };
 pub use copies::{COPIES_MAX, LeftCopy, SourceCopy};
-pub use fence::{fence, fence_copy};
+pub use fence::{fence, fence_copy, fence_project};
 pub use last_n::{is_safe_boundary, last_n};
 pub use passes::{Pass, Passes};
 pub use plain::plain;

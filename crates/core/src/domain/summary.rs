@@ -20,6 +20,7 @@ pub mod line;
 pub mod operations;
 pub mod pending;
 pub(crate) mod point;
+pub mod project_brief;
 pub mod reading;
 pub mod render;
 pub mod section;

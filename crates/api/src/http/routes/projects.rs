@@ -6,7 +6,7 @@ use axum::{
     Extension, Json,
     body::Bytes,
     extract::{FromRequestParts, Path, State},
-    http::{HeaderMap, Uri, request::Parts},
+    http::{HeaderMap, HeaderName, Uri, request::Parts},
     response::Response,
 };
 use serde::Serialize;
@@ -21,10 +21,15 @@ use crate::{
         openapi::{
             answers,
             parameters::{Paging, ProjectPath},
+            values::View,
         },
-        request::{extract::Parameters, page},
+        request::{
+            extract::{Parameters, agent_id, invalid},
+            page,
+        },
         response::{
             document::{Document, Form, unavailable},
+            excerpt,
             problem::{INVALID_AGENT_ID, INVALID_PROJECT_ID, Problem, UNKNOWN_PROJECT},
         },
     },
@@ -32,14 +37,24 @@ use crate::{
 use recapd_core::domain::{
     agent::AgentId,
     cursor::{Cursor, PagedList},
+    exchange::Exchange,
     project::ProjectId,
+    summary::{
+        brief::{BriefOptions, Excerpt},
+        project_brief::{AT_WORK_MS, AgentState, ProjectBrief, at_work},
+    },
     time::Timestamp,
 };
 use recapd_engine::snapshot::{
     Lookup,
     project::{MemberFigures, ProjectSnapshot},
 };
+use recapd_platform::threads;
 use recapd_store::{ProjectFigures, StoreResult};
+
+/// The most agents whose states a brief shows, and that it says are at work.
+const STATES_MAX: usize = 8;
+const VERSION: HeaderName = HeaderName::from_static("recapd-version");
 
 pub(crate) struct Project(ProjectId);
 
@@ -246,8 +261,13 @@ impl AsRef<[u8]> for Markdown {
 #[utoipa::path(
     get, path = "/v1/projects/{id}/summary", operation_id = "get_project_summary", tag = "projects",
     params(ProjectPath,
+        ("view" = Option<View>, Query, description = "`brief`: the sessions at work, what holds, and then the newest lines first, at most 9,000 characters and 2,300 tokens."),
+        ("max_tokens" = Option<i64>, Query, minimum = 1, maximum = 1_000_000, description = "With `view=brief`: at most this many tokens."),
+        ("max_chars" = Option<i64>, Query, minimum = 1, maximum = 10_000_000, description = "With `view=brief`: at most this many characters."),
+        ("reader" = Option<AgentId>, Query, description = "With `view=brief`: the agent that reads it, which isn't told that it is at work itself."),
+        ("without" = Option<AgentId>, Query, description = "With `view=brief`: leaves out what this agent did."),
         ("if-none-match" = Option<String>, Header, description = "The `etag` of the copy that the client has.")),
-    responses((status = 200, description = "The document.", content((ProjectSummaryView<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does."), ("recapd-stale" = String, description = "While the database is away or slow: the age of this copy, such as `41s`."))),
+    responses((status = 200, description = "The document.", content((ProjectSummaryView<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does, but not with what a brief adds to it."), ("recapd-version" = i64, description = "The sum of the agents' versions."), ("recapd-stale" = String, description = "While the database is away or slow: the age of this copy, such as `41s`."))),
         (status = 304, description = "The client's copy is current."),
         (status = 503, description = "There is no copy, and the database doesn't answer within two seconds.", content((crate::http::response::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
         answers::Faults,
@@ -260,11 +280,17 @@ pub(super) async fn summary(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let began = Instant::now();
-    Parameters::read(&uri, &[])?;
+    let query = BriefQuery::read(&uri)?;
     let form = Form::wanted(&headers);
     let (result, answer) = match app.parts.projects.get(&project).await {
         Ok(None) => return Err(unknown(&project)),
-        Ok(Some(reading)) => document(&project, &reading).answer(form, &headers, app.parts.clock.now()),
+        Ok(Some(reading)) => {
+            let excerpt = match query {
+                Some(query) => Some(query.excerpt(&app, &project, &reading.snapshot).await?),
+                None => None,
+            };
+            document(&project, &reading, excerpt.as_ref()).answer(form, &headers, app.parts.clock.now())
+        }
         Err(error) => unavailable(error, form),
     };
     observe::observe_read(&app.parts.metrics, result, Some(began.elapsed()));
@@ -274,21 +300,117 @@ pub(super) async fn summary(
 fn document<'a>(
     project: &'a ProjectId,
     reading: &'a Lookup<ProjectSnapshot>,
+    excerpt: Option<&'a Excerpt>,
 ) -> Document<ProjectSummaryView<'a>> {
     let snapshot = &reading.snapshot;
+    let version: i64 = snapshot.members.iter().map(|member| member.version).sum();
     Document {
         etag: snapshot.etag.clone(),
-        bytes: Bytes::from_owner(Markdown(Arc::clone(snapshot))),
+        bytes: match excerpt {
+            Some(excerpt) => Bytes::copy_from_slice(excerpt.text.as_bytes()),
+            None => Bytes::from_owner(Markdown(Arc::clone(snapshot))),
+        },
         json: ProjectSummaryView {
             project_id: project,
-            content: &snapshot.markdown,
-            tokens: snapshot.tokens,
+            content: excerpt.map_or(&snapshot.markdown, |excerpt| &excerpt.text),
+            tokens: excerpt.map_or(snapshot.tokens, |excerpt| excerpt.tokens),
             updated_at: snapshot.updated_at,
             agents: snapshot.agents,
             members: &snapshot.members,
             stale_since: reading.stale_since,
         },
         stale_since: reading.stale_since,
-        headers: HeaderMap::new(),
+        headers: HeaderMap::from_iter([(VERSION, version.into())]),
+    }
+}
+
+/// A request for a project's brief.
+struct BriefQuery {
+    options: BriefOptions,
+    reader: Option<AgentId>,
+    without: Option<AgentId>,
+}
+
+impl BriefQuery {
+    /// `None` if the whole document is wanted.
+    fn read(uri: &Uri) -> Result<Option<Self>, Problem> {
+        let known = [
+            excerpt::VIEW,
+            excerpt::MAX_TOKENS,
+            excerpt::MAX_CHARS,
+            "reader",
+            "without",
+        ];
+        let parameters = Parameters::read(uri, &known)?;
+        let agent = |name| parameters.text(name).map(agent_id).transpose();
+        let (reader, without) = (agent("reader")?, agent("without")?);
+        let options = excerpt::wanted(&parameters)?.filter(|options| options.is_brief());
+        if options.is_none()
+            && known
+                .iter()
+                .any(|name| *name != excerpt::VIEW && parameters.text(name).is_some())
+        {
+            return Err(invalid(
+                excerpt::VIEW,
+                "is missing",
+                "give view=brief for a shorter document",
+            ));
+        }
+        Ok(options.map(|options| Self {
+            options,
+            reader,
+            without,
+        }))
+    }
+
+    async fn excerpt(
+        self,
+        app: &SharedApp,
+        project: &ProjectId,
+        snapshot: &ProjectSnapshot,
+    ) -> Result<Excerpt, Problem> {
+        let mut recent: Vec<&MemberFigures> = snapshot.members.iter().collect();
+        recent.sort_by_key(|member| std::cmp::Reverse(member.updated_at));
+        recent.truncate(STATES_MAX);
+        let (mut states, mut working) = (Vec::new(), Vec::new());
+        for member in recent {
+            let agent = &member.agent_id;
+            if let Some(reading) = app.parts.snapshots.get(agent).await? {
+                let document = reading.snapshot.markdown.clone();
+                states.push(AgentState {
+                    agent: agent.clone(),
+                    document,
+                });
+            }
+            working.extend(self.at_work(app, member).await?);
+        }
+        let brief = ProjectBrief {
+            project: project.clone(),
+            document: snapshot.markdown.clone(),
+            states,
+            at_work: working,
+            without: self.without,
+        };
+        let (counter, options) = (Arc::clone(app.parts.snapshots.counter()), self.options);
+        let cut = move || brief.excerpt(options, counter.as_ref());
+        Ok(threads::computed("cutting an excerpt", cut).await?)
+    }
+
+    /// The line about another session that said something lately and has it in its window.
+    async fn at_work(&self, app: &SharedApp, member: &MemberFigures) -> StoreResult<Option<String>> {
+        let agent = &member.agent_id;
+        let now = app.parts.clock.now();
+        if self.reader.as_ref() == Some(agent) || now.since_ms(member.updated_at) > AT_WORK_MS {
+            return Ok(None);
+        }
+        let Some(row) = app.parts.store.agent(agent).await? else {
+            return Ok(None);
+        };
+        let newest = row.ledger.newest.as_ref();
+        let redacted = newest.map(|newest| Exchange {
+            headline: newest.headline.clone().redacted(app.parts.snapshots.redactor()),
+            ..newest.clone()
+        });
+        Ok(redacted.map(|newest| at_work(agent, &newest, newest.opened_at)))
     }
 }

@@ -102,13 +102,7 @@ impl BriefOptions {
 
     /// Cuts the `document` of `agent`. Counting a full document takes some milliseconds.
     pub fn of(self, agent: &AgentId, document: &str, counter: &dyn TokenCounter) -> Excerpt {
-        let closing = closing(agent);
-        let (text, truncated) = cut_down(document, &closing, self.order, self.limits, counter);
-        Excerpt {
-            tokens: counter.count(&text),
-            text,
-            truncated,
-        }
+        self.below("", document, &closing(agent), counter)
     }
 
     /// Like [`Self::of`], with a first line about the `running` exchange, if there is room for both.
@@ -119,14 +113,36 @@ impl BriefOptions {
         document: &str,
         counter: &dyn TokenCounter,
     ) -> Excerpt {
-        let head = running.line() + "\n\n";
-        let less = self.limits.less(&head, counter);
-        let part = Self { limits: less, ..self }.of(agent, document, counter);
+        let head = running.line() + "\n";
+        self.below(&head, document, &closing(agent), counter)
+    }
+
+    /// Cuts the `document` to what fits below `head`, or to what fits alone if there is no room for both.
+    pub(super) fn below(
+        self,
+        head: &str,
+        document: &str,
+        closing: &str,
+        counter: &dyn TokenCounter,
+    ) -> Excerpt {
+        let cut = |limits| {
+            let (text, truncated) = cut_down(document, closing, self.order, limits, counter);
+            Excerpt {
+                tokens: counter.count(&text),
+                text,
+                truncated,
+            }
+        };
+        if head.is_empty() {
+            return cut(self.limits);
+        }
+        let head = format!("{head}\n");
+        let part = cut(self.limits.less(&head, counter));
         let text = format!("{head}{}", part.text);
         let tokens = counter.count(&text);
         let has_room = text.chars().count() <= self.limits.chars_max && tokens <= self.limits.tokens_max;
         if part.text.trim().is_empty() || !has_room {
-            return self.of(agent, document, counter);
+            return cut(self.limits);
         }
         Excerpt { text, tokens, ..part }
     }

@@ -1,7 +1,8 @@
 //! One document for the agents of a project, within the ceiling of a single one (seed 003, "Shared Summaries").
 //!
 //! It consists of the agents' own items and changes none of them: nothing has to be merged, and an item without room here is still in its
-//! agent's document. Below each heading the agents follow each other by name, so that a line's `#n` belongs to the agent above it.
+//! agent's document. Below each heading the agents follow each other by their newest items, the last active one last, so that a line's `#n` belongs to the
+//! agent above it.
 //!
 //! Invariant: the document never exceeds the ceiling, and the result depends on the arguments alone.
 //! Invariant: room is shared fairly. An agent that needs less than an equal part leaves the rest to the others, and an agent gets less
@@ -29,7 +30,7 @@ const DAY_MARK: &str = "####";
 /// An agent's contribution to the document.
 #[derive(Clone, Copy, Debug)]
 pub struct Contribution<'a> {
-    /// Sorts the contributions by name.
+    /// Sorts contributions whose newest items are of the same time.
     pub agent: &'a AgentId,
     /// The items of its document, and digests of its pending exchanges.
     pub items: &'a [Item],
@@ -71,7 +72,8 @@ pub fn compose_shared(
     counter: &dyn TokenCounter,
 ) -> SharedDocument {
     let mut sorted: Vec<usize> = (0..contributions.len()).collect();
-    sorted.sort_by_key(|&at| contributions[at].agent);
+    let newest = |at: usize| contributions[at].items.iter().map(|item| item.ended_at).max();
+    sorted.sort_by_key(|&at| (newest(at), contributions[at].agent));
     let whole: Vec<Composition> = sorted
         .iter()
         .map(|&at| compose(contributions[at].items, as_of, policy, counter))

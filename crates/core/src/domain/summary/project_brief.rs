@@ -1,0 +1,201 @@
+//! The brief of a project: what a new session of it is told. It says which other sessions are at work, what holds, and then
+//! what was done, newest first.
+
+use super::{
+    brief::{BriefOptions, Excerpt, sections},
+    reading::{DAY_MARK, SECTION_MARK},
+    shared::SHARED_FOOTER,
+    state::HEADING,
+};
+use crate::domain::{
+    agent::AgentId,
+    exchange::Exchange,
+    neutralize::{defanged, quoted},
+    project::ProjectId,
+    text::one_line,
+    time::{HOUR_MS, Timestamp},
+    tokens::TokenCounter,
+};
+
+/// A session whose last message is older isn't at work.
+pub const AT_WORK_MS: i64 = HOUR_MS;
+/// The most characters of what holds, which leaves room for what was done.
+const STATE_CHARS_MAX: usize = 2_000;
+const REQUEST_CHARS_MAX: usize = 160;
+
+/// The material of a project's brief.
+#[derive(Clone, Debug)]
+pub struct ProjectBrief {
+    /// The project.
+    pub project: ProjectId,
+    /// The document that its agents share.
+    pub document: String,
+    /// The agents that were active last, the last one first, with their own documents.
+    pub states: Vec<AgentState>,
+    /// A line for each other session that is at work.
+    pub at_work: Vec<String>,
+    /// The agent whose part is left out, since the reader has it.
+    pub without: Option<AgentId>,
+}
+
+/// What holds, by the document of one agent.
+#[derive(Clone, Debug)]
+pub struct AgentState {
+    /// The agent.
+    pub agent: AgentId,
+    /// Its document.
+    pub document: String,
+}
+
+/// The line about a session that is at work on `exchange`.
+pub fn at_work(agent: &AgentId, exchange: &Exchange, last_at: Timestamp) -> String {
+    let request = quoted(&defanged(&one_line(&exchange.headline.title)), REQUEST_CHARS_MAX);
+    let at = last_at.format("%H:%M");
+    format!(
+        "At work in another session: {agent} since {at} on #{}: {request}",
+        exchange.begins_with()
+    )
+}
+
+impl ProjectBrief {
+    /// Cuts it to `options`. Empty if there is nothing to tell.
+    pub fn excerpt(&self, options: BriefOptions, counter: &dyn TokenCounter) -> Excerpt {
+        let head = self
+            .at_work
+            .iter()
+            .fold(String::new(), |head, line| head + line + "\n");
+        let project = &self.project;
+        let closing = format!(
+            "*Each #n is an exchange of the agent above it: `recapd expand AGENT N`. All of it: `recapd summary --project {project}`.*"
+        );
+        let document = self.state() + &self.without_reader();
+        if document.trim().is_empty() && !head.is_empty() {
+            let text = format!("{head}\n{closing}\n");
+            let tokens = counter.count(&text);
+            return Excerpt {
+                text,
+                tokens,
+                truncated: false,
+            };
+        }
+        options.below(&head, &document, &closing, counter)
+    }
+
+    /// What holds, with the agents that say so, in the form of a section.
+    fn state(&self) -> String {
+        let mut text = String::new();
+        for state in self
+            .states
+            .iter()
+            .filter(|state| Some(&state.agent) != self.without.as_ref())
+        {
+            let sections = sections(&state.document).into_iter();
+            for section in sections.filter(|section| section.title == HEADING) {
+                let part = format!("{DAY_MARK}{}\n{}\n\n", state.agent, section.content);
+                if text.chars().count() + part.chars().count() <= STATE_CHARS_MAX {
+                    text.push_str(&part);
+                }
+            }
+        }
+        if text.is_empty() {
+            return text;
+        }
+        format!("{SECTION_MARK}{HEADING}\n{text}")
+    }
+
+    /// The document without the reader's part, and without its last line.
+    fn without_reader(&self) -> String {
+        let of_reader = self.without.as_ref().map(|agent| format!("{DAY_MARK}{agent}"));
+        let mut is_left_out = false;
+        let lines = self.document.lines().filter(|line| {
+            if line.starts_with(DAY_MARK) || line.starts_with(SECTION_MARK) {
+                is_left_out = of_reader.as_deref() == Some(line);
+            }
+            !is_left_out && *line != SHARED_FOOTER
+        });
+        let kept: Vec<&str> = lines.collect();
+        let has_text = kept
+            .iter()
+            .any(|line| !line.trim().is_empty() && !line.starts_with('#'));
+        if has_text {
+            kept.join("\n") + "\n"
+        } else {
+            String::new()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokenizer::BytesCounter;
+
+    fn brief(without: Option<&str>, at_work: &[&str]) -> String {
+        let document = "## Previously in This Session (5 January 2026)\n### one\n- Fixed bug 1 (#1)\n\n### two\n- Fixed bug 2 (#2)\n\n\
+             ## Yesterday\n### one\n- Fixed bug 0 (#0)\n\n";
+        let own = "## Where Things Stand\n- Demand (#2): never push\n\n## Yesterday\n- Fixed bug 2 (#2)\n";
+        let brief = ProjectBrief {
+            project: "shop".parse().unwrap(),
+            document: format!("{document}{SHARED_FOOTER}\n"),
+            states: vec![AgentState {
+                agent: "two".parse().unwrap(),
+                document: own.to_owned(),
+            }],
+            at_work: at_work.iter().map(|&line| line.to_owned()).collect(),
+            without: without.map(|name| name.parse().unwrap()),
+        };
+        let options = BriefOptions::new(true, Some(2_000), None).unwrap();
+        brief.excerpt(options, &BytesCounter).text
+    }
+
+    #[test]
+    fn a_session_is_told_of_others_of_what_holds_and_of_what_was_done() {
+        insta::assert_snapshot!(brief(None, &["At work in another session: two"]), @r"
+        At work in another session: two
+
+        ## Where Things Stand
+        ### two
+        - Demand (#2): never push
+
+        ## Previously in This Session (5 January 2026)
+        ### two
+        - Fixed bug 2 (#2)
+        ### one
+        - Fixed bug 1 (#1)
+
+        ## Yesterday
+        ### one
+        - Fixed bug 0 (#0)
+
+        *Each #n is an exchange of the agent above it: `recapd expand AGENT N`. All of it: `recapd summary --project shop`.*
+        ");
+    }
+
+    #[test]
+    fn a_session_is_not_told_what_it_has() {
+        let text = brief(Some("two"), &[]);
+        assert!(
+            !text.contains("two") && !text.contains("never push") && text.contains("bug 1"),
+            "{text}"
+        );
+        let nothing = ProjectBrief {
+            project: "shop".parse().unwrap(),
+            document: format!("## Yesterday\n### two\n- Fixed bug 2 (#2)\n\n{SHARED_FOOTER}\n"),
+            states: Vec::new(),
+            at_work: Vec::new(),
+            without: Some("two".parse().unwrap()),
+        };
+        let options = BriefOptions::new(true, None, None).unwrap();
+        assert_eq!(nothing.excerpt(options, &BytesCounter).text, "");
+        let alone = ProjectBrief {
+            at_work: vec!["At work: x".to_owned()],
+            ..nothing
+        };
+        assert!(
+            alone
+                .excerpt(options, &BytesCounter)
+                .text
+                .starts_with("At work: x\n\n*Each")
+        );
+    }
+}
