@@ -135,7 +135,8 @@ macro_rules! every_test {
                 accents_make_no_difference,
                 each_message_is_indexed_once, set_aside_messages_are_not_found,
                 a_fork_finds_what_it_inherited_and_nothing_later, an_exchange_is_read_as_it_was,
-                a_long_exchange_is_read_in_parts, messages_too_many_to_search_are_counted;
+                a_long_exchange_is_read_in_parts, an_exchange_is_read_without_what_hosts_add,
+                messages_too_many_to_search_are_counted;
             forget: forgotten_text_leaves_no_trace, the_rest_is_summarised_again,
                 a_tombstone_keeps_its_place_and_its_time, one_message_is_forgotten_by_itself,
                 messages_that_a_fork_does_not_share_stay, forgetting_twice_is_forgetting_once, labels_of_marks_are_forgotten,
@@ -166,7 +167,7 @@ macro_rules! every_test {
                 old_rows_are_pruned, versions_of_all_agents_are_pruned, the_latest_slot_is_kept, a_sample_counts_everything,
                 a_sample_of_very_many_agents_is_an_estimate;
             legs: the_legs_of_an_exchange_are_read, legs_are_inherited_and_set_aside;
-            lineage: a_clear_closes_the_session, a_later_preamble_is_never_summarised, a_clear_of_nothing_leaves_nothing,
+            lineage: a_clear_closes_the_session, a_session_that_may_be_resumed_is_not_urgent, a_later_preamble_is_never_summarised, a_clear_of_nothing_leaves_nothing,
                 a_rewind_sets_later_exchanges_aside, the_exchange_with_the_mark_stays_whole,
                 a_mark_in_the_preamble_leads_to_the_beginning, marks_are_found_by_name_or_the_newest,
                 an_unknown_mark_is_refused_when_it_must_be_there, a_rewind_withdraws_items_about_set_aside_exchanges,

@@ -11,7 +11,7 @@ use recapd_core::{
     domain::{
         agent::AgentId,
         context::{ContextInput, ContextOptions, SourceExchange, build},
-        exchange::ExchangeState,
+        exchange::{ExchangeState, PREAMBLE},
         legs::{Legs, settle},
         neutralize::{defanged, quoted},
         recall::{EXCERPT_CHARS_MAX, Query, Term, searchable},
@@ -23,7 +23,8 @@ use recapd_core::{
     tokenizer,
 };
 use recapd_store::{
-    ExchangePlace, ExpandedExchange, FoundExchange, Hit, MessageRange, Store, StoreResult, StoredMessage,
+    ExchangePlace, ExpandedExchange, FoundExchange, Hit, MessageRange, MessageScope, Store, StoreResult,
+    StoredMessage,
     page::{PART_MESSAGES_MAX, part},
 };
 
@@ -153,6 +154,7 @@ pub struct ExpandQuery {
     pub limit: i64,
     /// Adds the messages as content of this provider's request.
     pub format: Option<RequestFormat>,
+    pub scope: MessageScope,
 }
 
 impl Default for ExpandQuery {
@@ -161,9 +163,16 @@ impl Default for ExpandQuery {
             after_seq: 0,
             limit: MESSAGES_SHOWN,
             format: None,
+            scope: MessageScope::All,
         }
     }
 }
+
+/// The names of scopes in requests.
+pub const SCOPES: [(&str, MessageScope); 2] = [
+    ("all", MessageScope::All),
+    ("conversation", MessageScope::Conversation),
+];
 
 /// Searches the archive of `agent`; `None` if there is no such agent. Exchanges that contain more of the terms come first,
 /// then better matches. Messages that aren't indexed yet come before indexed ones, newest first.
@@ -310,6 +319,12 @@ pub async fn expand(
     let range = MessageRange {
         messages_max: query.limit.clamp(1, MESSAGES_MAX),
         is_current: false,
+        // The preamble is nothing but instructions.
+        scope: if exchange == PREAMBLE {
+            MessageScope::All
+        } else {
+            query.scope
+        },
         ..part(query.after_seq)
     };
     let Some(mut expanded) = store.expand(agent, exchange, range).await? else {

@@ -3,7 +3,7 @@
 //! Invariant: a page exceeds its limit of payload bytes by one message at most. Anything left out stands before the page's first exchange
 //! or after its last message.
 
-use super::{ExchangeQuery, MessageRange, Store, StoreResult, StoredExchange};
+use super::{ExchangeQuery, MessageRange, MessageScope, Store, StoreResult, StoredExchange};
 use recapd_core::domain::{agent::AgentId, number::usize_or_max};
 
 /// The most payload bytes on a page, and in one part of an exchange. Processing takes several times as much, and several readers may come
@@ -73,5 +73,6 @@ pub fn part(after_seq: i64) -> MessageRange {
         messages_max: PART_MESSAGES_MAX,
         bytes_max: usize_or_max(PAGE_BYTES_MAX),
         is_current: true,
+        scope: MessageScope::All,
     }
 }

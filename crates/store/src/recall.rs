@@ -101,6 +101,16 @@ pub struct MessageRange {
     pub bytes_max: usize,
     /// True if the newest writes must be included: then no standby is used.
     pub is_current: bool,
+    pub scope: MessageScope,
+}
+
+/// Which messages of an exchange are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MessageScope {
+    #[default]
+    All,
+    /// What was said, done and summarised by a host, without instructions and events.
+    Conversation,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

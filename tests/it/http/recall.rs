@@ -83,7 +83,7 @@ async fn an_exchange_is_shown_as_it_was() {
     let text = server.get_as("/v1/agents/coder/exchanges/3", "text/plain").await;
     assert!(
         text.body
-            .contains("[6] assistant  2026-11-20 08:40\n    Fixed bug 3"),
+            .contains("[6] assistant  2026-11-20 08:40\n  Fixed bug 3"),
         "{}",
         text.body
     );

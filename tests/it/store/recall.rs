@@ -2,7 +2,7 @@
 
 use recapd_api::recall::{self, RecallReply};
 use recapd_core::domain::{recall::Query, time::Timestamp};
-use recapd_store::{ExchangePlace, ExpandedExchange, MessageRange};
+use recapd_store::{ExchangePlace, ExpandedExchange, MessageRange, MessageScope};
 
 use super::{clean, lineage::step, the_lease, with_pending};
 use crate::support::{
@@ -16,6 +16,7 @@ const WHOLE: MessageRange = MessageRange {
     messages_max: 100,
     bytes_max: 1_000_000,
     is_current: false,
+    scope: MessageScope::All,
 };
 
 async fn index(db: &dyn Backend) -> i64 {
@@ -280,6 +281,38 @@ pub(crate) async fn a_long_exchange_is_read_in_parts(db: &dyn Backend) {
     };
     let part = db.store().expand(&agent("a"), 1, range).await.unwrap().unwrap();
     assert_eq!((part.messages.len(), part.has_more), (1, true));
+}
+
+pub(crate) async fn an_exchange_is_read_without_what_hosts_add(db: &dyn Backend) {
+    let kinds = [
+        "user",
+        "system",
+        "attachment",
+        "tool_call",
+        "usage",
+        "tool_result",
+        "assistant",
+    ];
+    let messages = kinds.map(|kind| said(kind, kind, 1, Timestamp(0)));
+    db.store()
+        .append(append(&agent("a"), messages.to_vec()))
+        .await
+        .unwrap();
+    let (mut after_seq, mut told) = (0, Vec::new());
+    while told.len() < 4 {
+        let range = MessageRange {
+            after_seq,
+            messages_max: 2,
+            scope: MessageScope::Conversation,
+            ..WHOLE
+        };
+        let part = db.store().expand(&agent("a"), 1, range).await.unwrap().unwrap();
+        let kinds = part.messages.iter().map(|stored| stored.message.kind.name());
+        told.extend(kinds.map(str::to_owned));
+        after_seq = part.messages.last().unwrap().seq;
+        assert_eq!(part.has_more, told.len() < 4);
+    }
+    assert_eq!(told, ["user", "tool_call", "tool_result", "assistant"]);
 }
 
 pub(crate) async fn messages_too_many_to_search_are_counted(db: &dyn Backend) {

@@ -13,7 +13,8 @@ use recapd_core::domain::{
     window::Budget,
 };
 use recapd_store::{
-    AppendOutcome, ExchangeQuery, Fence, MaterialLimits, MessageRange, PreparedMessage, Settle, StoreError,
+    AppendOutcome, ExchangeQuery, Fence, MaterialLimits, MessageRange, MessageScope, PreparedMessage, Settle,
+    StoreError,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -169,6 +170,7 @@ pub(crate) async fn returned_exchanges_leave_at_a_later_time(db: &dyn Backend) {
         messages_max: 1,
         bytes_max: 1_000,
         is_current: true,
+        scope: MessageScope::All,
     };
     let expanded = db.store().expand(&agent, 3, range).await.unwrap().unwrap();
     assert_eq!(expanded.placed.evicted_at, Some(left.at));

@@ -14,7 +14,7 @@ use super::{
     WAIT_SECONDS,
     source::{AgentsPage, Source, SourceError},
 };
-use crate::recall::{ExpandQuery, ExpandReply, RecallReply};
+use crate::recall::{self, ExpandQuery, ExpandReply, RecallReply};
 use recapd_client::{Answerer, Credentials, DaemonEndpoint, PlaceError, Summary, Transport, answerer};
 use recapd_core::domain::{
     agent::AgentId,
@@ -230,6 +230,8 @@ impl Source for Remote {
             query.limit.to_string(),
         );
         let mut parameters = vec![("after", after.as_str()), ("limit", limit.as_str())];
+        let scope = recall::SCOPES.iter().find(|(_, scope)| *scope == query.scope);
+        parameters.extend(scope.map(|(name, _)| ("scope", *name)));
         parameters.extend(query.format.map(|format| ("format", format.name())));
         let about = RequestSubject {
             agent: Some(agent),

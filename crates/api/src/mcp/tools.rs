@@ -16,11 +16,13 @@ use recapd_core::{
     domain::{
         agent::AgentId,
         number::count,
+        own_output::FOUND_HINT,
         summary::{pending::with_pending, render::in_place_of_nothing},
     },
     tokenizer,
 };
 use recapd_platform::threads;
+use recapd_store::MessageScope;
 
 /// The least and the most tokens of a summary that can be requested.
 pub(super) const SUMMARY_TOKENS_MIN: i64 = 100;
@@ -155,7 +157,7 @@ async fn search(source: &dyn Source, arguments: Arguments) -> Result<CallToolRes
     }
     let mut text = recall::found_list(&reply);
     if !reply.found.is_empty() {
-        text.push_str("\nexpand shows an exchange as it was");
+        text.extend(["\n", FOUND_HINT]);
     }
     if reply.has_more {
         text.push_str("\n(more was found: give more words, or a larger limit)");
@@ -171,6 +173,7 @@ async fn expand(source: &dyn Source, arguments: Arguments) -> Result<CallToolRes
         after_seq,
         limit: MESSAGES_SHOWN,
         format: None,
+        scope: MessageScope::Conversation,
     };
     let mut shown = ExpandView::new(agent.clone(), TEXT_CHARS_MAX);
     for &exchange in &wanted {

@@ -15,8 +15,8 @@ use crate::sql::{Connection, Row, SqlStore, query, sql, statement::SqlDialect};
 
 use super::{
     super::{
-        ExpandedExchange, FoundExchange, HITS_MAX, Hit, MessageRange, PlacedExchange, SearchHits,
-        StoreResult, StoredMessage, TAIL_MESSAGES_MAX,
+        ExpandedExchange, FoundExchange, HITS_MAX, Hit, MessageRange, MessageScope, PlacedExchange,
+        SearchHits, StoreResult, StoredMessage, TAIL_MESSAGES_MAX,
     },
     row,
 };
@@ -269,7 +269,8 @@ async fn messages(
     let sql = sql!(
         "-- sql/recall.messages\nSELECT m.seq, m.format, m.payload, coalesce(r.tokens, m.tokens), m.said_at, \
                m.kind FROM message_log m LEFT JOIN recounts r ON r.agent_id = $6 AND r.seq = m.seq \
-               WHERE m.agent_id = $1 AND m.seq BETWEEN {max}($2, $4 + 1) AND $3 AND m.exchange = $5 ORDER BY m.seq"
+               WHERE m.agent_id = $1 AND m.seq BETWEEN {max}($2, $4 + 1) AND $3 AND m.exchange = $5 \
+               AND ($7 > 0 OR m.kind IN ('user', 'assistant', 'tool_call', 'tool_result', 'interrupted', 'compact_summary')) ORDER BY m.seq"
     );
     let of = &placed.exchange;
     let found = query(sql)
@@ -279,10 +280,16 @@ async fn messages(
         .bind(range.after_seq)
         .bind(of.exchange)
         .bind(agent.as_str())
+        .bind(all(range))
         .fetch_all(tx)
         .await?;
     let messages: StoreResult<Vec<StoredMessage>> = found.iter().map(row::message).collect();
     Ok((messages?, has_more))
+}
+
+/// 1 if the range has messages of every kind.
+fn all(range: MessageRange) -> i64 {
+    i64::from(range.scope == MessageScope::All)
 }
 
 /// Returns the last message of an exchange within the range, and whether there are more.
@@ -293,7 +300,8 @@ async fn last_within(
 ) -> StoreResult<(i64, bool)> {
     let sql = sql!(
         "-- sql/recall.sizes\nSELECT m.seq, CAST(octet_length(m.payload) AS bigint) FROM message_log m \
-               WHERE m.agent_id = $1 AND m.seq BETWEEN {max}($2, $4 + 1) AND $3 AND m.exchange = $5 ORDER BY m.seq LIMIT $6"
+               WHERE m.agent_id = $1 AND m.seq BETWEEN {max}($2, $4 + 1) AND $3 AND m.exchange = $5 \
+               AND ($7 > 0 OR m.kind IN ('user', 'assistant', 'tool_call', 'tool_result', 'interrupted', 'compact_summary')) ORDER BY m.seq LIMIT $6"
     );
     let of = &placed.exchange;
     let found = query(sql)
@@ -304,6 +312,7 @@ async fn last_within(
         .bind(of.exchange)
         // One more than may be read shows whether there are more.
         .bind(range.messages_max.saturating_add(1))
+        .bind(all(range))
         .fetch_all(tx)
         .await?;
     let messages_max = usize_or_max(range.messages_max);

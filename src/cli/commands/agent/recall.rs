@@ -45,6 +45,7 @@ pub(crate) struct Recall {
 Prints messages verbatim. A line of the summary names the exchanges that it stands for. Examples:
   recapd expand my-agent 38
   recapd expand my-agent '#12–#14' '#20'
+  recapd expand my-agent 38 --all                           with instructions and the host's events
   recapd expand my-agent 38 --format anthropic              as content of a provider's request")]
 pub(crate) struct Expand {
     /// The agent
@@ -55,6 +56,9 @@ pub(crate) struct Expand {
     /// Print as content of a request: anthropic, openai, openai-responses or gemini
     #[arg(long, value_parser = request_format)]
     format: Option<RequestFormat>,
+    /// Also show instructions, and events that the host recorded
+    #[arg(long)]
+    all: bool,
     /// Only messages after this one
     #[arg(long, default_value_t = 0, value_name = "SEQ")]
     after: i64,
@@ -122,12 +126,13 @@ impl Expand {
 
     async fn replies(&self, api: &Api) -> Result<Vec<ExpandReply>, CommandFailure> {
         let mut replies = Vec::new();
+        let scope = if self.all { "all" } else { "conversation" };
         for number in self.numbers() {
             let format = self
                 .format
                 .map_or_else(String::new, |format| format!("&format={}", format.name()));
             let path = format!(
-                "/v1/agents/{}/exchanges/{number}?after={}&limit={}{format}",
+                "/v1/agents/{}/exchanges/{number}?after={}&limit={}&scope={scope}{format}",
                 self.agent, self.after, self.limit
             );
             replies.push(api.read(&path).await?);

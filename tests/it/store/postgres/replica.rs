@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use recapd_core::domain::{agent::AgentId, time::HOUR_MS};
 use recapd_store::{
-    MessageRange, SqlStore, Store as _, VersionQuery,
+    MessageRange, MessageScope, SqlStore, Store as _, VersionQuery,
     postgres::{PostgresSettings, READ_PATIENCE_MS},
 };
 use sqlx::{AssertSqlSafe, PgConnection};
@@ -52,6 +52,7 @@ async fn seen(store: &SqlStore, agent: &AgentId, exchange: i64, is_current: bool
         messages_max: 10,
         bytes_max: 10_000,
         is_current,
+        scope: MessageScope::All,
     };
     let expanded = store.expand(agent, exchange, range).await.unwrap();
     expanded.map(|expanded| expanded.messages.len())

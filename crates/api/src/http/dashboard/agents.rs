@@ -39,7 +39,9 @@ use recapd_core::domain::{
     recall::Query,
     spend::SpendTotal,
 };
-use recapd_store::{AgentRow, ExchangeQuery, MessageRange, StoreResult, StoredExchange, VersionQuery};
+use recapd_store::{
+    AgentRow, ExchangeQuery, MessageRange, MessageScope, StoreResult, StoredExchange, VersionQuery,
+};
 
 const MESSAGES_SHOWN: i64 = 100;
 /// No further message is read once payloads have this many bytes.
@@ -177,6 +179,7 @@ pub(super) async fn exchange(
         messages_max: MESSAGES_SHOWN,
         bytes_max: MESSAGES_BYTES_MAX,
         is_current: false,
+        scope: MessageScope::All,
     };
     known(&app, &agent).await?;
     let expanded = app.parts.store.expand(&agent, exchange, range).await?;
@@ -203,6 +206,7 @@ pub(super) async fn raw(
         messages_max: 1,
         bytes_max: MESSAGES_BYTES_MAX,
         is_current: false,
+        scope: MessageScope::All,
     };
     known(&app, &agent).await?;
     let expanded = app.parts.store.expand(&agent, exchange, range).await?;

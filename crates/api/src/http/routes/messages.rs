@@ -26,6 +26,10 @@ use crate::http::{
 use recapd_core::domain::{convergence::ConvergenceScore, message::Format};
 use recapd_store::AppendOutcome;
 
+/// The header that says where messages come from.
+const SOURCE: &str = "recapd-source";
+const TRANSCRIPT: &str = "transcript";
+
 /// The result of an append, the same over HTTP and on the command line.
 #[derive(Serialize, utoipa::ToSchema)]
 pub struct AppendReply {
@@ -77,6 +81,7 @@ struct SummaryFigures {
     post, path = "/v1/agents/{id}/messages", operation_id = "append_messages", tag = "messages",
     params(AgentPath,
         ("format" = Option<MessageFormat>, Query, description = "The format of the messages; detected by default."),
+        ("recapd-source" = Option<String>, Header, pattern = "^transcript$", description = "`transcript`: the messages are lines of a session's transcript, in order. What the proxy has stored of the session counts as a duplicate."),
         ("idempotency-key" = Option<String>, Header, pattern = "^[!#-~]{1,200}$", description = "Makes it safe to repeat an append of messages without ids: they are stored once under a key. A repeat gets the same answer while that is remembered, and later one that counts duplicates.")),
     request_body(description = "Messages in order, in a format that `format` names: one message, an array, `{messages, usage}`, or one message on each line.", content((MessagesBody = "application/json", examples(("turn" = (summary = "A finished turn", value = json!([{"role": "user", "content": "Fix the parser"}, {"role": "assistant", "content": "Fixed: the loop ended too early."}]))), ("once" = (summary = "Messages that may be sent again", value = json!([{"id": "m-1", "kind": "user", "content": "Fix the parser"}]))))), (String = "application/x-ndjson"))),
     responses((status = 200, description = "The messages are stored. The answer says what that did to the window.", body = AppendReply),
@@ -92,6 +97,10 @@ pub(super) async fn append(
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(request.uri(), &["format"])?;
     let key = Key::read(request.headers(), &agent)?;
+    let is_transcript = request
+        .headers()
+        .get(SOURCE)
+        .is_some_and(|source| source == TRANSCRIPT);
     let format = parameters.text("format").map(named_format).transpose()?;
     let (writing, body) = body::read(&app, request).await?;
     let (messages_max, asking) = (app.settings.batch_messages_max, key.clone());
@@ -106,10 +115,18 @@ pub(super) async fn append(
         key.name(&mut messages);
     }
     let (ingestor, request_key) = (app.parts.ingestor.clone(), asked.clone());
+    let conversations = app.parts.conversations.clone();
     let stored = app.seen_through(async move {
-        let stored = ingestor
-            .append_and_listen(&agent, messages, usage, request_key)
-            .await;
+        let stored = if is_transcript {
+            conversations
+                .append(&agent, messages)
+                .await
+                .map(|outcome| (outcome, None))
+        } else {
+            ingestor
+                .append_and_listen(&agent, messages, usage, request_key)
+                .await
+        };
         drop(share);
         stored
     });

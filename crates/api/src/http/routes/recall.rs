@@ -91,6 +91,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ExchangePath {
         ("n" = i64, Path, description = "The exchange's number, as written after the # in a summary.", minimum = 0),
         ("after" = Option<i64>, Query, minimum = 0, description = "Only messages after this number."),
         ("limit" = Option<i64>, Query, minimum = 1, maximum = 1000, description = "The most messages."),
+        ("scope" = Option<String>, Query, pattern = "^(all|conversation)$", description = "`conversation`: without instructions and events of the host; `all`: the default."),
         ("format" = Option<RequestFormat>, Query, description = "Adds the messages as content of this provider's request.")),
     responses((status = 200, description = "The exchange.", content((ExpandReply = "application/json"), (String = "text/plain"))),
         answers::Always,
@@ -102,12 +103,22 @@ pub(super) async fn expand(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let parameters = Parameters::read(&uri, &["after", "limit", "format"])?;
+    let parameters = Parameters::read(&uri, &["after", "limit", "scope", "format"])?;
     let format = |name| {
         let cure = "give anthropic, openai, openai-responses or gemini";
         RequestFormat::from_name(name).ok_or_else(|| invalid("format", &format!("can't be `{name}`"), cure))
     };
+    let scope = |name: &str| {
+        let mut scopes = recall::SCOPES.into_iter();
+        let found = scopes.find(|(of, _)| *of == name).map(|(_, scope)| scope);
+        found.ok_or_else(|| invalid("scope", &format!("can't be `{name}`"), "give all or conversation"))
+    };
     let query = ExpandQuery {
+        scope: parameters
+            .text("scope")
+            .map(scope)
+            .transpose()?
+            .unwrap_or_default(),
         after_seq: parameters.integer("after", 0..=i64::MAX)?.unwrap_or(0),
         limit: parameters
             .integer("limit", 1..=MESSAGES_MAX)?
