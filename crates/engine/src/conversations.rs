@@ -3,7 +3,7 @@
 //! Invariant: at most one update of an agent's conversation runs at a time in a daemon. Between several daemons the ids of
 //! messages keep the same content from being stored twice.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use hashlink::LruCache;
 use serde::Serialize;
@@ -13,10 +13,13 @@ use crate::ingest::Ingestor;
 use recapd_core::{
     domain::{
         agent::AgentId,
-        continuation::{AnotherConversation, ContentUnit, ContinuationPlan, SentExtent, StoredConversation},
+        continuation::{
+            AnotherConversation, ContentUnit, ContinuationPlan, SentExtent, StoredConversation, repeated,
+        },
         journal::MessageRecord,
-        lineage::Step,
+        lineage::{Step, is_resumable},
         message::{Kind, Message},
+        number::i64_or_max,
     },
     formats::{
         self, FormatError,
@@ -26,7 +29,7 @@ use recapd_core::{
 };
 use recapd_platform::clock::Clock;
 use recapd_store::{
-    StoreError, StoreResult,
+    AppendOutcome, StoreError, StoreResult,
     archive::{Archive, RecordRange},
 };
 
@@ -37,6 +40,9 @@ const RECORDS_MAX: i64 = 2_000;
 const RECORDS_BYTES_MAX: usize = 8 << 20;
 /// The most messages of one append.
 const APPEND_MAX: usize = 500;
+/// How the ids of messages begin that requests carried, and how many of their units are compared with a transcript's.
+const SENT: &str = "sent-";
+const SENT_MAX: usize = 4_096;
 /// The most digits of the hash in the id of an agent for a second conversation of the same session.
 const HASH_DIGITS: usize = 8;
 
@@ -78,6 +84,8 @@ pub struct Conversations {
 struct ConversationReader {
     stored: StoredConversation,
     through_seq: i64,
+    /// The units that a proxy stored, the newest last.
+    sent: VecDeque<u64>,
 }
 
 impl Conversations {
@@ -107,6 +115,24 @@ impl Conversations {
         let stored = self.store_in(&other, sent, extent).await?;
         // Its name is the hash of its beginning: nothing else begins like that.
         stored.map_err(|AnotherConversation| ConversationError::AnotherConversation(other))
+    }
+
+    /// Stores lines of a session's transcript, in order. What a proxy has stored of the session counts as a duplicate.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn append(&self, agent: &AgentId, mut lines: Vec<Message>) -> StoreResult<AppendOutcome> {
+        let reader = self.reader(agent);
+        let mut reader = reader.lock().await;
+        reader.read_on(self.archive.as_ref(), agent).await?;
+        let units: Vec<Vec<u64>> = lines.iter().map(hashes).collect();
+        let mut is_known = repeated(reader.sent.make_contiguous(), &units).into_iter();
+        let all = lines.len();
+        lines.retain(|_| !is_known.next().unwrap_or_default());
+        let known = all - lines.len();
+        let mut outcome = self.ingestor.append(agent, lines).await?;
+        outcome.duplicates += i64_or_max(known);
+        Ok(outcome)
     }
 
     async fn store_in(
@@ -169,7 +195,7 @@ impl Conversations {
                 messages.extend(mark.map(|label| Step::Mark(Some(label.clone())).message(now)));
                 let place = [line.to_be_bytes(), (stored.len() as u64).to_be_bytes()];
                 let client_id = format!(
-                    "sent-{}",
+                    "{SENT}{}",
                     short_hash(&[place.as_flattened(), read.as_flattened()])
                 );
                 messages.push(Message {
@@ -226,12 +252,24 @@ impl ConversationReader {
         let Ok(message) = formats::parse(record.format, &record.payload) else {
             return;
         };
+        if is_resumable(&message) {
+            return self.stored.pause();
+        }
         let step = Step::of(&message);
         let message = Message {
             kind: Kind::from_name(&record.kind),
             ..message
         };
-        self.stored
-            .push(step.as_ref(), &units_of(&message), record.exchange);
+        let units = units_of(&message);
+        if record.client_id.as_deref().is_some_and(|id| id.starts_with(SENT)) {
+            self.sent.extend(units.iter().map(|unit| unit.hash));
+            let surplus = self.sent.len().saturating_sub(SENT_MAX);
+            self.sent.drain(..surplus);
+        }
+        self.stored.push(step.as_ref(), &units, record.exchange);
     }
+}
+
+fn hashes(message: &Message) -> Vec<u64> {
+    units_of(message).iter().map(|unit| unit.hash).collect()
 }

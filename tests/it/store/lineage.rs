@@ -2,6 +2,7 @@
 
 use recapd_core::domain::{
     lineage::Step,
+    message::Format,
     summary::{
         coverage::items_from,
         item::{ExchangeRange, Importance, ItemDraft, Origin},
@@ -9,13 +10,15 @@ use recapd_core::domain::{
     window::Budget,
     work::Lease,
 };
+use recapd_core::formats;
 use recapd_store::{AppendOutcome, AppendRequest, Fence, PreparedMessage, StepOutcome, StoreError};
 
 use super::{clean, the_lease};
 use crate::support::{
     backend::{Backend, TABLES, assert_same},
     conversation::{
-        ALL, TURN_TOKENS, agent, append, items, minute, numbers, patch, prepared, said, turn, turns,
+        ALL, T0, TURN_TOKENS, agent, append, claim, items, minute, numbers, patch, prepared, rules, said,
+        turn, turns,
     },
 };
 
@@ -59,6 +62,22 @@ async fn told(db: &dyn Backend) -> String {
 async fn watermarks(db: &dyn Backend) -> (i64, i64) {
     let row = db.store().agent(&agent("a")).await.unwrap().unwrap();
     (row.ledger.first_exchange, row.ledger.summarized_through)
+}
+
+pub(crate) async fn a_session_that_may_be_resumed_is_not_urgent(db: &dyn Backend) {
+    let payload = r#"{"kind":"clear","data":{"resumable":true}}"#;
+    for turn in 1..=2 {
+        say_within(db, 9, turns(turn..=turn)).await;
+        let clear = formats::parse(Format::Native, payload).unwrap();
+        say_within(db, 9, vec![prepared(clear, 0, minute(turn))]).await;
+        let leases = db.store().claim(claim("w", 1, T0.plus_ms(1_000))).await.unwrap();
+        assert_eq!(leases.len(), 0, "it ends with each turn");
+    }
+    let later = T0.plus_ms(rules().max_wait_ms);
+    let leases = db.store().claim(claim("w", 1, later)).await.unwrap();
+    assert_eq!(leases.first().map(Lease::trigger), Some("session_pause"));
+    let material = db.store().material(&leases[0], ALL).await.unwrap();
+    assert_eq!(material.exchanges.len(), 2, "one update for both");
 }
 
 pub(crate) async fn a_clear_closes_the_session(db: &dyn Backend) {

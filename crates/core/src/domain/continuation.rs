@@ -118,6 +118,16 @@ impl StoredConversation {
         }
     }
 
+    /// The host ended the session and may resume it: it then sends all of it again. What was said before can't be rewound any
+    /// more.
+    pub fn pause(&mut self) {
+        self.marks.clear();
+        self.open_mark = None;
+        for stored in &mut self.units {
+            stored.is_marked = false;
+        }
+    }
+
     /// The exchange that holds the mark stays whole, and every later one goes.
     fn rewind(&mut self, label: Option<&str>) {
         let is_meant = |mark: &ConversationMark| label.is_none() || mark.label.as_deref() == label;
@@ -245,6 +255,51 @@ impl StoredConversation {
         let is_request = |stored: &StoredUnit| stored.unit.kind == UnitKind::Request;
         self.units.iter().rposition(is_request).unwrap_or(0)
     }
+}
+
+/// How many places of a stored conversation are tried at which lines may repeat it.
+const PLACES_MAX: usize = 16;
+
+/// Tells which lines of a transcript repeat what is stored of the same session: `stored` and each of `lines` are hashes of
+/// units. Lines come in order and each once, so they repeat the end of what is stored, or all of them lie within it. A text
+/// that is said twice is therefore no repetition.
+pub fn repeated(stored: &[u64], lines: &[Vec<u64>]) -> Vec<bool> {
+    for from in 0..lines.len() {
+        let Some(first) = lines[from].first() else {
+            continue;
+        };
+        let places = (0..stored.len()).rev().filter(|at| stored[*at] == *first);
+        let found = places
+            .take(PLACES_MAX)
+            .find_map(|at| repeats(&stored[at..], &lines[from..]));
+        if let Some(found) = found {
+            return [vec![false; from], found].concat();
+        }
+    }
+    vec![false; lines.len()]
+}
+
+/// Pairs lines with what is stored, whatever the order: results of parallel calls come in any. `None` if some of both is left
+/// without a pair.
+fn repeats(stored: &[u64], lines: &[Vec<u64>]) -> Option<Vec<bool>> {
+    let mut left = stored.to_vec();
+    let mut is_all_stored = true;
+    let paired: Vec<bool> = lines
+        .iter()
+        .map(|line| {
+            let mut rest = left.clone();
+            let is_stored = line.iter().all(|unit| {
+                let at = rest.iter().position(|of| of == unit);
+                at.map(|at| rest.remove(at)).is_some()
+            });
+            if is_stored {
+                left = rest;
+            }
+            is_all_stored &= is_stored;
+            is_stored && !line.is_empty()
+        })
+        .collect();
+    (left.is_empty() || is_all_stored).then_some(paired)
 }
 
 #[cfg(test)]

@@ -61,6 +61,8 @@ struct StepFields {
     to: Option<String>,
     target_label: Option<String>,
     seq: Option<i64>,
+    #[serde(default)]
+    resumable: bool,
     data: Option<Box<StepFields>>,
 }
 
@@ -78,6 +80,13 @@ impl StepFields {
         let named = inner.or(self.target_label).or(self.to).or(self.label);
         named.and_then(|label| label_of(&label))
     }
+}
+
+/// Returns true for a clear after which the host may show the same session again. Its summary isn't urgent: a session that is
+/// resumed for each turn ends with each turn.
+pub fn is_resumable(message: &Message) -> bool {
+    let fields = || StepFields::of(&message.payload);
+    message.kind == Kind::Metadata(Metadata::Clear) && fields().data.is_some_and(|data| data.resumable)
 }
 
 /// Trims and cuts a label. `None` if nothing is left.

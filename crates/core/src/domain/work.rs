@@ -32,16 +32,19 @@ pub enum Reason {
     Manual = 8,
     /// The reconciler found pending exchanges without a row.
     Reconcile = 16,
+    /// A host ended a session that it may resume.
+    SessionPause = 32,
 }
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Eviction,
         Self::SessionEnd,
         Self::Ageing,
         Self::Manual,
         Self::Reconcile,
+        Self::SessionPause,
     ];
 
     /// The label used in metrics and the runs table.
@@ -52,6 +55,7 @@ impl Reason {
             Self::Ageing => "aging",
             Self::Manual => "manual",
             Self::Reconcile => "reconcile",
+            Self::SessionPause => "session_pause",
         }
     }
 
@@ -65,6 +69,7 @@ impl Reason {
         let by_weight = [
             Self::Manual,
             Self::SessionEnd,
+            Self::SessionPause,
             Self::Eviction,
             Self::Reconcile,
             Self::Ageing,
@@ -79,7 +84,7 @@ impl Reason {
     pub fn priority(self) -> Priority {
         match self {
             Self::Manual | Self::SessionEnd => Priority::High,
-            Self::Eviction | Self::Reconcile => Priority::Normal,
+            Self::Eviction | Self::Reconcile | Self::SessionPause => Priority::Normal,
             Self::Ageing => Priority::Low,
         }
     }

@@ -193,6 +193,18 @@ impl Worker {
         digest_items(&rows)
     }
 
+    /// Makes digests that stay.
+    pub(super) fn without_model(&self, material: &Material) -> Condensation {
+        let items = self.digests(material).into_iter().map(|item| Item {
+            provisional: false,
+            ..item
+        });
+        Condensation {
+            items: items.collect(),
+            facts: Vec::new(),
+        }
+    }
+
     /// Asks the model about the exchanges of `material`. If it gives no useful answer, or revisited items are too much for it, asks again
     /// about fewer exchanges at a time. Each exchange ends up in exactly one item.
     pub(super) async fn condense(

@@ -20,7 +20,7 @@ use recapd_core::domain::{
         item::{Item, Origin},
     },
     time::Timestamp,
-    work::{Lease, WOKEN_RETRY_MS_MIN},
+    work::{Lease, Reason, WOKEN_RETRY_MS_MIN},
 };
 use recapd_store::{
     AttemptError, CRASHED, Completion, Failure, Fence, Material, MaterialLimits, Patch, RunRecord, Settle,
@@ -147,6 +147,10 @@ impl Worker {
             if material.exchanges.is_empty() {
                 return self.without_pending(lease, &material, run).await;
             }
+            if self.is_slight(lease, &material) {
+                let draft = self.draft(&material, self.without_model(&material));
+                return Ok(self.apply(lease, &material, draft, None, run).await?);
+            }
             let material = match self.route(lease, material, run).await? {
                 Route::Direct(material) => self.with_answered(lease, *material, limits, run).await?,
                 Route::Deferred => return Ok(Outcome::Deferred),
@@ -186,6 +190,17 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// True for a session that ended after a few words, as each call of a host in a loop does: a model's answer would be longer.
+    fn is_slight(&self, lease: &Lease, material: &Material) -> bool {
+        let tokens: i64 = material
+            .exchanges
+            .iter()
+            .map(|stored| stored.exchange.tokens)
+            .sum();
+        let has_paused = lease.reasons == Reason::SessionPause.bit() && material.revisited.is_empty();
+        has_paused && !self.is_offline() && tokens < self.settings.batch_tokens_min
     }
 
     /// Handles a row without pending exchanges: time may still have moved items to another section.

@@ -24,7 +24,7 @@ use recapd_core::{
         agent::AgentId,
         exchange::{Exchange, LedgerEntry, PREAMBLE},
         ledger::{Eviction, Ledger},
-        lineage::Step,
+        lineage::{self as steps, Step},
         message::{Format, is_tombstone},
         number::i64_or_max,
         settings::AgentSettings,
@@ -399,16 +399,18 @@ pub(super) async fn wake(
             rules.batch_tokens_min,
         )
         .await?;
+    let mut clears = request.messages.iter().map(|prepared| &prepared.message);
+    let is_resumable = clears.any(steps::is_resumable);
     let wake = queue::Wake {
-        reason: if is_urgent {
-            Reason::SessionEnd
-        } else {
-            Reason::Eviction
+        reason: match (is_urgent, is_resumable) {
+            (true, false) => Reason::SessionEnd,
+            (true, true) => Reason::SessionPause,
+            (false, _) => Reason::Eviction,
         },
         delay_ms: match (is_urgent, is_full) {
-            (true, _) => 0,
-            (false, true) => rules.debounce_ms,
-            (false, false) => rules.max_wait_ms,
+            (true, _) if !is_resumable => 0,
+            (_, true) => rules.debounce_ms,
+            (_, false) => rules.max_wait_ms,
         },
         revive_after_ms: if is_urgent { 0 } else { rules.revive_after_ms },
         now: request.now,

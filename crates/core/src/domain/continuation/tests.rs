@@ -159,6 +159,29 @@ fn another_conversation_is_told_apart() {
     assert_eq!(archive.send(&[], SentExtent::Whole), Ok(EMPTY));
 }
 
+#[test]
+fn lines_of_a_transcript_repeat_what_a_proxy_stored() {
+    let lines = |units: &[&[u64]]| units.iter().map(|line| line.to_vec()).collect::<Vec<_>>();
+    let stored = [1, 2, 3, 4];
+    for (said, expected) in [
+        // All is stored, as one message or as several; results of parallel calls stand in another order.
+        (lines(&[&[1], &[2], &[3], &[4]]), vec![true; 4]),
+        (lines(&[&[1], &[2, 4], &[3]]), vec![true; 3]),
+        // The transcript is behind, or ahead.
+        (lines(&[&[3]]), vec![true]),
+        (lines(&[&[3], &[4], &[], &[5]]), vec![true, true, false, false]),
+        // The proxy missed the first one.
+        (lines(&[&[9], &[4]]), vec![false, true]),
+        // The same words in a turn that the proxy has not seen.
+        (lines(&[&[1], &[9]]), vec![false; 2]),
+        (lines(&[&[5], &[6]]), vec![false; 2]),
+        (lines(&[]), vec![]),
+    ] {
+        assert_eq!(repeated(&stored, &said), expected, "{said:?}");
+    }
+    assert_eq!(repeated(&[], &lines(&[&[1]])), [false]);
+}
+
 proptest! {
     /// Whatever is edited, the line ends as the conversation that was sent last, and no unit is stored twice on a line.
     #[test]
