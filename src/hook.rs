@@ -28,6 +28,7 @@ use std::{path::PathBuf, time::Duration};
 
 use tokio::time::Instant;
 
+pub use agent::SessionOwner;
 pub use brief::Injection;
 use daemon::Http;
 pub use event::{Event, Host, INPUT_BYTES_MAX, Input};
@@ -36,7 +37,6 @@ pub use forget::{ForgetScope, forget};
 use push::SessionMark;
 use recapd_client::Credentials;
 use recapd_config::{Config, Environment};
-use recapd_core::domain::agent::AgentId;
 use recapd_platform::clock::Clock;
 pub use status::{AgentStatus, statuses};
 
@@ -60,7 +60,7 @@ pub struct HookCall<'a> {
     pub event: Event,
     /// The calling host; `None`: detected from the input.
     pub host: Option<Host>,
-    /// The agent, as a template in which `{host}`, `{project}` and `{session}` are replaced; `None`: the default template.
+    /// The agent, as a template in which `{host}`, `{project}` and `{session}` are replaced; `None`: one for each session.
     pub agent: Option<&'a str>,
     /// The daemon's URL, such as `http://127.0.0.1:7411`.
     pub server: String,
@@ -91,41 +91,37 @@ impl HookCall<'_> {
         let Some(folder) = StateFolder::of(self.environment) else {
             return;
         };
-        let agent = self.agent(input);
-        match self.event {
-            Event::SessionStart | Event::UserPromptSubmit => {
-                let told = match self.event {
-                    Event::SessionStart => self.injection(&folder, &agent, input),
-                    _ => self.announcement(&folder, &agent, input),
-                };
-                if let Some(injection) = told {
-                    print(&injection.output);
-                    injection.remember(&folder, &agent, input, self.clock.now());
-                }
-            }
-            event => {
-                // The end of a sub-agent doesn't end the session that it works for.
-                let mark = mark(event).filter(|_| !input.is_subagent);
-                self.push(&folder, &agent, input, mark);
-            }
+        let owner = self.owner(input);
+        let told = match self.event {
+            Event::SessionStart => self.injection(&folder, &owner, input),
+            Event::UserPromptSubmit => self.announcement(&folder, &owner, input),
+            _ => None,
+        };
+        if let Some(injection) = told {
+            print(&injection.output);
+            injection.remember(&folder, &owner.agent, input, self.clock.now());
         }
+        // The end of a sub-agent doesn't end the session that it works for.
+        let mark = mark(self.event).filter(|_| !input.is_subagent);
+        self.push(&folder, &owner, input, mark);
     }
 
     /// Returns what a `SessionStart` would inject now, without recording it.
     pub fn preview(&self, input: &Input) -> Option<Injection> {
         let folder = StateFolder::of(self.environment)?;
-        self.injection(&folder, &self.agent(input), input)
+        self.injection(&folder, &self.owner(input), input)
     }
 
-    pub fn agent(&self, input: &Input) -> AgentId {
-        agent::name(self.agent, self.host(input), input, self.environment)
+    pub fn owner(&self, input: &Input) -> SessionOwner {
+        agent::owner(self.agent, self.host(input), input, self.environment)
     }
 
     pub fn host(&self, input: &Input) -> Host {
         self.host.unwrap_or_else(|| input.host())
     }
 
-    fn push(&self, folder: &StateFolder, agent: &AgentId, input: &Input, mark: Option<SessionMark>) {
+    fn push(&self, folder: &StateFolder, owner: &SessionOwner, input: &Input, mark: Option<SessionMark>) {
+        let agent = &owner.agent;
         let agent_folder = folder.agent(agent);
         let is_own = |path: &PathBuf| self.host(input) != Host::Codex || !rollout::is_subagents(path);
         if mark == Some(SessionMark::Clear) && input.transcript.as_ref().is_none_or(is_own) {
@@ -134,7 +130,11 @@ impl HookCall<'_> {
         }
         let gathering = push::Gatherer {
             folder: &agent_folder,
-            agent,
+            owner,
+            former: owner
+                .project
+                .as_ref()
+                .map(|project| folder.agent(&project.former)),
             host: self.host(input),
             deadline: self.began + GATHER_TIME_MAX * patience(self.environment),
         };
@@ -142,7 +142,7 @@ impl HookCall<'_> {
         gathering.gather(input, mark).ok();
         let (now, deadline) = (self.clock.now(), self.network_deadline());
         if let Some(daemon) = self.daemon()
-            && push::drain(&agent_folder, agent, &daemon, now).unwrap_or(true)
+            && push::drain(&agent_folder, owner, &daemon, now).unwrap_or(true)
         {
             push::visit(
                 &folder.others(&agent_folder),
@@ -192,7 +192,8 @@ pub fn drain(environment: &Environment, server: &str, credentials: Credentials, 
 fn mark(event: Event) -> Option<SessionMark> {
     match event {
         // After either event the model sees nothing verbatim any more.
-        Event::PreCompact | Event::SessionEnd => Some(SessionMark::Clear),
+        Event::PreCompact => Some(SessionMark::Clear),
+        Event::SessionEnd => Some(SessionMark::End),
         Event::StopFailure => Some(SessionMark::Interrupted),
         _ => None,
     }

@@ -1,16 +1,18 @@
-//! The agent of a hook's session: by default one for each host and project folder.
+//! Whose a session is: by default it has an agent of its own, in the project of its folder.
 
 use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
 
 use super::{Host, Input};
 use recapd_config::Environment;
 use recapd_core::{
-    domain::{agent::AgentId, text::floor_cut},
-    hash::short_hash,
+    domain::{agent::AgentId, project::ProjectId, text::floor_cut},
+    hash::{session_agent, short_hash},
 };
 
-/// The default template of the agent's name.
-const TEMPLATE: &str = "{host}:{project}";
+/// The part of a template that gives each session an agent of its own.
+const SESSION: &str = "{session}";
 /// Claude Code's variable for the folder in which the session began; `cwd` changes during it.
 const PROJECT_VARIABLE: &str = "CLAUDE_PROJECT_DIR";
 /// Limits of a folder's name in an agent's id: bytes of the name, then digits of its hash, which tells namesakes apart.
@@ -19,15 +21,45 @@ const HASH_DIGITS: usize = 8;
 /// How many parent folders are searched for the root of the repository.
 const ANCESTORS_MAX: usize = 64;
 
-/// Returns the agent named by `template`.
-pub(super) fn name(template: Option<&str>, host: Host, input: &Input, environment: &Environment) -> AgentId {
-    let project = project(host, input, environment);
-    let name = template
-        .unwrap_or(TEMPLATE)
-        .replace("{host}", host.name())
-        .replace("{project}", &label(&project))
-        .replace("{session}", &input.session);
-    AgentId::slug(&name)
+/// The agent of a session, and the project that it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionOwner {
+    pub agent: AgentId,
+    /// `None` if the agent has several sessions, so that its own summary is about all of them.
+    pub project: Option<SessionProject>,
+}
+
+/// The project of a folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionProject {
+    pub id: ProjectId,
+    /// The agent that earlier versions gave all sessions of the folder. Its summary becomes part of the project's.
+    pub former: AgentId,
+}
+
+/// Returns the owner of a session. `template` names another agent than the session's own.
+pub(super) fn owner(
+    template: Option<&str>,
+    host: Host,
+    input: &Input,
+    environment: &Environment,
+) -> SessionOwner {
+    let label = label(&project(host, input, environment));
+    let agent = template.map_or_else(
+        || session_agent(host.name(), &input.session),
+        |template| {
+            let name = template
+                .replace("{host}", host.name())
+                .replace("{project}", &label);
+            AgentId::slug(&name.replace(SESSION, &input.session))
+        },
+    );
+    let has_own = template.is_none_or(|template| template.contains(SESSION));
+    let project = label.parse().ok().filter(|_| has_own).map(|id| SessionProject {
+        id,
+        former: AgentId::slug(&format!("{}:{label}", host.name())),
+    });
+    SessionOwner { agent, project }
 }
 
 /// Returns the session's folder: where the host says it began, else the root of the repository around `cwd`, else `cwd`.
@@ -73,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn all_folders_of_a_project_have_one_agent() {
+    fn all_folders_of_a_project_have_one_project() {
         let folder = tempfile::tempdir().unwrap();
         let (deep, git) = (
             folder.path().join("my shop/src/deep"),
@@ -82,28 +114,46 @@ mod tests {
         std::fs::create_dir_all(&deep).unwrap();
         std::fs::create_dir_all(git).unwrap();
         let none = Environment::default();
-        let agent = |folder: &Path, environment: &Environment| {
-            name(None, Host::ClaudeCode, &input(folder), environment)
+        let project = |folder: &Path, environment: &Environment| {
+            let owner = owner(None, Host::ClaudeCode, &input(folder), environment);
+            owner.project.unwrap()
         };
         let root = folder.path().join("my shop");
-        let named = agent(&root, &none);
-        assert!(named.as_str().starts_with("claude-code:my-shop-"), "{named}");
-        assert_eq!(agent(&deep, &none), named);
-        assert_ne!(agent(folder.path(), &none), named);
+        let named = project(&root, &none);
+        assert!(named.id.as_str().starts_with("my-shop-"), "{named:?}");
+        assert_eq!(named.former.as_str(), format!("claude-code:{}", named.id));
+        assert_eq!(project(&deep, &none), named);
+        assert_ne!(project(folder.path(), &none), named);
         let said = [(PROJECT_VARIABLE, root.to_str().unwrap())].into_iter().collect();
-        assert_eq!(agent(Path::new("/"), &said), named);
-        let codex = name(None, Host::Codex, &input(&deep), &said);
-        assert_eq!(codex.as_str().replace("codex", "claude-code"), named.as_str());
+        assert_eq!(project(Path::new("/"), &said), named);
+        let codex = owner(None, Host::Codex, &input(&deep), &said);
+        assert_eq!(codex.project.unwrap().id, named.id);
+    }
+
+    #[test]
+    fn a_session_has_the_agent_that_the_proxy_gives_it() {
+        let session = "0b1c2d3e-0000-4000-8000-000000000001";
+        let input = Input {
+            session: session.to_owned(),
+            ..input(Path::new("/"))
+        };
+        let owner = owner(None, Host::ClaudeCode, &input, &Environment::default());
+        assert_eq!(owner.agent.as_str(), format!("claude-code:-:{session}"));
     }
 
     #[test]
     fn a_template_names_the_agent() {
-        let named = name(
-            Some("me:{host}:{session}"),
-            Host::Codex,
-            &input(Path::new("/")),
-            &Environment::default(),
+        let named = |template| {
+            let input = input(Path::new("/shop"));
+            owner(Some(template), Host::Codex, &input, &Environment::default())
+        };
+        let own = named("me:{host}:{session}");
+        assert_eq!(own.agent.as_str(), "me:codex:0b1c-2");
+        assert!(own.project.is_some());
+        assert_eq!(
+            named("me").project,
+            None,
+            "its own summary is about all its sessions"
         );
-        assert_eq!(named.as_str(), "me:codex:0b1c-2");
     }
 }

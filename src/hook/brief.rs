@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
-    Event, HookCall, Host, Input,
-    daemon::DaemonAnswer,
+    Event, HookCall, Host, Input, SessionOwner,
+    daemon::{BriefSubject, DaemonAnswer, ReaderView},
     folder::{StateFolder, read_json, read_text, replace, replace_json, touched_at},
     push::GatherState,
 };
@@ -18,7 +18,7 @@ use recapd_client::PLACEHOLDER;
 use recapd_core::{
     domain::{
         agent::AgentId,
-        context::{fence, fence_copy},
+        context::{fence, fence_copy, fence_project},
         neutralize::neutralize_document,
         time::Timestamp,
     },
@@ -71,13 +71,21 @@ impl HookCall<'_> {
     pub(super) fn injection(
         &self,
         folder: &StateFolder,
-        agent: &AgentId,
+        owner: &SessionOwner,
         input: &Input,
     ) -> Option<Injection> {
-        if input.is_subagent || is_own_past(folder, agent, input) {
+        let agent = &owner.agent;
+        if input.is_subagent || (owner.project.is_none() && is_own_past(folder, agent, input)) {
             return None;
         }
-        let mut brief = self.brief(folder, agent)?;
+        let is_compacted = input.source.as_deref() == Some("compact");
+        let view = if is_compacted {
+            ReaderView::Nothing
+        } else {
+            ReaderView::Everything
+        };
+        let subject = BriefSubject { owner, view };
+        let mut brief = self.brief(folder, subject)?;
         if brief.text.trim().is_empty() {
             return None;
         }
@@ -90,7 +98,7 @@ impl HookCall<'_> {
         if !is_emptied && state.given.contains(&mark) {
             return None;
         }
-        let (text, output) = self.fitted(agent, self.host(input), &brief)?;
+        let (text, output) = self.fitted(subject, self.host(input), &brief)?;
         Some(Injection {
             output,
             text,
@@ -103,20 +111,25 @@ impl HookCall<'_> {
     pub(super) fn announcement(
         &self,
         folder: &StateFolder,
-        agent: &AgentId,
+        owner: &SessionOwner,
         input: &Input,
     ) -> Option<Injection> {
         if input.is_subagent || !self.config.hook.announce {
             return None;
         }
-        let state: SessionState = read_json(&folder.agent(agent).session(&input.session))?;
-        let brief = self.brief(folder, agent)?;
+        let state: SessionState = read_json(&folder.agent(&owner.agent).session(&input.session))?;
+        let view = ReaderView::Everything;
+        let brief = self.brief(folder, BriefSubject { owner, view })?;
         if brief.copied_at.is_some() || brief.version <= state.version.max(state.announced) {
             return None;
         }
+        let whose = match &owner.project {
+            Some(project) => format!("--project {}", project.id),
+            None => owner.agent.to_string(),
+        };
         let text = format!(
             "The summary of earlier work has a version {} that is newer than the one in this session, {}; \
-             `recapd summary {agent}` prints it.",
+             `recapd summary {whose}` prints it.",
             brief.version, state.version
         );
         Some(Injection {
@@ -128,11 +141,14 @@ impl HookCall<'_> {
     }
 
     /// Returns the daemon's brief, or the last copy of it.
-    fn brief(&self, folder: &StateFolder, agent: &AgentId) -> Option<Brief> {
+    fn brief(&self, folder: &StateFolder, subject: BriefSubject<'_>) -> Option<Brief> {
         let told = self.daemon().map_or(DaemonAnswer::Away, |daemon| {
-            daemon.brief(agent, self.config.hook.max_chars, BRIEF_TOKENS_MAX)
+            daemon.brief(subject, self.config.hook.max_chars, BRIEF_TOKENS_MAX)
         });
-        let cache = folder.cache(agent);
+        let cache = match subject.project() {
+            Some(project) => folder.project_cache(&project.id),
+            None => folder.cache(&subject.owner.agent),
+        };
         match told {
             DaemonAnswer::Brief {
                 text,
@@ -170,15 +186,17 @@ impl HookCall<'_> {
 
     /// Returns the brief in its fence, and the output. Drops as many of the last lines (the oldest) as the limits
     /// require, but keeps the closing line, which says where the whole document is.
-    fn fitted(&self, agent: &AgentId, host: Host, brief: &Brief) -> Option<(String, String)> {
+    fn fitted(&self, subject: BriefSubject<'_>, host: Host, brief: &Brief) -> Option<(String, String)> {
+        let agent = &subject.owner.agent;
         let lines: Vec<&str> = brief.text.trim_end().lines().collect();
         let (closing, lines) = lines.split_last()?;
         (0..=lines.len()).rev().find_map(|count| {
             let kept = lines.get(..count).unwrap_or_default().join("\n");
             let markdown = format!("{}\n\n{closing}", kept.trim_end());
-            let text = match brief.copied_at {
-                None => fence(agent, brief.version, &markdown, None),
-                Some(at) => fence_copy(agent, brief.version, &markdown, at),
+            let text = match (subject.project(), brief.copied_at) {
+                (Some(project), at) => fence_project(&project.id, brief.version, &markdown, at),
+                (None, None) => fence(agent, brief.version, &markdown, None),
+                (None, Some(at)) => fence_copy(agent, brief.version, &markdown, at),
             };
             let output = output(Event::SessionStart, &text);
             let is_shown = match host {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use reqwest::{Method, RequestBuilder};
 use tokio::{runtime::Runtime, time::Instant};
 
+use super::agent::{SessionOwner, SessionProject};
 use recapd_client::{Credentials, Transport};
 use recapd_core::domain::{agent::AgentId, time::SECOND_MS};
 use recapd_platform::http_client::{HttpReply, HttpSettings, RESPONSE_BYTES_MAX};
@@ -31,6 +32,44 @@ pub(super) enum SendFailure {
 pub(super) trait Daemon {
     /// Stores messages of one `format`, one per line: all or none.
     fn append(&self, agent: &AgentId, format: &str, lines: String) -> Result<(), SendFailure>;
+
+    /// Puts `agent` into its project; returns true if nothing is left to do, since it was done or is refused.
+    fn join(&self, project: &SessionProject, agent: &AgentId) -> bool;
+}
+
+/// Whose brief is wanted, and who reads it.
+#[derive(Clone, Copy)]
+pub(super) struct BriefSubject<'a> {
+    pub(super) owner: &'a SessionOwner,
+    /// What of it the reader doesn't see.
+    pub(super) view: ReaderView,
+}
+
+/// What a session sees of its own past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReaderView {
+    /// All that it said: the brief is about other sessions.
+    Everything,
+    /// Nothing any more: the brief is about what the session itself did.
+    Nothing,
+}
+
+impl BriefSubject<'_> {
+    /// The project whose brief is wanted; `None` for the agent's own.
+    pub(super) fn project(&self) -> Option<&SessionProject> {
+        let project = self.owner.project.as_ref();
+        project.filter(|_| self.view == ReaderView::Everything)
+    }
+
+    fn path(&self) -> String {
+        let agent = &self.owner.agent;
+        match self.project() {
+            Some(SessionProject { id, .. }) => {
+                format!("/v1/projects/{id}/summary?reader={agent}&without={agent}&view=brief")
+            }
+            None => format!("/v1/agents/{agent}/summary?view=brief"),
+        }
+    }
 }
 
 /// The daemon's answer about an agent.
@@ -84,16 +123,39 @@ impl Http {
         }
     }
 
-    pub(super) fn brief(&self, agent: &AgentId, chars_max: usize, tokens_max: i64) -> DaemonAnswer {
-        let path =
-            format!("/v1/agents/{agent}/summary?view=brief&max_chars={chars_max}&max_tokens={tokens_max}");
-        let request = self.request(Method::GET, &path).header("accept", "text/markdown");
-        match self.ask(request) {
-            Ok(reply) if reply.status == 404 && is_problem(&reply) => DaemonAnswer::Unknown,
+    /// Reads a brief. If nobody belongs to the project yet, its former agent is put into it first.
+    pub(super) fn brief(&self, subject: BriefSubject<'_>, chars_max: usize, tokens_max: i64) -> DaemonAnswer {
+        let path = format!("{}&max_chars={chars_max}&max_tokens={tokens_max}", subject.path());
+        let read = || self.ask(self.request(Method::GET, &path).header("accept", "text/markdown"));
+        let is_unknown = |reply: &HttpReply| reply.status == 404 && is_problem(reply);
+        let reply = match (read(), subject.project()) {
+            (Ok(reply), Some(project)) if is_unknown(&reply) && self.adopt(project) => read(),
+            (reply, _) => reply,
+        };
+        match reply {
+            Ok(reply) if is_unknown(&reply) => DaemonAnswer::Unknown,
             Ok(reply) if reply.status == 200 => told(&reply).unwrap_or(DaemonAnswer::Away),
             Ok(reply) if reply.status == 503 => DaemonAnswer::Unavailable,
             _ => DaemonAnswer::Away,
         }
+    }
+
+    /// Puts the former agent of a project into it, unless there is none or it belongs to another.
+    fn adopt(&self, project: &SessionProject) -> bool {
+        let path = format!("/v1/agents/{}", project.former);
+        let row = self.ask(self.request(Method::GET, &path)).ok();
+        let row = row.filter(|reply| reply.status == 200);
+        let row: Option<serde_json::Value> = row.and_then(|reply| serde_json::from_slice(&reply.body).ok());
+        row.is_some_and(|row| row["project_id"].is_null())
+            && self
+                .put(project, &project.former)
+                .is_ok_and(|status| status == 200)
+    }
+
+    fn put(&self, project: &SessionProject, agent: &AgentId) -> Result<u16, String> {
+        let path = format!("/v1/projects/{}/agents/{agent}", project.id);
+        let reply = self.ask(self.request(Method::PUT, &path))?;
+        Ok(reply.status.as_u16())
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -119,6 +181,7 @@ impl Daemon for Http {
         let request = self
             .request(Method::POST, &path)
             .header("content-type", "application/x-ndjson")
+            .header("recapd-source", "transcript")
             .body(lines);
         let began = Instant::now();
         let reply = self.ask(request).map_err(|reason| {
@@ -130,6 +193,15 @@ impl Daemon for Http {
             }
         })?;
         verdict(&reply)
+    }
+
+    fn join(&self, project: &SessionProject, agent: &AgentId) -> bool {
+        let path = format!("/v1/projects/{}/summary?view=brief", project.id);
+        let known = self.ask(self.request(Method::GET, &path));
+        if known.is_ok_and(|reply| reply.status == 404) {
+            self.adopt(project);
+        }
+        self.put(project, agent).is_ok_and(|status| status < 500)
     }
 }
 

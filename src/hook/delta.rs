@@ -17,8 +17,11 @@ use recapd_core::{
     hash::short_hash,
 };
 
-/// Block size in bytes; the whole lines of a block become one segment of the spool.
+/// Block size in bytes, and the size from which on a segment of the spool is written: the conversation in several blocks.
 const BLOCK_BYTES_MAX: usize = 128 << 10;
+const SEGMENT_BYTES_MIN: usize = 256 << 10;
+/// The most bytes of a transcript that are read for one segment.
+const READ_BYTES_MAX: u64 = 2 << 20;
 /// Longest line, in bytes; longer ones are skipped.
 pub(super) const LINE_BYTES_MAX: usize = 16 << 20;
 /// Bytes at the end of a broken line that are searched for a message after an incomplete one.
@@ -102,26 +105,31 @@ impl Transcript {
         })
     }
 
-    /// Returns the next whole lines with messages that begin before `until`, in the spool's format; `None` at the
+    /// Returns the next whole lines with conversation that begin before `until`, in the spool's format; `None` at the
     /// end. An incomplete line doesn't count.
     pub(super) fn next_block(&mut self, until: u64) -> io::Result<Option<String>> {
-        if until <= self.cursor.offset {
-            return Ok(None);
-        }
-        let bytes = self.read_block()?;
-        if bytes.is_empty() {
-            return Ok(None);
-        }
-        let mut offset = self.cursor.offset;
-        let mut lines = String::new();
-        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            if until <= offset {
+        let (began, mut lines) = (self.cursor.offset, String::new());
+        while lines.len() < SEGMENT_BYTES_MIN && self.cursor.offset < until.min(began + READ_BYTES_MAX) {
+            let bytes = self.read_block()?;
+            if bytes.is_empty() {
                 break;
             }
-            lines.extend(self.record(line, offset));
-            offset += line.len() as u64;
+            let mut offset = self.cursor.offset;
+            for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+                if until <= offset {
+                    break;
+                }
+                lines.extend(self.record(line, offset));
+                offset += line.len() as u64;
+            }
+            (self.cursor.offset, self.cursor.half) = (offset, 0);
         }
-        self.pass_to(offset)?;
+        if self.cursor.offset == began {
+            return Ok(None);
+        }
+        let half = self.cursor.half;
+        self.pass_to(self.cursor.offset)?;
+        self.cursor.half = half;
         Ok(Some(lines))
     }
 
@@ -157,23 +165,20 @@ impl Transcript {
         Ok(bytes)
     }
 
-    /// Returns a line in the spool's format; `None` if it holds no message, a prompt without a word, or a sub-agent's
-    /// message. Sub-agents have conversations of their own, and their answers come back in this one.
+    /// Returns the conversation in a line, in the spool's format; `None` if there is none. Sub-agents have conversations of
+    /// their own, and their answers come back in this one.
     fn record(&self, line: &[u8], offset: u64) -> Option<String> {
         let (line, message) = self.whole(line)?;
-        if formats::is_wordless_prompt(&message) {
-            return None;
-        }
-        let origin = LineOrigin::of(line);
-        if origin.is_sidechain || (self.leaves_copies && origin.forked_from.is_some()) {
+        let said = formats::conversation_line(&message)?;
+        if self.leaves_copies && LineOrigin::of(line).forked_from.is_some() {
             return None;
         }
         if message.client_id.is_some() {
-            return Some(spooled(self.format, line));
+            return Some(spooled(self.format, &said));
         }
         let place = offset.to_be_bytes();
         let id = id(&[self.cursor.session.as_bytes(), &place, line.as_bytes()]);
-        let rest = line.strip_prefix('{')?;
+        let rest = said.strip_prefix('{')?;
         Some(spooled(self.format, &format!("{{\"client_id\":\"{id}\",{rest}")))
     }
 
@@ -216,8 +221,6 @@ pub(super) fn id(parts: &[&[u8]]) -> String {
 /// Members of a line that say where it comes from.
 #[derive(Default, Deserialize)]
 struct LineOrigin {
-    #[serde(default, rename = "isSidechain")]
-    is_sidechain: bool,
     /// The session that the line was copied from when this one branched off.
     #[serde(default, rename = "forkedFrom")]
     forked_from: Option<IgnoredAny>,

@@ -17,6 +17,7 @@ use recapd_config::Environment;
 use recapd_core::{
     domain::{
         agent::AgentId,
+        project::ProjectId,
         time::{DAY_MS, HOUR_MS, Timestamp},
     },
     hash::short_hash,
@@ -26,11 +27,15 @@ use recapd_core::{
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Files untouched for this long are removed.
 const KEEP_MS: i64 = 60 * DAY_MS;
+/// Folders of settled agents are removed after this: if a session is resumed later, its messages get the same ids again.
+const SETTLED_KEEP_MS: i64 = 7 * DAY_MS;
 const FILES_MAX: usize = 4_096;
 /// Age at which a half-written file counts as abandoned.
 const HALF_WRITTEN_KEEP_MS: i64 = HOUR_MS;
 /// Name prefix of files that are being written.
 const HALF_WRITTEN: &str = ".";
+/// Age at which a transcript counts as finished, unless its session is resumed.
+const FINISHED_MS: i64 = HOUR_MS;
 /// The lock for sending or removing spooled messages.
 pub(super) const SEND_LOCK: &str = "send.lock";
 /// Interval of attempts to take a lock.
@@ -48,8 +53,17 @@ impl StateFolder {
         environment.state_folder().map(Self)
     }
 
+    /// The copy of an agent's brief.
     pub(super) fn cache(&self, agent: &AgentId) -> PathBuf {
-        let name = short_hash(&[agent.as_str().as_bytes()]);
+        self.copy(&short_hash(&[agent.as_str().as_bytes()]))
+    }
+
+    /// The copy of a project's brief.
+    pub(super) fn project_cache(&self, project: &ProjectId) -> PathBuf {
+        self.copy(&short_hash(&[b"project", project.as_str().as_bytes()]))
+    }
+
+    fn copy(&self, name: &str) -> PathBuf {
         self.0.join("cache").join(format!("{name}.md"))
     }
 
@@ -94,14 +108,38 @@ impl AgentFolder {
             remove_old(&folder, now);
         }
         Spool::new(self.spool()).prune(now);
+        let is_past = || touched_at(&self.settled()).is_some_and(|at| now.since_ms(at) > SETTLED_KEEP_MS);
         let is_empty = || {
             let folders = [self.cursors(), self.sessions(), self.marks(), self.spool()];
             folders.iter().all(|folder| files(folder).is_empty())
         };
-        if is_old(&self.gathered(), now) && is_empty() {
+        if is_past() || is_old(&self.gathered(), now) && is_empty() {
             // Another hook may have it open; that one starts over then.
             fs::remove_dir_all(&self.0).ok();
         }
+    }
+
+    /// True if nothing of the agent's sessions was left to gather or send when it was last looked at. Only a hook of its own
+    /// changes that.
+    pub(super) fn is_settled(&self) -> bool {
+        self.settled().exists()
+    }
+
+    /// Marks the agent as settled, once its own hooks are long past.
+    pub(super) fn settle(&self, now: Timestamp) {
+        let is_past = touched_at(&self.gathered()).is_some_and(|at| now.since_ms(at) > FINISHED_MS);
+        if is_past && files(&self.marks()).is_empty() {
+            replace(&self.settled(), b"").ok();
+        }
+    }
+
+    /// Undoes [`Self::settle`].
+    pub(super) fn unsettle(&self) {
+        fs::remove_file(self.settled()).ok();
+    }
+
+    fn settled(&self) -> PathBuf {
+        self.0.join("settled")
     }
 
     /// The folder of marks that wait for their place in a transcript.

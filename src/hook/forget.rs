@@ -5,7 +5,8 @@ use std::{fs, io, path::Path};
 use tokio::time::Instant;
 
 use super::{
-    folder::{SEND_LOCK, StateFolder},
+    folder::{SEND_LOCK, StateFolder, read_json},
+    push::GatherState,
     spool::Spool,
 };
 use recapd_config::Environment;
@@ -20,7 +21,7 @@ pub enum ForgetScope {
     Agent,
 }
 
-/// Removes the cached brief of `agent` and, if all of the agent was forgotten, its spooled messages. Waits until `deadline`
+/// Removes the cached briefs of `agent` and its project and, if all of the agent was forgotten, its spooled messages. Waits until `deadline`
 /// for a hook that is sending. Does nothing if this user's hooks have nothing of the agent, or the environment names no home.
 ///
 /// # Errors
@@ -36,6 +37,10 @@ pub fn forget(
     };
     remove(&state.cache(agent))?;
     let folder = state.agent(agent);
+    let gathered: Option<GatherState> = read_json(&folder.gathered());
+    if let Some(project) = gathered.and_then(|gathered| gathered.project) {
+        remove(&state.project_cache(&project.id))?;
+    }
     if scope == ForgetScope::Messages || !folder.spool().exists() {
         return Ok(());
     }

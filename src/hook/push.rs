@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use super::{
     Host, Input,
+    agent::{SessionOwner, SessionProject},
     delta::{Cursor, Transcript, id, spooled},
     folder::{AgentFolder, files, read_json, replace_json},
     rollout::{self, Original},
@@ -43,13 +44,15 @@ const STRAGGLERS_MAX: usize = 32;
 pub(super) enum SessionMark {
     /// The model's context was emptied.
     Clear,
+    /// The session ended. It may be resumed.
+    End,
     Interrupted,
 }
 
 impl SessionMark {
     fn kind(self) -> &'static str {
         match self {
-            Self::Clear => "clear",
+            Self::Clear | Self::End => "clear",
             Self::Interrupted => "interrupted",
         }
     }
@@ -66,6 +69,8 @@ struct WaitingMark {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct GatherState {
     pub(super) agent: AgentId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) project: Option<SessionProject>,
     /// A hash of the session that the agent worked in last.
     pub(super) session: String,
 }
@@ -73,7 +78,9 @@ pub(super) struct GatherState {
 /// Puts new messages from transcripts into the spool.
 pub(super) struct Gatherer<'a> {
     pub(super) folder: &'a AgentFolder,
-    pub(super) agent: &'a AgentId,
+    pub(super) owner: &'a SessionOwner,
+    /// The folder of the project's former agent, which may have read a part of the session.
+    pub(super) former: Option<AgentFolder>,
     pub(super) host: Host,
     pub(super) deadline: Instant,
 }
@@ -95,16 +102,18 @@ impl Gatherer<'_> {
         });
         if let Some((file, new)) = own.as_ref().filter(|(file, _)| !file.exists()) {
             // If this hook doesn't get the lock, another session's hook finds the cursor here.
-            replace_json(file, new)?;
+            replace_json(file, &self.taken_over(file).unwrap_or_else(|| new.clone()))?;
         }
         let Some(_lock) = self.folder.lock("gather.lock", self.deadline)? else {
             return Ok(());
         };
+        self.folder.unsettle();
         let spool = Spool::new(self.folder.spool());
         let own_file = own.as_ref().map(|(file, _)| file.clone());
         self.take_stragglers(&spool, own_file.as_ref());
         let gathered = GatherState {
-            agent: self.agent.clone(),
+            agent: self.owner.agent.clone(),
+            project: self.owner.project.clone(),
             session: short_hash(&[input.session.as_bytes()]),
         };
         replace_json(&self.folder.gathered(), &gathered)?;
@@ -121,6 +130,15 @@ impl Gatherer<'_> {
             self.take_stragglers(&Spool::new(self.folder.spool()), None);
         }
         Ok(())
+    }
+
+    /// Takes over the cursor of a session that the former agent has read so far.
+    fn taken_over(&self, file: &Path) -> Option<Cursor> {
+        let formers = self.former.as_ref()?.cursors().join(file.file_name()?);
+        let cursor = read_json(&formers)?;
+        // If it stays, the former agent goes on with the session, too.
+        fs::remove_file(formers).ok()?;
+        Some(cursor)
     }
 
     /// Records that a mark follows everything in the transcript now.
@@ -145,7 +163,7 @@ impl Gatherer<'_> {
     fn take(&self, spool: &Spool, file: &Path, cursor: Cursor) -> io::Result<()> {
         let (mut marks, session) = (self.marks(&cursor.session), cursor.session.clone());
         // An agent for this session alone doesn't have the lines that were copied into it.
-        let has_all = self.agent.as_str().contains(AgentId::slug(&session).as_str());
+        let has_all = self.owner.project.is_some();
         let mut transcript = Transcript::open(cursor, !has_all)?;
         if transcript.may_begin_as_copy() && !self.pass_copy(file, &mut transcript)? {
             return Ok(());
@@ -252,7 +270,11 @@ fn is_mark_of(file: &Path, session: &str) -> bool {
 fn line(mark: SessionMark, session: &str, offset: u64) -> String {
     let kind = mark.kind();
     let id = id(&[session.as_bytes(), kind.as_bytes(), &offset.to_be_bytes()]);
-    spooled(Format::Native, &json!({ "kind": kind, "id": id }).to_string())
+    let mut message = json!({ "kind": kind, "id": id });
+    if mark == SessionMark::End {
+        message["data"] = json!({ "resumable": true });
+    }
+    spooled(Format::Native, &message.to_string())
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ fn plugins_have_the_version_of_the_program_and_call_it() {
     }
     let hooks: Value = serde_json::from_str(&text("plugins/recapd/hooks/hooks.json")).unwrap();
     let events = hooks["hooks"].as_object().unwrap();
-    assert_eq!(events.len(), 5, "{events:?}");
+    assert_eq!(events.len(), 6, "{events:?}");
     for (event, entries) in events {
         let command = format!("recapd hook {event} --host claude-code");
         assert_eq!(entries[0]["hooks"][0]["command"], command, "{event}");

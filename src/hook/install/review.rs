@@ -81,11 +81,9 @@ fn warning(unknown: &[&str], scope: Scope, program: &HostProgram, again: &str) -
     format!("Claude Code before {complete} may not know {named} and then {effect}: say `{again}`")
 }
 
-/// Lists events that the host knows and that have no hook yet, without prompts, whose hook is optional.
+/// Lists events that the host knows and that have no hook yet.
 fn missing(events: &[Event], known: &[Event], again: &str) -> Option<String> {
-    let missing = known
-        .iter()
-        .filter(|event| **event != Event::UserPromptSubmit && !events.contains(event));
+    let missing = known.iter().filter(|event| !events.contains(event));
     let names: Vec<&str> = missing.map(|event| event.name()).collect();
     (!names.is_empty()).then(|| format!("the host knows {}, too: say `{again}`", names.join(" and ")))
 }

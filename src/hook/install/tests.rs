@@ -15,15 +15,13 @@ fn commands(host: Host) -> Commands {
     }
 }
 
-/// The events of the newest version of the host, without announcements.
+/// The events of the newest version of the host.
 fn events(host: Host) -> Vec<Event> {
     let newest = HostProgram::Found {
         version: "2.1.332".parse().unwrap(),
         program: "claude".into(),
     };
-    let mut events = support(host, Scope::User, &newest).unwrap().events;
-    events.retain(|event| *event != Event::UserPromptSubmit);
-    events
+    support(host, Scope::User, &newest).unwrap().events
 }
 
 #[test]
@@ -39,14 +37,13 @@ fn an_empty_file_gets_all_events() {
     );
     assert_eq!(
         settings["hooks"].as_object().unwrap().len(),
-        Event::ALL.len() - 2,
+        Event::ALL.len() - 1,
         "{text}"
     );
     assert!(
         settings["hooks"].get("StopFailure").is_none(),
         "Codex has no such event"
     );
-    assert!(settings["hooks"].get("UserPromptSubmit").is_none());
     assert_eq!(installed(&text, &commands(Host::Codex)).unwrap(), text);
     assert_eq!(uninstalled(&text).unwrap(), "{}\n");
 }

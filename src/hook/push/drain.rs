@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{
     super::{
-        Host,
+        Host, SessionOwner,
         daemon::{Daemon, SendFailure},
         folder::{AgentFolder, SEND_LOCK, read_json, replace_json},
         spool::{Segment, Spool},
@@ -31,6 +31,9 @@ pub(crate) struct SendState {
     pub(crate) refused: u64,
     /// The last failure to send; `None` after success, unless a message was refused.
     pub(crate) last_error: Option<String>,
+    /// True if the agent was put into its project, or the daemon refused that.
+    #[serde(default)]
+    joined: bool,
     /// Most messages per request, after the daemon didn't answer in time for more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     most: Option<usize>,
@@ -47,7 +50,7 @@ struct DrainProgress {
 /// whether the daemon answered, in whatever way.
 pub(crate) fn drain(
     folder: &AgentFolder,
-    agent: &AgentId,
+    owner: &SessionOwner,
     daemon: &dyn Daemon,
     now: Timestamp,
 ) -> io::Result<bool> {
@@ -65,7 +68,7 @@ pub(crate) fn drain(
                 continue;
             }
         };
-        let done = send(segment.lines(), agent, daemon, &mut sent);
+        let done = send(segment.lines(), &owner.agent, daemon, &mut sent);
         answers = done.answers;
         let is_all = done.lines == segment.lines().len();
         if done.lines > 0 {
@@ -80,6 +83,13 @@ pub(crate) fn drain(
         if !is_all {
             break;
         }
+    }
+    if let Some(project) = &owner.project
+        && answers
+        && !sent.joined
+        && sent.last_push_at.is_some()
+    {
+        sent.joined = daemon.join(project, &owner.agent);
     }
     // A later success doesn't clear the error about an unreadable segment.
     sent.last_error = unread.or(sent.last_error);
@@ -97,21 +107,29 @@ pub(crate) fn visit(
     now: Timestamp,
 ) {
     for folder in folders {
-        let Some(GatherState { agent, .. }) = read_json(&folder.gathered()) else {
+        if folder.is_settled() {
+            continue;
+        }
+        let Some(GatherState { agent, project, .. }) = read_json(&folder.gathered()) else {
             continue;
         };
+        let owner = SessionOwner { agent, project };
         let gathering = Gatherer {
             folder,
-            agent: &agent,
+            owner: &owner,
+            former: None,
             host,
             deadline,
         };
         // What can't be gathered now is still in the transcript.
         gathering.gather_left().ok();
         let is_over = || deadline <= Instant::now();
-        let waits = !Spool::new(folder.spool()).segments().is_empty();
-        if is_over() || (waits && !drain(folder, &agent, daemon, now).unwrap_or(true)) {
+        let waits = || !Spool::new(folder.spool()).segments().is_empty();
+        if is_over() || (waits() && !drain(folder, &owner, daemon, now).unwrap_or(true)) {
             return;
+        }
+        if !waits() {
+            folder.settle(now);
         }
     }
 }

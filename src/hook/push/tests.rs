@@ -33,6 +33,7 @@ struct Memory {
     /// Answers too late for more messages at once.
     most: Cell<Option<usize>>,
     requests: Cell<usize>,
+    joined: RefCell<Vec<String>>,
 }
 
 impl Daemon for Memory {
@@ -64,6 +65,11 @@ impl Daemon for Memory {
         }
         Ok(())
     }
+
+    fn join(&self, project: &SessionProject, agent: &AgentId) -> bool {
+        self.joined.borrow_mut().push(format!("{} {agent}", project.id));
+        true
+    }
 }
 
 /// Hooks of one agent in a folder of their own.
@@ -71,6 +77,7 @@ struct Hooks {
     folder: tempfile::TempDir,
     host: Host,
     agent: AgentId,
+    project: Option<SessionProject>,
     daemon: Memory,
 }
 
@@ -80,6 +87,7 @@ impl Hooks {
             folder: tempfile::tempdir().unwrap(),
             host: Host::ClaudeCode,
             agent: "a".parse().unwrap(),
+            project: None,
             daemon: Memory::default(),
         }
     }
@@ -87,6 +95,13 @@ impl Hooks {
     fn state(&self) -> StateFolder {
         let home = [("XDG_STATE_HOME", self.folder.path().to_str().unwrap())];
         StateFolder::of(&home.into_iter().collect::<Environment>()).unwrap()
+    }
+
+    fn owner(&self) -> SessionOwner {
+        SessionOwner {
+            agent: self.agent.clone(),
+            project: self.project.clone(),
+        }
     }
 
     fn files(&self) -> AgentFolder {
@@ -115,9 +130,11 @@ impl Hooks {
 
     fn try_gather(&self, time: Duration, session: &str, mark: Option<SessionMark>) -> io::Result<()> {
         let folder = self.files();
+        let owner = self.owner();
         let gathering = Gatherer {
             folder: &folder,
-            agent: &self.agent,
+            owner: &owner,
+            former: Some(self.state().agent(&"former".parse().unwrap())),
             host: self.host,
             deadline: Instant::now() + time,
         };
@@ -125,7 +142,7 @@ impl Hooks {
     }
 
     fn drain(&self) {
-        drain(&self.files(), &self.agent, &self.daemon, Timestamp(0)).unwrap();
+        drain(&self.files(), &self.owner(), &self.daemon, Timestamp(0)).unwrap();
     }
 
     fn stored(&self) -> Vec<String> {
@@ -142,12 +159,12 @@ impl Hooks {
 fn line(number: usize, text: &str) -> String {
     match number % 5 {
         0 => {
-            format!(r#"{{"type":"user","uuid":"u{number}","message":{{"role":"user","content":"{text}"}}}}"#)
+            format!(r#"{{"message":{{"content":"{text}","role":"user"}},"type":"user","uuid":"u{number}"}}"#)
         }
         1 => format!(
-            r#"{{"type":"assistant","uuid":"u{number}","message":{{"role":"assistant","content":[{{"type":"text","text":"{text}"}}]}}}}"#
+            r#"{{"message":{{"content":[{{"type":"text","text":"{text}"}}],"role":"assistant"}},"type":"assistant","uuid":"u{number}"}}"#
         ),
-        2 => format!(r#"{{"type":"summary","summary":"{text}","leafUuid":"l"}}"#),
+        2 => format!(r#"{{"message":{{"content":"{text}","role":"user"}},"type":"user"}}"#),
         3 => format!("no message {text}"),
         _ => format!(
             r#"{{"type":"user","isSidechain":true,"uuid":"u{number}","message":{{"role":"user","content":"{text}"}}}}"#
@@ -466,14 +483,50 @@ fn a_declined_agent_does_not_block_others() {
 fn copied_lines_are_left_out_except_for_an_agent_per_session() {
     let copied = r#"{"type":"user","uuid":"u0","forkedFrom":{"sessionId":"s"},"message":{"role":"user","content":"x"}}"#;
     let own = r#"{"type":"user","uuid":"u1","message":{"role":"user","content":"y"}}"#;
-    for (agent, count) in [("a", 1), ("claude-code-branch", 2)] {
+    for (project, count) in [(None, 1), (Some(project()), 2)] {
         let mut hooks = Hooks::new();
-        hooks.agent = agent.parse().unwrap();
+        hooks.project = project;
         fs::write(hooks.transcript("branch"), format!("{copied}\n{own}\n")).unwrap();
         hooks.gather("branch", None);
         hooks.drain();
-        assert_eq!(hooks.stored().len(), count, "{agent}");
+        assert_eq!(hooks.stored().len(), count);
     }
+}
+
+fn project() -> SessionProject {
+    SessionProject {
+        id: "shop".parse().unwrap(),
+        former: "former".parse().unwrap(),
+    }
+}
+
+#[test]
+fn a_session_joins_its_project_once() {
+    let mut hooks = Hooks::new();
+    hooks.project = Some(project());
+    for count in [6, 11, 16] {
+        fs::write(hooks.transcript("s"), transcript(&texts(count))).unwrap();
+        hooks.gather("s", None);
+        hooks.drain();
+    }
+    assert_eq!(*hooks.daemon.joined.borrow(), ["shop a"]);
+}
+
+#[test]
+fn a_session_that_the_former_agent_began_goes_on_where_that_one_stopped() {
+    let mut hooks = Hooks::new();
+    hooks.agent = "former".parse().unwrap();
+    fs::write(hooks.transcript("s"), transcript(&texts(6))).unwrap();
+    hooks.gather("s", None);
+    hooks.drain();
+    hooks.agent = "a".parse().unwrap();
+    hooks.project = Some(project());
+    fs::write(hooks.transcript("s"), transcript(&texts(11))).unwrap();
+    hooks.gather("s", None);
+    assert!(files(&hooks.state().agent(&"former".parse().unwrap()).cursors()).is_empty());
+    hooks.drain();
+    let all = at_once(&transcript(&texts(11)));
+    assert_eq!(hooks.stored(), all[..all.len() - 1]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `recapd hook` as hosts call it, with the daemon up, down, slow, and with hooks killed at work.
 
 mod install;
+mod sessions;
 mod wrong;
 
 use std::{

@@ -53,10 +53,10 @@ enum Command {
     Status,
     /// Send what waits for the daemon, with more time than a hook has
     Drain,
-    /// Called by hosts: gives the brief to a session
+    /// Called by hosts: gives the brief to a session, and pushes what was left
     #[command(name = "SessionStart")]
     SessionStart(Fire),
-    /// Called by hosts: announces a newer version, if hook.announce is on
+    /// Called by hosts: pushes what an interrupted turn left; announces a newer version, if hook.announce is on
     #[command(name = "UserPromptSubmit")]
     UserPromptSubmit(Fire),
     /// Called by hosts: pushes what is new in the transcript
@@ -84,7 +84,7 @@ struct Fire {
     /// The host that calls [default: detected from the input]
     #[arg(long, value_enum)]
     host: Option<Host>,
-    /// The agent's id; {host}, {project} and {session} are replaced by their values [default: {host}:{project}]
+    /// The agent's id; {host}, {project} and {session} are replaced by their values [default: one for each session]
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
 }
@@ -148,7 +148,7 @@ impl Hook {
             return Ok(ExitCode::SUCCESS);
         }
         match self.command {
-            Command::Install(install) => install.put_in(config, shared, environment),
+            Command::Install(install) => install.put_in(shared, environment),
             Command::Uninstall(install) => install.take_out(shared, environment),
             Command::Test(test) => test.run(config, shared, environment),
             Command::Drain => {
@@ -219,7 +219,9 @@ impl Test {
         let call = self
             .fire
             .call(self.event, config, shared, environment, Instant::now());
-        let (host, agent) = (call.host(&input), call.agent(&input));
+        let (host, owner) = (call.host(&input), call.owner(&input));
+        let agent = owner.agent;
+        let project = owner.project.map(|project| project.id);
         let injection = (self.event == Event::SessionStart)
             .then(|| call.preview(&input))
             .flatten();
@@ -227,7 +229,7 @@ impl Test {
         let (chars, tokens) = (text.chars().count(), tokenizer::ceiling_counter().count(&text));
         if shared.json {
             output::json(&json!({
-                "host": host.name(), "agent_id": agent, "event": self.event.name(), "text": text, "chars": chars,
+                "host": host.name(), "agent_id": agent, "project_id": project, "event": self.event.name(), "text": text, "chars": chars,
                 "tokens": tokens,
             }))?;
             return Ok(ExitCode::SUCCESS);

@@ -95,18 +95,19 @@ Proxy variables are ignored: use model.proxy. Examples:
 const HOOKS: &str = "\
 Hosts call `recapd hook EVENT` with what happened on stdin:
 
-  SessionStart        gives the session the brief: the summary's newest lines
+  SessionStart        gives the session the brief of its project
   Stop, SubagentStop, PostCompact
                       push what is new in the transcript
   StopFailure         the same, and marks the turn as interrupted
   PreCompact, SessionEnd
-                      the same, and clear the window: it is summarised now
-  UserPromptSubmit    announces a newer summary, if hook.announce is on
+                      the same, and clear the window: it is summarised
+  UserPromptSubmit    pushes what an interrupted turn left; announces a newer
+                      summary, if hook.announce is on
 
 A hook takes 300 ms at most, ends with 0 and prints nothing but what is meant
 for the host, whatever happens. It never starts the daemon: what couldn't be
-sent waits in a spool for the next hook. The history is that of one agent per
-host and project folder, unless --agent names another. Codex runs hooks only
+sent waits in a spool for the next hook. Each session has an agent, in a
+project of its folder, unless --agent names another. Codex runs hooks only
 after you have trusted them: /hooks. RECAPD_HOOK=off switches them off.
 
 Examples:

@@ -122,7 +122,7 @@ fn a_fork_of_an_unknown_original_is_pushed_whole() {
     assert_eq!(hooks.asked(), ["one", "two"]);
     // The agent belongs to the fork alone.
     let mut hooks = codex();
-    hooks.agent = "codex:fork".parse().unwrap();
+    hooks.project = Some(project());
     hooks.see("parent", &parent(&["one"]));
     hooks.see("fork", &forked);
     assert_eq!(hooks.asked(), ["one", "one", "two"]);

@@ -57,24 +57,23 @@ fn an_incomplete_line_is_read_again_after_it_has_grown() {
 
 #[test]
 fn a_message_directly_after_an_incomplete_line_is_not_lost() {
-    let whole = |number: usize| {
-        let more = r#""usage":{"input_tokens":1,"cache":{}},"list":[{"a":1},{}]"#;
-        line(number, "ä {\\\"type\\\":1}").replacen('{', &format!("{{{more},"), 1)
-    };
+    let said = [5, 10, 11].map(|number| line(number, "ä {\\\"type\\\":1}"));
+    let more = r#""usage":{"input_tokens":1,"cache":{}},"list":[{"a":1},{}]"#;
+    let lines = said
+        .each_ref()
+        .map(|line| line.replacen('{', &format!("{{{more},"), 1) + "\n");
     let half = line(0, "lost ä").into_bytes();
     let cuts = (1..half.len()).map(|at| half[..at].to_vec());
     // After a power cut a file may contain bytes that were never written.
     let long = format!("{{\"type\":\"user\",\"content\":\"{}", "x".repeat(2 << 20));
     for before in cuts.chain([vec![0; 300], b"}".to_vec(), long.into_bytes()]) {
         let hooks = Hooks::new();
-        let lines = [whole(5), whole(10), whole(11)].map(|line| format!("{line}\n"));
         let [first, behind, last] = lines.each_ref().map(String::as_bytes);
         fs::write(hooks.transcript("s"), [first, &before].concat()).unwrap();
         hooks.gather("s", None);
         fs::write(hooks.transcript("s"), [first, &before, behind, last].concat()).unwrap();
         hooks.gather("s", None);
         hooks.drain();
-        let said = lines.each_ref().map(|line| line.trim_end().to_owned());
         let told = String::from_utf8_lossy(&before);
         assert_eq!(hooks.stored(), said, "{told:.300}");
     }

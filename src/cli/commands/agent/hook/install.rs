@@ -17,7 +17,7 @@ use crate::{
         install::{self, HostProgram, InstallError, Scope, Support},
     },
 };
-use recapd_config::{Config, Environment};
+use recapd_config::Environment;
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
@@ -55,7 +55,6 @@ struct SettingsChange {
 impl Install {
     pub(super) fn put_in(
         &self,
-        config: &Config,
         shared: &GlobalOptions,
         environment: &Environment,
     ) -> Result<ExitCode, CommandFailure> {
@@ -64,7 +63,7 @@ impl Install {
         let program = install::find(self.host, environment);
         let support = install::support(self.host, self.scope(), &program)
             .map_err(|error| CommandFailure::usage(format!("nothing was changed: {error}")))?;
-        let commands = self.commands(config, shared, &support.events);
+        let commands = self.commands(shared, &support.events);
         let after = install::installed(&before, &commands).map_err(|error| in_file(&file, &error))?;
         if let Some(note) = left_out(&support, self.scope(), &program) {
             output::note(&note);
@@ -149,7 +148,7 @@ impl Install {
     }
 
     /// The options of this call that each hook needs as well.
-    fn commands(&self, config: &Config, shared: &GlobalOptions, events: &[Event]) -> install::Commands {
+    fn commands(&self, shared: &GlobalOptions, events: &[Event]) -> install::Commands {
         let mut options = Vec::new();
         // Hooks run in other folders.
         let shown = |path: &PathBuf| {
@@ -173,11 +172,7 @@ impl Install {
             host: self.host,
             program: self.program.clone(),
             options,
-            events: events
-                .iter()
-                .copied()
-                .filter(|event| *event != Event::UserPromptSubmit || config.hook.announce)
-                .collect(),
+            events: events.to_vec(),
             scope: self.scope(),
         }
     }

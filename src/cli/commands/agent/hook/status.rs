@@ -9,12 +9,18 @@ use serde_json::json;
 use crate::{
     cli::{GlobalOptions, exit::CommandFailure, terminal::output},
     hook::{
-        self, Host,
+        self, AgentStatus, Host,
         install::{self, Review, Scope},
     },
 };
 use recapd_config::Environment;
-use recapd_core::domain::time::Timestamp;
+use recapd_core::domain::{
+    number::{count, i64_or_max},
+    time::Timestamp,
+};
+
+/// How many agents are shown that have nothing to send: each session has one.
+const SHOWN: usize = 10;
 
 /// Prints what hooks have spooled and sent, and whether the settings that call them fit the hosts.
 pub(super) fn status(shared: &GlobalOptions, environment: &Environment) -> Result<ExitCode, CommandFailure> {
@@ -29,7 +35,8 @@ pub(super) fn status(shared: &GlobalOptions, environment: &Environment) -> Resul
             "no hook has run here yet; put them in with `recapd hook install claude-code` or codex",
         )?;
     }
-    for status in statuses {
+    let (shown, quiet) = shown(statuses);
+    for status in shown {
         let at = |at: Option<Timestamp>| at.map_or_else(|| "never".to_owned(), |at| at.to_string());
         let mut text = format!(
             "{}  pushed {}, injected {}, {} waiting ({} bytes)",
@@ -47,10 +54,26 @@ pub(super) fn status(shared: &GlobalOptions, environment: &Environment) -> Resul
         }
         output::text(&text)?;
     }
+    if quiet > 0 {
+        output::text(&format!("({} more with nothing to send)", count(quiet, "agent")))?;
+    }
     for found in &settings {
         output::text(&found.text())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The agents that were active last, and those with something to send or to mend; and how many others there are.
+fn shown(mut statuses: Vec<AgentStatus>) -> (Vec<AgentStatus>, i64) {
+    statuses.sort_by_key(|status| std::cmp::Reverse(status.last_push_at));
+    let mut place = 0;
+    let all = statuses.len();
+    statuses.retain(|status| {
+        place += 1;
+        place <= SHOWN || status.spool_segments > 0 || status.refused > 0 || status.last_error.is_some()
+    });
+    let quiet = i64_or_max(all - statuses.len());
+    (statuses, quiet)
 }
 
 /// A settings file with recapd's hooks.
