@@ -3,12 +3,15 @@
   provider.py PORT FOLDER
 
 Each request's body and head are written to FOLDER as NUMBER.json and NUMBER.head. While FOLDER/full exists, answers report
-a context that is nearly full, so that hosts compact. A message that contains RUN_A_TOOL is answered with a call of a shell.
+a context that is nearly full, so that hosts compact. A message that contains RUN_A_TOOL is answered with a call of a shell,
+one that contains WAIT_LONG not before FOLDER/go exists.
 """
 
 import json
+import re
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -27,6 +30,11 @@ def wants_tool(request):
     last = json.dumps(request["messages"][-1:])
     has_shell = any(tool.get("name") == "Bash" for tool in request.get("tools", []))
     return has_shell and "RUN_A_TOOL" in last and "tool_result" not in last
+
+
+def is_waiting(request):
+    last = json.dumps((request.get("messages") or request.get("input") or [])[-1:])
+    return "WAIT_LONG" in re.sub("<summary .*?</summary>", "", last)
 
 
 def anthropic(request, number, tokens):
@@ -85,6 +93,9 @@ class Handler(BaseHTTPRequestHandler):
         (FOLDER / f"{number:03}.json").write_bytes(body)
         (FOLDER / f"{number:03}.head").write_text(json.dumps({"path": self.path, "headers": dict(self.headers)}))
         request = json.loads(body)
+        if is_waiting(request):
+            while not (FOLDER / "go").exists():
+                time.sleep(0.05)
         tokens = FULL_TOKENS if (FOLDER / "full").exists() else USED_TOKENS
         if "count_tokens" in self.path:
             self.answer(200, json.dumps({"input_tokens": tokens}).encode(), "application/json")

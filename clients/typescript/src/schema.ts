@@ -3782,6 +3782,8 @@ export interface operations {
                 after?: number;
                 /** @description The most messages. */
                 limit?: number;
+                /** @description `conversation`: without instructions and events of the host; `all`: the default. */
+                scope?: string;
                 /** @description Adds the messages as content of this provider's request. */
                 format?: components["schemas"]["RequestFormat"];
             };
@@ -4223,6 +4225,8 @@ export interface operations {
                 format?: components["schemas"]["MessageFormat"];
             };
             header?: {
+                /** @description `transcript`: the messages are lines of a session's transcript, in order. What the proxy has stored of the session counts as a duplicate. */
+                "recapd-source"?: string;
                 /** @description Makes it safe to repeat an append of messages without ids: they are stored once under a key. A repeat gets the same answer while that is remembered, and later one that counts duplicates. */
                 "idempotency-key"?: string;
             };
@@ -5099,7 +5103,18 @@ export interface operations {
     };
     get_project_summary: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description `brief`: the sessions at work, what holds, and then the newest lines first, at most 9,000 characters and 2,300 tokens. */
+                view?: components["schemas"]["SummaryView"];
+                /** @description With `view=brief`: at most this many tokens. */
+                max_tokens?: number;
+                /** @description With `view=brief`: at most this many characters. */
+                max_chars?: number;
+                /** @description With `view=brief`: the agent that reads it, which isn't told that it is at work itself. */
+                reader?: components["schemas"]["AgentId"];
+                /** @description With `view=brief`: leaves out what this agent did. */
+                without?: components["schemas"]["AgentId"];
+            };
             header?: {
                 /** @description The `etag` of the copy that the client has. */
                 "if-none-match"?: string;
@@ -5115,10 +5130,12 @@ export interface operations {
             /** @description The document. */
             200: {
                 headers: {
-                    /** @description Changes whenever the document does. */
+                    /** @description Changes whenever the document does, but not with what a brief adds to it. */
                     etag?: string;
                     /** @description While the database is away or slow: the age of this copy, such as `41s`. */
                     "recapd-stale"?: string;
+                    /** @description The sum of the agents' versions. */
+                    "recapd-version"?: number;
                     /** @description The request's id: the client's own, if it sent one. */
                     "x-request-id"?: string;
                     [name: string]: unknown;

@@ -349,12 +349,12 @@ class ClaudeCodeHooks(Recipe):
             def is_kept() -> bool:
                 # A hook that has no time left spools, and the next one hands on what it spooled.
                 self.assertEqual(hook("SessionEnd", "one", reason="exit"), "")
-                return any(a["agent_id"].startswith("claude-code:shop") for a in self.daemon.get("agents")["agents"])
+                return any((a["project_id"] or "").startswith("shop") for a in self.daemon.get("agents")["agents"])
 
             eventually("the session is kept", is_kept)
             told = eventually("the next one is told", lambda: hook("SessionStart", "two", source="startup"))
             context = json.loads(told)["hookSpecificOutput"]["additionalContext"]
-            self.assertIn('<summary agent="claude-code:shop', context)
+            self.assertIn('<summary project="shop', context)
 
 
 class PlainSql(Recipe):

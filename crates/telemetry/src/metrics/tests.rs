@@ -86,7 +86,7 @@ fn names_types_and_numbers_of_series_are_the_contract() {
     process_max_fds gauge 1
     process_threads gauge 1
     process_cpu_seconds_total counter 1
-    recapd_updates_queued_total counter 5
+    recapd_updates_queued_total counter 6
     recapd_updates_coalesced_total counter 1
     recapd_updates_total counter 3
     recapd_update_failures_total counter 15
