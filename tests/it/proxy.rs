@@ -3,6 +3,7 @@
 mod compaction;
 mod passing;
 mod storing;
+mod window;
 
 use std::{
     collections::VecDeque,

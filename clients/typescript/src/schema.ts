@@ -503,6 +503,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/agents/{id}/replacement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Tells a client that sends its whole conversation with each request which part of it has left the window, and writes what
+         *     stands for that part. The text stays the same between two steps.
+         */
+        post: operations["replacement"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/agents/{id}/resume": {
         parameters: {
             query?: never;
@@ -2196,6 +2216,28 @@ export interface components {
              * @description The number of messages that weren't searched, because they aren't indexed yet.
              */
             unsearched_messages: number;
+        };
+        /** @description What stands for the evicted part of a conversation. */
+        ReplacementReply: {
+            /** @description The agent that holds the conversation: another one than asked for if that one's conversation begins differently. */
+            agent_id: components["schemas"]["AgentId"];
+            /** @description The hash of the first unit of the user's message that stays before the text; null for none. */
+            anchor?: string | null;
+            /** Format: int64 */
+            first_exchange: number;
+            /** @description A hash of these units, in hexadecimal digits: a request that begins differently is another conversation. */
+            hash: string;
+            /** Format: int64 */
+            summary_version: number;
+            /** @description Changes with each step. */
+            tag: string;
+            /** @description The document, with the request that the window works on and copies of pinned messages; null if the caller has it. */
+            text?: string | null;
+            /**
+             * Format: int64
+             * @description The number of units of the conversation that the text stands for; 0 if all of it is in the window.
+             */
+            units: number;
         };
         /**
          * @description The API that a request is written for.
@@ -4503,6 +4545,44 @@ export interface operations {
             408: components["responses"]["BodyTooSlow"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    replacement: {
+        parameters: {
+            query: {
+                /** @description The hash of the conversation's first unit. */
+                begins_with: string;
+                /** @description The tag of the step whose text the caller has. */
+                known?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The agent. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What stands for it. */
+            200: {
+                headers: {
+                    /** @description The request's id: the client's own, if it sent one. */
+                    "x-request-id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReplacementReply"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];

@@ -5,6 +5,7 @@
 mod build;
 mod compact;
 pub mod pins;
+mod replacement;
 mod window;
 
 use std::ops::Range;
@@ -29,6 +30,7 @@ use recapd_store::{
     ExchangeQuery, MESSAGE_BYTES, Pins, Store, StoreError, StoreResult, StoredExchange, StoredMessage,
     page::{PAGE_BYTES_MAX, begun, part},
 };
+pub use replacement::Replacement;
 use window::{ShortenedMessages, WindowContent};
 
 /// The most exchanges of a window that are read.

@@ -26,6 +26,8 @@ pub struct ProxyConfig {
     pub token_file: String,
     /// True if conversations of sub-agents are stored, each as an agent of its own.
     pub subagents: bool,
+    /// True if the mode `window` also rewrites requests that a subscription pays for.
+    pub window_subscriptions: bool,
     pub body_bytes_max: usize,
     pub answer_bytes_max: usize,
     /// The most bytes of copies that wait to be stored.
@@ -40,6 +42,8 @@ pub enum ProxyMode {
     Observe,
     /// As `observe`; in addition, recapd answers the host's own compaction.
     Answer,
+    /// As `answer`; in addition, what has left the window is replaced by the summary in each request.
+    Window,
 }
 
 impl ProxyConfig {

@@ -189,6 +189,7 @@ fn the_reference_is_the_default() {
     proxy.subagents = true
     proxy.token_file = ""
     proxy.upstreams = ""
+    proxy.window_subscriptions = false
     queue.attempts_max = 5
     queue.backoff_base_ms = 5000
     queue.backoff_max_ms = 900000

@@ -14,7 +14,7 @@ use recapd_core::{
     domain::{
         agent::AgentId,
         continuation::{
-            AnotherConversation, ContentUnit, ContinuationPlan, SentExtent, StoredConversation, repeated,
+            AnotherConversation, Beginning, ContentUnit, ContinuationPlan, SentExtent, StoredConversation, repeated,
         },
         journal::MessageRecord,
         lineage::{Step, is_resumable},
@@ -111,7 +111,8 @@ impl Conversations {
         if let Ok(reply) = self.store_in(agent, sent, extent).await? {
             return Ok(reply);
         }
-        let other = other_agent(agent, sent);
+        let first = sent.iter().flat_map(SentMessage::units).next();
+        let other = other_agent(agent, first.map_or(0, |unit| unit.hash));
         let stored = self.store_in(&other, sent, extent).await?;
         // Its name is the hash of its beginning: nothing else begins like that.
         stored.map_err(|AnotherConversation| ConversationError::AnotherConversation(other))
@@ -133,6 +134,33 @@ impl Conversations {
         let mut outcome = self.ingestor.append(agent, lines).await?;
         outcome.duplicates += i64_or_max(known);
         Ok(outcome)
+    }
+
+    /// The agent that holds the conversation of `agent`'s session that begins with the unit of that hash.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn holder(&self, agent: &AgentId, first: u64) -> StoreResult<AgentId> {
+        let reader = self.reader(agent);
+        let mut reader = reader.lock().await;
+        reader.read_on(self.archive.as_ref(), agent).await?;
+        let is_held = reader.stored.first().is_none_or(|stored| stored == first);
+        Ok(if is_held {
+            agent.clone()
+        } else {
+            other_agent(agent, first)
+        })
+    }
+
+    /// What of the conversation lies before `exchange`.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn before(&self, agent: &AgentId, exchange: i64) -> StoreResult<Beginning> {
+        let reader = self.reader(agent);
+        let mut reader = reader.lock().await;
+        reader.read_on(self.archive.as_ref(), agent).await?;
+        Ok(reader.stored.before(exchange))
     }
 
     async fn store_in(
@@ -215,10 +243,11 @@ fn is_step(message: &Message) -> bool {
 }
 
 /// The agent for a conversation in the same session that begins differently, as a sub-agent's does.
-fn other_agent(agent: &AgentId, sent: &[SentMessage]) -> AgentId {
-    let first = sent.iter().flat_map(SentMessage::units).next();
-    let bytes = first.map_or(0, |unit| unit.hash).to_be_bytes();
-    let digits: String = short_hash(&[&bytes]).chars().take(HASH_DIGITS).collect();
+fn other_agent(agent: &AgentId, first: u64) -> AgentId {
+    let digits: String = short_hash(&[&first.to_be_bytes()])
+        .chars()
+        .take(HASH_DIGITS)
+        .collect();
     AgentId::slug(&format!("{agent}:{digits}"))
 }
 

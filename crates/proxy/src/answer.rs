@@ -62,6 +62,7 @@ pub(crate) fn compaction(
     body: &[u8],
 ) -> Option<Compaction> {
     let (conversation, is_own_route) = match dialect {
+        _ if matches!(endpoint, EndpointKind::Count(_)) => return None,
         Dialect::Anthropic => (claude::conversation(class, body)?, false),
         Dialect::OpenAiResponses if endpoint == EndpointKind::Compaction => {
             (Bytes::copy_from_slice(body), true)
@@ -107,7 +108,7 @@ impl Compactor {
         body: &[u8],
     ) -> Option<CompactionAnswer> {
         let agent = session.agent.as_ref()?;
-        if self.mode != ProxyMode::Answer {
+        if self.mode == ProxyMode::Observe {
             return None;
         }
         let asked = timeout(PATIENCE, self.text(agent, session.client, compaction)).await;

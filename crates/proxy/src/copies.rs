@@ -101,6 +101,7 @@ pub(crate) struct Copies {
     lanes: Arc<[mpsc::Sender<QueuedCopy>]>,
     room: Arc<Semaphore>,
     room_kib: usize,
+    lineages: Arc<Lineages>,
     metrics: Metrics,
 }
 
@@ -129,8 +130,14 @@ impl Copies {
             lanes: lanes.collect(),
             room: Arc::new(Semaphore::new(room_kib)),
             room_kib,
+            lineages,
             metrics,
         }
+    }
+
+    /// The conversations that are recognised by what was said in them.
+    pub(crate) fn lineages(&self) -> &Arc<Lineages> {
+        &self.lineages
     }
 
     /// Offers a copy.

@@ -46,6 +46,8 @@ impl Dialect {
 pub(crate) enum EndpointKind {
     /// The model's next answer in a conversation.
     Conversation(Dialect),
+    /// How many tokens a conversation has.
+    Count(Dialect),
     /// A compaction of the conversation (OpenAI's `/v1/responses/compact`).
     Compaction,
     /// Anything else. It passes unread.

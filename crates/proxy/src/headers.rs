@@ -6,10 +6,11 @@
 use hyper::{
     HeaderMap,
     header::{
-        CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
-        TRANSFER_ENCODING, UPGRADE,
+        AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+        PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
     },
 };
+use memchr::memmem;
 
 const HOP_BY_HOP: [HeaderName; 7] = [
     CONNECTION,
@@ -38,6 +39,18 @@ pub(crate) fn downstream(headers: &HeaderMap) -> HeaderMap {
     passed(headers)
 }
 
+/// Returns true if a Claude subscription pays for the request, not an API key.
+pub(crate) fn is_subscription(headers: &HeaderMap) -> bool {
+    let mut betas = headers.get_all("anthropic-beta").iter();
+    betas.any(|beta| memmem::find(beta.as_bytes(), b"oauth-").is_some())
+}
+
+/// Returns true if a signature covers the body (Amazon's signature version 4), which then must not change.
+pub(crate) fn is_signed(headers: &HeaderMap) -> bool {
+    let authorization = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    authorization.is_some_and(|value| value.starts_with(b"AWS4-"))
+}
+
 fn passed(headers: &HeaderMap) -> HeaderMap {
     let named: Vec<String> = headers
         .get_all(CONNECTION)
@@ -63,8 +76,6 @@ fn passed(headers: &HeaderMap) -> HeaderMap {
 
 #[cfg(test)]
 mod tests {
-    use hyper::header::HeaderValue;
-
     use super::*;
 
     #[test]

@@ -9,7 +9,7 @@
 //!
 //! Every request goes on to its provider byte for byte, and every answer comes back byte for byte. A copy of the
 //! conversation goes to the daemon, through a queue that nobody waits for. In the mode `answer`, the proxy answers the
-//! host's own compaction from the daemon's memory.
+//! host's own compaction from the daemon's memory. In the mode `window`, it also replaces messages that left the window.
 //!
 //! Invariants: storing delays nothing. Whatever fails here, the original request is forwarded. Credentials pass through
 //! and are neither stored nor logged.
@@ -27,6 +27,7 @@ mod service;
 mod session;
 mod settings;
 mod target;
+mod window;
 
 pub use self::{
     daemon::{DaemonAnswer, ProxyDaemon, RemoteDaemon},

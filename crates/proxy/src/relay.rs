@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt as _, BodyStream, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{
     HeaderMap, Method, Request, Response,
     body::{Body, Frame, Incoming, SizeHint},
@@ -66,7 +66,11 @@ impl Relay {
 ///
 /// # Errors
 /// When the body breaks off.
-pub(crate) async fn read(mut body: Incoming, bytes_max: usize) -> Result<ReadBody, hyper::Error> {
+pub(crate) async fn read<B>(mut body: B, bytes_max: usize) -> Result<ReadBody, B::Error>
+where
+    B: Body<Data = Bytes> + Send + Sync + Unpin + 'static,
+    B::Error: Into<BoxError>,
+{
     let (mut chunks, mut length) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else {
@@ -76,7 +80,7 @@ pub(crate) async fn read(mut body: Incoming, bytes_max: usize) -> Result<ReadBod
         chunks.push(data);
         if length > bytes_max {
             let read = futures::stream::iter(chunks.into_iter().map(|chunk| Ok(Frame::data(chunk))));
-            let rest = StreamBody::new(read.chain(body.into_stream()));
+            let rest = StreamBody::new(read.chain(BodyStream::new(body)));
             return Ok(ReadBody::TooLong(reqwest::Body::wrap(rest)));
         }
     }

@@ -14,7 +14,7 @@ use subtle::ConstantTimeEq as _;
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    answer::{CompactionAnswer, Compactor},
+    answer::{Compaction, CompactionAnswer, Compactor},
     copies::{Content, Copies, Owner, Place, StoredCopy},
     daemon::ProxyDaemon,
     dialect::{Dialect, EndpointKind},
@@ -24,7 +24,9 @@ use crate::{
     session::{RequestClass, Session},
     settings::ProxySettings,
     target::{Target, UnknownUpstream},
+    window::{RequestWriter, WindowRequest, WindowedRequest, Windows},
 };
+use recapd_config::ProxyMode;
 use recapd_platform::http_client::HttpClientError;
 use recapd_telemetry::metrics::{
     Metrics,
@@ -35,6 +37,8 @@ use recapd_telemetry::metrics::{
 const LIVE_PATH: &str = "/recapd/livez";
 /// Where it shows its metrics, which the daemon's `/metrics` has only if the proxy runs in the daemon.
 const METRICS_PATH: &str = "/recapd/metrics";
+/// The longest refusal of a rewritten request that is read, in bytes.
+const REFUSAL_BYTES_MAX: usize = 64 << 10;
 /// The header by which an answer says what the proxy did.
 const OWN_HEADER: &str = "x-recapd";
 
@@ -47,6 +51,7 @@ struct ProxyParts {
     relay: Relay,
     copies: Copies,
     compactor: Compactor,
+    windows: Windows,
     metrics: Metrics,
 }
 
@@ -56,8 +61,9 @@ struct ConversationRequest {
     session: Session,
     /// What goes on to the provider.
     body: Bytes,
-    /// True if capsules in it were replaced, and it isn't compressed any more.
-    is_expanded: bool,
+    /// True if it isn't what the client sent, and isn't compressed any more.
+    is_changed: bool,
+    windowed: Option<WindowedRequest>,
     place: Arc<Place>,
     is_stored: bool,
 }
@@ -74,11 +80,51 @@ impl ConversationRequest {
             dialect,
             session,
             body,
-            is_expanded: false,
+            is_changed: false,
+            windowed: None,
             place: Arc::default(),
             is_stored: false,
         }
     }
+}
+
+impl ConversationRequest {
+    /// What became of it, for the metrics and for the client.
+    fn says(&self) -> (ProxyOutcome, Option<String>) {
+        if let Some(WindowedRequest { agent, version, .. }) = &self.windowed {
+            let says = format!("windowed; agent={agent}; version={version}");
+            return (ProxyOutcome::Windowed, Some(says));
+        }
+        if !self.is_stored {
+            return (ProxyOutcome::Passed, None);
+        }
+        let says = match &self.session.agent {
+            Some(agent) => format!("observed; agent={agent}"),
+            None => "observed".to_owned(),
+        };
+        (ProxyOutcome::Observed, Some(says))
+    }
+}
+
+/// What becomes of a provider's refusal of a rewritten request.
+enum RefusalOutcome {
+    /// The request is sent once more, with this body.
+    Unbound(Bytes),
+    Passed(Response<reqwest::Body>),
+    BrokenOff,
+}
+
+async fn refusal(answer: Response<reqwest::Body>, windowed: &WindowedRequest) -> RefusalOutcome {
+    let (head, body) = answer.into_parts();
+    let body = match relay::read(body, REFUSAL_BYTES_MAX).await {
+        Ok(ReadBody::Whole(body)) => match windowed.unbound(&body) {
+            Some(again) => return RefusalOutcome::Unbound(again),
+            None => body.into(),
+        },
+        Ok(ReadBody::TooLong(body)) => body,
+        Err(_) => return RefusalOutcome::BrokenOff,
+    };
+    RefusalOutcome::Passed(Response::from_parts(head, body))
 }
 
 impl Proxy {
@@ -95,6 +141,7 @@ impl Proxy {
         let copies = Copies::start(daemon, settings.copies_bytes_max, metrics.clone(), tasks);
         Ok(Self(Arc::new(ProxyParts {
             relay: Relay::new()?,
+            windows: Windows::new(Arc::clone(daemon), Arc::clone(copies.lineages()), tasks.clone()),
             copies,
             compactor: Compactor::new(Arc::clone(daemon), settings.mode),
             metrics,
@@ -131,6 +178,7 @@ impl Proxy {
         let dialect = match target.endpoint {
             EndpointKind::Conversation(dialect) => Some(dialect),
             EndpointKind::Compaction => Some(Dialect::OpenAiResponses),
+            EndpointKind::Count(dialect) => (inner.settings.mode == ProxyMode::Window).then_some(dialect),
             EndpointKind::Other => None,
         };
         if let Some(problem) = inner.forbidden(request.headers(), &target) {
@@ -226,7 +274,8 @@ impl ProxyParts {
 
     /// Reads what a request is, and answers it if that is the proxy's to do.
     async fn decide(&self, unread: Unread) -> Result<ConversationRequest, CompactionAnswer> {
-        let (dialect, body) = (unread.dialect, unread.body.clone());
+        let (dialect, endpoint, body) = (unread.dialect, unread.endpoint, unread.body.clone());
+        let headers = unread.headers.clone();
         let reading = match unread.read(self.settings.decide).await {
             Ok(reading) => reading,
             Err(failure) => {
@@ -240,39 +289,83 @@ impl ProxyParts {
             compaction,
             expanded,
         } = reading;
-        if let Some(compaction) = &compaction {
-            let answered = self.compactor.answer(&session, compaction, &plain).await;
-            self.metrics.proxy.compaction(match answered {
-                Some(_) => CompactionOutcome::Answered,
-                None => CompactionOutcome::Forwarded,
-            });
-            if let Some(answered) = answered {
-                return Err(answered);
-            }
+        if let Some(compaction) = &compaction
+            && let Some(answered) = self.answered(&session, compaction, &plain).await
+        {
+            return Err(answered);
         }
-        let is_stored = compaction.is_none()
-            && match session.class {
-                RequestClass::Turn => true,
-                RequestClass::SubAgent => self.settings.subagents,
-                RequestClass::Compaction | RequestClass::Auxiliary => false,
-            };
+        let is_conversation = match session.class {
+            RequestClass::Turn => true,
+            RequestClass::SubAgent => self.settings.subagents,
+            RequestClass::Compaction | RequestClass::Auxiliary => false,
+        };
+        let is_count = matches!(endpoint, EndpointKind::Count(_));
+        let is_stored = is_conversation && compaction.is_none() && !is_count;
         let place = Arc::<Place>::default();
         if is_stored {
             self.copies.offer(StoredCopy {
                 owner: owner(&session),
                 dialect,
-                content: Content::Request(plain),
+                content: Content::Request(plain.clone()),
                 place: Arc::clone(&place),
             });
         }
-        let is_expanded = expanded.is_some();
+        let windowed = if is_conversation || session.class == RequestClass::Compaction {
+            let request = WindowRequest {
+                writer: RequestWriter {
+                    dialect,
+                    client: session.client,
+                },
+                agent: session.agent.clone(),
+                plain,
+                expanded: expanded.clone(),
+                is_count,
+            };
+            self.windowed(request, &headers).await
+        } else {
+            None
+        };
+        let changed = windowed
+            .as_ref()
+            .map(|windowed| windowed.body.clone())
+            .or(expanded);
         Ok(ConversationRequest {
             dialect,
             session,
-            body: expanded.unwrap_or(body),
-            is_expanded,
+            is_changed: changed.is_some(),
+            body: changed.unwrap_or(body),
+            windowed,
             place,
             is_stored,
+        })
+    }
+
+    async fn answered(
+        &self,
+        session: &Session,
+        compaction: &Compaction,
+        plain: &[u8],
+    ) -> Option<CompactionAnswer> {
+        let answered = self.compactor.answer(session, compaction, plain).await;
+        self.metrics.proxy.compaction(match answered {
+            Some(_) => CompactionOutcome::Answered,
+            None => CompactionOutcome::Forwarded,
+        });
+        answered
+    }
+
+    /// Replaces what has left the window, if that is the proxy's to do.
+    async fn windowed(&self, request: WindowRequest, headers: &HeaderMap) -> Option<WindowedRequest> {
+        let settings = &self.settings;
+        let is_paid = settings.window_subscriptions || !headers::is_subscription(headers);
+        if settings.mode != ProxyMode::Window || !is_paid || headers::is_signed(headers) {
+            return None;
+        }
+        let windowed = self.windows.rewrite(request, settings.decide).await;
+        windowed.unwrap_or_else(|error| {
+            self.metrics.proxy.failed_open();
+            tracing::warn!(%error, "proxy.not_rewritten");
+            None
         })
     }
 
@@ -294,31 +387,44 @@ impl ProxyParts {
         turn: ConversationRequest,
     ) -> Response<ProxyBody> {
         let mut headers = headers::upstream(given);
-        if turn.is_stored {
+        if turn.is_stored || turn.windowed.is_some() {
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
-        if turn.is_expanded {
+        if turn.is_changed {
             headers.remove(CONTENT_ENCODING);
         }
-        let answer = match self
-            .relay
-            .send(method, &target.url, headers, turn.body.clone().into())
-            .await
-        {
+        let send = |body: Bytes| {
+            self.relay
+                .send(method.clone(), &target.url, headers.clone(), body.into())
+        };
+        let mut answer = match send(turn.body.clone()).await {
             Ok(answer) => answer,
             Err(error) => return self.unreachable(Some(turn.dialect), &error),
         };
-        if !turn.is_stored {
-            self.metrics.proxy.request(ProxyOutcome::Passed);
-            return passed(answer, relay::passed);
+        if let Some(windowed) = &turn.windowed
+            && answer.status() == StatusCode::BAD_REQUEST
+        {
+            let refusal = refusal(answer, windowed).await;
+            answer = match refusal {
+                RefusalOutcome::Unbound(body) => match send(body).await {
+                    Ok(answer) => answer,
+                    Err(error) => return self.unreachable(Some(turn.dialect), &error),
+                },
+                RefusalOutcome::Passed(answer) => answer,
+                RefusalOutcome::BrokenOff => {
+                    let detail = "the provider's answer broke off";
+                    return self.refused(Some(turn.dialect), StatusCode::BAD_GATEWAY, detail);
+                }
+            };
         }
-        self.metrics.proxy.request(ProxyOutcome::Observed);
-        let says = match &turn.session.agent {
-            Some(agent) => format!("observed; agent={agent}"),
-            None => "observed".to_owned(),
+        let (outcome, says) = turn.says();
+        self.metrics.proxy.request(outcome);
+        let mut answer = if turn.is_stored {
+            self.copied(answer, turn)
+        } else {
+            passed(answer, relay::passed)
         };
-        let mut answer = self.copied(answer, turn);
-        if let Ok(value) = HeaderValue::from_str(&says) {
+        if let Some(Ok(value)) = says.map(|says| HeaderValue::from_str(&says)) {
             answer.headers_mut().insert(OWN_HEADER, value);
         }
         answer

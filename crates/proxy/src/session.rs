@@ -13,7 +13,10 @@ use serde_json::value::RawValue;
 
 use crate::dialect::Dialect;
 use recapd_core::{
-    domain::{agent::AgentId, continuation::ContentUnit},
+    domain::{
+        agent::AgentId,
+        continuation::{self, ContentUnit, mix},
+    },
     hash::{session_agent, session_label, short_hash},
 };
 
@@ -287,20 +290,12 @@ impl Lineages {
     }
 }
 
-/// A hash of each beginning of a conversation, the shortest first.
+/// A hash of each beginning of a conversation with `client`, the shortest first.
 fn beginnings(client: &str, units: &[ContentUnit]) -> Vec<u64> {
-    let mut hash = client
+    let client = client
         .bytes()
         .fold(0_u64, |hash, byte| mix(hash, u64::from(byte)));
-    let each = units.iter().map(|unit| {
-        hash = mix(hash, unit.hash);
-        hash
-    });
-    each.collect()
-}
-
-fn mix(hash: u64, value: u64) -> u64 {
-    (hash.rotate_left(23) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    continuation::beginnings(client, units.iter().copied()).collect()
 }
 
 #[cfg(test)]

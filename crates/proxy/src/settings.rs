@@ -12,6 +12,8 @@ pub struct ProxySettings {
     pub(crate) upstreams: Upstreams,
     /// True if conversations of sub-agents are stored, each as an agent of its own.
     pub(crate) subagents: bool,
+    /// True if requests that a subscription pays for are rewritten, too.
+    pub(crate) window_subscriptions: bool,
     /// The longest body that is read. A longer one passes unread.
     pub(crate) body_bytes_max: usize,
     /// The longest answer of which a copy is made.
@@ -54,6 +56,7 @@ impl From<&ProxyConfig> for ProxySettings {
                 named: config.named_upstreams(),
             },
             subagents: config.subagents,
+            window_subscriptions: config.window_subscriptions,
             body_bytes_max: config.body_bytes_max,
             answer_bytes_max: config.answer_bytes_max,
             copies_bytes_max: config.copies_bytes_max,

@@ -70,8 +70,12 @@ fn header(headers: &HeaderMap, name: &str) -> Option<String> {
 fn base<'u>(path: &str, headers: &HeaderMap, upstreams: &'u Upstreams) -> &'u str {
     let has = |name: &str| headers.contains_key(name);
     match endpoint(&Method::POST, path) {
-        EndpointKind::Conversation(Dialect::Anthropic) => &upstreams.anthropic,
-        EndpointKind::Conversation(Dialect::Gemini) => &upstreams.gemini,
+        EndpointKind::Conversation(Dialect::Anthropic) | EndpointKind::Count(Dialect::Anthropic) => {
+            &upstreams.anthropic
+        }
+        EndpointKind::Conversation(Dialect::Gemini) | EndpointKind::Count(Dialect::Gemini) => {
+            &upstreams.gemini
+        }
         EndpointKind::Other if has("anthropic-version") || has("x-api-key") => &upstreams.anthropic,
         EndpointKind::Other if path.starts_with("/v1/messages") || path.starts_with("/api/") => {
             &upstreams.anthropic
@@ -80,7 +84,7 @@ fn base<'u>(path: &str, headers: &HeaderMap, upstreams: &'u Upstreams) -> &'u st
         EndpointKind::Other if GEMINI_PREFIXES.iter().any(|prefix| path.starts_with(prefix)) => {
             &upstreams.gemini
         }
-        EndpointKind::Conversation(_) | EndpointKind::Compaction | EndpointKind::Other => &upstreams.openai,
+        _ => &upstreams.openai,
     }
 }
 
@@ -91,6 +95,10 @@ fn endpoint(method: &Method, path: &str) -> EndpointKind {
     let ends = |tail: &str| path.ends_with(tail);
     if ends("/v1/messages") {
         EndpointKind::Conversation(Dialect::Anthropic)
+    } else if ends("/v1/messages/count_tokens") {
+        EndpointKind::Count(Dialect::Anthropic)
+    } else if ends(":countTokens") {
+        EndpointKind::Count(Dialect::Gemini)
     } else if ends("/responses/compact") {
         EndpointKind::Compaction
     } else if ends("/responses") {
@@ -124,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_request_goes_to_its_provider() {
-        use EndpointKind::{Compaction, Conversation, Other};
+        use EndpointKind::{Compaction, Conversation, Count, Other};
         for (path, headers, url, endpoint) in [
             (
                 "/v1/messages?beta=true",
@@ -136,7 +144,7 @@ mod tests {
                 "/v1/messages/count_tokens",
                 &[],
                 "https://a.test/v1/messages/count_tokens",
-                Other,
+                Count(Dialect::Anthropic),
             ),
             (
                 "/v1/responses",
@@ -166,7 +174,7 @@ mod tests {
                 "/v1beta/models/gemini-3:countTokens",
                 &[],
                 "https://g.test/v1beta/models/gemini-3:countTokens",
-                Other,
+                Count(Dialect::Gemini),
             ),
             (
                 "/v1/models",

@@ -444,6 +444,21 @@ QueueState: TypeAlias = Literal['ready', 'running', 'scheduled', 'paused', 'park
 QueueWait: TypeAlias = Literal['batching', 'provider', 'backoff', 'batch', 'limit', 'operator']
 
 
+class ReplacementReply(TypedDict):
+    """
+    What stands for the evicted part of a conversation.
+    """
+
+    agent_id: AgentId
+    anchor: NotRequired[str | None]
+    first_exchange: int
+    hash: str
+    summary_version: int
+    tag: str
+    text: NotRequired[str | None]
+    units: int
+
+
 RequestFormat: TypeAlias = Literal['anthropic', 'openai', 'openai-responses', 'gemini']
 
 

@@ -31,11 +31,11 @@ impl ContextMaterial {
     ) -> ContextReply {
         let counter: &dyn TokenCounter = &remembering(counter);
         let options = query.options(defaults);
-        let share = options.limit_tokens().map(|limit| limit / SUMMARY_SHARE);
-        let room = share.into_iter().chain(query.summary_max_tokens).min();
-        let shortened = room
-            .filter(|&room| counter.count(&self.markdown) > room)
-            .map(|room| with_pending(&self.markdown, &[], room, counter).0);
+        let room = summary_room(&options)
+            .into_iter()
+            .chain(query.summary_max_tokens)
+            .min();
+        let shortened = room.and_then(|room| self.shortened_summary(room, counter));
         let markdown = shortened.as_ref().unwrap_or(&self.markdown);
         let built = build(&self.input(markdown), &options, counter);
         let context = match room {
@@ -82,6 +82,12 @@ impl ContextMaterial {
             elided: self.elided(context.elided),
             notes,
         }
+    }
+
+    /// The summary within `room`; `None` if it fits as it is.
+    pub(super) fn shortened_summary(&self, room: i64, counter: &dyn TokenCounter) -> Option<String> {
+        let is_longer = counter.count(&self.markdown) > room;
+        is_longer.then(|| with_pending(&self.markdown, &[], room, counter).0)
     }
 
     /// Rebuilds the context with a line in the summary for each exchange it has no room for. The lines may crowd out
@@ -231,6 +237,11 @@ impl ContextMaterial {
             ..stored.source()
         }
     }
+}
+
+/// The most tokens of the summary in a context.
+pub(super) fn summary_room(options: &ContextOptions) -> Option<i64> {
+    options.limit_tokens().map(|limit| limit / SUMMARY_SHARE)
 }
 
 /// Returns the subject and the verb of a sentence about exchanges; `None` if there are none.

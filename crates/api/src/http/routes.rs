@@ -19,6 +19,7 @@ mod pins;
 pub(super) mod projects;
 pub(super) mod queue;
 pub(super) mod recall;
+mod replacement;
 pub(super) mod runs;
 mod sessions;
 mod settings;
@@ -49,6 +50,7 @@ pub(super) fn routes() -> OpenApiRouter<SharedApp> {
         .routes(routes!(context::read))
         .routes(routes!(compact::compact))
         .routes(routes!(conversation::store))
+        .routes(routes!(replacement::replace))
         .routes(routes!(history::read))
         .routes(routes!(recall::search))
         .routes(routes!(recall::expand))

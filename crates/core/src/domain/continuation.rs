@@ -82,6 +82,28 @@ pub struct ContinuationPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnotherConversation;
 
+/// The beginning of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// The number of its units.
+    pub units: usize,
+    /// The last of its [`beginnings`]; 0 without units.
+    pub hash: u64,
+}
+
+/// A hash of each beginning of a conversation, the shortest first. `seed` tells conversations of different kinds apart.
+pub fn beginnings(seed: u64, units: impl IntoIterator<Item = ContentUnit>) -> impl Iterator<Item = u64> {
+    units.into_iter().scan(seed, |hash, unit| {
+        *hash = mix(*hash, unit.hash);
+        Some(*hash)
+    })
+}
+
+/// Mixes `value` into `hash`; the order counts.
+pub fn mix(hash: u64, value: u64) -> u64 {
+    (hash.rotate_left(23) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
 /// The label of the mark before the request at `position` of a stored conversation.
 pub fn label(position: usize, unit: ContentUnit) -> String {
     format!("request {position} {:016x}", unit.hash)
@@ -148,6 +170,21 @@ impl StoredConversation {
     /// Returns true if nothing is stored.
     pub fn is_empty(&self) -> bool {
         self.units.is_empty()
+    }
+
+    /// The hash of the first unit; `None` if nothing is stored.
+    pub fn first(&self) -> Option<u64> {
+        self.units.first().map(|stored| stored.unit.hash)
+    }
+
+    /// What is stored before `exchange`.
+    pub fn before(&self, exchange: i64) -> Beginning {
+        let units = self.units.iter().take_while(|stored| stored.exchange < exchange);
+        let hashes = beginnings(0, units.map(|stored| stored.unit));
+        hashes.fold(Beginning { units: 0, hash: 0 }, |before, hash| Beginning {
+            units: before.units + 1,
+            hash,
+        })
     }
 
     /// The number of clears and rewinds so far.

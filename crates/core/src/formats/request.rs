@@ -40,6 +40,17 @@ pub struct SentMessage {
     list: Option<&'static str>,
     writing: Writing,
     blocks: Vec<SentBlock>,
+    author: Option<Kind>,
+    pairs: Vec<PairEnd>,
+}
+
+/// A side of a tool call, with a hash of the call's id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PairEnd {
+    /// The call.
+    Call(u64),
+    /// Its result; `None` if it names no call, and so belongs to the message before.
+    Result(Option<u64>),
 }
 
 /// A block of a message.
@@ -146,6 +157,14 @@ fn input(raw: &RawValue) -> Vec<String> {
 }
 
 impl SentMessage {
+    /// Reads one message of a request, as [`conversation`] does.
+    ///
+    /// # Errors
+    /// When it is no message of that format.
+    pub fn parse(format: Format, host: Option<Format>, raw: &str) -> Result<Self, FormatError> {
+        Self::read(Writing { format, host }, raw)
+    }
+
     fn read(writing: Writing, raw: &str) -> Result<Self, FormatError> {
         let head: MessageFields<'_> = serde_json::from_str(raw)
             .map_err(|error| FormatError::new(format!("a message can't be read: {error}"), "send objects"))?;
@@ -162,6 +181,8 @@ impl SentMessage {
             list,
             writing,
             blocks: Vec::new(),
+            author: None,
+            pairs: Vec::new(),
         };
         let raws = blocks.map_or_else(
             || vec![raw],
@@ -172,6 +193,8 @@ impl SentMessage {
             if !is_reminder(writing.format, &json) {
                 let read = writing.read(&message.role, &message.wrap(&json))?;
                 let is_thought = |part: &Part| matches!(part, Part::Thinking(_));
+                message.pairs.extend(read.parts.iter().filter_map(pair_end));
+                message.author.get_or_insert_with(|| read.kind.clone());
                 message.blocks.push(SentBlock {
                     units: units_of(&read),
                     is_reasoning: !read.parts.is_empty() && read.parts.iter().all(is_thought),
@@ -180,6 +203,16 @@ impl SentMessage {
             }
         }
         Ok(message)
+    }
+
+    /// Who says it: the kind of its first block. `None` if the host alone speaks.
+    pub fn author(&self) -> Option<&Kind> {
+        self.author.as_ref()
+    }
+
+    /// The sides of tool calls in it, in order.
+    pub fn pairs(&self) -> &[PairEnd] {
+        &self.pairs
     }
 
     /// The units of all blocks, in order.
@@ -302,6 +335,19 @@ fn speaker(kind: &Kind) -> Option<char> {
         Kind::User | Kind::ToolResult => Some('u'),
         Kind::Assistant | Kind::ToolCall => Some('a'),
         Kind::System | Kind::Metadata(_) => None,
+    }
+}
+
+fn pair_end(part: &Part) -> Option<PairEnd> {
+    let key = |id: &String| {
+        let mut hasher = Fnv64::default();
+        hasher.write(id.as_bytes());
+        hasher.finish()
+    };
+    match part {
+        Part::ToolCall { id, .. } => id.as_ref().map(|id| PairEnd::Call(key(id))),
+        Part::ToolResult { call_id, .. } => Some(PairEnd::Result(call_id.as_ref().map(key))),
+        Part::Text(_) | Part::Thinking(_) | Part::Attachment { .. } | Part::Opaque { .. } => None,
     }
 }
 

@@ -55,7 +55,7 @@ impl ProxyMetrics {
             ),
             failed_open: to.counter(
                 "proxy_failed_open",
-                "Requests that were forwarded as they were because the proxy failed to read them",
+                "Requests that were forwarded as they were because the proxy failed to read or to rewrite them",
             ),
         }
     }

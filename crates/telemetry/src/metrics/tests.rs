@@ -162,7 +162,7 @@ fn rest_of_the_contract(second: &str) {
     recapd_provider_tokens_total counter 8
     recapd_provider_cost_limit_usd gauge 1
     recapd_provider_circuit_open gauge 2
-    recapd_proxy_requests_total counter 5
+    recapd_proxy_requests_total counter 6
     recapd_proxy_stored_total counter 1
     recapd_proxy_unstored_total counter 5
     recapd_proxy_compactions_total counter 2

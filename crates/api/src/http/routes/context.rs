@@ -28,6 +28,7 @@ use recapd_core::{
     },
     formats::outgoing::RequestFormat,
 };
+use recapd_engine::snapshot::Snapshot;
 use recapd_platform::threads;
 
 /// How much memory a byte of a window takes until the context is sent: in the payload, its parts, twice in JSON values, the text.
@@ -85,20 +86,30 @@ impl ContextSource {
         agent: &AgentId,
         speaker: Option<String>,
     ) -> Result<Self, Problem> {
-        let parts = &app.parts;
-        let snapshot = parts.snapshots.of_step(agent).await?;
+        let snapshot = app.parts.snapshots.of_step(agent).await?;
         let snapshot = snapshot.ok_or_else(|| Problem::unknown_agent(agent))?;
+        Self::with(app, agent, &snapshot, speaker).await
+    }
+
+    /// Reads it for the summary of a step.
+    pub(super) async fn with(
+        app: &SharedApp,
+        agent: &AgentId,
+        snapshot: &Snapshot,
+        speaker: Option<String>,
+    ) -> Result<Self, Problem> {
+        let parts = &app.parts;
         let configured = &app.settings.configured;
         let viewer = speaker.map(|speaker| Viewer {
             speaker,
             telling: configured.telling.clone(),
         });
-        let payload_bytes = context::payload_bytes(parts.store.as_ref(), agent, &snapshot).await?;
+        let payload_bytes = context::payload_bytes(parts.store.as_ref(), agent, snapshot).await?;
         let share = app
             .answers_room
             .for_answer(MADE_OF_A_BYTE * payload_bytes)
             .await?;
-        let material = context::load(parts.store.as_ref(), agent, &snapshot, viewer).await?;
+        let material = context::load(parts.store.as_ref(), agent, snapshot, viewer).await?;
         let counter = parts.ingestor.counter_of(agent).await?;
         let row = parts.store.agent(agent).await?;
         let settings = row.map(|row| row.settings).unwrap_or_default();

@@ -4,6 +4,8 @@ labels! {
     ProxyOutcome {
         /// It passed, and both sides are stored.
         Observed = "observed",
+        /// It passed with the summary in place of what has left the window.
+        Windowed = "windowed",
         /// It passed unread, or is no part of a conversation.
         Passed = "passed",
         /// The proxy answered a compaction.

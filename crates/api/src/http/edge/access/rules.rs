@@ -66,6 +66,7 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("GET", "/v1/agents/{id}/context", Read, Agent),
     ("POST", "/v1/agents/{id}/compact", Write, Agent),
     ("POST", "/v1/agents/{id}/conversation", Write, Agent),
+    ("POST", "/v1/agents/{id}/replacement", Read, Agent),
     ("GET", "/v1/agents/{id}/history", Read, Agent),
     ("GET", "/v1/agents/{id}/window", Read, Agent),
     ("GET", "/v1/agents/{id}/recall", Read, Agent),

@@ -1,0 +1,69 @@
+//! Writes what stands in a request for the part of its conversation that has left the window, for a client that sends its
+//! whole conversation each time.
+
+use super::{ContextMaterial, ContextQuery, build::summary_room};
+use recapd_core::{
+    domain::{
+        context::{Alternation, ContextOptions, Piece, PieceOrigin, Reason, Role, build},
+        exchange::PREAMBLE,
+        message::Part,
+        tokens::TokenCounter,
+    },
+    formats::{outgoing::RequestFormat, request::units_of},
+    tokenizer::remembering,
+};
+
+/// What stands for the evicted part of a conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replacement {
+    /// The hash of the first unit of the user's message that stays before the text as it was sent.
+    pub anchor: Option<u64>,
+    /// The document, the request that the window works on, and copies of pinned messages.
+    pub text: String,
+}
+
+impl ContextMaterial {
+    /// Writes it: what a context shows before its window.
+    pub fn replacement(&self, defaults: ContextOptions, counter: &dyn TokenCounter) -> Replacement {
+        let counter: &dyn TokenCounter = &remembering(counter);
+        let query = ContextQuery {
+            format: RequestFormat::Anthropic,
+            budget_tokens: None,
+            alternation: Some(Alternation::Keep),
+            summary_max_tokens: None,
+            keeps_open_thinking: false,
+        };
+        let options = query.options(defaults);
+        let shortened = summary_room(&options).and_then(|room| self.shortened_summary(room, counter));
+        let input = self.input(shortened.as_ref().unwrap_or(&self.markdown));
+        let context = build(&input, &options, counter);
+        let mut turns = context.turns.iter();
+        let head = turns.find(|turn| turn.role == Role::User && turn.exchange == PREAMBLE);
+        let pieces = || head.into_iter().flat_map(|turn| &turn.pieces);
+        // A message that is cut or loses its images is told in the text.
+        let is_whole =
+            |piece: &&Piece<'_>| matches!(piece.origin, PieceOrigin::Stored { .. }) && piece.source.is_some();
+        let anchor = pieces().find(is_whole).and(self.anchor.as_ref());
+        let texts: Vec<&str> = pieces()
+            .filter(|piece| !is_whole(piece))
+            .flat_map(texts)
+            .collect();
+        Replacement {
+            anchor: anchor
+                .and_then(|anchor| units_of(&anchor.message).first().copied())
+                .map(|unit| unit.hash),
+            text: texts.join("\n\n"),
+        }
+    }
+}
+
+fn texts<'p>(piece: &'p Piece<'_>) -> impl Iterator<Item = &'p str> {
+    let is_meant = match piece.origin {
+        PieceOrigin::Stored { .. } => true,
+        PieceOrigin::Synthetic(reason) => matches!(reason, Reason::Summary | Reason::Request | Reason::Copy),
+    };
+    piece.parts.iter().filter_map(move |part| match part {
+        Part::Text(text) if is_meant => Some(text.as_str()),
+        _ => None,
+    })
+}

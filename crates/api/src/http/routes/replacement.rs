@@ -1,0 +1,97 @@
+//! `POST /v1/agents/{id}/replacement`: what stands in a request for the part of the conversation that left the window.
+
+use axum::{Extension, Json, extract::State, http::Uri};
+use serde::Serialize;
+
+use super::context::ContextSource;
+use crate::{
+    context::Replacement,
+    http::{
+        SharedApp,
+        edge::access::{self, CallerExtension},
+        openapi::{answers, parameters::AgentPath},
+        request::extract::{Agent, Parameters, invalid},
+        response::problem::Problem,
+    },
+};
+use recapd_core::domain::{agent::AgentId, continuation::Beginning, number::i64_or_max};
+use recapd_platform::threads;
+
+/// What stands for the evicted part of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub(super) struct ReplacementReply {
+    /// The agent that holds the conversation: another one than asked for if that one's conversation begins differently.
+    agent_id: AgentId,
+    summary_version: i64,
+    first_exchange: i64,
+    /// The number of units of the conversation that the text stands for; 0 if all of it is in the window.
+    units: i64,
+    /// A hash of these units, in hexadecimal digits: a request that begins differently is another conversation.
+    hash: String,
+    /// Changes with each step.
+    tag: String,
+    /// The hash of the first unit of the user's message that stays before the text; null for none.
+    anchor: Option<String>,
+    /// The document, with the request that the window works on and copies of pinned messages; null if the caller has it.
+    text: Option<String>,
+}
+
+/// Tells a client that sends its whole conversation with each request which part of it has left the window, and writes what
+/// stands for that part. The text stays the same between two steps.
+#[utoipa::path(
+    post, path = "/v1/agents/{id}/replacement", operation_id = "replacement", tag = "messages",
+    params(AgentPath,
+        ("begins_with" = String, Query, pattern = "^[0-9a-f]{16}$", description = "The hash of the conversation's first unit."),
+        ("known" = Option<String>, Query, description = "The tag of the step whose text the caller has.")),
+    responses((status = 200, description = "What stands for it.", body = ReplacementReply),
+        answers::Always,
+        answers::OfAgent,
+        answers::Conflicting),
+)]
+pub(super) async fn replace(
+    State(app): State<SharedApp>,
+    Extension(caller): CallerExtension,
+    Agent(agent): Agent,
+    uri: Uri,
+) -> Result<Json<ReplacementReply>, Problem> {
+    let parameters = Parameters::read(&uri, &["begins_with", "known"])?;
+    let first = parameters.text("begins_with").unwrap_or_default();
+    let first = u64::from_str_radix(first, 16).map_err(|_| {
+        invalid(
+            "begins_with",
+            "is no hash",
+            "give 16 hexadecimal digits, as the hash of the conversation's first unit",
+        )
+    })?;
+    let conversations = &app.parts.conversations;
+    let agent = conversations.holder(&agent, first).await?;
+    access::see(&app, &caller, &agent).await?;
+    let snapshot = app.parts.snapshots.of_step(&agent).await?;
+    let snapshot = snapshot.ok_or_else(|| Problem::unknown_agent(&agent))?;
+    let Beginning { units, hash } = conversations.before(&agent, snapshot.first_exchange).await?;
+    // The hash of the text ends the `ETag`; times in it may change while the text stays.
+    let text_hash = snapshot.etag.trim_matches('"').rsplit('.').next();
+    let tag = format!("{}.{}", snapshot.first_exchange, text_hash.unwrap_or_default());
+    let written = if units == 0 || parameters.text("known") == Some(&tag) {
+        None
+    } else {
+        let source = ContextSource::with(&app, &agent, &snapshot, None).await?;
+        let write = move || {
+            source
+                .material
+                .replacement(source.defaults, source.counter.as_ref())
+        };
+        Some(threads::computed("writing a replacement", write).await?)
+    };
+    let anchor = written.as_ref().and_then(|Replacement { anchor, .. }| *anchor);
+    Ok(Json(ReplacementReply {
+        agent_id: agent,
+        summary_version: snapshot.version,
+        first_exchange: snapshot.first_exchange,
+        units: i64_or_max(units),
+        hash: format!("{hash:016x}"),
+        tag,
+        anchor: anchor.map(|anchor| format!("{anchor:016x}")),
+        text: written.map(|written| written.text),
+    }))
+}

@@ -1,0 +1,257 @@
+//! Rewrites requests of clients that never compact: what has left the window is replaced by the document.
+//!
+//! The daemon decides. It says how many units of the conversation have left the window, and what stands for them
+//! (`POST /v1/agents/{id}/replacement`). The proxy holds to a step until the window moves on, so that between two steps
+//! each request begins with the bytes of the one before, and a provider's prompt cache stays warm.
+//!
+//! Invariant: a step is taken only if the conversation begins as the daemon says. While the daemon is away, the last step
+//! stays in force; without one, the request goes on as it is.
+
+mod outline;
+mod rewrite;
+mod step;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use hashlink::LruCache;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, error::Elapsed, timeout_at},
+};
+use tokio_util::task::TaskTracker;
+
+use crate::{daemon::ProxyDaemon, dialect::Dialect, session::Lineages};
+pub(crate) use outline::RequestWriter;
+use outline::{Outline, OutlineMemory};
+use recapd_core::domain::{agent::AgentId, continuation::ContentUnit};
+use recapd_platform::threads::{self, ComputationPanic};
+use rewrite::Rewrite;
+use step::{ReplacementReply, WindowSession, WindowStep};
+
+/// How many conversations are held to their steps.
+const SESSIONS_MAX: usize = 1_024;
+/// What Anthropic says of thinking that is bound to messages that aren't there.
+const BOUND: &str = "bound to a different conversation";
+
+/// A request that may be rewritten.
+#[derive(Clone, Debug)]
+pub(crate) struct WindowRequest {
+    pub(crate) writer: RequestWriter,
+    pub(crate) agent: Option<AgentId>,
+    /// The body as the client wrote it, without compression.
+    pub(crate) plain: Bytes,
+    /// The body with capsules replaced, if it has some.
+    pub(crate) expanded: Option<Bytes>,
+    /// True if it only asks how many tokens there are.
+    pub(crate) is_count: bool,
+}
+
+/// Why a request isn't rewritten that should be. It goes on as it is.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RewriteFailure {
+    #[error("it took too long; see proxy.decide_ms")]
+    Overdue(#[from] Elapsed),
+    #[error(transparent)]
+    Panicked(#[from] ComputationPanic),
+}
+
+/// A rewritten request.
+#[derive(Debug)]
+pub(crate) struct WindowedRequest {
+    pub(crate) agent: AgentId,
+    pub(crate) version: i64,
+    pub(crate) body: Bytes,
+    outline: Arc<Outline>,
+    session: Arc<SharedSession>,
+    cut: usize,
+}
+
+impl WindowedRequest {
+    /// The request once more, if an error of its provider says that its thinking is bound to what is gone: without all
+    /// thinking, as will be later steps of the same conversation.
+    pub(crate) fn unbound(&self, error: &[u8]) -> Option<Bytes> {
+        let is_meant = memchr::memmem::find(error, BOUND.as_bytes()).is_some();
+        if self.outline.dialect != Dialect::Anthropic || !is_meant {
+            return None;
+        }
+        let mut session = self.session.lock();
+        session.is_bound = true;
+        let step = session.step.as_mut()?;
+        step.thinks_from = self.outline.len();
+        let rewrite = Rewrite {
+            replacement: &step.replacement,
+            cut: self.cut,
+            thinks_from: step.thinks_from,
+        };
+        rewrite.body(&self.outline)
+    }
+}
+
+#[derive(Debug)]
+struct SharedSession {
+    session: Mutex<WindowSession>,
+    /// One question to the daemon at a time.
+    asking: Arc<Semaphore>,
+}
+
+impl SharedSession {
+    fn lock(&self) -> MutexGuard<'_, WindowSession> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The windows of all conversations.
+pub(crate) struct Windows {
+    daemon: Arc<dyn ProxyDaemon>,
+    lineages: Arc<Lineages>,
+    tasks: TaskTracker,
+    memory: Arc<OutlineMemory>,
+    /// By the session's agent and the hash of the first unit: several conversations may share a session.
+    sessions: Mutex<LruCache<(AgentId, u64), Arc<SharedSession>>>,
+}
+
+impl Windows {
+    pub(crate) fn new(daemon: Arc<dyn ProxyDaemon>, lineages: Arc<Lineages>, tasks: TaskTracker) -> Self {
+        Self {
+            daemon,
+            lineages,
+            tasks,
+            memory: Arc::default(),
+            sessions: Mutex::new(LruCache::new(SESSIONS_MAX)),
+        }
+    }
+
+    /// Rewrites a request; `None` if it goes on as it is. The daemon has half of the time.
+    ///
+    /// # Errors
+    /// When that takes longer than `limit`, or panics.
+    pub(crate) async fn rewrite(
+        &self,
+        request: WindowRequest,
+        limit: Duration,
+    ) -> Result<Option<WindowedRequest>, RewriteFailure> {
+        let (begun, memory) = (Instant::now(), Arc::clone(&self.memory));
+        let deadline = begun + limit;
+        let WindowRequest {
+            writer,
+            agent,
+            plain,
+            expanded,
+            is_count,
+        } = request;
+        let reading = threads::computed("reading a conversation", move || {
+            Outline::read(writer, &plain, expanded, &memory)
+        });
+        let Some(outline) = timeout_at(deadline, reading).await?? else {
+            return Ok(None);
+        };
+        let units: Vec<ContentUnit> = outline.units().collect();
+        let agent = agent.or_else(|| self.lineages.find(writer.client, &units));
+        let (Some(agent), Some(first)) = (agent, units.first()) else {
+            return Ok(None);
+        };
+        let session = self.session(&agent, first.hash);
+        self.ask(&agent, *first, &session, begun + limit / 2).await;
+        let outline = Arc::new(outline);
+        let writing = {
+            let (session, outline) = (Arc::clone(&session), Arc::clone(&outline));
+            threads::computed("rewriting a request", move || {
+                rewritten(session, outline, is_count)
+            })
+        };
+        Ok(timeout_at(deadline, writing).await??)
+    }
+
+    fn session(&self, agent: &AgentId, first: u64) -> Arc<SharedSession> {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = (agent.clone(), first);
+        if let Some(session) = sessions.get(&place) {
+            return Arc::clone(session);
+        }
+        let session = Arc::new(SharedSession {
+            session: Mutex::default(),
+            asking: Arc::new(Semaphore::new(1)),
+        });
+        sessions.insert(place, Arc::clone(&session));
+        session
+    }
+
+    /// Asks the daemon what has left the window. An answer that comes too late is for the next request.
+    async fn ask(
+        &self,
+        agent: &AgentId,
+        first: ContentUnit,
+        session: &Arc<SharedSession>,
+        deadline: Instant,
+    ) {
+        let Ok(turn) = Arc::clone(&session.asking).try_acquire_owned() else {
+            return;
+        };
+        let known = session.lock().offered.as_ref().map(|offered| offered.tag.clone());
+        let known = known.map_or_else(String::new, |tag| format!("&known={tag}"));
+        let path = format!(
+            "/v1/agents/{agent}/replacement?begins_with={:016x}{known}",
+            first.hash
+        );
+        let (daemon, session) = (Arc::clone(&self.daemon), Arc::clone(session));
+        let asking = self.tasks.spawn(async move {
+            match daemon.post(&path, Bytes::new()).await {
+                Ok(answer) if answer.status.is_success() => {
+                    let reply: Option<ReplacementReply> = serde_json::from_slice(&answer.body).ok();
+                    let mut session = session.lock();
+                    let is_known = |reply: &ReplacementReply| {
+                        session
+                            .offered
+                            .as_ref()
+                            .is_some_and(|offered| offered.tag == reply.tag)
+                    };
+                    if let Some(reply) = reply.filter(|reply| !is_known(reply)) {
+                        session.offered = reply.replacement().map(Arc::new);
+                    }
+                }
+                Ok(answer) => tracing::debug!(path, status = %answer.status, "proxy.no_window"),
+                Err(problem) => tracing::debug!(path, problem, "proxy.no_window"),
+            }
+            drop(turn);
+        });
+        // In time or not, what is known by then counts.
+        drop(timeout_at(deadline, asking).await);
+    }
+}
+
+fn rewritten(session: Arc<SharedSession>, outline: Arc<Outline>, is_count: bool) -> Option<WindowedRequest> {
+    let found = {
+        let (mut session, now) = (session.lock(), Instant::now());
+        let found = session.step(&outline, now);
+        if !is_count {
+            session.asked_at = Some(now);
+        }
+        found
+    };
+    let (
+        WindowStep {
+            replacement,
+            thinks_from,
+        },
+        cut,
+    ) = found?;
+    let rewrite = Rewrite {
+        replacement: &replacement,
+        cut,
+        thinks_from,
+    };
+    Some(WindowedRequest {
+        body: rewrite.body(&outline)?,
+        agent: replacement.agent.clone(),
+        version: replacement.version,
+        outline,
+        session,
+        cut,
+    })
+}

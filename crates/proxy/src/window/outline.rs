@@ -1,0 +1,302 @@
+//! The conversation of a request as the window cuts it: the bytes of each message, and the units in it.
+
+use std::{
+    borrow::Cow,
+    collections::HashSet,
+    hash::{BuildHasher as _, RandomState},
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use hashlink::LruCache;
+use memchr::memmem;
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::value::RawValue;
+
+use crate::dialect::Dialect;
+use recapd_core::{
+    domain::{
+        continuation::{Beginning, ContentUnit, UnitKind, beginnings},
+        message::Kind,
+    },
+    formats::request::{PairEnd, SentMessage},
+};
+
+/// How many messages are remembered, of all conversations. One takes some 150 bytes.
+const REMEMBERED_MAX: usize = 100_000;
+
+/// How long providers keep a prompt in their caches, at least.
+const CACHE_LIFE: Duration = Duration::from_mins(5);
+/// Anthropic's longer time, and its value in a marker.
+const LONG_CACHE_LIFE: Duration = Duration::from_hours(1);
+pub(super) const LONG_LIFE: &str = r#""1h""#;
+
+/// The members of a request that matter here.
+#[derive(Deserialize)]
+struct OutlineFields<'a> {
+    #[serde(borrow)]
+    messages: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    contents: Option<&'a RawValue>,
+    /// Where Gemini's `countTokens` may hold the request.
+    #[serde(borrow, rename = "generateContentRequest")]
+    nested: Option<&'a RawValue>,
+    model: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    cache_control: Option<&'a RawValue>,
+    // With these, a request doesn't carry the whole conversation.
+    previous_response_id: Option<IgnoredAny>,
+    conversation: Option<IgnoredAny>,
+}
+
+impl<'a> OutlineFields<'a> {
+    fn list(&self, dialect: Dialect) -> Option<&'a RawValue> {
+        match dialect {
+            Dialect::Anthropic | Dialect::OpenAiChat => self.messages,
+            Dialect::OpenAiResponses => self.input,
+            Dialect::Gemini => self.contents.or_else(|| {
+                let nested: Self = serde_json::from_str(self.nested?.get()).ok()?;
+                nested.contents
+            }),
+        }
+    }
+}
+
+/// What is known of a message.
+#[derive(Debug, Default)]
+struct MessageOutline {
+    units: Vec<ContentUnit>,
+    author: Option<Kind>,
+    pairs: Vec<PairEnd>,
+}
+
+impl MessageOutline {
+    fn is_models(&self) -> bool {
+        matches!(self.author, Some(Kind::Assistant | Kind::ToolCall))
+    }
+}
+
+/// Remembers what was read in messages: each request repeats those of the one before.
+#[derive(Debug)]
+pub(crate) struct OutlineMemory {
+    hasher: RandomState,
+    known: Mutex<LruCache<u64, Arc<MessageOutline>>>,
+}
+
+impl Default for OutlineMemory {
+    fn default() -> Self {
+        Self {
+            hasher: RandomState::new(),
+            known: Mutex::new(LruCache::new(REMEMBERED_MAX)),
+        }
+    }
+}
+
+/// Who wrote a request, in which dialect.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestWriter {
+    pub(crate) dialect: Dialect,
+    pub(crate) client: &'static str,
+}
+
+impl OutlineMemory {
+    fn outlines(&self, writer: RequestWriter, messages: &[&RawValue]) -> Option<Vec<Arc<MessageOutline>>> {
+        let (format, host) = (writer.dialect.format(), writer.dialect.host(writer.client));
+        let key = |raw: &RawValue| self.hasher.hash_one((format.name(), writer.client, raw.get()));
+        let keys: Vec<u64> = messages.iter().map(|raw| key(raw)).collect();
+        let known: Vec<_> = {
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            keys.iter().map(|key| known.get(key).cloned()).collect()
+        };
+        let read = |raw: &RawValue| {
+            let sent = SentMessage::parse(format, host, raw.get()).ok()?;
+            Some(Arc::new(MessageOutline {
+                units: sent.units().collect(),
+                author: sent.author().cloned(),
+                pairs: sent.pairs().to_vec(),
+            }))
+        };
+        let outlines: Vec<Arc<MessageOutline>> = messages
+            .iter()
+            .zip(known)
+            .map(|(raw, known)| known.or_else(|| read(raw)))
+            .collect::<Option<_>>()?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key, outline) in keys.into_iter().zip(&outlines) {
+            known.insert(key, Arc::clone(outline));
+        }
+        Some(outlines)
+    }
+}
+
+/// A request whose conversation can be cut between two messages.
+#[derive(Debug)]
+pub(crate) struct Outline {
+    pub(crate) dialect: Dialect,
+    pub(crate) model: String,
+    /// The request's own prompt cache marker.
+    pub(crate) cache_control: Option<String>,
+    pub(crate) body: Bytes,
+    /// Where the list of messages stands in the body.
+    pub(crate) list: Range<usize>,
+    /// Where each message stands in the body.
+    places: Vec<Range<usize>>,
+    messages: Vec<Arc<MessageOutline>>,
+    /// The host's newest summary, which stands for everything before it; else 0.
+    first: usize,
+}
+
+impl Outline {
+    /// Reads a request. `plain` is what the client wrote; `expanded` has its capsules replaced. `None` if it can't be cut.
+    pub(crate) fn read(
+        writer: RequestWriter,
+        plain: &Bytes,
+        expanded: Option<Bytes>,
+        memory: &OutlineMemory,
+    ) -> Option<Self> {
+        let dialect = writer.dialect;
+        let written: OutlineFields<'_> = serde_json::from_slice(plain).ok()?;
+        if written.previous_response_id.is_some() || written.conversation.is_some() {
+            return None;
+        }
+        let raws: Vec<&RawValue> = serde_json::from_str(written.list(dialect)?.get()).ok()?;
+        let messages = memory.outlines(writer, &raws)?;
+        let is_summary =
+            |message: &Arc<MessageOutline>| message.units.iter().any(|unit| unit.kind == UnitKind::Summary);
+        let first = messages.iter().rposition(is_summary).unwrap_or(0);
+        let body = expanded.unwrap_or_else(|| plain.clone());
+        let text = std::str::from_utf8(&body).ok()?;
+        let sent: OutlineFields<'_> = serde_json::from_str(text).ok()?;
+        let list = sent.list(dialect)?;
+        let raws: Vec<&RawValue> = serde_json::from_str(list.get()).ok()?;
+        let places: Vec<Range<usize>> = raws.iter().map(|raw| place(text, raw)).collect();
+        (places.len() == messages.len()).then(|| Self {
+            dialect,
+            model: sent.model.unwrap_or_default().into_owned(),
+            cache_control: sent.cache_control.map(|marker| marker.get().to_owned()),
+            list: place(text, list),
+            places,
+            messages,
+            first,
+            body: body.clone(),
+        })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap_or_default()
+    }
+
+    /// A message as the client wrote it.
+    pub(crate) fn message(&self, at: usize) -> &str {
+        slice(self.text(), self.places[at].clone())
+    }
+
+    /// The units of the conversation.
+    pub(crate) fn units(&self) -> impl Iterator<Item = ContentUnit> {
+        let messages = self.messages[self.first..].iter();
+        messages.flat_map(|message| message.units.iter().copied())
+    }
+
+    /// The index of the first message after `replaced`; `None` if the conversation begins differently, if nothing would be
+    /// left, or if a message, or a call and its result, would be torn apart.
+    pub(crate) fn cut(&self, replaced: Beginning) -> Option<usize> {
+        let last = replaced.units.checked_sub(1)?;
+        if beginnings(0, self.units()).nth(last)? != replaced.hash {
+            return None;
+        }
+        let (mut units, mut at) = (0, self.first);
+        while units < replaced.units {
+            units += self.messages[at].units.len();
+            at += 1;
+        }
+        let is_left = self.messages[at..]
+            .iter()
+            .any(|message| !message.units.is_empty());
+        (units == replaced.units && is_left && self.has_its_calls(at)).then_some(at)
+    }
+
+    /// Returns true if the messages from `cut` on hold the call of each of their results.
+    fn has_its_calls(&self, cut: usize) -> bool {
+        let mut calls = HashSet::new();
+        let mut is_first = true;
+        self.messages[cut..].iter().all(|message| {
+            // A result without an id belongs to the message before.
+            let has_message_before = !is_first;
+            is_first &= message.units.is_empty();
+            message.pairs.iter().all(|pair| match pair {
+                PairEnd::Call(id) => {
+                    calls.insert(*id);
+                    true
+                }
+                PairEnd::Result(Some(id)) => calls.contains(id),
+                PairEnd::Result(None) => has_message_before,
+            })
+        })
+    }
+
+    /// The user's message whose first unit has that hash, among those before `cut`.
+    pub(crate) fn anchor(&self, hash: u64, cut: usize) -> Option<usize> {
+        let is_meant = |at: &usize| {
+            let message = &self.messages[*at];
+            let is_result = |pair: &PairEnd| matches!(pair, PairEnd::Result(_));
+            message.units.first().is_some_and(|unit| unit.hash == hash)
+                && !message.pairs.iter().any(is_result)
+        };
+        (self.first..cut).find(is_meant)
+    }
+
+    /// The instructions among the messages before `cut`.
+    pub(crate) fn instructions(&self, cut: usize) -> impl Iterator<Item = usize> {
+        (0..cut).filter(|&at| self.messages[at].author == Some(Kind::System))
+    }
+
+    /// How long the provider keeps the request in its prompt cache.
+    pub(crate) fn cache_life(&self) -> Duration {
+        let lives_long = memmem::find(&self.body, LONG_LIFE.as_bytes()).is_some();
+        if lives_long { LONG_CACHE_LIFE } else { CACHE_LIFE }
+    }
+
+    /// Returns true if the model is to go on with its own message.
+    pub(crate) fn is_open(&self) -> bool {
+        let mut said = self
+            .messages
+            .iter()
+            .rev()
+            .filter(|message| message.author.is_some());
+        said.next().is_none_or(|last| last.is_models())
+    }
+
+    /// Returns true if it ends with a request of the user.
+    pub(crate) fn begins_turn(&self) -> bool {
+        let is_request = |unit: &ContentUnit| unit.kind == UnitKind::Request;
+        self.messages
+            .last()
+            .is_some_and(|last| last.units.iter().any(is_request))
+    }
+
+    /// The index of the model's newest message, or of the first of several that follow each other.
+    pub(crate) fn newest_answer(&self) -> usize {
+        let answers = |at: usize| self.messages[at].is_models();
+        let last = (0..self.len()).rfind(|&at| answers(at)).unwrap_or(0);
+        (0..last).rfind(|&at| !answers(at)).map_or(0, |before| before + 1)
+    }
+}
+
+/// A part of `text` at a place that was found in it.
+pub(super) fn slice(text: &str, place: Range<usize>) -> &str {
+    text.get(place).unwrap_or_default()
+}
+
+/// Where `part` stands in `whole`, of which it is a part.
+pub(super) fn place(whole: &str, part: &RawValue) -> Range<usize> {
+    let begin = part.get().as_ptr().addr() - whole.as_ptr().addr();
+    begin..begin + part.get().len()
+}

@@ -1,0 +1,208 @@
+//! Writes a request anew, with the document in place of the messages that left the window.
+//!
+//! ```text
+//! messages: [instructions │ anchor, document │ kept messages]
+//! ```
+//!
+//! Invariant: outside the list of messages, and in each kept message, no byte changes, but that thinking from before the
+//! step is left out: it is bound to the messages that are gone.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use memchr::memmem;
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
+
+use super::{
+    outline::{LONG_LIFE, Outline, place, slice},
+    step::Replacement,
+};
+use crate::dialect::Dialect;
+
+/// The most prompt cache markers that Anthropic takes in a request.
+const MARKERS_MAX: usize = 4;
+const MARKER: &[u8] = br#""cache_control""#;
+const THINKING: [&str; 2] = ["thinking", "redacted_thinking"];
+
+/// How a request is rewritten.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rewrite<'r> {
+    pub(super) replacement: &'r Replacement,
+    /// The index of the first kept message.
+    pub(super) cut: usize,
+    /// Thinking in messages before this one is left out.
+    pub(super) thinks_from: usize,
+}
+
+#[derive(Deserialize)]
+struct MessageFields<'a> {
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    parts: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct BlockFields<'a> {
+    #[serde(rename = "type")]
+    kind: Option<Cow<'a, str>>,
+}
+
+impl Rewrite<'_> {
+    /// The body to send; `None` if the anchor can't be read.
+    pub(super) fn body(self, outline: &Outline) -> Option<Bytes> {
+        let text = outline.text();
+        let before = slice(text, 0..outline.list.start);
+        let after = slice(text, outline.list.end..text.len());
+        let instructions = outline.instructions(self.cut).map(|at| outline.message(at));
+        let kept = self.kept(outline);
+        let anchor = self
+            .replacement
+            .anchor
+            .and_then(|hash| outline.anchor(hash, self.cut))
+            .map(|at| outline.message(at));
+        let markers = Markers::among(anchor.into_iter().chain(kept.iter().map(AsRef::as_ref)));
+        let elsewhere = Markers::among([before, after]);
+        let marker = (markers.count + elsewhere.count < MARKERS_MAX).then(|| {
+            // A marker that lives long must come before those that don't.
+            let lives_long = outline
+                .cache_control
+                .as_ref()
+                .is_some_and(|own| own.contains(LONG_LIFE));
+            if markers.lives_long || lives_long {
+                json!({"type": "ephemeral", "ttl": "1h"})
+            } else {
+                json!({"type": "ephemeral"})
+            }
+        });
+        let head = head(outline.dialect, anchor, &self.replacement.text, marker.as_ref())?;
+        let messages: Vec<&str> = instructions
+            .chain([head.as_str()])
+            .chain(kept.iter().map(AsRef::as_ref))
+            .collect();
+        Some(format!("{before}[{}]{after}", messages.join(",")).into())
+    }
+
+    fn kept(self, outline: &Outline) -> Vec<Cow<'_, str>> {
+        let kept = (self.cut..outline.len()).filter_map(|at| {
+            let message = outline.message(at);
+            let is_bound = outline.dialect == Dialect::Anthropic && at < self.thinks_from;
+            if is_bound {
+                without_thinking(message)
+            } else {
+                Some(Cow::Borrowed(message))
+            }
+        });
+        kept.collect()
+    }
+}
+
+/// The prompt cache markers in some JSON. Text that quotes one has its quotation marks escaped.
+#[derive(Debug, Default)]
+struct Markers {
+    count: usize,
+    lives_long: bool,
+}
+
+impl Markers {
+    fn among<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
+        let mut found = Self::default();
+        for text in texts {
+            for at in memmem::find_iter(text.as_bytes(), MARKER) {
+                found.count += 1;
+                let value = slice(text, at..text.len()).split('}').next().unwrap_or_default();
+                found.lives_long |= value.contains(LONG_LIFE);
+            }
+        }
+        found
+    }
+}
+
+/// The user's message with the anchor, if there is one, and then the text.
+fn head(dialect: Dialect, anchor: Option<&str>, text: &str, marker: Option<&Value>) -> Option<String> {
+    let block = match dialect {
+        Dialect::Anthropic => match marker {
+            Some(marker) => json!({"type": "text", "text": text, "cache_control": marker}),
+            None => json!({"type": "text", "text": text}),
+        },
+        Dialect::OpenAiChat => json!({"type": "text", "text": text}),
+        Dialect::OpenAiResponses => json!({"type": "input_text", "text": text}),
+        Dialect::Gemini => json!({"text": text}),
+    };
+    let Some(anchor) = anchor else {
+        let message = match dialect {
+            Dialect::Anthropic => json!({"role": "user", "content": [block]}),
+            // Some servers of this dialect take no lists.
+            Dialect::OpenAiChat => json!({"role": "user", "content": text}),
+            Dialect::OpenAiResponses => json!({"type": "message", "role": "user", "content": [block]}),
+            Dialect::Gemini => json!({"role": "user", "parts": [block]}),
+        };
+        return Some(message.to_string());
+    };
+    let fields: MessageFields<'_> = serde_json::from_str(anchor).ok()?;
+    let content = fields.content.or(fields.parts)?;
+    let with_text = match content.get().as_bytes().first()? {
+        b'[' => {
+            let blocks: Vec<&RawValue> = serde_json::from_str(content.get()).ok()?;
+            let blocks: Vec<&str> = blocks.into_iter().map(RawValue::get).collect();
+            format!("[{}]", joined(&blocks, &block.to_string()))
+        }
+        b'"' if dialect == Dialect::OpenAiChat => {
+            let said: String = serde_json::from_str(content.get()).ok()?;
+            Value::from(format!("{said}\n\n{text}")).to_string()
+        }
+        b'"' => {
+            let kind = &block["type"];
+            let said = format!(r#"{{"type":{kind},"text":{}}}"#, content.get());
+            format!("[{}]", joined(&[&said], &block.to_string()))
+        }
+        _ => return None,
+    };
+    Some(with_content(anchor, content, &with_text))
+}
+
+fn joined(blocks: &[&str], last: &str) -> String {
+    let blocks = blocks.iter().copied().chain([last]);
+    blocks.collect::<Vec<&str>>().join(",")
+}
+
+/// `message` with another content.
+fn with_content(message: &str, content: &RawValue, other: &str) -> String {
+    let place = place(message, content);
+    let before = slice(message, 0..place.start);
+    format!("{before}{other}{}", slice(message, place.end..message.len()))
+}
+
+/// A message without its thinking; `None` if nothing is left.
+fn without_thinking(message: &str) -> Option<Cow<'_, str>> {
+    let whole = Some(Cow::Borrowed(message));
+    if memmem::find(message.as_bytes(), b"thinking").is_none() {
+        return whole;
+    }
+    let Ok(MessageFields {
+        content: Some(content),
+        ..
+    }) = serde_json::from_str(message)
+    else {
+        return whole;
+    };
+    let Ok(blocks) = serde_json::from_str::<Vec<&RawValue>>(content.get()) else {
+        return whole;
+    };
+    let thinks = |block: &&RawValue| {
+        let fields = serde_json::from_str::<BlockFields<'_>>(block.get());
+        fields.is_ok_and(|block| block.kind.is_some_and(|kind| THINKING.contains(&kind.as_ref())))
+    };
+    let count = blocks.len();
+    let left: Vec<&str> = blocks
+        .into_iter()
+        .filter(|block| !thinks(block))
+        .map(RawValue::get)
+        .collect();
+    if left.len() == count {
+        return whole;
+    }
+    let other = format!("[{}]", left.join(","));
+    (!left.is_empty()).then(|| Cow::Owned(with_content(message, content, &other)))
+}

@@ -1,0 +1,137 @@
+//! The steps of one conversation's window: what the daemon offers, and what is in force.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::outline::Outline;
+use crate::dialect::Dialect;
+use recapd_core::domain::{agent::AgentId, continuation::Beginning};
+
+/// Anthropic's models whose thinking is bound to everything before it.
+const BINDING_MODELS: [&str; 7] = [
+    "claude-fable-5-1",
+    "claude-fable-5-2",
+    "claude-mythos-5-1",
+    "claude-mythos-5-2",
+    "claude-opus-5-5",
+    "claude-sonnet-5-5",
+    "claude-haiku-5-5",
+];
+
+/// What stands for the beginning of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Replacement {
+    pub(super) agent: AgentId,
+    pub(super) tag: String,
+    pub(super) version: i64,
+    pub(super) replaced: Beginning,
+    /// The hash of the first unit of the message that stays before the text.
+    pub(super) anchor: Option<u64>,
+    pub(super) text: String,
+}
+
+/// The daemon's answer.
+#[derive(Deserialize)]
+pub(super) struct ReplacementReply {
+    agent_id: AgentId,
+    summary_version: i64,
+    units: usize,
+    hash: String,
+    pub(super) tag: String,
+    anchor: Option<String>,
+    text: Option<String>,
+}
+
+impl ReplacementReply {
+    pub(super) fn replacement(self) -> Option<Replacement> {
+        let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+        Some(Replacement {
+            replaced: Beginning {
+                units: self.units,
+                hash: number(&self.hash)?,
+            },
+            agent: self.agent_id,
+            tag: self.tag,
+            version: self.summary_version,
+            anchor: self.anchor.as_deref().and_then(number),
+            text: self.text.unwrap_or_default(),
+        })
+    }
+}
+
+impl Replacement {
+    /// The index of the first message of a request that stays; `None` if the request has no place for the text.
+    fn cut(&self, outline: &Outline) -> Option<usize> {
+        let cut = outline.cut(self.replaced)?;
+        let has_anchor = self.anchor.is_none_or(|hash| outline.anchor(hash, cut).is_some());
+        // Anthropic takes instructions between messages in a few places only, and these are gone.
+        let is_free = outline.dialect != Dialect::Anthropic || outline.instructions(cut).next().is_none();
+        (has_anchor && is_free && !self.text.is_empty()).then_some(cut)
+    }
+}
+
+/// A replacement in force.
+#[derive(Clone, Debug)]
+pub(super) struct WindowStep {
+    pub(super) replacement: Arc<Replacement>,
+    /// Thinking in messages before this one is from before the step.
+    pub(super) thinks_from: usize,
+}
+
+/// What is known of a conversation.
+#[derive(Debug, Default)]
+pub(super) struct WindowSession {
+    /// The daemon's newest answer.
+    pub(super) offered: Option<Arc<Replacement>>,
+    pub(super) step: Option<WindowStep>,
+    /// The time of the last request.
+    pub(super) asked_at: Option<Instant>,
+    /// True if the provider refused thinking because something before it was gone.
+    pub(super) is_bound: bool,
+}
+
+impl WindowSession {
+    /// The step in force for a request, and the index of its first kept message. A step is taken if the window has moved
+    /// on. One that only renews the text, or shows more again, waits for a cold cache or for the user's next request.
+    pub(super) fn step(&mut self, outline: &Outline, now: Instant) -> Option<(WindowStep, usize)> {
+        let held = self.step.clone();
+        let held_cut = held.as_ref().and_then(|step| step.replacement.cut(outline));
+        let is_cold = self
+            .asked_at
+            .is_none_or(|asked_at| now - asked_at > outline.cache_life());
+        if let Some(offered) = self.offered.clone().filter(|_| !outline.is_open()) {
+            let is_due = match held.as_ref().filter(|_| held_cut.is_some()) {
+                None => true,
+                Some(WindowStep { replacement, .. }) if replacement.tag == offered.tag => false,
+                Some(WindowStep { replacement, .. }) => {
+                    let moves_on = offered.replaced.units > replacement.replaced.units;
+                    moves_on || is_cold || outline.begins_turn()
+                }
+            };
+            if is_due && offered.replaced.units == 0 {
+                self.step = None;
+            } else if is_due && let Some(cut) = offered.cut(outline) {
+                let step = WindowStep {
+                    replacement: offered,
+                    thinks_from: self.thinks_from(outline),
+                };
+                self.step = Some(step.clone());
+                return Some((step, cut));
+            }
+        }
+        let held_cut = held_cut?;
+        self.step.clone().map(|step| (step, held_cut))
+    }
+
+    /// The model's newest message must keep its thinking, unless that is bound to what is gone.
+    fn thinks_from(&self, outline: &Outline) -> usize {
+        let binds = BINDING_MODELS.iter().any(|model| outline.model.contains(model));
+        if self.is_bound || binds {
+            outline.len()
+        } else {
+            outline.newest_answer()
+        }
+    }
+}
