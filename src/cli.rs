@@ -21,7 +21,7 @@ use backend::api::{self, DaemonTarget};
 use commands::agent::mcp;
 use commands::{
     agent::{
-        agents, context, facts, forget, history, hook, items, lineage, pins, project, push, recall, run,
+        agents, context, facts, forget, handoff, history, hook, items, lineage, pins, project, push, recall, run,
         summary, update, versions, window,
     },
     check::{check_request, count, replay, selftest},
@@ -198,6 +198,8 @@ enum Command {
     Facts(facts::Facts),
     /// Print the context to send to a model for an agent, as content of a provider's request
     Context(context::ContextCommand),
+    /// Print one document to go on with elsewhere: the summary, and the newest part as it was said
+    Handoff(handoff::Handoff),
     /// Set a mark in an agent's conversation, to go back to
     Mark(lineage::MarkCommand),
     /// Go back to a mark: what came after it is set aside
@@ -301,7 +303,9 @@ impl Command {
                 | Self::Rollback(_)
                 | Self::Rebuild(_)
                 | Self::Items(_)
+                | Self::Facts(_)
                 | Self::Context(_)
+                | Self::Handoff(_)
                 | Self::Mark(_)
                 | Self::Rewind(_)
                 | Self::Clear(_)
@@ -408,6 +412,7 @@ fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, 
         Command::Items(items) => items.run(&loaded.config, &shared),
         Command::Facts(facts) => facts.run(&loaded.config, &shared),
         Command::Context(context) => context.run(&loaded.config, &shared),
+        Command::Handoff(handoff) => handoff.run(&loaded.config, &shared),
         Command::Mark(mark) => mark.run(&loaded.config, &shared),
         Command::Rewind(rewind) => rewind.run(&loaded.config, &shared),
         Command::Clear(clear) => clear.run(&loaded.config, &shared),

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-pub use compact::CompactReply;
+pub use compact::{CompactReply, HANDOFF_TOKENS, HANDOFF_TOKENS_MAX, HANDOFF_TOKENS_MIN};
 use recapd_core::{
     domain::{
         agent::AgentId,

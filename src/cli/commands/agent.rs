@@ -4,6 +4,7 @@ pub(crate) mod agents;
 pub(crate) mod context;
 pub(crate) mod facts;
 pub(crate) mod forget;
+pub(crate) mod handoff;
 pub(crate) mod history;
 pub(crate) mod hook;
 pub(crate) mod items;

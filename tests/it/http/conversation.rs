@@ -157,6 +157,56 @@ async fn a_compaction_stands_for_the_whole_conversation() {
 }
 
 #[tokio::test]
+async fn a_handoff_fits_and_says_which_files_it_is_about() {
+    let server = Server::start(|config| config.window.budget_tokens = 2_000).await;
+    let call = |path: &str| {
+        let input = json!({"file_path": path, "old_string": "a", "new_string": "b"});
+        json!({"role": "assistant", "content": [{"type": "tool_use", "id": path, "name": "Edit", "input": input}]})
+    };
+    let result = |id: &str| {
+        json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "edited"}]})
+    };
+    let long = "Port the parser and say why each step is needed. ".repeat(20);
+    let mut messages = Vec::new();
+    for number in 0..30 {
+        let path = format!("src/part_{number}.rs");
+        messages.extend([
+            user(&format!("{number}: {long}")),
+            call(&path),
+            result(&path),
+            assistant("Done."),
+        ]);
+    }
+    send(&server, PATH, &messages).await;
+    server.summarise().await;
+    let text = async |path: &str| {
+        let reply = server.get(path).await;
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        let body: Value = serde_json::from_str(&reply.body).unwrap();
+        (
+            body["text"].as_str().unwrap().to_owned(),
+            body["tokens"].as_i64().unwrap(),
+        )
+    };
+    let (whole, _) = text("/v1/agents/coder/handoff").await;
+    assert!(
+        whole.starts_with("# Going on with coder") && whole.contains("Files changed of late: `"),
+        "{whole}"
+    );
+    assert!(
+        whole.contains("src/part_29.rs") && whole.contains("recapd expand coder"),
+        "{whole}"
+    );
+    let (small, tokens) = text("/v1/agents/coder/handoff?max_tokens=1500").await;
+    assert!(tokens <= 1_500 && small.len() < whole.len(), "{tokens}: {small}");
+    assert!(small.contains("    29: Port the parser"), "{small}");
+    server
+        .get("/v1/agents/coder/handoff?max_tokens=10")
+        .await
+        .problem(400, "invalid_parameter");
+}
+
+#[tokio::test]
 async fn a_request_that_cannot_be_read_is_refused_by_name() {
     let server = Server::start(|_| {}).await;
     for (path, body, code) in [

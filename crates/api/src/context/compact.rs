@@ -1,4 +1,6 @@
-//! Writes the text that stands for a whole conversation, for a host that compacts its own.
+//! Writes the text that stands for a whole conversation: for a host that compacts its own, and for going on elsewhere.
+
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use serde::Serialize;
 
@@ -6,8 +8,12 @@ use super::{ContextMaterial, ContextQuery};
 use recapd_core::{
     domain::{
         agent::AgentId,
-        context::{ContextOptions, build, plain},
+        context::{Context, ContextOptions, build, plain},
+        effects::Effects,
+        message::Message,
         number::i64_or_max,
+        summary::pending::with_pending,
+        text::one_line,
         tokens::TokenCounter,
     },
     formats::outgoing::RequestFormat,
@@ -18,6 +24,17 @@ use recapd_core::{
 const QUOTED_TOKENS_MAX: i64 = 8_000;
 /// The most tokens of the lines about exchanges that aren't quoted and not summarised yet.
 const LINES_TOKENS_MAX: i64 = 3_000;
+/// The most tokens of a handoff, unless its reader asks for another size.
+pub const HANDOFF_TOKENS: i64 = 20_000;
+/// The fewest tokens that can be asked for, and the most: far more than any model takes.
+pub const HANDOFF_TOKENS_MIN: i64 = 1_000;
+pub const HANDOFF_TOKENS_MAX: i64 = 1_000_000;
+/// Of a handoff, the document takes at most so many tenths, and the lines about exchanges that aren't quoted one tenth.
+const DOCUMENT_TENTHS: i64 = 6;
+/// How often the quoted part is made smaller until the text fits: its marks and indents have tokens, too.
+const FITTINGS: usize = 6;
+/// The most files that a handoff names.
+const FILES_MAX: usize = 40;
 
 /// A text that stands for a whole conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
@@ -34,28 +51,64 @@ pub struct CompactReply {
     pub unquoted: i64,
 }
 
+/// The most tokens of each part of a text.
+#[derive(Clone, Copy)]
+struct PartSizes {
+    document_tokens: i64,
+    lines_tokens: i64,
+    quoted_tokens: i64,
+}
+
 impl ContextMaterial {
-    /// Writes the text. The newest part of the conversation is quoted, as far as there is room for it.
+    /// Writes the text in place of the conversation. The newest part is quoted, as far as there is room for it.
     pub fn compact(&self, defaults: ContextOptions, counter: &dyn TokenCounter) -> CompactReply {
         let counter: &dyn TokenCounter = &remembering(counter);
-        let query = ContextQuery {
-            format: RequestFormat::OpenAiChat,
-            budget_tokens: None,
-            alternation: None,
-            summary_max_tokens: None,
-            keeps_open_thinking: false,
+        let sizes = PartSizes {
+            document_tokens: counter.count(&self.markdown),
+            lines_tokens: LINES_TOKENS_MAX,
+            quoted_tokens: QUOTED_TOKENS_MAX,
         };
-        let document_tokens = counter.count(&self.markdown);
-        let options = ContextOptions {
-            max_tokens: document_tokens + LINES_TOKENS_MAX + QUOTED_TOKENS_MAX,
-            output_reserve_tokens: 0,
-            system_reserve_tokens: 0,
-            ..query.options(defaults)
+        self.written("", sizes, defaults, counter)
+    }
+
+    /// Writes the text to go on with elsewhere, in at most `max_tokens`, unless the newest exchange alone has more.
+    pub fn handoff(
+        &self,
+        max_tokens: i64,
+        defaults: ContextOptions,
+        counter: &dyn TokenCounter,
+    ) -> CompactReply {
+        let counter: &dyn TokenCounter = &remembering(counter);
+        let head = self.handoff_head();
+        let room = max_tokens - counter.count(&head) - counter.count(&look_up(&self.agent));
+        let document_tokens = counter.count(&self.markdown).min(room * DOCUMENT_TENTHS / 10);
+        let lines_tokens = room / 10;
+        let mut sizes = PartSizes {
+            document_tokens,
+            lines_tokens,
+            quoted_tokens: room - document_tokens - lines_tokens,
         };
-        let built = build(&self.input(&self.markdown), &options, counter);
-        let room = document_tokens + LINES_TOKENS_MAX;
-        let context = self.telling_of_left_out(built, room, &options, counter);
-        let text = format!("{}\n{}", plain(&context.turns).trim(), look_up(&self.agent));
+        let mut reply = self.written(&head, sizes, defaults, counter);
+        for _ in 0..FITTINGS {
+            let surplus = reply.tokens - max_tokens;
+            if surplus <= 0 || sizes.quoted_tokens == 0 {
+                break;
+            }
+            sizes.quoted_tokens = (sizes.quoted_tokens - surplus - surplus / 4 - 1).max(0);
+            reply = self.written(&head, sizes, defaults, counter);
+        }
+        reply
+    }
+
+    fn written(
+        &self,
+        head: &str,
+        sizes: PartSizes,
+        defaults: ContextOptions,
+        counter: &dyn TokenCounter,
+    ) -> CompactReply {
+        let context = self.quoting(sizes, defaults, counter);
+        let text = format!("{head}{}\n{}", plain(&context.turns).trim(), look_up(&self.agent));
         CompactReply {
             agent_id: self.agent.clone(),
             summary_version: self.version,
@@ -65,6 +118,76 @@ impl ContextMaterial {
             text,
         }
     }
+
+    fn quoting(&self, sizes: PartSizes, defaults: ContextOptions, counter: &dyn TokenCounter) -> Context<'_> {
+        let query = ContextQuery {
+            format: RequestFormat::OpenAiChat,
+            budget_tokens: None,
+            alternation: None,
+            summary_max_tokens: None,
+            keeps_open_thinking: false,
+        };
+        let room = sizes.document_tokens + sizes.lines_tokens;
+        let options = ContextOptions {
+            max_tokens: (room + sizes.quoted_tokens).max(1),
+            output_reserve_tokens: 0,
+            system_reserve_tokens: 0,
+            ..query.options(defaults)
+        };
+        let markdown = if counter.count(&self.markdown) > sizes.document_tokens {
+            with_pending(&self.markdown, &[], sizes.document_tokens, counter).0
+        } else {
+            self.markdown.clone()
+        };
+        let built = build(&self.input(&markdown), &options, counter);
+        self.telling_of_left_out(built, room, &options, counter)
+    }
+
+    /// Says what the text is, and which files the window is about.
+    fn handoff_head(&self) -> String {
+        let mut head = format!(
+            "# Going on with {}\n\nWhat stands here was said between a user and an assistant. Go on from where it ends.\n\n",
+            self.agent
+        );
+        let RecentFiles { changed, read } = self.files();
+        for (what, files) in [("Files changed of late", changed), ("Files read of late", read)] {
+            if !files.is_empty() {
+                let names: Vec<String> = files.iter().map(|file| format!("`{}`", one_line(file))).collect();
+                let _ = writeln!(head, "{what}: {}\n", names.join(", "));
+            }
+        }
+        head
+    }
+
+    /// Reads from the window's calls which files they are about, the newest exchanges first.
+    fn files(&self) -> RecentFiles {
+        let mut files = RecentFiles::default();
+        for stored in self.window.iter().rev() {
+            let messages: Vec<Message> = stored
+                .messages
+                .iter()
+                .map(|stored| stored.message.clone())
+                .collect();
+            let effects = Effects::of(&messages);
+            add_some(&mut files.changed, effects.files);
+            add_some(&mut files.read, effects.looked_at);
+        }
+        files.read.retain(|file| !files.changed.contains(file));
+        files
+    }
+}
+
+/// The files that the window is about.
+#[derive(Default)]
+struct RecentFiles {
+    changed: BTreeSet<String>,
+    /// Files that were named and not changed.
+    read: BTreeSet<String>,
+}
+
+fn add_some(files: &mut BTreeSet<String>, more: Vec<String>) {
+    let room = FILES_MAX.saturating_sub(files.len());
+    files.extend(more.into_iter().take(room));
 }
 
 /// How the reader looks up what the text leaves out.

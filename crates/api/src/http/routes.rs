@@ -49,6 +49,7 @@ pub(super) fn routes() -> OpenApiRouter<SharedApp> {
         .routes(routes!(facts::change))
         .routes(routes!(context::read))
         .routes(routes!(compact::compact))
+        .routes(routes!(compact::hand_off))
         .routes(routes!(conversation::store))
         .routes(routes!(replacement::replace))
         .routes(routes!(history::read))

@@ -1,4 +1,5 @@
-//! `POST /v1/agents/{id}/compact`: a text in place of a conversation, for hosts that compact.
+//! A text in place of a conversation: `POST /v1/agents/{id}/compact` for hosts that compact, `GET /v1/agents/{id}/handoff` to go
+//! on elsewhere.
 
 use axum::{
     Json,
@@ -9,7 +10,7 @@ use axum::{
 
 use super::context::ContextSource;
 use crate::{
-    context::CompactReply,
+    context::{CompactReply, HANDOFF_TOKENS, HANDOFF_TOKENS_MAX, HANDOFF_TOKENS_MIN},
     http::{
         SharedApp,
         openapi::{answers, parameters::AgentPath},
@@ -42,5 +43,35 @@ pub(super) async fn compact(
     } = ContextSource::of(&app, &agent, None).await?;
     let write = move || (material.compact(defaults, counter.as_ref()), share);
     let (reply, share) = threads::computed("writing a compaction", write).await?;
+    Ok(share.until_sent(Json(reply).into_response()).await)
+}
+
+/// Writes one document to go on with elsewhere: the files that the window is about, the summary, the newest part as it was said, and how to
+/// look things up.
+#[utoipa::path(
+    get, path = "/v1/agents/{id}/handoff", operation_id = "hand_off", tag = "summary",
+    params(AgentPath,
+        ("max_tokens" = Option<i64>, Query, minimum = 1_000, maximum = 1_000_000, description = "The most tokens, by default 20,000. The newest exchange, which is never left out, may take more.")),
+    responses((status = 200, description = "The document, as Markdown in `text`.", body = CompactReply),
+        answers::Always,
+        answers::OfAgent,
+        answers::Conflicting),
+)]
+pub(super) async fn hand_off(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["max_tokens"])?;
+    let asked = parameters.integer("max_tokens", HANDOFF_TOKENS_MIN..=HANDOFF_TOKENS_MAX)?;
+    let ContextSource {
+        material,
+        defaults,
+        counter,
+        share,
+    } = ContextSource::of(&app, &agent, None).await?;
+    let max_tokens = asked.unwrap_or(HANDOFF_TOKENS);
+    let write = move || (material.handoff(max_tokens, defaults, counter.as_ref()), share);
+    let (reply, share) = threads::computed("writing a handoff", write).await?;
     Ok(share.until_sent(Json(reply).into_response()).await)
 }

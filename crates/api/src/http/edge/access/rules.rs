@@ -65,6 +65,7 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("PATCH", "/v1/agents/{id}/items/{item}", Write, Agent),
     ("GET", "/v1/agents/{id}/context", Read, Agent),
     ("POST", "/v1/agents/{id}/compact", Write, Agent),
+    ("GET", "/v1/agents/{id}/handoff", Read, Agent),
     ("POST", "/v1/agents/{id}/conversation", Write, Agent),
     ("POST", "/v1/agents/{id}/replacement", Read, Agent),
     ("GET", "/v1/agents/{id}/history", Read, Agent),

@@ -1,0 +1,43 @@
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::cli::{
+    GlobalOptions,
+    backend::{api::Api, open},
+    exit::CommandFailure,
+    terminal::output,
+};
+use recapd_api::context::{HANDOFF_TOKENS_MAX, HANDOFF_TOKENS_MIN};
+use recapd_config::Config;
+use recapd_core::domain::agent::AgentId;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Prints how things stand, the summary, the newest part of the conversation as it was said, the files that it is about, and
+how to look up the rest. Give it to another agent, another host or a person.
+Examples:
+  recapd handoff my-agent > handoff.md
+  recapd handoff my-agent --max-tokens 4000 | llm 'Go on with this'")]
+pub(crate) struct Handoff {
+    /// The agent
+    agent: AgentId,
+    /// The most tokens; the newest exchange is never left out and may take more [default: 20000]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(HANDOFF_TOKENS_MIN..=HANDOFF_TOKENS_MAX))]
+    max_tokens: Option<i64>,
+}
+
+impl Handoff {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+        let size = self.max_tokens.map(|tokens| format!("?max_tokens={tokens}"));
+        let path = format!("/v1/agents/{}/handoff{}", self.agent, size.unwrap_or_default());
+        let reply: serde_json::Value =
+            open::block_on(async { Api::reading(config, shared).await?.read(&path).await })?;
+        if shared.json {
+            output::json(&reply)?;
+        } else {
+            output::text(reply["text"].as_str().unwrap_or_default())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
