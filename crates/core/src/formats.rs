@@ -13,6 +13,7 @@ mod content;
 mod conversation;
 mod detect;
 pub mod file;
+mod foreign;
 mod gemini;
 mod json;
 mod native;
@@ -89,6 +90,7 @@ pub fn parse(format: Format, json: &str) -> Result<Message, FormatError> {
 /// As [`parse`], and for an unknown role or unknown blocks.
 pub fn parse_said(format: Format, json: &str) -> Result<Message, FormatError> {
     let fields = Fields::parse(json)?;
+    foreign::check(&fields)?;
     let message = read(format, &fields)?;
     check_said(&message, &fields)?;
     Ok(Message {

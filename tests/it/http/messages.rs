@@ -2,6 +2,7 @@
 
 use recapd_core::domain::message::Format;
 use recapd_store::{ExchangeQuery, Store as _, StoredMessage};
+use serde_json::{Value, json};
 
 use crate::support::server::Server;
 
@@ -274,6 +275,16 @@ async fn an_unknown_role_is_refused() {
             r#"[{"role":"user","content":"Hi"},{"role":"user","content":[{"toolResult":{"toolUseId":"1"}}]}]"#,
             "block `toolResult` is unknown, and no model would see it; give what it holds",
         ),
+        (
+            "",
+            r#"[{"role":"user","content":"Hi"},{"kind":"request","parts":[{"part_kind":"user-prompt","content":"Ho"}]}]"#,
+            "`parts`: this message is Pydantic-AI's, and its parts are of several roles; give each part as",
+        ),
+        (
+            "",
+            r#"[{"role":"user","content":"Hi"},{"kind":"event","name":"started"}]"#,
+            "kind `event` is unknown, and the message has no `content`",
+        ),
     ] {
         let reply = server.post(&format!("{PATH}{query}"), body).await;
         let problem = reply.problem(400, "invalid_message");
@@ -288,6 +299,35 @@ async fn an_unknown_role_is_refused() {
         .get("/v1/agents/coder/summary")
         .await
         .problem(404, "unknown_agent");
+}
+
+#[tokio::test]
+async fn a_conversation_of_unknown_kinds_only_is_refused() {
+    let server = Server::start(|_| {}).await;
+    let said = |count: usize| json!(vec![json!({ "kind": "human", "content": "Hi" }); count]).to_string();
+    let problem = server.post(PATH, said(4)).await.problem(400, "invalid_message");
+    assert_eq!(problem["errors"][3]["detail"], "kind `human` is unknown", "{problem}");
+    assert_eq!(server.post(PATH, said(3)).await.status, 200, "an agent's own kinds");
+}
+
+#[tokio::test]
+async fn messages_as_other_programs_spell_them_reach_the_model() {
+    let server = Server::start(|_| {}).await;
+    let said = json!([
+        { "role": "user", "additional_kwargs": {}, "blocks": [{ "block_type": "text", "text": "Which files?" }] },
+        { "role": "assistant", "content": "", "toolCalls": [{ "id": "c1", "function": { "name": "ls", "arguments": "{}" } }] },
+        { "role": "tool", "name": "ls", "content": "a.rs", "toolCallId": "c1" },
+        { "role": "assistant", "content": [{ "type": "text", "text": { "value": "One file.", "annotations": [] } }] },
+    ]);
+    let reply = server.post(PATH, said.to_string()).await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    let context = server.get("/v1/agents/coder/context?format=openai").await.json();
+    let messages = context["body"]["messages"].as_array().unwrap();
+    let last: Vec<&Value> = messages.iter().rev().take(4).rev().collect();
+    assert_eq!(last[0]["content"], "Which files?", "{context}");
+    assert_eq!(last[1]["tool_calls"][0]["function"]["name"], "ls", "{context}");
+    assert_eq!(last[2]["content"], "a.rs", "{context}");
+    assert_eq!(last[3]["content"], "One file.", "{context}");
 }
 
 #[tokio::test]
@@ -397,7 +437,7 @@ async fn client_ids_make_sending_again_safe() {
     let body = r#"[{"role":"user","content":"Hi","client_id":"m1"},
                    {"role":"assistant","content":"Hello","client_id":"m2"},
                    {"role":"assistant","content":"Hello","client_id":"m2"}]"#;
-    let counts = |reply: &serde_json::Value| (reply["accepted"].as_i64(), reply["duplicates"].as_i64());
+    let counts = |reply: &Value| (reply["accepted"].as_i64(), reply["duplicates"].as_i64());
     let first = server.post(PATH, body).await.json();
     assert_eq!(counts(&first), (Some(2), Some(1)));
     let again = server.post(PATH, body).await.json();
@@ -432,7 +472,7 @@ async fn a_usage_report_is_accepted_with_the_messages() {
     .await;
     let long = "word ".repeat(1_000);
     for prompt_tokens in [9_000, 12_000, 15_000, 18_000] {
-        let body = serde_json::json!({
+        let body = json!({
             "messages": [{"role": "user", "content": long}, {"role": "assistant", "content": "Yes."}],
             "usage": {"input_tokens": prompt_tokens, "output_tokens": 3},
         });

@@ -2,25 +2,24 @@
 //! blocks, so one reader serves both, and logs that mix them.
 
 use super::{
-    FormatError,
+    FormatError, NAME_CHARS_MAX,
     content::{AUDIO, parts, text_part, tool_call, tool_result, unmeasured},
     detect::is_by_parts,
+    foreign,
     json::{self, Fields},
     message, unknown_kind,
 };
-use crate::domain::message::{Format, Kind, Message, Part};
+use crate::domain::{
+    message::{Format, Kind, Message, Part},
+    text::cut,
+};
 
 pub(super) const ROLES: [&str; 6] = ["user", "assistant", "system", "developer", "tool", "function"];
 /// Names used for `content` by mistake, or by unsupported formats.
 const CONTENT_MISNAMED: [&str; 5] = ["contents", "message", "text", "value", "body"];
 
 pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
-    let role = fields.text("role").ok_or_else(|| {
-        FormatError::new(
-            "message has no `role`",
-            "give its role (user, assistant, system or tool), or say which format it is",
-        )
-    })?;
+    let role = fields.text("role").ok_or_else(|| no_role(fields))?;
     if is_by_parts(fields) {
         return Err(FormatError::new(
             "message has `parts` in place of `content`, as Gemini's do",
@@ -37,6 +36,22 @@ pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, Forma
         ));
     }
     Ok(message)
+}
+
+fn no_role(fields: &Fields<'_>) -> FormatError {
+    match fields.text("kind") {
+        None => FormatError::new(
+            "message has no `role`",
+            "give its role (user, assistant, system or tool), or say which format it is",
+        ),
+        Some(kind) => {
+            let kind = cut(&kind, NAME_CHARS_MAX);
+            FormatError::new(
+                format!("kind `{}` is unknown, and the message has no `content`", kind.escape_debug()),
+                "give a kind of recapd's own format, or a `role` with `content`",
+            )
+        }
+    }
 }
 
 pub(super) fn read_as(format: Format, role: &str, fields: &Fields<'_>) -> Message {
@@ -67,7 +82,7 @@ fn said(fields: &Fields<'_>) -> Vec<Part> {
         .text("reasoning_content")
         .or_else(|| fields.text("reasoning"))
         .map(|text| Part::Thinking(text.into()));
-    let calls = fields.list("tool_calls").unwrap_or_default();
+    let calls = foreign::calls(fields).unwrap_or_default();
     let calls = calls
         .into_iter()
         .filter_map(|raw| Fields::of(raw).map(|call| self::call(&call)));
@@ -75,6 +90,7 @@ fn said(fields: &Fields<'_>) -> Vec<Part> {
     thinking
         .into_iter()
         .chain(parts(fields.raw("content")))
+        .chain(foreign::blocks(fields))
         .chain(spoken(fields))
         .chain(fields.text("refusal").and_then(text_part))
         .chain(calls)
@@ -102,9 +118,18 @@ fn result(fields: &Fields<'_>) -> Vec<Part> {
     let listed = || json::string(fields.list("tool_call_ids")?.first()?);
     let call_id = fields
         .text("tool_call_id")
+        .or_else(|| foreign::call_id(fields))
         .or_else(listed)
         .or_else(|| fields.text("id"));
     let is_error = fields.flag("is_error").or_else(|| fields.flag("error"));
+    if let Some(text) = foreign::result_text(fields) {
+        return vec![Part::ToolResult {
+            call_id,
+            name: fields.text("name"),
+            text,
+            is_error: is_error.unwrap_or(false),
+        }];
+    }
     tool_result(
         call_id,
         fields.text("name"),

@@ -19,7 +19,7 @@ const UNNAMED_TOOL: &str = "unknown";
 /// The kind of a block without a type, if it has more than one field.
 const UNNAMED_BLOCK: &str = "unknown";
 /// The media types of attachments that don't give theirs.
-const IMAGE: &str = "image/*";
+pub(super) const IMAGE: &str = "image/*";
 const VIDEO: &str = "video/*";
 pub(super) const AUDIO: &str = "audio/*";
 const DOCUMENT: &str = "application/octet-stream";
@@ -86,7 +86,9 @@ fn block(raw: &RawValue) -> Vec<Part> {
         "search_result" => search_result(&block),
         kind => attachment(&block).or_else(|| {
             let is_text = kind == "text" || block.holds("text");
-            let text = || block.text("text").and_then(text_part);
+            // The Assistants API puts a text's words and its notes on sources into an object.
+            let inner = || block.object("text")?.text("value");
+            let text = || block.text("text").or_else(inner).and_then(text_part);
             if is_text {
                 text()
             } else {
@@ -115,9 +117,9 @@ fn search_result(block: &Fields<'_>) -> Option<Part> {
 }
 
 /// A block kept as it is, under its type or, without one, the name of its only field.
-fn opaque(raw: &RawValue, block: &Fields<'_>) -> Part {
+pub(super) fn opaque(raw: &RawValue, block: &Fields<'_>) -> Part {
     let sole = || Some(Fields::of(raw)?.sole()?.0);
-    let kind = block.text("type").or_else(sole);
+    let kind = block.text("type").or_else(|| block.text("block_type")).or_else(sole);
     Part::Opaque {
         kind: cut(kind.as_deref().unwrap_or(UNNAMED_BLOCK), NAME_CHARS_MAX),
         json: json::as_text(raw),
@@ -172,7 +174,7 @@ fn of_source(block: &Fields<'_>, otherwise: &str) -> Part {
     measured(media.unwrap_or_else(|| otherwise.to_owned()), source.raw("data"))
 }
 
-fn of_url(url: Option<String>, otherwise: &str) -> Part {
+pub(super) fn of_url(url: Option<String>, otherwise: &str) -> Part {
     let url = url.unwrap_or_default();
     Part::Attachment {
         media: data_url_media(&url, otherwise),

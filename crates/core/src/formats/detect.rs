@@ -1,12 +1,12 @@
 //! Detects formats by the content of a message, never by a file's name.
 
 use super::{
-    codex,
+    codex, foreign,
     json::Fields,
     pidgin,
     responses::{is_call, is_output},
 };
-use crate::domain::message::Format;
+use crate::domain::message::{Format, Kind, Metadata};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageShape {
@@ -63,7 +63,7 @@ pub(super) fn shape(fields: &Fields<'_>) -> MessageShape {
         let is_gemini = GEMINI_ROLES.contains(&role.as_str()) && has_gemini_parts(fields);
         return certain_if(is_gemini, Format::Gemini);
     }
-    if OPENAI_FIELDS.iter().any(|name| fields.has(name)) {
+    if OPENAI_FIELDS.iter().any(|name| fields.has(name)) || foreign::is_openai(fields, &role) {
         return MessageShape::Certain(Format::OpenAiChat);
     }
     if is_responses_message(fields) {
@@ -103,8 +103,8 @@ fn has_gemini_parts(fields: &Fields<'_>) -> bool {
 }
 
 fn shape_without_role(fields: &Fields<'_>) -> MessageShape {
-    if fields.text("kind").is_some() {
-        certain_if(!is_of_journal(fields), Format::Native)
+    if let Some(kind) = fields.text("kind") {
+        certain_if(is_native(fields, &kind), Format::Native)
     } else if pidgin::is_event(fields) {
         MessageShape::Certain(Format::Pidgin)
     } else if codex::is_line(fields) {
@@ -116,6 +116,14 @@ fn shape_without_role(fields: &Fields<'_>) -> MessageShape {
     } else {
         certain_if(is_responses_item(fields), Format::OpenAiResponses)
     }
+}
+
+/// Returns true for a message of recapd's own kinds, or one of a kind of its agent's with something said. Objects of many
+/// programs have a `kind`.
+fn is_native(fields: &Fields<'_>, kind: &str) -> bool {
+    let is_own = !matches!(Kind::from_name(kind), Kind::Metadata(Metadata::Other(_)));
+    let is_of_agent = || ["content", "data"].iter().any(|name| fields.has(name));
+    !is_of_journal(fields) && !foreign::is_pydantic(fields) && (is_own || is_of_agent())
 }
 
 /// Returns true for a journal line. It has a kind, too, but its content is in its payload: `recapd import` reads it.

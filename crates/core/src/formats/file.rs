@@ -26,9 +26,9 @@ use self::undone::undone_lines;
 use super::{
     FormatError, check_said,
     detect::{MessageShape, shape},
-    has_unread_time, is_sidechain, is_wordless_prompt,
+    foreign, has_unread_time, is_sidechain, is_wordless_prompt,
     json::Fields,
-    pidgin, read,
+    pidgin, read, role,
 };
 use crate::domain::message::{Format, Message};
 
@@ -36,6 +36,8 @@ use crate::domain::message::{Format, Message};
 pub const LINE_BYTES_MAX: usize = 64 << 20;
 /// The biggest JSON document that is read, in bytes: it is in memory twice while it is split.
 pub const DOCUMENT_BYTES_MAX: usize = 512 << 20;
+/// The most messages of unknown roles that a transcript may hold. They are kept as metadata, which no model sees.
+const UNKNOWN_ROLES_MAX: u32 = 3;
 /// The most lines and bytes that are read to detect a format.
 const DETECT_LINES_MAX: usize = 1_000;
 const DETECT_BYTES_MAX: usize = 16 << 20;
@@ -114,6 +116,8 @@ pub struct FileReader {
     /// The format of messages that could be of several.
     format: Format,
     refuses_unknown_roles: bool,
+    /// How many messages of unknown roles were read.
+    unknown_roles: u32,
     rest: Box<dyn Iterator<Item = PendingPiece> + Send>,
     /// The start of a Pidgin conversation, held back until the system prompts after it are read.
     held: Option<PendingPiece>,
@@ -207,6 +211,7 @@ impl FileReader {
             forced: format,
             format: format.unwrap_or(Format::OpenAiChat),
             refuses_unknown_roles: false,
+            unknown_roles: 0,
             rest: Box::new(std::iter::empty()),
             held: None,
             pending: VecDeque::new(),
@@ -297,6 +302,19 @@ impl FileReader {
             .transpose()
     }
 
+    /// Refuses what a transcript may not hold, either. Many messages of unknown roles are a conversation that isn't understood.
+    fn check(&mut self, message: &Message, fields: &Fields<'_>) -> Result<(), FormatError> {
+        if self.refuses_unknown_roles {
+            return check_said(message, fields);
+        }
+        let checked = role::check(message, fields);
+        self.unknown_roles += u32::from(checked.is_err());
+        checked.or_else(|error| match self.unknown_roles {
+            ..=UNKNOWN_ROLES_MAX => Ok(()),
+            _ => Err(error),
+        })
+    }
+
     fn record(
         &mut self,
         line: u64,
@@ -316,10 +334,9 @@ impl FileReader {
             (None, MessageShape::Certain(certain)) => within(self.format, certain),
             _ => self.format,
         };
+        foreign::check(&fields)?;
         let message = read(format, &fields)?;
-        if self.refuses_unknown_roles {
-            check_said(&message, &fields)?;
-        }
+        self.check(&message, &fields)?;
         Ok(Some(Record {
             line,
             conversation: self.conversation(format, conversation, &fields),

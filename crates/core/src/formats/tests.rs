@@ -3,6 +3,7 @@
 mod block;
 mod chat;
 mod claude_code;
+mod foreign;
 mod gemini;
 mod native;
 mod properties;

@@ -11,13 +11,15 @@ use crate::http::response::problem::{
 use recapd_core::{
     domain::{
         calibration::ReportedUsage,
-        message::{Format, Message},
+        message::{Format, Kind, Message, Metadata},
     },
     formats,
 };
 
 /// The most unreadable messages that are reported one by one. The others are only counted.
 const FINDINGS_MAX: usize = 20;
+/// The most messages of unknown kinds that may come by themselves.
+const UNKNOWN_KINDS_MAX: usize = 3;
 const MESSAGES_FIELD: &str = "messages";
 /// The field with the provider's usage report on the request behind the last answer.
 const USAGE_FIELD: &str = "usage";
@@ -118,6 +120,7 @@ fn parse_all(pieces: &[BodyMessage<'_>], format: Option<Format>) -> Result<Vec<M
         }
     }
     if findings.is_empty() {
+        check_kinds(pieces, &messages)?;
         check_conversation(pieces, &messages)?;
         return Ok(messages);
     }
@@ -126,6 +129,29 @@ fn parse_all(pieces: &[BodyMessage<'_>], format: Option<Format>) -> Result<Vec<M
     let detail = format!("{bad} of {all} messages can't be read, so none was stored");
     Err(Problem::new(INVALID_MESSAGE, detail)
         .hint("mend what `errors` names and send all again; ?format= says how messages are written")
+        .findings(findings))
+}
+
+/// Refuses many messages of unknown kinds and none of a known one: agents may have kinds of their own, but no model sees them,
+/// and a whole conversation of such is another program's.
+fn check_kinds(pieces: &[BodyMessage<'_>], messages: &[Message]) -> Result<(), Problem> {
+    let is_unknown = |message: &Message| matches!(message.kind, Kind::Metadata(Metadata::Other(_)));
+    if messages.len() <= UNKNOWN_KINDS_MAX || !messages.iter().all(is_unknown) {
+        return Ok(());
+    }
+    let named = pieces.iter().zip(messages).take(FINDINGS_MAX);
+    let findings: Vec<Finding> = named
+        .map(|(piece, message)| Finding {
+            place: piece.place.clone(),
+            detail: format!("kind `{}` is unknown", message.kind.name().escape_debug()),
+        })
+        .collect();
+    let detail = format!(
+        "all {} messages are of unknown kinds, so no model would see any; none was stored",
+        messages.len()
+    );
+    Err(Problem::new(INVALID_MESSAGE, detail)
+        .hint("give kinds of recapd's own format (user, assistant, tool_call, tool_result, system), or a provider's roles")
         .findings(findings))
 }
 

@@ -49,6 +49,18 @@ fn an_unknown_role_is_kept_unless_refused() {
 }
 
 #[test]
+fn many_unknown_roles_are_errors_in_a_transcript_too() {
+    let text = "{\"role\":\"user\",\"content\":\"Hi\"}\n".to_owned() + &"{\"role\":\"wizard\",\"content\":\"Hello\"}\n".repeat(5);
+    let told = listing(from_text(text).unwrap());
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.iter().filter(|line| line.contains("| wizard: ")).count(), 3, "{told}");
+    for (line, number) in lines[4..].iter().zip(5..) {
+        assert!(line.starts_with(&format!("skipped {number}: role `wizard` is unknown; ")), "{told}");
+    }
+    assert_eq!(lines.len(), 6);
+}
+
+#[test]
 fn a_claude_code_transcript_line_by_line() {
     insta::assert_snapshot!(listing(FileReader::open(&fixture("claude_code.jsonl"), None).unwrap()), @r#"
     claude_code | summary: "Tidying a recipe box"

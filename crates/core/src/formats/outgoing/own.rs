@@ -3,13 +3,16 @@
 use serde_json::{Map, Value};
 
 use super::RequestFormat;
-use crate::domain::{
+use crate::{
+  domain::{
     context::Piece,
     message::{Format, Part},
+  },
+  formats::foreign,
 };
 
-/// The message of `piece` as the target's provider wrote it, without a transcript's envelope. `None` if another provider
-/// wrote it.
+/// The message of `piece` as the target's provider wrote it, without a transcript's envelope. `None` if another provider or
+/// program wrote it.
 pub(super) fn message(target: RequestFormat, piece: &Piece<'_>) -> Option<Map<String, Value>> {
     let source = piece.source?;
     let is_own = matches!(
@@ -33,6 +36,7 @@ pub(super) fn message(target: RequestFormat, piece: &Piece<'_>) -> Option<Map<St
         _ => None,
     };
     match wrapped {
+        None if foreign::is_spelled_otherwise(&line) => None,
         None => Some(line),
         Some(Value::Object(message)) => Some(message),
         Some(_) => None,

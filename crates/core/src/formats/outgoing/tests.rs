@@ -461,3 +461,26 @@ fn names_and_ids_are_valid_at_the_target() {
     let name = |at: usize| body["messages"][at]["name"].clone();
     assert_eq!([name(2), name(4), name(6)], [tool(1), tool(3), tool(5)]);
 }
+
+#[test]
+fn messages_in_other_spellings_are_written_anew() {
+    let lines = [
+        r#"{"role":"user","blocks":[{"block_type":"text","text":"Which files?"}]}"#,
+        r#"{"role":"assistant","content":"","toolCalls":[{"id":"c1","function":{"name":"ls","arguments":"{}"}}]}"#,
+        r#"{"role":"tool","name":"ls","content":"a.rs","toolCallId":"c1"}"#,
+        r#"{"role":"assistant","content":[{"type":"text","text":{"value":"One file.","annotations":[]}}]}"#,
+        r#"{"role":"user","content":"Thanks."}"#,
+    ];
+    let body = outgoing(RequestFormat::OpenAiChat, Format::OpenAiChat, &lines).body;
+    let text = body.to_string();
+    for foreign in ["blocks", "toolCall", "annotations", "value"] {
+        assert!(!text.contains(foreign), "{text}");
+    }
+    let messages = body["messages"].as_array().unwrap();
+    assert_eq!(messages[0]["content"], "Which files?", "{text}");
+    assert_eq!(messages[1]["tool_calls"][0]["id"], "c1", "{text}");
+    assert_eq!(messages[2]["tool_call_id"], "c1", "{text}");
+    assert_eq!(messages[3]["content"], "One file.", "{text}");
+    let violations = validate(Target::OpenAiChat, &body, None);
+    assert!(violations.is_empty(), "{violations:?} {text}");
+}
