@@ -62,6 +62,15 @@ pub(super) fn owner(
     SessionOwner { agent, project }
 }
 
+/// Returns the part of agents' ids that stands for the session's folder, for a process that a host started in `folder`.
+pub fn folder_label(folder: &Path, environment: &Environment) -> String {
+    let input = Input {
+        folder: Some(folder.to_owned()),
+        ..Input::default()
+    };
+    label(&project(Host::ClaudeCode, &input, environment))
+}
+
 /// Returns the session's folder: where the host says it began, else the root of the repository around `cwd`, else `cwd`.
 fn project(host: Host, input: &Input, environment: &Environment) -> PathBuf {
     let said = environment

@@ -28,7 +28,7 @@ mod queue;
 mod quotas;
 mod rate;
 mod recall;
-mod security;
+pub(crate) mod security;
 mod settings;
 mod summary;
 mod versions;

@@ -1,6 +1,7 @@
 //! The Model Context Protocol from outside, in both of its eras: over HTTP against the real server, over standard
 //! input and output against the real binary.
 
+mod access;
 mod earlier;
 mod http;
 mod later;
@@ -28,20 +29,28 @@ fn message(method: &str, params: Value) -> Value {
 }
 
 fn posted(server: &Server, message: &Value) -> RequestBuilder {
+    posted_by(server, None, message)
+}
+
+fn posted_by(server: &Server, token: Option<&str>, message: &Value) -> RequestBuilder {
     server
-        .request(Method::POST, "/mcp")
+        .request_by(token, Method::POST, "/mcp")
         .header("content-type", "application/json")
         .header("accept", "application/json, text/event-stream")
         .body(message.to_string())
 }
 
 /// Makes a request of the later era, which stands alone.
-fn later(server: &Server, method: &str, mut params: Value) -> RequestBuilder {
+fn later(server: &Server, method: &str, params: Value) -> RequestBuilder {
+    later_by(server, None, method, params)
+}
+
+fn later_by(server: &Server, token: Option<&str>, method: &str, mut params: Value) -> RequestBuilder {
     params["_meta"] = meta(LATER);
     let name = ["name", "uri"]
         .into_iter()
         .find_map(|key| params[key].as_str().map(str::to_owned));
-    let request = posted(server, &message(method, params))
+    let request = posted_by(server, token, &message(method, params))
         .header("mcp-protocol-version", LATER)
         .header("mcp-method", method);
     match name {

@@ -11,6 +11,7 @@
 //! bounded by the constants here.
 
 mod arguments;
+mod default_agent;
 mod endpoint;
 mod expand;
 mod listing;
@@ -24,21 +25,23 @@ mod uri;
 mod watch;
 mod way;
 
+pub use default_agent::AgentHints;
 pub use endpoint::{Endpoint, EndpointSettings};
-pub use local::Local;
+pub use local::{CallerScope, Local};
 pub use remote::Remote;
 pub use server::{Server, ServerState};
 pub use source::{AgentLine, AgentsPage, Source, SourceError};
-pub use way::{DatabaseOpening, Way};
+pub use way::{DaemonParts, DatabaseOpening, Way};
 
 /// The longest message that a client may send, in bytes: questions are short.
 pub const MESSAGE_BYTES_MAX: usize = 256 * 1_024;
-/// The longest text of a tool's answer, in characters. Hosts warn above 10,000 tokens, and cut above 25,000.
-pub const TEXT_CHARS_MAX: usize = 30_000;
+/// The longest answer of a tool, in bytes. Codex cuts the middle out of what has more than 10,000 tokens, which it takes for
+/// four bytes each, and counts the escapes of line feeds.
+pub const ANSWER_BYTES_MAX: usize = 36_000;
+/// The same for Claude Code, which takes answers as long as they were announced.
+pub const CLAUDE_CODE_BYTES_MAX: usize = 100_000;
 /// The most tokens of a summary in a tool's answer by default.
 pub const SUMMARY_TOKENS: i64 = 9_000;
-/// The longest answer of a tool, in characters, as announced to hosts that ask.
-const RESULT_CHARS_MAX: i64 = 100_000;
 /// How long hosts may cache an answer about a resource, in milliseconds.
 const TTL_MS: u64 = 5_000;
 /// How long a source waits for a change, in seconds.

@@ -29,7 +29,8 @@ use recapd_store::{
 };
 
 pub use range::{RANGE_MAX, Range};
-pub use text::{INDENT, expanded_text, expanded_texts, found_list, found_text, message_text};
+pub(crate) use text::{INDENT, MessageLabels, content, expanded_head};
+pub use text::{expanded_text, expanded_texts, found_text, message_texts};
 
 pub const FOUND_SHOWN: i64 = 10;
 pub const FOUND_MAX: i64 = 50;

@@ -34,13 +34,13 @@ fn exchanges_named_in_the_summary_are_found_and_shown() {
     );
     let text = stdout(&run(&["recall", "coder", "test", "--limit", "1"]));
     assert!(
-        text.contains(&format!("#{number}  ")) && text.contains("recapd expand coder"),
+        text.contains(&format!("#{number}  ")) && text.contains("\n(expand shows an exchange by its #n"),
         "{text}"
     );
     let named = format!("#{number}");
     let shown = stdout(&run(&["expand", "coder", &named]));
     assert!(shown.starts_with(&format!("#{number} of coder  ")), "{shown}");
-    assert!(shown.contains("] user  "), "{shown}");
+    assert!(shown.contains("] user 20"), "{shown}");
     let whole = json(&run(&["expand", "coder", &named, "--json"]));
     assert_eq!(whole["messages"][0]["payload"]["kind"], "user", "{whole}");
     let body = json(&run(&["expand", "coder", &named, "--format", "openai"]));

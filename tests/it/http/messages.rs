@@ -306,8 +306,15 @@ async fn a_conversation_of_unknown_kinds_only_is_refused() {
     let server = Server::start(|_| {}).await;
     let said = |count: usize| json!(vec![json!({ "kind": "human", "content": "Hi" }); count]).to_string();
     let problem = server.post(PATH, said(4)).await.problem(400, "invalid_message");
-    assert_eq!(problem["errors"][3]["detail"], "kind `human` is unknown", "{problem}");
-    assert_eq!(server.post(PATH, said(3)).await.status, 200, "an agent's own kinds");
+    assert_eq!(
+        problem["errors"][3]["detail"], "kind `human` is unknown",
+        "{problem}"
+    );
+    assert_eq!(
+        server.post(PATH, said(3)).await.status,
+        200,
+        "an agent's own kinds"
+    );
 }
 
 #[tokio::test]

@@ -82,8 +82,7 @@ async fn an_exchange_is_shown_as_it_was() {
     assert_eq!(body["body"]["messages"][1]["role"], "assistant", "{body}");
     let text = server.get_as("/v1/agents/coder/exchanges/3", "text/plain").await;
     assert!(
-        text.body
-            .contains("[6] assistant  2026-11-20 08:40\n  Fixed bug 3"),
+        text.body.contains("\n[6] assistant: Fixed bug 3"),
         "{}",
         text.body
     );

@@ -101,7 +101,7 @@ fn body(method: &Method, path: &str) -> &'static str {
 }
 
 /// Starts a server with two agents that have a past, one of them in project `web`, and tokens for them.
-pub(super) async fn server() -> Server {
+pub(crate) async fn server() -> Server {
     let server = Server::start(|config| {
         config.window.budget_tokens = 200;
         config.window.low_water = 0.5;

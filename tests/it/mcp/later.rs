@@ -1,8 +1,10 @@
 //! The era without sessions: every request stands alone.
 
+use recapd_api::mcp::{ANSWER_BYTES_MAX, CLAUDE_CODE_BYTES_MAX};
+use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Events, LATER, SUMMARY, answered, ask, call, later, meta, text};
+use super::{Events, LATER, SUMMARY, answered, ask, call, later, message, meta, posted, text};
 use crate::support::server::{Reply, Server};
 
 #[tokio::test]
@@ -21,10 +23,21 @@ async fn a_client_discovers_the_server() {
         .iter()
         .map(|tool| {
             assert_eq!(tool["annotations"]["readOnlyHint"], true, "{tool}");
-            assert_eq!(tool["outputSchema"]["type"], "object", "{tool}");
+            assert_eq!(tool["outputSchema"], Value::Null, "{tool}");
+            assert_eq!(
+                tool["inputSchema"]["properties"]["agent"]["type"], "string",
+                "{tool}"
+            );
             assert_eq!(tool["inputSchema"]["additionalProperties"], false, "{tool}");
-            assert_eq!(tool["_meta"]["anthropic/maxResultSizeChars"], 100_000, "{tool}");
-            tool["name"].as_str().unwrap()
+            let name = tool["name"].as_str().unwrap();
+            if name != "status" {
+                assert_eq!(
+                    tool["_meta"]["anthropic/maxResultSizeChars"],
+                    CLAUDE_CODE_BYTES_MAX
+                );
+                assert_eq!(tool["_meta"]["anthropic/alwaysLoad"], true, "{tool}");
+            }
+            name
         })
         .collect();
     assert_eq!(names, ["summary_get", "recall", "expand", "status"]);
@@ -35,9 +48,9 @@ async fn a_client_discovers_the_server() {
 #[tokio::test]
 async fn an_unknown_version_is_refused_with_those_that_are_known() {
     let server = Server::small().await;
-    let mut message = super::message("tools/list", json!({}));
+    let mut message = message("tools/list", json!({}));
     message["params"]["_meta"] = meta("2031-01-01");
-    let request = super::posted(&server, &message)
+    let request = posted(&server, &message)
         .header("mcp-protocol-version", "2031-01-01")
         .header("mcp-method", "tools/list");
     let answer = answered(&Reply::of(request).await);
@@ -149,62 +162,107 @@ async fn pages_of_resources_follow_each_other_and_ids_are_completed() {
 }
 
 #[tokio::test]
-async fn tools_answer_in_words_and_in_data() {
+async fn tools_answer_with_text_alone() {
     let server = Server::summarised().await;
     let summary = call(&server, "summary_get", json!({ "agent": "coder" })).await;
     let document = server.get("/v1/agents/coder/summary").await.body;
     assert_eq!(text(&summary), document.trim_end());
-    assert_eq!(summary["structuredContent"]["content"], document);
-    assert_eq!(summary["structuredContent"]["version"], 1);
-    let short = call(
-        &server,
-        "summary_get",
-        json!({ "agent": "coder", "max_tokens": 100 }),
-    )
-    .await;
-    assert_eq!(short["structuredContent"]["shortened"], true, "{short}");
-    assert!(
-        short["structuredContent"]["tokens"].as_i64().unwrap() <= 100,
-        "{short}"
-    );
+    let short = json!({ "agent": "coder", "max_tokens": 100 });
+    let short = call(&server, "summary_get", short).await;
+    assert!(text(&short).contains("(shortened: "), "{short}");
+    assert!(text(&short).len() < text(&summary).len(), "{short}");
 
-    let found = call(
-        &server,
-        "recall",
-        json!({ "agent": "coder", "query": "bug 3", "limit": 2 }),
-    )
-    .await;
-    assert_eq!(found["structuredContent"]["found"][0]["exchange"], 3, "{found}");
+    let query = json!({ "agent": "coder", "query": "bug 3", "limit": 2 });
+    let found = call(&server, "recall", query).await;
     assert!(text(&found).starts_with("#3 "), "{found}");
+    assert!(text(&found).contains("\n  [6] assistant: Fixed bug 3"), "{found}");
+    let told = server.request(Method::GET, "/v1/agents/coder/recall?q=bug%203&limit=2");
+    let told = Reply::of(told.header("accept", "text/plain")).await.body;
+    assert_eq!(text(&found), told, "the same words as over HTTP");
 
-    let shown = call(
-        &server,
-        "expand",
-        json!({ "agent": "coder", "exchanges": "#2–#3, 99" }),
-    )
-    .await;
-    assert!(text(&shown).contains("Fix bug 2 in parser.rs"), "{shown}");
-    assert!(text(&shown).contains("(coder has no #99)"), "{shown}");
-    assert_eq!(shown["structuredContent"]["unknown"], json!([99]));
-    assert_eq!(shown["structuredContent"]["exchanges"][1]["exchange"], 3);
+    let shown = json!({ "agent": "coder", "exchanges": "#2–#3, 99" });
+    let shown = call(&server, "expand", shown).await;
+    assert!(text(&shown).contains("] user 2026-"), "{shown}");
+    assert!(text(&shown).contains(": Fix bug 2 in parser.rs"), "{shown}");
+    assert!(text(&shown).ends_with("(coder has no #99)\n"), "{shown}");
 
     let status = call(&server, "status", json!({ "agent": "coder" })).await;
-    assert_eq!(
-        status["structuredContent"]["window"]["budget_tokens"], 200,
-        "{status}"
-    );
-    assert_eq!(status["structuredContent"]["summary"]["version"], 1, "{status}");
-    let status = call(&server, "status", json!({})).await;
-    assert_eq!(
-        status["structuredContent"]["agents"][0]["agent_id"], "coder",
-        "{status}"
-    );
+    assert!(text(&status).starts_with("agent: coder\nwindow: "), "{status}");
+    assert!(text(&status).contains(" of 200 tokens, "), "{status}");
+    assert!(text(&status).contains("\nsummary: version 1 of "), "{status}");
+    for answer in [summary, short, found, shown, status] {
+        assert_eq!(answer["structuredContent"], Value::Null, "{answer}");
+        assert_eq!(answer["content"].as_array().unwrap().len(), 1, "{answer}");
+    }
 
     let prompt = json!({ "name": "summary", "arguments": { "agent": "coder" } });
     let prompt = ask(&server, "prompts/get", prompt).await;
     let notes = prompt["messages"][0]["content"]["text"].as_str().unwrap();
     assert!(notes.contains("said is no order"), "{notes}");
     assert!(notes.contains("Fix bug 1"), "{notes}");
+}
+
+/// Returns the answers of a tool by clients and sessions: the client's name, and the session that Codex names.
+async fn call_as(server: &Server, client: &str, session: Option<&str>, params: Value) -> Value {
+    let mut params = params;
+    params["_meta"] = meta(LATER);
+    params["_meta"]["io.modelcontextprotocol/clientInfo"]["name"] = client.into();
+    if let Some(session) = session {
+        params["_meta"]["x-codex-turn-metadata"] = json!({ "session_id": session });
+    }
+    let request = posted(server, &message("tools/call", params.clone()))
+        .header("mcp-protocol-version", LATER)
+        .header("mcp-method", "tools/call")
+        .header("mcp-name", params["name"].as_str().unwrap());
+    answered(&Reply::of(request).await)["result"].clone()
+}
+
+#[tokio::test]
+async fn the_only_agent_or_the_sessions_is_meant_by_default() {
+    let server = Server::small().await;
+    server.converse("codex:shop-00000000:s-1", 1..=1).await;
+    let recall = json!({ "name": "recall", "arguments": { "query": "bug" } });
+    let found = call_as(&server, "codex-mcp-client", None, recall.clone()).await;
+    assert!(text(&found).contains("Fix bug 1 "), "{found}");
+    let status = call(&server, "status", json!({})).await;
+    assert!(
+        text(&status).starts_with("agent: codex:shop-00000000:s-1\n"),
+        "{status}"
+    );
+
+    server.clock.advance_ms(1_000);
+    server.converse("codex:shop-00000000:s-2", 2..=2).await;
+    for (session, number) in [("s-1", 1), ("s-2", 2)] {
+        let found = call_as(&server, "codex-mcp-client", Some(session), recall.clone()).await;
+        assert!(text(&found).contains(&format!("Fix bug {number} ")), "{found}");
+    }
+    let undecided = call(&server, "recall", json!({ "query": "bug" })).await;
+    assert_eq!(undecided["isError"], true, "{undecided}");
+    let said =
+        "`agent` is missing, and it can't be told which is meant: give one, such as codex:shop-00000000:s-2";
+    assert!(text(&undecided).starts_with(said), "{undecided}");
+}
+
+#[tokio::test]
+async fn answers_are_as_long_as_their_host_takes_them() {
+    let server = Server::small().await;
+    let long = json!([{ "kind": "user", "content": "all work and no play\n".repeat(4_000) }]);
+    let sent = server.post("/v1/agents/coder/messages", long.to_string()).await;
+    assert_eq!(sent.status, 200);
+    let expand = json!({ "name": "expand", "arguments": { "exchanges": "1" } });
+    let short = call_as(&server, "codex-mcp-client", None, expand.clone()).await;
+    assert!(
+        text(&short).contains("\n(more follows: expand \"#1\" after \"0+"),
+        "{short}"
+    );
+    assert!(text(&short).len() <= ANSWER_BYTES_MAX, "{}", text(&short).len());
+    let whole = call_as(&server, "claude-code", None, expand).await;
+    assert!(text(&whole).ends_with("all work and no play\n"), "{whole}");
+    assert!(
+        text(&whole).len() <= CLAUDE_CODE_BYTES_MAX,
+        "{}",
+        text(&whole).len()
+    );
 }
 
 #[tokio::test]
@@ -231,7 +289,11 @@ async fn tools_say_what_exists_when_there_is_nothing_to_show() {
 async fn a_failed_call_names_the_argument_and_the_remedy() {
     let server = Server::summarised().await;
     for (tool, arguments, said) in [
-        ("summary_get", json!({}), "`agent` is missing"),
+        (
+            "expand",
+            json!({ "exchanges": "1", "after": "x" }),
+            "`after` can't be \"x\": give what the answer before said",
+        ),
         (
             "summary_get",
             json!({ "agent": "nobody" }),
@@ -266,7 +328,7 @@ async fn a_failed_call_names_the_argument_and_the_remedy() {
         (
             "expand",
             json!({ "agent": "coder", "exchanges": "99" }),
-            "`exchanges`: agent `coder` has no #99",
+            "`exchanges`: agent `coder` has no exchange #99",
         ),
         (
             "expand",
@@ -297,20 +359,24 @@ async fn a_long_exchange_is_read_piece_by_piece() {
         .collect();
     let body = json!(messages).to_string();
     assert_eq!(server.post("/v1/agents/coder/messages", body).await.status, 200);
-    let (mut after, mut pieces) = (0, String::new());
-    for _ in 0..10 {
-        let arguments = json!({ "agent": "coder", "exchanges": "1", "after": after });
-        let shown = call(&server, "expand", arguments).await;
-        assert!(text(&shown).chars().count() < 31_000);
+    let mut arguments = json!({ "agent": "coder", "exchanges": "1" });
+    let (mut calls, mut pieces) = (0, String::new());
+    loop {
+        let shown = call(&server, "expand", arguments.clone()).await;
+        assert!(text(&shown).len() <= ANSWER_BYTES_MAX);
         pieces.push_str(text(&shown));
-        match shown["structuredContent"]["exchanges"][0]["next_after"].as_i64() {
-            Some(next) => after = next,
-            None => break,
-        }
+        calls += 1;
+        let Some((_, after)) = text(&shown).split_once("\n(more follows: expand \"#1\" after \"") else {
+            break;
+        };
+        arguments["after"] = after.trim_end().trim_end_matches("\")").into();
     }
     for number in 0..8 {
-        assert!(pieces.contains(&format!("part {number}\n")), "part {number}");
+        assert!(pieces.contains(&format!(": part {number}\n")), "part {number}");
     }
+    // An answer may end within the phrase.
+    assert!((1_599..=1_600).contains(&pieces.matches("makes a dull").count()));
+    assert_eq!(calls, pieces.len().div_ceil(ANSWER_BYTES_MAX));
 }
 
 #[tokio::test]
@@ -363,20 +429,11 @@ async fn a_leg_says_where_its_exchange_goes_on() {
         json!({ "agent": "coder", "exchanges": "#2–#3" }),
     )
     .await;
-    let exchanges = &shown["structuredContent"]["exchanges"];
-    assert_eq!(
-        (
-            &exchanges[0]["continues"],
-            &exchanges[0]["legs"]["next"],
-            &exchanges[1]["continues"]
-        ),
-        (&Value::Null, &3.into(), &2.into()),
-        "{exchanges}"
-    );
-    assert_eq!(exchanges[1]["legs"]["count"], 4);
+    let has = |head: &str| text(&shown).lines().any(|line| line.starts_with(head));
+    assert!(has("#2 of coder ") && has("#3 of coder "), "{}", text(&shown));
+    assert!(text(&shown).contains("\ncontinues #2 · "), "{}", text(&shown));
     assert!(text(&shown).contains("goes on with #4"), "{}", text(&shown));
     let status = call(&server, "status", json!({ "agent": "coder" })).await;
-    assert_eq!(status["structuredContent"]["running_exchange"], 2, "{status}");
     assert!(
         text(&status).ends_with("running: exchange #2"),
         "{}",

@@ -11,6 +11,7 @@ use std::{
 
 use axum::http::StatusCode;
 use recapd_api::mcp::MESSAGE_BYTES_MAX;
+use recapd_config::Environment;
 use serde_json::{Value, json};
 
 use super::{EARLIER, LATER, PATIENCE, SUMMARY, message, meta, text};
@@ -25,7 +26,15 @@ struct Host {
 
 impl Host {
     fn start(arguments: &[&str], folder: &Path) -> Self {
+        Self::start_in(arguments, folder, None)
+    }
+
+    /// Starts it as Claude Code does in a session.
+    fn start_in(arguments: &[&str], folder: &Path, session: Option<&str>) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_recapd"))
+            .env_remove("CLAUDE_PROJECT_DIR")
+            .env_remove("CLAUDE_CODE_SESSION_ID")
+            .envs(session.map(|session| ("CLAUDE_CODE_SESSION_ID", session)))
             .arg("mcp")
             .args(arguments)
             .current_dir(folder)
@@ -75,10 +84,11 @@ impl Host {
         host
     }
 
-    /// Returns the first agent that it finds.
-    fn first_agent(&mut self) -> Value {
-        let mut status = self.call("status", &json!({}));
-        status["structuredContent"]["agents"][0]["agent_id"].take()
+    /// Returns the only agent that it finds.
+    fn first_agent(&mut self) -> String {
+        let status = self.call("status", &json!({}));
+        let first = text(&status).lines().next().unwrap();
+        first.strip_prefix("agent: ").unwrap_or_default().to_owned()
     }
 
     fn initialize(&mut self) {
@@ -254,7 +264,7 @@ async fn a_host_finds_the_daemon_by_itself_and_the_database_when_it_is_gone() {
     }
     let unknown = host.call("expand", &json!({ "agent": "coder", "exchanges": "99" }));
     assert!(
-        text(&unknown).starts_with("`exchanges`: agent `coder` has no #99"),
+        text(&unknown).starts_with("`exchanges`: agent `coder` has no exchange #99"),
         "{unknown}"
     );
     server.end().await;
@@ -280,6 +290,35 @@ async fn another_program_at_the_address_is_not_used() {
         let address = monotone::at(status, body).await;
         let mut host = Host::beside(address, folder.path());
         assert_eq!(host.first_agent(), "chat", "{status}");
+        host.end();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sessions_agent_or_the_newest_of_the_folder_is_meant_by_default() {
+    let server = Server::small().await;
+    let folder = tempfile::tempdir().unwrap();
+    let here = recapd::hook::folder_label(folder.path(), &Environment::default());
+    let agents = [
+        format!("claude-code:{here}:s-2"),
+        format!("claude-code:{here}:s-1"),
+        "claude-code:elsewhere-00000000:s-3".to_owned(),
+    ];
+    for (agent, number) in agents.iter().zip(1..) {
+        server.clock.advance_ms(1_000);
+        server.converse(agent, number..=number).await;
+    }
+    let address = format!("http://{}", server.address);
+    for (arguments, session, agent) in [
+        (vec!["--agent", &agents[2]], Some("s-2"), &agents[2]),
+        (vec![], Some("s-2"), &agents[0]),
+        (vec![], Some("s-9"), &agents[1]),
+        (vec![], None, &agents[1]),
+    ] {
+        let arguments = [vec!["--server", &address], arguments].concat();
+        let mut host = Host::start_in(&arguments, folder.path(), session);
+        host.initialize();
+        assert_eq!(host.first_agent(), *agent, "{session:?}");
         host.end();
     }
 }

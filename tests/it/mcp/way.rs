@@ -37,18 +37,18 @@ async fn questions_always_look_for_a_daemon_and_watches_now_and_then() {
     let (way, asked) = counted().await;
     let times = || asked.load(Ordering::SeqCst);
     for _ in 0..100 {
-        way.recent_source().await.unwrap();
+        way.recent_source(None).await.unwrap();
     }
     assert_eq!(times(), 1);
     for _ in 0..3 {
-        way.source().await.unwrap();
+        way.source(None).await.unwrap();
     }
     assert_eq!(times(), 4);
-    way.recent_source().await.unwrap();
+    way.recent_source(None).await.unwrap();
     assert_eq!(times(), 4, "a question has found it as well");
     tokio::time::pause();
     tokio::time::advance(Duration::from_mins(1)).await;
     tokio::time::resume();
-    way.recent_source().await.unwrap();
+    way.recent_source(None).await.unwrap();
     assert_eq!(times(), 5);
 }

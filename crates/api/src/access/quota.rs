@@ -25,6 +25,10 @@ impl Holder {
             None => format!("peer {peer}").into(),
         })
     }
+
+    fn has_token(&self) -> bool {
+        self.0.starts_with("token ")
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -121,6 +125,11 @@ impl QuotaShare {
         self.quota.add(&self.holder, amount)?;
         self.amount += amount;
         Ok(())
+    }
+
+    /// True unless `other` has another token. An address without one may change.
+    pub fn is_also_of(&self, other: &Holder) -> bool {
+        self.holder == *other || !(self.holder.has_token() || other.has_token())
     }
 
     /// Like [`Self::grow`], but takes no more than is left of the holder's share beyond this. A holder of nothing else gets all of that.

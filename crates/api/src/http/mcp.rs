@@ -19,13 +19,13 @@ use super::{
 };
 use crate::{
     history::HistoryQuery,
-    mcp::{Endpoint, EndpointSettings, Local, ServerState, Way},
+    mcp::{AgentHints, DaemonParts, Endpoint, EndpointSettings, Local, ServerState, Way},
 };
 
 /// Adds `/mcp` to `routes`. It isn't in the `OpenAPI` document: the protocol describes itself.
 pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<SharedApp> {
     let (parts, settings) = (&app.parts, &app.settings);
-    let source = Local {
+    let local = Local {
         store: Arc::clone(&parts.store),
         snapshots: Arc::clone(&parts.snapshots),
         clock: Arc::clone(&parts.clock),
@@ -35,8 +35,13 @@ pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<Shared
             ..HistoryQuery::default()
         },
         followed: Some(parts.stop.clone()),
+        scope: None,
     };
-    let shared = ServerState::new(Way::Fixed(Arc::new(source)), parts.stop.clone());
+    let way = Way::DaemonParts(DaemonParts {
+        local,
+        access: Arc::clone(&parts.access),
+    });
+    let shared = ServerState::new(way, AgentHints::default(), parts.stop.clone());
     let named = EndpointSettings {
         allowed_hosts: settings.allowed_hosts.clone(),
     };

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
+use super::expand::ReadPosition;
 use crate::recall::Range;
 use recapd_core::domain::agent::AgentId;
 
@@ -32,13 +33,6 @@ impl Arguments {
             )),
             None => Ok(Self(given)),
         }
-    }
-
-    pub(super) fn agent(&self) -> Result<AgentId, Wrong> {
-        let cure =
-            "give the id under which the agent's messages are stored; call status to see which there are";
-        self.agent_if_any()?
-            .ok_or_else(|| Wrong::new("agent", "is missing", cure))
     }
 
     pub(super) fn agent_if_any(&self) -> Result<Option<AgentId>, Wrong> {
@@ -72,6 +66,17 @@ impl Arguments {
         number.map(Some).ok_or_else(|| {
             let cure = format!("give an integer from {} to {}", range.start(), range.end());
             Wrong::new(name, &format!("can't be {value}"), &cure)
+        })
+    }
+
+    /// Returns where to continue, as an answer said.
+    pub(super) fn position(&self, name: &str) -> Result<ReadPosition, Wrong> {
+        let Some(value) = self.0.get(name) else {
+            return Ok(ReadPosition::default());
+        };
+        plain(value).parse().map_err(|_| {
+            let cure = "give what the answer before said behind `after`, such as \"1240\" or \"1240+3000\"";
+            Wrong::new(name, &format!("can't be {value}"), cure)
         })
     }
 
@@ -157,7 +162,7 @@ mod tests {
     #[test]
     fn an_error_names_the_argument_and_the_remedy() {
         let given = arguments(&json!({ "agent": "-x", "limit": 0 }));
-        let Wrong(text) = given.agent().unwrap_err();
+        let Wrong(text) = given.agent_if_any().unwrap_err();
         assert!(text.starts_with("`agent` can't be used"), "{text}");
         assert_eq!(
             given.integer("limit", 1..=20),

@@ -13,7 +13,7 @@ use std::{
 use axum::{
     body::Body,
     extract::Request,
-    http::{HeaderMap, HeaderName, Method, StatusCode},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode},
     response::Response,
 };
 use rmcp::transport::streamable_http_server::{
@@ -34,6 +34,8 @@ const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The first version of the protocol without sessions; versions are dates.
 const FIRST_WITHOUT_SESSIONS: &str = "2026-07-28";
+/// An id that no session has.
+const NO_SESSION: &str = "none";
 /// Names of this machine, as seen from itself.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
@@ -87,7 +89,13 @@ impl Endpoint {
         if stands_alone(request.headers()) {
             return self.without.handle(request).await.map(Body::new);
         }
-        if request.headers().contains_key(SESSION) {
+        if let Some(session) = request.headers().get(SESSION) {
+            let session = session.to_str().unwrap_or_default().to_owned();
+            if self.is_of_another(&session, &holder) {
+                // Exactly as for a session that doesn't exist.
+                let headers = request.headers_mut();
+                headers.insert(SESSION, HeaderValue::from_static(NO_SESSION));
+            }
             return self.answer_in_session(request).await;
         }
         let Some(place) = self.place(&holder).await else {
@@ -100,6 +108,13 @@ impl Endpoint {
             taken.insert(id.into(), place);
         }
         response
+    }
+
+    /// True if another token began the session. A token may see less than that one.
+    fn is_of_another(&self, session: &str, holder: &Holder) -> bool {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = taken.get(session);
+        place.is_some_and(|place| !place.is_also_of(holder))
     }
 
     async fn answer_in_session(&self, request: Request) -> Response {

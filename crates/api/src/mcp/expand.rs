@@ -1,241 +1,204 @@
-//! Shows exchanges in full, as many and as long as fit an answer.
+//! Shows exchanges in full, packed into as few answers as the host's limit allows.
+//!
+//! Invariant: answers that follow each other's hints show each character of each message once, and none is over its limit.
 
-use serde::Serialize;
+use std::{fmt, str::FromStr};
 
-use crate::recall::{self, ExpandReply, INDENT};
-use recapd_core::domain::{
-    agent::AgentId,
-    legs::Legs,
-    text::{CUT_MARK, CUT_MARK_END},
-    time::Timestamp,
-};
-use recapd_store::ExchangePlace;
+use super::source::{Source, SourceError};
+use crate::recall::{ExpandQuery, ExpandReply, INDENT, MessageLabels, ShownMessage, content, expanded_head};
+use recapd_core::domain::agent::AgentId;
 
-/// The least room, in characters, for starting another exchange.
-const ROOM_MIN: usize = 1_000;
+/// What is kept free for hints, in bytes, beside the numbers that they name.
+const HINTS_BYTES: usize = 120;
+/// The least room for a piece of a message, in bytes: its label and some words.
+const PIECE_BYTES_MIN: usize = 200;
 
-/// The part of several exchanges that fits an answer.
-#[derive(Debug, Serialize)]
-pub(super) struct ExpandView {
-    pub(super) agent_id: AgentId,
-    pub(super) exchanges: Vec<ShownExchange>,
-    /// Exchanges that didn't fit.
-    pub(super) left_out: Vec<i64>,
-    pub(super) unknown: Vec<i64>,
-    #[serde(skip)]
-    room: usize,
+/// Where the first exchange of an answer begins: behind a message, and so many characters into the next one. Written `1240`
+/// or `1240+3000`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ReadPosition {
+    pub(super) after_seq: i64,
+    pub(super) chars: usize,
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct ShownExchange {
-    exchange: i64,
-    /// The first leg of its exchange, if this is a later one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    continues: Option<i64>,
-    /// The legs of its exchange, if there are several.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    legs: Option<Legs>,
-    place: ExchangePlace,
-    started_at: Timestamp,
-    ended_at: Timestamp,
-    tokens: i64,
-    text: String,
-    /// Set if further messages didn't fit: the number of the last message shown.
-    next_after: Option<i64>,
-}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct InvalidPosition;
 
-impl ExpandView {
-    pub(super) fn new(agent_id: AgentId, chars_max: usize) -> Self {
-        Self {
-            agent_id,
-            exchanges: Vec::new(),
-            left_out: Vec::new(),
-            unknown: Vec::new(),
-            room: chars_max,
-        }
-    }
+impl FromStr for ReadPosition {
+    type Err = InvalidPosition;
 
-    pub(super) fn has_room(&self) -> bool {
-        self.exchanges.is_empty() || self.room >= ROOM_MIN
-    }
-
-    /// Adds as much of an exchange as fits. If others come before it, leaves it out rather than cut a message.
-    pub(super) fn add(&mut self, reply: ExpandReply) {
-        let exchange = reply.exchange;
-        let (shown, is_cut) = fitted(reply, self.room);
-        if is_cut && !self.exchanges.is_empty() {
-            // Alone it may fit, and in any case loses less.
-            self.left_out.push(exchange);
-            self.room = 0;
-            return;
-        }
-        self.room = self.room.saturating_sub(shown.text.chars().count());
-        self.exchanges.push(shown);
-    }
-
-    /// Returns the whole answer as one text that says what to ask for next.
-    pub(super) fn text(&self) -> String {
-        let mut pieces: Vec<String> = Vec::new();
-        for shown in &self.exchanges {
-            pieces.push(shown.text.clone());
-            pieces.extend(shown.next_after.map(|after| {
-                format!(
-                    "(more follows: call expand with exchanges \"{}\" and after {after})\n",
-                    shown.exchange
-                )
-            }));
-        }
-        if !self.left_out.is_empty() {
-            pieces.push(format!(
-                "(no room for {}: ask for them next)\n",
-                numbers(&self.left_out)
-            ));
-        }
-        if !self.unknown.is_empty() {
-            pieces.push(format!("({} has no {})\n", self.agent_id, numbers(&self.unknown)));
-        }
-        pieces.join("\n")
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (seq, chars) = text.trim().split_once('+').unwrap_or((text.trim(), "0"));
+        let after_seq = seq.parse().ok().filter(|seq| *seq >= 0);
+        Ok(Self {
+            after_seq: after_seq.ok_or(InvalidPosition)?,
+            chars: chars.parse().map_err(|_| InvalidPosition)?,
+        })
     }
 }
 
-/// Formats numbers as `#3, #5`.
+impl fmt::Display for ReadPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.chars {
+            0 => write!(f, "{}", self.after_seq),
+            chars => write!(f, "{}+{chars}", self.after_seq),
+        }
+    }
+}
+
+/// The exchanges that an agent was asked for.
+pub(super) struct ExpandRequest<'a> {
+    pub(super) agent: &'a AgentId,
+    pub(super) exchanges: &'a [i64],
+    pub(super) from: ReadPosition,
+}
+
+/// Writes the exchanges from `request.from` on, at most `bytes_max` of them, with the hint that leads to the rest.
+///
+/// # Errors
+/// Those of `source`; [`SourceError::UnknownExchange`] only if the agent has none of the exchanges.
+pub(super) async fn answer(
+    source: &dyn Source,
+    request: &ExpandRequest<'_>,
+    bytes_max: usize,
+) -> Result<String, SourceError> {
+    let hints = 2 * numbers(request.exchanges).len() + request.agent.as_str().len() + HINTS_BYTES;
+    let mut page = ExpandAnswer::new(bytes_max.saturating_sub(hints));
+    let mut unknown = Vec::new();
+    let mut from = request.from;
+    let mut rest = request.exchanges;
+    let mut more = String::new();
+    while let Some((&exchange, behind)) = rest.split_first() {
+        match page.add(source, request.agent, exchange, from).await {
+            Ok(None) => {}
+            Ok(Some(next)) => {
+                more = format!("(more follows: expand \"{}\"{})\n", numbers(rest), after(next));
+                break;
+            }
+            Err(SourceError::UnknownExchange { .. }) => unknown.push(exchange),
+            Err(error) => return Err(error),
+        }
+        (from, rest) = (ReadPosition::default(), behind);
+    }
+    if let ("", Some(&exchange)) = (page.text.as_str(), unknown.first()) {
+        let agent = request.agent.clone();
+        return Err(SourceError::UnknownExchange { agent, exchange });
+    }
+    if !unknown.is_empty() {
+        more = format!("({} has no {})\n{more}", request.agent, numbers(&unknown));
+    }
+    Ok(page.text + &more)
+}
+
+fn after(next: ReadPosition) -> String {
+    if next == ReadPosition::default() {
+        return String::new();
+    }
+    format!(" after \"{next}\"")
+}
+
+/// Formats numbers as `#3–#5, #9`.
 pub(super) fn numbers(numbers: &[i64]) -> String {
-    let numbers: Vec<String> = numbers.iter().map(|number| format!("#{number}")).collect();
-    numbers.join(", ")
+    let runs = numbers.chunk_by(|one, next| one + 1 == *next);
+    let runs: Vec<String> = runs
+        .map(|run| match run {
+            [first, .., last] => format!("#{first}–#{last}"),
+            one => format!("#{}", one.first().copied().unwrap_or_default()),
+        })
+        .collect();
+    runs.join(", ")
 }
 
-/// Returns the first messages of an exchange that fit into `room` characters, and whether a message was cut: a single one
-/// that is too long loses its middle.
-fn fitted(mut reply: ExpandReply, room: usize) -> (ShownExchange, bool) {
-    let mut next_after = reply.next_after.take();
-    let (text, is_cut) = loop {
-        let text = recall::expanded_text(&reply);
-        let chars = text.chars().count();
-        if chars <= room {
-            break (text, false);
-        }
-        let count = reply.messages.len();
-        if count <= 1 {
-            break (shortened(&text, room), true);
-        }
-        // Each round shows at least a quarter less, so that even a long exchange needs few rounds.
-        let kept = (count * room / chars).clamp(1, (count * 3 / 4).max(1));
-        reply.messages.truncate(kept);
-        next_after = reply.messages.last().map(|last| last.seq);
-    };
-    let shown = ShownExchange {
-        exchange: reply.exchange,
-        continues: reply.continues,
-        legs: reply.legs,
-        place: reply.place,
-        started_at: reply.started_at,
-        ended_at: reply.ended_at,
-        tokens: reply.tokens,
-        text,
-        next_after,
-    };
-    (shown, is_cut)
+/// An answer that is being filled.
+struct ExpandAnswer {
+    text: String,
+    bytes_max: usize,
 }
 
-/// Returns about `room` characters of a text, without its middle. The text after the cut may be the middle of a message's
-/// line, so it is indented like one.
-fn shortened(text: &str, room: usize) -> String {
-    let (head, tail) = (room / 3 * 2, room / 3);
-    let chars = text.chars().count();
-    let start: String = text.chars().take(head).collect();
-    let end: String = text.chars().skip(chars.saturating_sub(tail).max(head)).collect();
-    let left_out = chars.saturating_sub(head + tail);
-    format!("{start}{CUT_MARK}{left_out}{CUT_MARK_END}\n{INDENT}{end}")
+impl ExpandAnswer {
+    fn new(bytes_max: usize) -> Self {
+        Self {
+            text: String::new(),
+            bytes_max,
+        }
+    }
+
+    fn room(&self) -> usize {
+        self.bytes_max.saturating_sub(self.text.len())
+    }
+
+    /// Adds an exchange from `from` on; returns where it continues if it doesn't fit.
+    async fn add(
+        &mut self,
+        source: &dyn Source,
+        agent: &AgentId,
+        exchange: i64,
+        mut from: ReadPosition,
+    ) -> Result<Option<ReadPosition>, SourceError> {
+        let mut labels = MessageLabels::default();
+        let mut is_begun = false;
+        loop {
+            let query = ExpandQuery {
+                after_seq: from.after_seq,
+                scope: MessageScope::Conversation,
+                ..ExpandQuery::default()
+            };
+            let part = source.expand(agent, exchange, query).await?;
+            if !is_begun && !self.begin(&part) {
+                return Ok(Some(from));
+            }
+            is_begun = true;
+            for message in &part.messages {
+                if let Some(chars) = self.add_message(message, &mut labels, from.chars) {
+                    return Ok(Some(ReadPosition { chars, ..from }));
+                }
+                from = ReadPosition {
+                    after_seq: message.seq,
+                    chars: 0,
+                };
+            }
+            if part.next_after.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Begins an exchange; false if there is no room for it behind others.
+    fn begin(&mut self, part: &ExpandReply) -> bool {
+        let head = expanded_head(part);
+        if !self.text.is_empty() && self.room() < head.len() + PIECE_BYTES_MIN {
+            return false;
+        }
+        self.text.push_str(&head);
+        true
+    }
+
+    /// Adds a message from its character `from` on; returns the first character that doesn't fit.
+    fn add_message(
+        &mut self,
+        message: &ShownMessage,
+        labels: &mut MessageLabels,
+        from: usize,
+    ) -> Option<usize> {
+        if self.room() < PIECE_BYTES_MIN {
+            return Some(from);
+        }
+        let continued = if from > 0 { " continued" } else { "" };
+        self.text.extend([&labels.next(message), continued, ": "]);
+        for (index, c) in content(message).chars().enumerate().skip(from) {
+            if self.room() < c.len_utf8() + INDENT.len() + 1 {
+                self.text.push('\n');
+                return Some(index);
+            }
+            self.text.push(c);
+            if c == '\n' {
+                self.text.push_str(INDENT);
+            }
+        }
+        self.text.push('\n');
+        None
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use serde_json::json;
-
-    use super::*;
-
-    fn reply(lengths: &[usize]) -> ExpandReply {
-        let texts = lengths.iter().map(|length| "ä".repeat(*length));
-        reply_of(&texts.collect::<Vec<String>>())
-    }
-
-    fn reply_saying(text: &str) -> ExpandReply {
-        reply_of(&[text.to_owned()])
-    }
-
-    fn reply_of(texts: &[String]) -> ExpandReply {
-        let messages: Vec<_> = texts
-            .iter()
-            .zip(1..)
-            .map(|(text, seq)| {
-                json!({
-                    "seq": seq, "kind": "user", "said_at": "2026-11-20T08:40:00Z", "tokens": 1, "format": "native",
-                    "payload": { "kind": "user", "content": text },
-                })
-            })
-            .collect();
-        serde_json::from_value(json!({
-            "agent_id": "a", "exchange": 7, "source_agent_id": "a", "place": "covered", "state": "closed",
-            "started_at": "2026-11-20T08:40:00Z", "ended_at": "2026-11-20T08:40:00Z", "tokens": 9, "evicted_at": null,
-            "summary_version": null, "messages": messages, "next_after": null,
-        }))
-        .unwrap()
-    }
-
-    #[test]
-    fn a_message_that_may_fit_alone_is_not_cut_behind_others() {
-        let mut shown = ExpandView::new("a".parse().unwrap(), 10_000);
-        shown.add(reply(&[6_000]));
-        shown.add(reply(&[8_000]));
-        assert_eq!((shown.exchanges.len(), &shown.left_out[..]), (1, &[7][..]));
-        assert!(!shown.has_room());
-        let mut shown = ExpandView::new("a".parse().unwrap(), 10_000);
-        shown.add(reply(&[8_000]));
-        assert!(shown.exchanges[0].text.contains(&"ä".repeat(8_000)));
-    }
-
-    #[test]
-    fn text_after_a_cut_is_still_quoted() {
-        let fake = "[9] user  2026-11-20 08:41 do it ";
-        let reply: ExpandReply = reply_saying(&fake.repeat(1_000));
-        let mut shown = ExpandView::new("a".parse().unwrap(), 10_000);
-        shown.add(reply);
-        let at_margin = shown.exchanges[0]
-            .text
-            .lines()
-            .filter(|line| line.starts_with('['));
-        let at_margin: Vec<&str> = at_margin.collect();
-        assert!(
-            at_margin.len() == 2 && at_margin[0].starts_with("[1] user"),
-            "{at_margin:?}"
-        );
-        assert!(at_margin[1].ends_with("characters left out …]"), "{at_margin:?}");
-    }
-
-    proptest! {
-        #[test]
-        fn an_answer_keeps_its_limit_and_says_where_to_go_on(
-            exchanges in prop::collection::vec(prop::collection::vec(1_usize..9_000, 1..12), 1..6),
-        ) {
-            let mut shown = ExpandView::new("a".parse().unwrap(), 10_000);
-            for lengths in &exchanges {
-                if shown.has_room() {
-                    shown.add(reply(lengths));
-                } else {
-                    shown.left_out.push(7);
-                }
-            }
-            // The note about left-out exchanges takes a few more words.
-            prop_assert!(shown.text().chars().count() <= 10_000 + 150 * exchanges.len());
-            for (one, lengths) in shown.exchanges.iter().zip(&exchanges) {
-                let last = i64::try_from(lengths.len()).unwrap();
-                let last_shown = one.next_after.unwrap_or(last);
-                let marker = format!("\n[{last_shown}] ");
-                prop_assert!(one.text.contains(&marker), "{} of {last}", last_shown);
-                let following = format!("\n[{}] ", last_shown + 1);
-                prop_assert!(!one.text.contains(&following));
-            }
-        }
-    }
-}
+mod tests;

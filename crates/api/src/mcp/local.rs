@@ -12,6 +12,7 @@ use super::{
     source::{AgentLine, AgentsPage, Source, SourceError},
 };
 use crate::{
+    access::{Access, Caller},
     history::{self, HistoryQuery},
     recall::{self, ExpandQuery, ExpandReply, RecallReply},
 };
@@ -27,6 +28,7 @@ use recapd_engine::snapshot::{Lookup, Snapshot, Snapshots};
 use recapd_platform::clock::Clock;
 use recapd_store::{AgentRow, Sample, Store, StoreError};
 
+#[derive(Clone)]
 pub struct Local {
     /// For everything but summaries.
     pub store: Arc<dyn Store>,
@@ -36,16 +38,65 @@ pub struct Local {
     pub history: HistoryQuery,
     /// Set if the snapshots are kept fresh, until this is cancelled. Otherwise each summary is read from the database.
     pub followed: Option<CancellationToken>,
+    /// Who asks, if not everybody may see everything.
+    pub scope: Option<CallerScope>,
+}
+
+/// A caller, and the means to tell what the caller may see.
+#[derive(Clone)]
+pub struct CallerScope {
+    pub access: Arc<Access>,
+    pub caller: Arc<Caller>,
+}
+
+impl CallerScope {
+    /// Checks that the caller may see `agent`, which otherwise is as unknown as one that doesn't exist.
+    async fn check(&self, agent: &AgentId) -> Result<(), SourceError> {
+        // A subscription outlives the request that began it.
+        if !self.access.still_knows(&self.caller, None) {
+            return Err(SourceError::Refused("the token is no longer valid".to_owned()));
+        }
+        if self.access.sees(&self.caller, agent).await? {
+            Ok(())
+        } else {
+            Err(SourceError::UnknownAgent(agent.clone()))
+        }
+    }
 }
 
 impl Local {
+    async fn check(&self, agent: &AgentId) -> Result<(), SourceError> {
+        match &self.scope {
+            Some(scope) => scope.check(agent).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Lists agents that the caller may see, like [`Source::agents`].
+    async fn rows(&self, after: Option<&AgentId>, limit: i64) -> Result<Vec<AgentRow>, SourceError> {
+        let seen = match &self.scope {
+            Some(scope) => scope.access.seen(&scope.caller, after, limit).await?,
+            None => None,
+        };
+        let Some(seen) = seen else {
+            return Ok(self.store.agents(after, limit).await?);
+        };
+        let mut rows = Vec::new();
+        for agent in &seen {
+            rows.extend(self.store.agent(agent).await?);
+        }
+        Ok(rows)
+    }
+
     async fn view(&self, agent: &AgentId, query: HistoryQuery) -> Result<HistoryView, SourceError> {
+        self.check(agent).await?;
         let (now, redactor) = (self.clock.now(), self.snapshots.redactor());
         let view = history::load(self.store.as_ref(), agent, query, now, redactor).await?;
         view.ok_or_else(|| SourceError::UnknownAgent(agent.clone()))
     }
 
     async fn reading(&self, agent: &AgentId) -> Result<Lookup, SourceError> {
+        self.check(agent).await?;
         let reading = match &self.followed {
             Some(_) => self.snapshots.get(agent).await?,
             None => self.snapshots.from_database(agent).await?.map(|snapshot| Lookup {
@@ -60,7 +111,7 @@ impl Local {
 #[async_trait]
 impl Source for Local {
     async fn agents(&self, after: Option<&AgentId>, limit: i64) -> Result<AgentsPage, SourceError> {
-        let mut rows = self.store.agents(after, limit.saturating_add(1)).await?;
+        let mut rows = self.rows(after, limit.saturating_add(1)).await?;
         let shown = usize_or_max(limit);
         let has_more = rows.len() > shown;
         rows.truncate(shown);
@@ -77,6 +128,10 @@ impl Source for Local {
     }
 
     async fn tag(&self, agent: &AgentId, known: Option<&str>) -> Result<Option<String>, SourceError> {
+        match self.check(agent).await {
+            Err(SourceError::UnknownAgent(_)) => return Ok(None),
+            checked => checked?,
+        }
         let reading = match &self.followed {
             Some(stop) => {
                 let deadline = Instant::now() + Duration::from_secs(WAIT_SECONDS);
@@ -109,6 +164,7 @@ impl Source for Local {
 
     async fn recall(&self, agent: &AgentId, words: &str, limit: i64) -> Result<RecallReply, SourceError> {
         let query = Query::parse(words).map_err(|error| SourceError::Refused(error.to_string()))?;
+        self.check(agent).await?;
         let redactor = self.snapshots.redactor();
         let found = recall::search(self.store.as_ref(), agent, &query, limit, redactor).await?;
         found.ok_or_else(|| SourceError::UnknownAgent(agent.clone()))
@@ -120,6 +176,7 @@ impl Source for Local {
         exchange: i64,
         query: ExpandQuery,
     ) -> Result<ExpandReply, SourceError> {
+        self.check(agent).await?;
         if let Some(reply) = recall::expand(self.store.as_ref(), agent, exchange, query).await? {
             return Ok(reply);
         }
@@ -131,6 +188,10 @@ impl Source for Local {
     }
 
     async fn sample(&self) -> Result<Sample, SourceError> {
+        let is_limited = |scope: &CallerScope| scope.caller.reach.named().is_some();
+        if self.scope.as_ref().is_some_and(is_limited) {
+            return Err(SourceError::Refused("this token is for some agents".to_owned()));
+        }
         Ok(self.store.sample(self.clock.now(), DAY_MS).await?)
     }
 }

@@ -1,22 +1,23 @@
-//! Calls the tools.
+//! Calls the tools. They answer with text alone: hosts that get data beside it show the data to the model in place of the
+//! text, without its hints.
 
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
-    STATUS_AGENTS, SUMMARY_TOKENS, TEXT_CHARS_MAX,
+    STATUS_AGENTS, SUMMARY_TOKENS,
     arguments::{Arguments, Wrong},
-    expand::{ExpandView, numbers},
+    default_agent::AgentHints,
+    expand::{self, ExpandRequest},
     source::{Source, SourceError},
+    uri::{self, ResourceKind},
 };
-use crate::recall::{self, ExpandQuery, MESSAGES_SHOWN};
+use crate::recall::{self, FOUND_SHOWN};
 use recapd_client::Summary;
 use recapd_core::{
     domain::{
         agent::AgentId,
-        number::count,
-        own_output::FOUND_HINT,
+        number::{count, i64_or_max},
         summary::{pending::with_pending, render::in_place_of_nothing},
     },
     tokenizer,
@@ -27,8 +28,7 @@ use recapd_store::MessageScope;
 /// The least and the most tokens of a summary that can be requested.
 pub(super) const SUMMARY_TOKENS_MIN: i64 = 100;
 pub(super) const SUMMARY_TOKENS_MAX: i64 = 25_000;
-/// How many exchanges a search returns by default, and at most.
-pub(super) const FOUND: i64 = 10;
+/// The most exchanges that a search returns.
 pub(super) const FOUND_MAX: i64 = 20;
 const EXPANDED_MAX: usize = 100;
 
@@ -61,66 +61,188 @@ impl From<SourceError> for ToolRefusal {
     }
 }
 
-pub(super) fn prompt_arguments(given: Option<JsonObject>) -> Result<AgentId, String> {
-    let arguments = Arguments::read(given, &["agent"]);
-    let agent = arguments.and_then(|arguments| arguments.agent());
-    agent.map_err(|Wrong(text)| text)
+/// What a call has beside its arguments.
+pub(super) struct ToolCall<'a> {
+    pub(super) source: &'a dyn Source,
+    pub(super) hints: AgentHints,
+    /// The longest answer that the host shows to its model whole, in bytes.
+    pub(super) bytes_max: usize,
 }
 
-pub(super) async fn call(
-    source: &dyn Source,
-    name: &str,
-    given: Option<JsonObject>,
-) -> Result<CallToolResult, ToolRefusal> {
-    match name {
-        "summary_get" => summary(source, Arguments::read(given, &["agent", "max_tokens"])?).await,
-        "recall" => search(source, Arguments::read(given, &["agent", "query", "limit"])?).await,
-        "expand" => expand(source, Arguments::read(given, &["agent", "exchanges", "after"])?).await,
-        "status" => match Arguments::read(given, &["agent"])?.agent_if_any()? {
-            Some(agent) => status_of(source, &agent).await,
-            None => status(source).await,
-        },
-        _ => Err(ToolRefusal::UnknownTool),
+impl ToolCall<'_> {
+    pub(super) async fn answer(
+        &self,
+        name: &str,
+        given: Option<JsonObject>,
+    ) -> Result<CallToolResult, ToolRefusal> {
+        let text = match name {
+            "summary_get" => {
+                self.summary(&Arguments::read(given, &["agent", "max_tokens"])?)
+                    .await
+            }
+            "recall" => {
+                self.search(&Arguments::read(given, &["agent", "query", "limit"])?)
+                    .await
+            }
+            "expand" => {
+                self.expand(&Arguments::read(given, &["agent", "exchanges", "after"])?)
+                    .await
+            }
+            "status" => match Arguments::read(given, &["agent"])?.agent_if_any()? {
+                Some(agent) => self.status_of(&agent).await,
+                None => self.status().await,
+            },
+            _ => Err(ToolRefusal::UnknownTool),
+        };
+        Ok(CallToolResult::success(vec![ContentBlock::text(text?)]))
+    }
+
+    /// The agent of a prompt.
+    pub(super) async fn prompt_agent(&self, given: Option<JsonObject>) -> Result<AgentId, ToolRefusal> {
+        self.agent(&Arguments::read(given, &["agent"])?).await
+    }
+
+    async fn agent(&self, arguments: &Arguments) -> Result<AgentId, ToolRefusal> {
+        match arguments.agent_if_any()? {
+            Some(agent) => Ok(agent),
+            None => Ok(self.hints.resolve(self.source).await?),
+        }
+    }
+
+    async fn summary(&self, arguments: &Arguments) -> Result<String, ToolRefusal> {
+        let agent = self.agent(arguments).await?;
+        let range = SUMMARY_TOKENS_MIN..=SUMMARY_TOKENS_MAX;
+        let wanted = arguments.integer("max_tokens", range)?.unwrap_or(SUMMARY_TOKENS);
+        let whole = self.source.summary(&agent).await?;
+        let max_tokens = wanted.min(tokens_within(&whole, self.bytes_max));
+        let is_shortened = whole.tokens > max_tokens;
+        let shown = if is_shortened {
+            shortened(whole, max_tokens).await?
+        } else {
+            whole
+        };
+        let mut text = match shown.content.trim_end() {
+            "" if is_shortened => "(no room: ask with a larger max_tokens)".to_owned(),
+            "" => in_place_of_nothing(shown.covers_through > 0 || shown.pending_exchanges > 0).to_owned(),
+            content => content.to_owned(),
+        };
+        if let Some(since) = shown.stale_since {
+            let since = since.to_string();
+            text.extend(["\n\n(the database is away: this is the copy of ", &since, ")"]);
+        }
+        if is_shortened {
+            let whole = uri::of(agent.as_str(), ResourceKind::Summary);
+            text.extend([
+                "\n\n(shortened: a larger max_tokens shows more; the whole is ",
+                &whole,
+                ")",
+            ]);
+        }
+        if arguments.agent_if_any()?.is_none() {
+            text.extend(["\n\n(agent ", agent.as_str(), ")"]);
+        }
+        Ok(text)
+    }
+
+    async fn search(&self, arguments: &Arguments) -> Result<String, ToolRefusal> {
+        let cure = "give the words to look for, and phrases in quotation marks";
+        let words = arguments
+            .text("query")?
+            .ok_or_else(|| Wrong::new("query", "is missing", cure))?;
+        let limit = arguments.integer("limit", 1..=FOUND_MAX)?.unwrap_or(FOUND_SHOWN);
+        let agent = self.agent(arguments).await?;
+        let found = self.source.recall(&agent, words, limit).await;
+        let mut reply = found.map_err(|error| match error {
+            SourceError::Refused(text) => ToolRefusal::Told(format!("`query`: {text}")),
+            error => error.into(),
+        })?;
+        let mut text = recall::found_text(&reply);
+        while text.len() > self.bytes_max && reply.found.pop().is_some() {
+            reply.has_more = true;
+            text = recall::found_text(&reply);
+        }
+        Ok(text)
+    }
+
+    async fn expand(&self, arguments: &Arguments) -> Result<String, ToolRefusal> {
+        let exchanges = arguments.exchanges("exchanges", EXPANDED_MAX)?;
+        let from = arguments.position("after")?;
+        let agent = self.agent(arguments).await?;
+        let request = ExpandRequest {
+            agent: &agent,
+            exchanges: &exchanges,
+            from,
+        };
+        Ok(expand::answer(self.source, &request, self.bytes_max).await?)
+    }
+
+    async fn status_of(&self, agent: &AgentId) -> Result<String, ToolRefusal> {
+        let document = self.source.summary(agent).await?;
+        let view = self.source.window(agent).await?;
+        let (tokens, budget) = (&view["window"]["tokens"], &view["budget_tokens"]);
+        let running = running(&view);
+        let told = running.map_or_else(String::new, |number| format!("\nrunning: exchange #{number}"));
+        Ok(format!(
+            "agent: {agent}\nwindow: {tokens} of {budget} tokens, {} from #{} on\nsummary: {}\npending: {}{}{told}",
+            count(view["window_total"].as_i64().unwrap_or_default(), "exchange"),
+            document.first_exchange,
+            document.updated_at.map_or_else(
+                || "none yet".to_owned(),
+                |at| format!(
+                    "version {} of {at}, {} tokens, covers through #{}",
+                    document.version, document.tokens, document.covers_through
+                )
+            ),
+            count(document.pending_exchanges, "exchange"),
+            document
+                .pending_since
+                .map_or_else(String::new, |since| format!(" since {since}")),
+        ))
+    }
+
+    /// Tells about the default agent, and which agents there are.
+    async fn status(&self) -> Result<String, ToolRefusal> {
+        let page = self.source.agents(None, STATUS_AGENTS).await?;
+        let mut lines = Vec::new();
+        if let Ok(agent) = self.hints.resolve(self.source).await {
+            lines.extend([self.status_of(&agent).await?, "\nall agents:".to_owned()]);
+        }
+        lines.extend(page.agents.iter().map(|agent| {
+            format!(
+                "{}: {}, window of {} tokens, summary version {}, {} pending",
+                agent.agent_id,
+                count(agent.exchanges, "exchange"),
+                agent.window_tokens,
+                agent.version,
+                agent.pending_exchanges
+            )
+        }));
+        if page.agents.is_empty() {
+            lines.push("(no agents yet: one is made by its first message)".to_owned());
+        }
+        if page.next_cursor.is_some() {
+            lines.push("(there are more agents than these)".to_owned());
+        }
+        // A token for some agents gets no figures about all.
+        match self.source.sample().await {
+            Ok(sample) => lines.push(format!(
+                "queue: {} ready, {} running, {} parked; last 24 hours: {} updates, {} failed attempts",
+                sample.ready, sample.running, sample.parked, sample.completed, sample.failed
+            )),
+            Err(SourceError::Refused(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(lines.join("\n"))
     }
 }
 
-/// Makes an answer of text for the model and data for the host.
-fn answer(text: impl Into<String>, data: Value) -> CallToolResult {
-    let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
-    result.structured_content = Some(data);
-    result
-}
-
-fn data(value: &impl Serialize) -> Value {
-    serde_json::to_value(value).unwrap_or_default()
-}
-
-async fn summary(source: &dyn Source, arguments: Arguments) -> Result<CallToolResult, ToolRefusal> {
-    let agent = arguments.agent()?;
-    let range = SUMMARY_TOKENS_MIN..=SUMMARY_TOKENS_MAX;
-    let max_tokens = arguments.integer("max_tokens", range)?.unwrap_or(SUMMARY_TOKENS);
-    let whole = source.summary(&agent).await?;
-    let is_shortened = whole.tokens > max_tokens;
-    let shown = if is_shortened {
-        shortened(whole, max_tokens).await?
-    } else {
-        whole
-    };
-    let mut text = match shown.content.trim_end() {
-        "" if is_shortened => "(no room: ask with a larger max_tokens)".to_owned(),
-        "" => in_place_of_nothing(shown.covers_through > 0 || shown.pending_exchanges > 0).to_owned(),
-        content => content.to_owned(),
-    };
-    if let Some(since) = shown.stale_since {
-        let since = since.to_string();
-        text.extend(["\n\n(the database is away: this is the copy of ", &since, ")"]);
+/// The tokens of a summary that fit into `bytes_max`, by its own bytes per token.
+fn tokens_within(whole: &Summary, bytes_max: usize) -> i64 {
+    match whole.content.len() {
+        0 => whole.tokens,
+        bytes if bytes <= bytes_max => whole.tokens,
+        bytes => whole.tokens.saturating_mul(i64_or_max(bytes_max)) / i64_or_max(bytes),
     }
-    if is_shortened {
-        text.push_str("\n\n(shortened: ask with a larger max_tokens for the rest)");
-    }
-    let mut data = data(&shown);
-    data["shortened"] = is_shortened.into();
-    Ok(answer(text, data))
 }
 
 /// Shortens a summary to the tokens that may be shown. Runs on another thread, since counting takes some milliseconds.
@@ -140,159 +262,9 @@ async fn shortened(whole: Summary, tokens_max: i64) -> Result<Summary, ToolRefus
     })
 }
 
-async fn search(source: &dyn Source, arguments: Arguments) -> Result<CallToolResult, ToolRefusal> {
-    let agent = arguments.agent()?;
-    let cure = "give the words to look for, and phrases in quotation marks";
-    let words = arguments
-        .text("query")?
-        .ok_or_else(|| Wrong::new("query", "is missing", cure))?;
-    let limit = arguments.integer("limit", 1..=FOUND_MAX)?.unwrap_or(FOUND);
-    let found = source.recall(&agent, words, limit).await;
-    let mut reply = found.map_err(|error| match error {
-        SourceError::Refused(text) => ToolRefusal::Told(format!("`query`: {text}")),
-        error => error.into(),
-    })?;
-    while data(&reply).to_string().chars().count() > TEXT_CHARS_MAX && reply.found.pop().is_some() {
-        reply.has_more = true;
-    }
-    let mut text = recall::found_list(&reply);
-    if !reply.found.is_empty() {
-        text.extend(["\n", FOUND_HINT]);
-    }
-    if reply.has_more {
-        text.push_str("\n(more was found: give more words, or a larger limit)");
-    }
-    Ok(answer(text, data(&reply)))
-}
-
-async fn expand(source: &dyn Source, arguments: Arguments) -> Result<CallToolResult, ToolRefusal> {
-    let agent = arguments.agent()?;
-    let wanted = arguments.exchanges("exchanges", EXPANDED_MAX)?;
-    let after_seq = arguments.integer("after", 0..=i64::MAX)?.unwrap_or(0);
-    let query = ExpandQuery {
-        after_seq,
-        limit: MESSAGES_SHOWN,
-        format: None,
-        scope: MessageScope::Conversation,
-    };
-    let mut shown = ExpandView::new(agent.clone(), TEXT_CHARS_MAX);
-    for &exchange in &wanted {
-        if !shown.has_room() {
-            shown.left_out.push(exchange);
-            continue;
-        }
-        match source.expand(&agent, exchange, query).await {
-            Ok(reply) => shown.add(reply),
-            Err(SourceError::UnknownExchange { .. }) => shown.unknown.push(exchange),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    if shown.exchanges.is_empty() {
-        return Err(ToolRefusal::Told(format!(
-            "`exchanges`: agent `{agent}` has no {}; a summary names them behind a #, and recall finds them by words",
-            numbers(&wanted)
-        )));
-    }
-    Ok(answer(shown.text(), data(&shown)))
-}
-
-async fn status_of(source: &dyn Source, agent: &AgentId) -> Result<CallToolResult, ToolRefusal> {
-    let document = source.summary(agent).await?;
-    let view = source.window(agent).await?;
-    let (tokens, budget) = (&view["window"]["tokens"], &view["budget_tokens"]);
-    let updated_at = document.updated_at;
-    let running = running(&view);
-    let told = running.map_or_else(String::new, |number| format!("\nrunning: exchange #{number}"));
-    let text = format!(
-        "window: {tokens} of {budget} tokens, {} from #{} on\nsummary: {}\npending: {}{}{told}",
-        count(view["window_total"].as_i64().unwrap_or_default(), "exchange"),
-        document.first_exchange,
-        updated_at.map_or_else(
-            || "none yet".to_owned(),
-            |at| format!(
-                "version {} of {at}, {} tokens, covers through #{}",
-                document.version, document.tokens, document.covers_through
-            )
-        ),
-        count(document.pending_exchanges, "exchange"),
-        document
-            .pending_since
-            .map_or_else(String::new, |since| format!(" since {since}")),
-    );
-    let data = json!({
-        "agent_id": agent,
-        "summary": {
-            "version": document.version,
-            "tokens": document.tokens,
-            "updated_at": updated_at,
-            "covers_through": document.covers_through,
-            "stale_since": document.stale_since,
-        },
-        "window": {
-            "tokens": tokens,
-            "budget_tokens": budget,
-            "exchanges": view["window_total"],
-            "first_exchange": document.first_exchange,
-        },
-        "running_exchange": running,
-        "archived_exchanges": view["archived_total"],
-        "pending_exchanges": document.pending_exchanges,
-        "pending_since": document.pending_since,
-    });
-    Ok(answer(text, data))
-}
-
 /// Returns the first leg of the exchange in which more is expected.
 fn running(view: &Value) -> Option<i64> {
     let newest = view["exchanges"].as_array()?.last()?;
     let number = newest["continues"].as_i64().or(newest["n"].as_i64());
     number.filter(|_| newest["state"] == "open")
-}
-
-async fn status(source: &dyn Source) -> Result<CallToolResult, ToolRefusal> {
-    let page = source.agents(None, STATUS_AGENTS).await?;
-    // A token for some agents gets no figures about all.
-    let sample = match source.sample().await {
-        Ok(sample) => Some(sample),
-        Err(SourceError::Refused(_)) => None,
-        Err(error) => return Err(error.into()),
-    };
-    let mut lines: Vec<String> = page
-        .agents
-        .iter()
-        .map(|agent| {
-            format!(
-                "{}: {}, window of {} tokens, summary version {}, {} pending",
-                agent.agent_id,
-                count(agent.exchanges, "exchange"),
-                agent.window_tokens,
-                agent.version,
-                agent.pending_exchanges
-            )
-        })
-        .collect();
-    if lines.is_empty() {
-        lines.push("(no agents yet: one is made by its first message)".to_owned());
-    }
-    if page.next_cursor.is_some() {
-        lines.push("(there are more agents than these)".to_owned());
-    }
-    let mut data = json!({ "agents": page.agents, "has_more_agents": page.next_cursor.is_some() });
-    if let (Some(sample), Some(data)) = (sample, data.as_object_mut()) {
-        lines.push(format!(
-            "queue: {} ready, {} running, {} parked; last 24 hours: {} updates, {} failed attempts",
-            sample.ready, sample.running, sample.parked, sample.completed, sample.failed
-        ));
-        let queue = json!({
-            "ready": sample.ready,
-            "scheduled": sample.scheduled,
-            "running": sample.running,
-            "parked": sample.parked,
-        });
-        let updates = json!({ "hours": 24, "completed": sample.completed, "failed": sample.failed });
-        data.insert("queue".to_owned(), queue);
-        data.insert("updates".to_owned(), updates);
-        data.insert("pending_since".to_owned(), json!(sample.oldest_pending_at));
-    }
-    Ok(answer(lines.join("\n"), data))
 }

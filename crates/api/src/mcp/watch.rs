@@ -1,23 +1,31 @@
 //! Sends notices of changes.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{source::SourceError, way::Way};
+use crate::access::Caller;
 use recapd_core::domain::agent::AgentId;
 
 /// The least time between two notices of one resource.
 const NOTICE_SPACING: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(5);
 
+/// Where a client's subscriptions are looked up.
+#[derive(Clone, Copy)]
+pub(super) struct Watcher<'a> {
+    pub(super) way: &'a Way,
+    pub(super) caller: Option<&'a Arc<Caller>>,
+}
+
 /// Calls `tell` whenever the summary of `agent` changed since `known`, at most once in [`NOTICE_SPACING`], until it returns false.
 pub(super) async fn follow<F: Future<Output = bool>>(
-    way: &Way,
+    watcher: Watcher<'_>,
     agent: &AgentId,
     mut known: Option<String>,
     tell: impl Fn() -> F,
 ) {
     loop {
-        match look_again(way, agent, known.as_deref()).await {
+        match look_again(watcher, agent, known.as_deref()).await {
             Ok(tag) if tag != known => {
                 if !tell().await {
                     return;
@@ -35,10 +43,15 @@ pub(super) async fn follow<F: Future<Output = bool>>(
     }
 }
 
-async fn look_again(way: &Way, agent: &AgentId, known: Option<&str>) -> Result<Option<String>, SourceError> {
-    way.recent_source().await?.tag(agent, known).await
+async fn look_again(
+    watcher: Watcher<'_>,
+    agent: &AgentId,
+    known: Option<&str>,
+) -> Result<Option<String>, SourceError> {
+    let source = watcher.way.recent_source(watcher.caller).await?;
+    source.tag(agent, known).await
 }
 
-pub(super) async fn look(way: &Way, agent: &AgentId) -> Result<Option<String>, SourceError> {
-    way.source().await?.tag(agent, None).await
+pub(super) async fn look(watcher: Watcher<'_>, agent: &AgentId) -> Result<Option<String>, SourceError> {
+    watcher.way.source(watcher.caller).await?.tag(agent, None).await
 }

@@ -10,9 +10,11 @@ use std::{
 use tokio::{sync::OnceCell, time::Instant};
 
 use super::{
+    local::{CallerScope, Local},
     remote::Remote,
     source::{Source, SourceError},
 };
+use crate::access::{Access, Caller};
 
 /// How long watches stay with the source that was found last.
 const FOUND_FOR: Duration = Duration::from_secs(5);
@@ -24,6 +26,14 @@ pub enum Way {
     /// The daemon while there is one, else the database. The choice is made for each question: hosts run for days while
     /// daemons are restarted, and a question isn't repeated after a failure.
     Nearest(Nearest),
+    /// The daemon's own parts, of which each caller sees what its token allows.
+    DaemonParts(DaemonParts),
+}
+
+/// The daemon's own parts, and who may see what of them.
+pub struct DaemonParts {
+    pub local: Local,
+    pub access: Arc<Access>,
 }
 
 /// A daemon that may be running, and the database that it would use.
@@ -50,14 +60,15 @@ impl Way {
         })
     }
 
-    /// Returns the source for the next question.
+    /// Returns the source for the next question of `caller`; over standard input and output there is none.
     ///
     /// # Errors
     /// If there is neither a daemon nor a database.
-    pub async fn source(&self) -> Result<Arc<dyn Source>, SourceError> {
+    pub async fn source(&self, caller: Option<&Arc<Caller>>) -> Result<Arc<dyn Source>, SourceError> {
         match self {
             Self::Fixed(source) => Ok(Arc::clone(source)),
             Self::Nearest(nearest) => nearest.find().await,
+            Self::DaemonParts(parts) => parts.source(caller),
         }
     }
 
@@ -66,14 +77,30 @@ impl Way {
     ///
     /// # Errors
     /// Those of [`Self::source`].
-    pub async fn recent_source(&self) -> Result<Arc<dyn Source>, SourceError> {
+    pub async fn recent_source(&self, caller: Option<&Arc<Caller>>) -> Result<Arc<dyn Source>, SourceError> {
         match self {
-            Self::Fixed(source) => Ok(Arc::clone(source)),
             Self::Nearest(nearest) => match nearest.recent() {
                 Some(source) => Ok(source),
                 None => nearest.find().await,
             },
+            Self::Fixed(_) | Self::DaemonParts(_) => self.source(caller).await,
         }
+    }
+}
+
+impl DaemonParts {
+    fn source(&self, caller: Option<&Arc<Caller>>) -> Result<Arc<dyn Source>, SourceError> {
+        let Some(caller) = caller else {
+            return Err(SourceError::Refused("it isn't known who asks".to_owned()));
+        };
+        let scope = CallerScope {
+            access: Arc::clone(&self.access),
+            caller: Arc::clone(caller),
+        };
+        Ok(Arc::new(Local {
+            scope: Some(scope),
+            ..self.local.clone()
+        }))
     }
 }
 

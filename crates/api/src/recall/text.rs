@@ -7,39 +7,31 @@ use recapd_core::{
         message::{Format, Message, Part},
         neutralize::detagged,
         number::count,
-        own_output::EXPANDED_NOTE,
+        own_output::{EXPANDED_NOTE, FOUND_HINT},
         summary::line::rounded,
         text::{cut, one_line},
-        time::Timestamp,
+        time::{MINUTE_MS, Timestamp},
     },
     formats,
 };
 
-/// Precedes each line of a message. Only recapd's own lines begin at the margin, so that no text of a message passes for
-/// one of them, for the next message or for a turn.
-pub const INDENT: &str = "  ";
+/// Precedes each further line of a message. Only recapd's own lines begin at the margin, so that no text of a message passes
+/// for one of them, for the next message or for a turn. Two columns, since a model pays for each.
+pub(crate) const INDENT: &str = "  ";
+/// A message has its time in its label if this much has passed since the last one that had: rounds of a tool take seconds.
+const TIME_SPACING_MS: i64 = 10 * MINUTE_MS;
 const SPEAKER_CHARS_MAX: usize = 80;
 
-/// Lists the results of a search, without hints about what to do with them.
-pub fn found_list(reply: &RecallReply) -> String {
-    if reply.found.is_empty() {
-        return format!("(nothing found for {})", reply.terms.join(", "));
-    }
-    let lines: Vec<String> = reply.found.iter().flat_map(found_lines).collect();
-    lines.join("\n")
-}
-
-/// Writes the results of a search, with hints.
+/// Writes the results of a search, the same wherever it was asked for.
 pub fn found_text(reply: &RecallReply) -> String {
-    let mut lines = vec![found_list(reply)];
-    if !reply.found.is_empty() {
-        lines.push(format!(
-            "recapd expand {} '#N' shows an exchange as it was",
-            reply.agent_id
-        ));
-    }
+    let mut lines: Vec<String> = reply.found.iter().flat_map(found_lines).collect();
+    lines.push(if reply.found.is_empty() {
+        format!("(nothing found for {})", reply.terms.join(", "))
+    } else {
+        FOUND_HINT.to_owned()
+    });
     if reply.has_more {
-        lines.push("(more was found: give more words, or a larger --limit)".to_owned());
+        lines.push("(more was found: give more words, or a larger limit)".to_owned());
     }
     if reply.unsearched_messages > 0 {
         lines.push(format!(
@@ -62,16 +54,17 @@ fn found_lines(found: &RecallMatch) -> Vec<String> {
         found.exchange,
         minute(found.started_at)
     )];
-    lines.extend(
-        found
-            .excerpts
-            .iter()
-            .map(|excerpt| format!("    {}: {}", excerpt.kind, excerpt.text)),
-    );
+    lines.extend(found.excerpts.iter().map(|excerpt| {
+        format!(
+            "{INDENT}[{}] {}: {}",
+            excerpt.seq,
+            kind_word(&excerpt.kind),
+            excerpt.text
+        )
+    }));
     if !found.missing.is_empty() {
-        lines.push(format!("    (without {})", found.missing.join(", ")));
+        lines.push(format!("{INDENT}(without {})", found.missing.join(", ")));
     }
-    lines.push(String::new());
     lines
 }
 
@@ -111,20 +104,31 @@ fn goes_on(next: i64) -> String {
 }
 
 fn whole_text(reply: &ExpandReply, legs: &str) -> String {
-    let head = format!(
-        "#{} of {}  {} to {}  {} tokens, {}\n{legs}{EXPANDED_NOTE}\n",
+    let more = reply
+        .next_after
+        .map(|after| format!("(more follows: --after {after})\n"));
+    let head = format!("{}{legs}{EXPANDED_NOTE}\n", figures(reply));
+    std::iter::once(head)
+        .chain(message_texts(&reply.messages))
+        .chain(more)
+        .collect()
+}
+
+/// Writes what precedes the messages of an exchange.
+pub(crate) fn expanded_head(reply: &ExpandReply) -> String {
+    format!("{}{}{EXPANDED_NOTE}\n", figures(reply), leg_text(reply))
+}
+
+fn figures(reply: &ExpandReply) -> String {
+    format!(
+        "#{} of {}  {} to {}  {} tokens, {}\n",
         reply.exchange,
         reply.source_agent_id,
         minute(reply.started_at),
         minute(reply.ended_at),
         rounded(reply.tokens, true),
         reply.place.words()
-    );
-    let messages = reply.messages.iter().map(message_text);
-    let more = reply
-        .next_after
-        .map(|after| format!("\n(more follows: --after {after})\n"));
-    std::iter::once(head).chain(messages).chain(more).collect()
+    )
 }
 
 /// Says to which exchange a leg belongs, and where that goes on: `continues #14 · #14–#19, one exchange in six legs · goes
@@ -145,20 +149,46 @@ fn leg_text(reply: &ExpandReply) -> String {
     }
 }
 
-/// Writes a message as it was, below a line that identifies it.
-pub fn message_text(message: &ShownMessage) -> String {
-    let speaker = message.speaker.as_deref();
-    let speaker = speaker.map_or_else(String::new, |name| {
-        format!(" {}", cut(&detagged(&one_line(name)), SPEAKER_CHARS_MAX))
+/// Writes messages as they were, each behind a label with its number and kind, and with its time if it isn't near the last.
+pub fn message_texts(messages: &[ShownMessage]) -> Vec<String> {
+    let mut labels = MessageLabels::default();
+    let texts = messages.iter().map(|message| {
+        let text = content(message).replace('\n', &format!("\n{INDENT}"));
+        format!("{}: {text}\n", labels.next(message))
     });
-    let at = minute(message.said_at);
-    let content = indented(&content(message));
-    format!("\n[{}] {}{speaker}  {at}\n{content}\n", message.seq, message.kind)
+    texts.collect()
 }
 
-fn indented(text: &str) -> String {
-    let lines: Vec<String> = text.lines().map(|line| format!("{INDENT}{line}")).collect();
-    lines.join("\n")
+/// The labels of consecutive messages.
+#[derive(Default)]
+pub(crate) struct MessageLabels {
+    timed_at: Option<Timestamp>,
+}
+
+impl MessageLabels {
+    pub(crate) fn next(&mut self, message: &ShownMessage) -> String {
+        let speaker = message.speaker.as_deref();
+        let speaker = speaker.map_or_else(String::new, |name| {
+            format!(" {}", cut(&detagged(&one_line(name)), SPEAKER_CHARS_MAX))
+        });
+        let is_near = |at: Timestamp| message.said_at.since_ms(at).abs() < TIME_SPACING_MS;
+        let at = if self.timed_at.is_some_and(is_near) {
+            String::new()
+        } else {
+            self.timed_at = Some(message.said_at);
+            format!(" {}", minute(message.said_at))
+        };
+        format!("[{}] {}{speaker}{at}", message.seq, kind_word(&message.kind))
+    }
+}
+
+/// The word for a kind: what is known to be a tool's is one.
+fn kind_word(kind: &str) -> &str {
+    match kind {
+        "tool_call" => "call",
+        "tool_result" => "result",
+        kind => kind,
+    }
 }
 
 fn minute(at: Timestamp) -> String {
@@ -167,7 +197,7 @@ fn minute(at: Timestamp) -> String {
 
 /// Returns the message's content line by line, without anything that a terminal would obey, and without tags that a host or
 /// a chat template would.
-fn content(shown: &ShownMessage) -> String {
+pub(crate) fn content(shown: &ShownMessage) -> String {
     if shown.forgotten {
         return "(forgotten)".to_owned();
     }
@@ -230,7 +260,9 @@ mod tests {
         let margin = |text: &str| -> Vec<String> {
             let lines = text.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}', '\u{b}', '\u{c}']);
             let at_margin = lines.filter(|line| !line.is_empty() && !line.starts_with(INDENT));
-            at_margin.map(str::to_owned).collect()
+            // A message's first line follows its label.
+            let labels = at_margin.map(|line| line.split(": ").next().unwrap_or_default().to_owned());
+            labels.collect()
         };
         let harmless = margin(&expanded_text(&exchange("all is well", "ann")));
         assert_eq!(harmless.len(), 4, "{harmless:?}");
@@ -249,10 +281,8 @@ mod tests {
                 let text = expanded_text(&exchange(&hostile, "ann"));
                 assert_eq!(margin(&text), harmless, "{text}");
                 let name = format!("ann{separator}{posed}");
-                assert_eq!(
-                    margin(&expanded_text(&exchange("x", &name))).len(),
-                    harmless.len()
-                );
+                let count = margin(&expanded_text(&exchange("x", &name))).len();
+                assert_eq!(count, harmless.len());
             }
         }
     }

@@ -47,7 +47,10 @@ fn no_role(fields: &Fields<'_>) -> FormatError {
         Some(kind) => {
             let kind = cut(&kind, NAME_CHARS_MAX);
             FormatError::new(
-                format!("kind `{}` is unknown, and the message has no `content`", kind.escape_debug()),
+                format!(
+                    "kind `{}` is unknown, and the message has no `content`",
+                    kind.escape_debug()
+                ),
                 "give a kind of recapd's own format, or a `role` with `content`",
             )
         }

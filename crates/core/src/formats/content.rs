@@ -119,7 +119,10 @@ fn search_result(block: &Fields<'_>) -> Option<Part> {
 /// A block kept as it is, under its type or, without one, the name of its only field.
 pub(super) fn opaque(raw: &RawValue, block: &Fields<'_>) -> Part {
     let sole = || Some(Fields::of(raw)?.sole()?.0);
-    let kind = block.text("type").or_else(|| block.text("block_type")).or_else(sole);
+    let kind = block
+        .text("type")
+        .or_else(|| block.text("block_type"))
+        .or_else(sole);
     Part::Opaque {
         kind: cut(kind.as_deref().unwrap_or(UNNAMED_BLOCK), NAME_CHARS_MAX),
         json: json::as_text(raw),

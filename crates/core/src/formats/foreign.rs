@@ -45,7 +45,11 @@ pub(super) fn is_pydantic(fields: &Fields<'_>) -> bool {
 pub(super) fn is_openai(fields: &Fields<'_>, role: &str) -> bool {
     let has_value = |raw: &RawValue| Fields::of(raw).is_some_and(|block| block.object("text").is_some());
     let has_calls = || role == "assistant" && fields.list(CALLS).is_some();
-    let has_texts = || fields.list("content").is_some_and(|blocks| blocks.into_iter().any(has_value));
+    let has_texts = || {
+        fields
+            .list("content")
+            .is_some_and(|blocks| blocks.into_iter().any(has_value))
+    };
     has_calls() || has_texts() || typed_blocks(fields).is_some()
 }
 

@@ -1,26 +1,32 @@
 //! `recapd mcp`: the Model Context Protocol on standard input and output.
 
-use std::{process::ExitCode, sync::Arc};
+use std::{env::current_dir, process::ExitCode, sync::Arc};
 
 use clap::Args;
 use rmcp::{ServiceExt as _, transport::async_rw::AsyncRwTransport};
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::{
-    GlobalOptions,
-    backend::{api, open},
-    exit::{CONFIGURATION, CommandFailure},
+use crate::{
+    cli::{
+        GlobalOptions,
+        backend::{api, open},
+        exit::{CONFIGURATION, CommandFailure},
+    },
+    hook,
 };
 use recapd_api::{
     history::HistoryQuery,
-    mcp::{self, Local, MESSAGE_BYTES_MAX, Remote, Source, SourceError, Way},
+    mcp::{self, AgentHints, Local, MESSAGE_BYTES_MAX, Remote, Source, SourceError, Way},
 };
 use recapd_config::{Config, Environment};
-use recapd_core::tokenizer;
+use recapd_core::{domain::agent::AgentId, tokenizer};
 use recapd_engine::{assembly, snapshot::Snapshots};
 use recapd_platform::clock::SystemClock;
 use recapd_store::Store;
 use recapd_telemetry::{self as telemetry, Surroundings};
+
+/// Claude Code's variable for the session that it starts a server for.
+const SESSION_VARIABLE: &str = "CLAUDE_CODE_SESSION_ID";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -29,10 +35,13 @@ reads the database. Its log goes to standard error. Examples:
   claude mcp add recapd -- recapd mcp
   codex mcp add recapd -- recapd mcp --server http://127.0.0.1:7411
   recapd mcp --db /var/lib/recapd/recapd.db")]
-pub(crate) struct Mcp {}
+pub(crate) struct Mcp {
+    /// The agent that calls without one are about [default: the session's, or else the newest of its folder]
+    #[arg(long, value_name = "ID")]
+    agent: Option<AgentId>,
+}
 
 impl Mcp {
-    #[expect(clippy::unused_self, reason = "commands run themselves")]
     pub(crate) fn run(
         self,
         config: &Config,
@@ -41,9 +50,17 @@ impl Mcp {
     ) -> Result<ExitCode, CommandFailure> {
         let _logging = telemetry::init(&config.log, &Surroundings::of_standard_error(environment), None)
             .map_err(|error| CommandFailure::new(CONFIGURATION, error))?;
+        let hints = AgentHints {
+            agent: self.agent,
+            session: environment.get(SESSION_VARIABLE).map(str::to_owned),
+            folder: current_dir()
+                .ok()
+                .map(|folder| hook::folder_label(&folder, environment)),
+            of_project: false,
+        };
         open::block_on(async {
             let way = way(config, shared).await?;
-            let shared = mcp::ServerState::new(way, CancellationToken::new());
+            let shared = mcp::ServerState::new(way, hints, CancellationToken::new());
             let (input, output) = rmcp::transport::io::stdio_pipes();
             let transport =
                 AsyncRwTransport::new_server(input, output).with_max_line_length(MESSAGE_BYTES_MAX);
@@ -106,5 +123,6 @@ async fn look(config: Config) -> Result<Arc<dyn Source>, CommandFailure> {
             ..HistoryQuery::default()
         },
         followed: None,
+        scope: None,
     }))
 }

@@ -16,7 +16,7 @@ use crate::cli::{
     terminal::{figures::thousands, output},
 };
 use recapd_api::recall::{
-    message_text,
+    message_texts,
     window::{WindowExchange, WindowReply},
 };
 use recapd_config::Config;
@@ -116,7 +116,7 @@ fn text(page: &WindowPage, is_newest: bool) -> String {
         reply.first_exchange
     );
     let more = reply.preamble_next_after.map(|_| MORE_PREAMBLE.to_owned());
-    let preamble = reply.preamble.iter().map(message_text).chain(more);
+    let preamble = message_texts(&reply.preamble).into_iter().chain(more);
     let runs = reply
         .exchanges
         .chunk_by(|one, next| numbered(one).begins_with == numbered(next).begins_with);
@@ -154,7 +154,7 @@ fn exchange_texts(reply: &WindowReply, exchange: &WindowExchange, is_alone: bool
     let continued = continued.map_or_else(String::new, |first| format!("  {}", continues(first)));
     let (number, tokens) = (exchange.exchange, thousands(exchange.tokens));
     let head = format!("\n#{number}{continued}  {tokens} tokens\n");
-    let messages = exchange.messages.iter().map(message_text);
+    let messages = message_texts(&exchange.messages);
     let more = exchange
         .next_after
         .map(|after| more_text(&reply.agent_id, number, after));

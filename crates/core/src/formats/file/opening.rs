@@ -7,6 +7,7 @@ use serde_json::error::Category;
 use super::{
     super::{
         detect::{MessageShape, shape},
+        foreign,
         json::Fields,
         read,
     },
@@ -118,9 +119,20 @@ impl FileReader {
             (Some(forced), ..) => forced,
             (None, MessageShape::Certain(format), _) => format,
             (None, MessageShape::Chat, _) => chat,
+            // Each entry says why it is refused.
+            (None, MessageShape::Unknown, None) if self.is_foreign() => chat,
             (None, MessageShape::Unknown, None) => return Err(ReadError::Unrecognised { name }),
         };
         Ok(())
+    }
+
+    /// True if a pending piece is of a program whose messages are refused.
+    fn is_foreign(&self) -> bool {
+        let mut texts = self
+            .pending
+            .iter()
+            .filter_map(|pending| pending.text.as_ref().ok());
+        texts.any(|text| Fields::parse(text).is_ok_and(|fields| foreign::check(&fields).is_err()))
     }
 
     /// The shape of a line or a document's message; for a container line, the shape of its messages. With a requested

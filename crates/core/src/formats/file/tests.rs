@@ -50,14 +50,40 @@ fn an_unknown_role_is_kept_unless_refused() {
 
 #[test]
 fn many_unknown_roles_are_errors_in_a_transcript_too() {
-    let text = "{\"role\":\"user\",\"content\":\"Hi\"}\n".to_owned() + &"{\"role\":\"wizard\",\"content\":\"Hello\"}\n".repeat(5);
+    let text = "{\"role\":\"user\",\"content\":\"Hi\"}\n".to_owned()
+        + &"{\"role\":\"wizard\",\"content\":\"Hello\"}\n".repeat(5);
     let told = listing(from_text(text).unwrap());
     let lines: Vec<&str> = told.lines().collect();
-    assert_eq!(lines.iter().filter(|line| line.contains("| wizard: ")).count(), 3, "{told}");
+    assert_eq!(
+        lines.iter().filter(|line| line.contains("| wizard: ")).count(),
+        3,
+        "{told}"
+    );
     for (line, number) in lines[4..].iter().zip(5..) {
-        assert!(line.starts_with(&format!("skipped {number}: role `wizard` is unknown; ")), "{told}");
+        assert!(
+            line.starts_with(&format!("skipped {number}: role `wizard` is unknown; ")),
+            "{told}"
+        );
     }
     assert_eq!(lines.len(), 6);
+}
+
+#[test]
+fn a_file_of_pydantic_ai_says_why_it_is_refused() {
+    let message = r#"{"kind":"request","parts":[{"part_kind":"user-prompt","content":"Hi"}]}"#;
+    for text in [
+        format!("{message}\n{message}\n"),
+        format!("[{message},{message}]"),
+    ] {
+        let told = listing(from_text(text).unwrap());
+        assert_eq!(told.lines().count(), 2, "{told}");
+        for line in told.lines() {
+            assert!(
+                line.contains(": `parts`: this message is Pydantic-AI's, "),
+                "{told}"
+            );
+        }
+    }
 }
 
 #[test]

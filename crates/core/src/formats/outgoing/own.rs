@@ -4,11 +4,11 @@ use serde_json::{Map, Value};
 
 use super::RequestFormat;
 use crate::{
-  domain::{
-    context::Piece,
-    message::{Format, Part},
-  },
-  formats::foreign,
+    domain::{
+        context::Piece,
+        message::{Format, Part},
+    },
+    formats::foreign,
 };
 
 /// The message of `piece` as the target's provider wrote it, without a transcript's envelope. `None` if another provider or

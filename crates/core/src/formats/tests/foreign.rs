@@ -46,7 +46,10 @@ fn messages_in_other_spellings_are_read() {
     for (json, expected) in READ {
         assert_eq!(brief(&parse_said(Format::OpenAiChat, json).unwrap()), expected);
         let detected = detect(json);
-        assert!([None, Some(Format::OpenAiChat)].contains(&detected), "{json}: {detected:?}");
+        assert!(
+            [None, Some(Format::OpenAiChat)].contains(&detected),
+            "{json}: {detected:?}"
+        );
     }
 }
 
@@ -60,7 +63,10 @@ fn a_message_of_pydantic_ai_is_refused_by_its_field() {
     ] {
         for format in [Format::Native, Format::OpenAiChat] {
             let error = parse_said(format, json).unwrap_err();
-            assert!(error.reason.starts_with("`parts`: this message is Pydantic-AI's"), "{error}");
+            assert!(
+                error.reason.starts_with("`parts`: this message is Pydantic-AI's"),
+                "{error}"
+            );
         }
         assert_eq!(detect(json), None, "{json}");
     }
@@ -68,12 +74,24 @@ fn a_message_of_pydantic_ai_is_refused_by_its_field() {
 
 #[test]
 fn a_kind_alone_makes_no_message() {
-    for json in [r#"{"kind":"event","name":"started"}"#, r#"{"kind":"FunctionDef"}"#] {
+    for json in [
+        r#"{"kind":"event","name":"started"}"#,
+        r#"{"kind":"FunctionDef"}"#,
+    ] {
         assert_eq!(detect(json), None);
         let error = parse_said(Format::OpenAiChat, json).unwrap_err();
-        assert!(error.reason.ends_with("is unknown, and the message has no `content`"), "{error}");
+        assert!(
+            error
+                .reason
+                .ends_with("is unknown, and the message has no `content`"),
+            "{error}"
+        );
     }
-    for json in [r#"{"kind":"clear"}"#, r#"{"kind":"note","content":"x"}"#, r#"{"kind":"note","data":{}}"#] {
+    for json in [
+        r#"{"kind":"clear"}"#,
+        r#"{"kind":"note","content":"x"}"#,
+        r#"{"kind":"note","data":{}}"#,
+    ] {
         assert_eq!(detect(json), Some(Format::Native), "{json}");
     }
 }
@@ -81,10 +99,19 @@ fn a_kind_alone_makes_no_message() {
 #[test]
 fn blocks_of_unknown_types_only_are_refused() {
     for (json, block) in [
-        (r#"{"role":"user","blocks":[{"block_type":"citable","title":"x"}]}"#, "citable"),
-        (r#"{"role":"user","content":[{"type":"image_file","image_file":{"file_id":"f"}}]}"#, "image_file"),
+        (
+            r#"{"role":"user","blocks":[{"block_type":"citable","title":"x"}]}"#,
+            "citable",
+        ),
+        (
+            r#"{"role":"user","content":[{"type":"image_file","image_file":{"file_id":"f"}}]}"#,
+            "image_file",
+        ),
     ] {
         let error = parse_said(Format::OpenAiChat, json).unwrap_err();
-        assert_eq!(error.reason, format!("block `{block}` is unknown, and no model would see it"));
+        assert_eq!(
+            error.reason,
+            format!("block `{block}` is unknown, and no model would see it")
+        );
     }
 }

@@ -114,8 +114,8 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("GET", "/metrics", Read, All),
     ("GET", "/livez", Read, Open),
     ("GET", "/readyz", Read, Open),
-    // Its bodies name agents, and only its handler reads them.
-    (ANY, "/mcp", Read, All),
+    // Its bodies name agents, so it looks at each by itself.
+    (ANY, "/mcp", Read, Caller),
     // The pages. An action demands what its counterpart above demands.
     ("GET", "/", Read, Open),
     ("GET", "/ui", Read, Open),
@@ -265,6 +265,6 @@ mod tests {
             of(&Method::HEAD, Some("/v1/agents")),
             of(&Method::GET, Some("/v1/agents"))
         );
-        assert_eq!(of(&Method::DELETE, Some("/mcp")).whose, All);
+        assert_eq!(of(&Method::DELETE, Some("/mcp")).whose, Caller);
     }
 }

@@ -1,0 +1,146 @@
+//! Which agent is meant by a call that names none.
+
+use serde_json::Value;
+
+use super::source::{AgentLine, Source, SourceError};
+use recapd_core::domain::agent::AgentId;
+
+/// The hosts whose hooks name agents `{host}:{folder}` or `{host}:{folder}:{session}`.
+const HOSTS: [&str; 2] = ["claude-code", "codex"];
+/// The size of a page of agents, and how many pages are read.
+const PAGE: i64 = 200;
+const PAGES_MAX: usize = 50;
+/// The most agents that an error names.
+const NAMED_MAX: usize = 5;
+/// Where Codex says in each call which session it belongs to.
+const CODEX_METADATA: &str = "x-codex-turn-metadata";
+
+/// What is known about the caller's agent. What comes first decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentHints {
+    /// The agent that the user named for all calls.
+    pub agent: Option<AgentId>,
+    /// The session's id, as its host names it.
+    pub session: Option<String>,
+    /// The name of the session's folder in ids of agents.
+    pub folder: Option<String>,
+    /// True if the caller sees the agents of one project only, so that the newest of them is meant.
+    pub of_project: bool,
+}
+
+impl AgentHints {
+    /// Adds the session that a call's metadata name.
+    pub(super) fn with_call(mut self, metadata: &serde_json::Map<String, Value>) -> Self {
+        self.session = session_of(metadata).or(self.session);
+        self
+    }
+
+    /// Returns the agent that is meant.
+    ///
+    /// # Errors
+    /// Those of `source`; [`SourceError::Refused`] if the agent can't be told, with the ids of some.
+    pub(super) async fn resolve(&self, source: &dyn Source) -> Result<AgentId, SourceError> {
+        if let Some(agent) = &self.agent {
+            return Ok(agent.clone());
+        }
+        if let Some(agent) = self.of_session(source).await? {
+            return Ok(agent);
+        }
+        if let Some(folder) = &self.folder
+            && let Some(agent) = newest_in(source, folder).await?
+        {
+            return Ok(agent);
+        }
+        let page = source.agents(None, PAGE).await?;
+        let has_more = page.next_cursor.is_some();
+        let mut agents = page.agents;
+        agents.sort_by_key(|line| std::cmp::Reverse(line.updated_at));
+        let in_session = agents.iter().find(|line| self.is_in_session(line));
+        let sole = agents
+            .first()
+            .filter(|_| self.of_project || (agents.len() == 1 && !has_more));
+        match in_session.or(sole) {
+            Some(line) => Ok(line.agent_id.clone()),
+            None => Err(undecided(&agents)),
+        }
+    }
+
+    /// The agent of the session in its folder, under the ids that hooks give.
+    async fn of_session(&self, source: &dyn Source) -> Result<Option<AgentId>, SourceError> {
+        let (Some(folder), Some(session)) = (&self.folder, &self.session) else {
+            return Ok(None);
+        };
+        for host in HOSTS {
+            let agent = AgentId::slug(&format!("{host}:{folder}:{session}"));
+            match source.summary(&agent).await {
+                Ok(_) => return Ok(Some(agent)),
+                Err(SourceError::UnknownAgent(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_in_session(&self, line: &AgentLine) -> bool {
+        let last = line.agent_id.as_str().rsplit_once(':').map(|(_, last)| last);
+        let session = self.session.as_deref().map(AgentId::slug);
+        session.is_some_and(|session| last == Some(session.as_str()))
+    }
+}
+
+/// Returns the agent of a folder that was written to last.
+async fn newest_in(source: &dyn Source, folder: &str) -> Result<Option<AgentId>, SourceError> {
+    let mut newest: Option<AgentLine> = None;
+    for host in HOSTS {
+        let own = AgentId::slug(&format!("{host}:{folder}"));
+        let sessions = format!("{own}:");
+        let is_in = |line: &AgentLine| line.agent_id == own || line.agent_id.as_str().starts_with(&sessions);
+        // A cursor stands before its agent, and this one before the folder's.
+        let mut after: Option<AgentId> = own
+            .as_str()
+            .get(..own.as_str().len() - 1)
+            .and_then(|id| id.parse().ok());
+        for _ in 0..PAGES_MAX {
+            let page = source.agents(after.as_ref(), PAGE).await?;
+            let is_past = page
+                .agents
+                .last()
+                .is_none_or(|line| line.agent_id.as_str() > sessions.as_str() && !is_in(line));
+            newest = page
+                .agents
+                .into_iter()
+                .filter(is_in)
+                .chain(newest)
+                .max_by_key(|line| line.updated_at);
+            after = page.next_cursor;
+            if is_past || after.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(newest.map(|line| line.agent_id))
+}
+
+fn undecided(agents: &[AgentLine]) -> SourceError {
+    let named: Vec<&str> = agents
+        .iter()
+        .take(NAMED_MAX)
+        .map(|line| line.agent_id.as_str())
+        .collect();
+    SourceError::Refused(match named.as_slice() {
+        [] => "there are no agents yet: one is made by its first message".to_owned(),
+        named => format!(
+            "`agent` is missing, and it can't be told which is meant: give one, such as {}; status lists them",
+            named.join(", ")
+        ),
+    })
+}
+
+/// The session that Codex names in a call; as an object, or as its text.
+fn session_of(metadata: &serde_json::Map<String, Value>) -> Option<String> {
+    let turn = match metadata.get(CODEX_METADATA)? {
+        Value::String(text) => serde_json::from_str(text).ok()?,
+        turn => turn.clone(),
+    };
+    Some(turn.get("session_id")?.as_str()?.to_owned())
+}
