@@ -21,8 +21,8 @@ use backend::api::{self, DaemonTarget};
 use commands::agent::mcp;
 use commands::{
     agent::{
-        agents, context, facts, forget, handoff, history, hook, items, lineage, pins, project, push, recall, run,
-        summary, update, versions, window,
+        agents, context, facts, forget, handoff, history, hook, items, lineage, pins, project, push, recall,
+        run, summary, update, versions, window,
     },
     check::{check_request, count, replay, selftest},
     database::{backup, copy, export, import, migrate, verify},

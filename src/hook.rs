@@ -28,7 +28,7 @@ use std::{path::PathBuf, time::Duration};
 
 use tokio::time::Instant;
 
-pub use agent::{SessionOwner, folder_label};
+pub use agent::{SessionOwner, project_of};
 pub use brief::Injection;
 use daemon::Http;
 pub use event::{Event, Host, INPUT_BYTES_MAX, Input};

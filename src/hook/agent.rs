@@ -62,8 +62,8 @@ pub(super) fn owner(
     SessionOwner { agent, project }
 }
 
-/// Returns the part of agents' ids that stands for the session's folder, for a process that a host started in `folder`.
-pub fn folder_label(folder: &Path, environment: &Environment) -> String {
+/// Returns the project of a session's folder, for a process that a host started in `folder`.
+pub fn project_of(folder: &Path, environment: &Environment) -> String {
     let input = Input {
         folder: Some(folder.to_owned()),
         ..Input::default()

@@ -14,7 +14,8 @@ use recapd_core::{
     domain::{
         agent::AgentId,
         continuation::{
-            AnotherConversation, Beginning, ContentUnit, ContinuationPlan, SentExtent, StoredConversation, repeated,
+            AnotherConversation, Beginning, ContentUnit, ContinuationPlan, SentExtent, StoredConversation,
+            repeated,
         },
         journal::MessageRecord,
         lineage::{Step, is_resumable},

@@ -163,9 +163,7 @@ async fn a_handoff_fits_and_says_which_files_it_is_about() {
         let input = json!({"file_path": path, "old_string": "a", "new_string": "b"});
         json!({"role": "assistant", "content": [{"type": "tool_use", "id": path, "name": "Edit", "input": input}]})
     };
-    let result = |id: &str| {
-        json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "edited"}]})
-    };
+    let result = |id: &str| json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "edited"}]});
     let long = "Port the parser and say why each step is needed. ".repeat(20);
     let mut messages = Vec::new();
     for number in 0..30 {

@@ -12,10 +12,16 @@ use std::{
 use axum::http::StatusCode;
 use recapd_api::mcp::MESSAGE_BYTES_MAX;
 use recapd_config::Environment;
+use recapd_core::hash::session_agent;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{EARLIER, LATER, PATIENCE, SUMMARY, message, meta, text};
-use crate::support::{monotone, server::Server, slow};
+use crate::support::{
+    monotone,
+    server::{Reply, Server},
+    slow,
+};
 
 /// The host that started the binary.
 struct Host {
@@ -298,15 +304,20 @@ async fn another_program_at_the_address_is_not_used() {
 async fn the_sessions_agent_or_the_newest_of_the_folder_is_meant_by_default() {
     let server = Server::small().await;
     let folder = tempfile::tempdir().unwrap();
-    let here = recapd::hook::folder_label(folder.path(), &Environment::default());
+    let here = recapd::hook::project_of(folder.path(), &Environment::default());
     let agents = [
-        format!("claude-code:{here}:s-2"),
-        format!("claude-code:{here}:s-1"),
-        "claude-code:elsewhere-00000000:s-3".to_owned(),
+        session_agent("claude-code", "s-2").to_string(),
+        session_agent("codex", "s-1").to_string(),
+        session_agent("claude-code", "s-3").to_string(),
     ];
     for (agent, number) in agents.iter().zip(1..) {
         server.clock.advance_ms(1_000);
         server.converse(agent, number..=number).await;
+    }
+    for agent in &agents[..2] {
+        let path = format!("/v1/projects/{here}/agents/{agent}");
+        let join = Reply::of(server.request(Method::PUT, &path)).await;
+        assert_eq!(join.status, 200);
     }
     let address = format!("http://{}", server.address);
     for (arguments, session, agent) in [

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::source::{AgentLine, Source, SourceError};
-use recapd_core::domain::agent::AgentId;
+use recapd_core::{domain::agent::AgentId, hash::session_agent};
 
-/// The hosts whose hooks name agents `{host}:{folder}` or `{host}:{folder}:{session}`.
+/// The hosts whose sessions have agents.
 const HOSTS: [&str; 2] = ["claude-code", "codex"];
 /// The size of a page of agents, and how many pages are read.
 const PAGE: i64 = 200;
@@ -22,8 +22,8 @@ pub struct AgentHints {
     pub agent: Option<AgentId>,
     /// The session's id, as its host names it.
     pub session: Option<String>,
-    /// The name of the session's folder in ids of agents.
-    pub folder: Option<String>,
+    /// The project of the session's folder.
+    pub project: Option<String>,
     /// True if the caller sees the agents of one project only, so that the newest of them is meant.
     pub of_project: bool,
 }
@@ -46,8 +46,8 @@ impl AgentHints {
         if let Some(agent) = self.of_session(source).await? {
             return Ok(agent);
         }
-        if let Some(folder) = &self.folder
-            && let Some(agent) = newest_in(source, folder).await?
+        if let Some(project) = &self.project
+            && let Some(agent) = newest_in(source, project).await?
         {
             return Ok(agent);
         }
@@ -65,13 +65,13 @@ impl AgentHints {
         }
     }
 
-    /// The agent of the session in its folder, under the ids that hooks give.
+    /// The session's agent, under the id that hooks and the proxy give it.
     async fn of_session(&self, source: &dyn Source) -> Result<Option<AgentId>, SourceError> {
-        let (Some(folder), Some(session)) = (&self.folder, &self.session) else {
+        let Some(session) = &self.session else {
             return Ok(None);
         };
         for host in HOSTS {
-            let agent = AgentId::slug(&format!("{host}:{folder}:{session}"));
+            let agent = session_agent(host, session);
             match source.summary(&agent).await {
                 Ok(_) => return Ok(Some(agent)),
                 Err(SourceError::UnknownAgent(_)) => {}
@@ -88,34 +88,20 @@ impl AgentHints {
     }
 }
 
-/// Returns the agent of a folder that was written to last.
-async fn newest_in(source: &dyn Source, folder: &str) -> Result<Option<AgentId>, SourceError> {
+/// Returns the agent of a project that was written to last.
+async fn newest_in(source: &dyn Source, project: &str) -> Result<Option<AgentId>, SourceError> {
     let mut newest: Option<AgentLine> = None;
-    for host in HOSTS {
-        let own = AgentId::slug(&format!("{host}:{folder}"));
-        let sessions = format!("{own}:");
-        let is_in = |line: &AgentLine| line.agent_id == own || line.agent_id.as_str().starts_with(&sessions);
-        // A cursor stands before its agent, and this one before the folder's.
-        let mut after: Option<AgentId> = own
-            .as_str()
-            .get(..own.as_str().len() - 1)
-            .and_then(|id| id.parse().ok());
-        for _ in 0..PAGES_MAX {
-            let page = source.agents(after.as_ref(), PAGE).await?;
-            let is_past = page
-                .agents
-                .last()
-                .is_none_or(|line| line.agent_id.as_str() > sessions.as_str() && !is_in(line));
-            newest = page
-                .agents
-                .into_iter()
-                .filter(is_in)
-                .chain(newest)
-                .max_by_key(|line| line.updated_at);
-            after = page.next_cursor;
-            if is_past || after.is_none() {
-                break;
-            }
+    let mut after: Option<AgentId> = None;
+    for _ in 0..PAGES_MAX {
+        let page = source.agents(after.as_ref(), PAGE).await?;
+        let members = page
+            .agents
+            .into_iter()
+            .filter(|line| line.project_id.as_deref() == Some(project));
+        newest = members.chain(newest).max_by_key(|line| line.updated_at);
+        after = page.next_cursor;
+        if after.is_none() {
+            break;
         }
     }
     Ok(newest.map(|line| line.agent_id))

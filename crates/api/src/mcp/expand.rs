@@ -7,6 +7,7 @@ use std::{fmt, str::FromStr};
 use super::source::{Source, SourceError};
 use crate::recall::{ExpandQuery, ExpandReply, INDENT, MessageLabels, ShownMessage, content, expanded_head};
 use recapd_core::domain::agent::AgentId;
+use recapd_store::MessageScope;
 
 /// What is kept free for hints, in bytes, beside the numbers that they name.
 const HINTS_BYTES: usize = 120;

@@ -223,6 +223,7 @@ impl From<AgentRow> for AgentLine {
             covers_through: row.ledger.summarized_through,
             updated_at: row.updated_at,
             agent_id: row.agent,
+            project_id: row.project,
         }
     }
 }

@@ -65,6 +65,7 @@ pub struct AgentsPage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentLine {
     pub agent_id: AgentId,
+    pub project_id: Option<String>,
     pub exchanges: i64,
     pub pending_exchanges: i64,
     pub window_tokens: i64,

@@ -23,7 +23,6 @@ use recapd_core::{
     tokenizer,
 };
 use recapd_platform::threads;
-use recapd_store::MessageScope;
 
 /// The least and the most tokens of a summary that can be requested.
 pub(super) const SUMMARY_TOKENS_MIN: i64 = 100;

@@ -36,7 +36,7 @@ reads the database. Its log goes to standard error. Examples:
   codex mcp add recapd -- recapd mcp --server http://127.0.0.1:7411
   recapd mcp --db /var/lib/recapd/recapd.db")]
 pub(crate) struct Mcp {
-    /// The agent that calls without one are about [default: the session's, or else the newest of its folder]
+    /// The agent that calls without one are about [default: the session's, or else the newest of its folder's project]
     #[arg(long, value_name = "ID")]
     agent: Option<AgentId>,
 }
@@ -53,9 +53,9 @@ impl Mcp {
         let hints = AgentHints {
             agent: self.agent,
             session: environment.get(SESSION_VARIABLE).map(str::to_owned),
-            folder: current_dir()
+            project: current_dir()
                 .ok()
-                .map(|folder| hook::folder_label(&folder, environment)),
+                .map(|folder| hook::project_of(&folder, environment)),
             of_project: false,
         };
         open::block_on(async {
