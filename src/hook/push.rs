@@ -56,6 +56,14 @@ impl SessionMark {
             Self::Interrupted => "interrupted",
         }
     }
+
+    /// The name in ids and of files.
+    fn name(self) -> &'static str {
+        match self {
+            Self::End => "end",
+            mark => mark.kind(),
+        }
+    }
 }
 
 /// A mark that waits until the transcript is read up to its place.
@@ -144,7 +152,7 @@ impl Gatherer<'_> {
     /// Records that a mark follows everything in the transcript now.
     fn set(&self, mark: SessionMark, session: &str, transcript: &Path) -> io::Result<()> {
         let at = transcript.metadata().map_or(0, |of| of.len());
-        let name = format!("{}-{}.json", short_hash(&[session.as_bytes()]), mark.kind());
+        let name = format!("{}-{}.json", short_hash(&[session.as_bytes()]), mark.name());
         replace_json(&self.folder.marks().join(name), &WaitingMark { mark, at })
     }
 
@@ -268,9 +276,9 @@ fn is_mark_of(file: &Path, session: &str) -> bool {
 
 /// Formats a mark as a message; the same place in a session gives the same id.
 fn line(mark: SessionMark, session: &str, offset: u64) -> String {
-    let kind = mark.kind();
-    let id = id(&[session.as_bytes(), kind.as_bytes(), &offset.to_be_bytes()]);
-    let mut message = json!({ "kind": kind, "id": id });
+    let name = mark.name().as_bytes();
+    let id = id(&[session.as_bytes(), name, &offset.to_be_bytes()]);
+    let mut message = json!({ "kind": mark.kind(), "id": id });
     if mark == SessionMark::End {
         message["data"] = json!({ "resumable": true });
     }

@@ -294,26 +294,25 @@ impl StoredConversation {
     }
 }
 
-/// How many places of a stored conversation are tried at which lines may repeat it.
-const PLACES_MAX: usize = 16;
+/// How many pairs of a line and a place of a stored conversation are tried from which on lines may repeat it.
+const PLACES_MAX: usize = 64;
 
 /// Tells which lines of a transcript repeat what is stored of the same session: `stored` and each of `lines` are hashes of
 /// units. Lines come in order and each once, so they repeat the end of what is stored, or all of them lie within it. A text
 /// that is said twice is therefore no repetition.
 pub fn repeated(stored: &[u64], lines: &[Vec<u64>]) -> Vec<bool> {
-    for from in 0..lines.len() {
-        let Some(first) = lines[from].first() else {
-            continue;
-        };
-        let places = (0..stored.len()).rev().filter(|at| stored[*at] == *first);
-        let found = places
-            .take(PLACES_MAX)
-            .find_map(|at| repeats(&stored[at..], &lines[from..]));
-        if let Some(found) = found {
-            return [vec![false; from], found].concat();
-        }
-    }
-    vec![false; lines.len()]
+    let places = (0..lines.len()).flat_map(|from| {
+        let first = lines[from].first();
+        let same = (0..stored.len())
+            .rev()
+            .filter(move |at| first == Some(&stored[*at]));
+        same.map(move |at| (from, at))
+    });
+    let found = places.take(PLACES_MAX).find_map(|(from, at)| {
+        let found = repeats(&stored[at..], &lines[from..])?;
+        Some([vec![false; from], found].concat())
+    });
+    found.unwrap_or_else(|| vec![false; lines.len()])
 }
 
 /// Pairs lines with what is stored, whatever the order: results of parallel calls come in any. `None` if some of both is left
