@@ -133,6 +133,7 @@ macro_rules! every_test {
                 a_wake_before_the_settlement_is_not_lost;
             recall: messages_are_found_by_words, unindexed_messages_are_found_too,
                 accents_make_no_difference,
+                a_search_is_filtered,
                 each_message_is_indexed_once, set_aside_messages_are_not_found,
                 a_fork_finds_what_it_inherited_and_nothing_later, an_exchange_is_read_as_it_was,
                 a_long_exchange_is_read_in_parts, an_exchange_is_read_without_what_hosts_add,

@@ -17,6 +17,16 @@ export type ContextQuery = Omit<paths["/v1/agents/{id}/context"]["get"]["paramet
 export type MessageFormat = Schemas["MessageFormat"];
 export type Problem = Schemas["Problem"];
 export type Recall = Schemas["Recall"];
+/** Where a search looks, and from which time on words such as `yesterday` count. */
+export interface RecallFilters {
+  role?: "user" | "assistant" | "tool" | "system";
+  tool?: string;
+  since?: string;
+  until?: string;
+  session?: number;
+  order?: "best" | "recent";
+  as_of?: string;
+}
 export type RequestFormat = Schemas["RequestFormat"];
 export type Summary = Schemas["Summary"];
 
@@ -164,9 +174,9 @@ export class Recapd {
     }, undefined);
   }
 
-  /** Exchanges in which the words stand, best first, also those that have long left the window. */
-  recall(agent: string, words: string, limit = 10): Promise<Recall | undefined> {
-    const params = { path: { id: agent }, query: { q: words, limit } };
+  /** Exchanges about a question or words, best first, also those that have long left the window. */
+  recall(agent: string, words: string, limit = 10, filters: RecallFilters = {}): Promise<Recall | undefined> {
+    const params = { path: { id: agent }, query: { ...filters, q: words, limit } };
     return this.#guarded(async () => {
       const asked = this.http.GET("/v1/agents/{id}/recall", { params });
       return known(await read(asked), "found") as Recall | undefined;

@@ -2209,35 +2209,23 @@ export interface components {
             found: components["schemas"]["FoundExchange"][];
             /** @description True if more exchanges were found than are shown. */
             has_more: boolean;
-            /** @description The query as it was understood: words and phrases. */
+            /** @description The words and phrases that were looked for: those of the query that say something, of very many the rarest. */
             terms: string[];
+            time?: components["schemas"]["RecallTime"] | null;
             /**
              * Format: int64
              * @description The number of messages that weren't searched, because they aren't indexed yet.
              */
             unsearched_messages: number;
         };
-        /** @description What stands for the evicted part of a conversation. */
-        ReplacementReply: {
-            /** @description The agent that holds the conversation: another one than asked for if that one's conversation begins differently. */
-            agent_id: components["schemas"]["AgentId"];
-            /** @description The hash of the first unit of the user's message that stays before the text; null for none. */
-            anchor?: string | null;
-            /** Format: int64 */
-            first_exchange: number;
-            /** @description A hash of these units, in hexadecimal digits: a request that begins differently is another conversation. */
-            hash: string;
-            /** Format: int64 */
-            summary_version: number;
-            /** @description Changes with each step. */
-            tag: string;
-            /** @description The document, with the request that the window works on and copies of pinned messages; null if the caller has it. */
-            text?: string | null;
-            /**
-             * Format: int64
-             * @description The number of units of the conversation that the text stands for; 0 if all of it is in the window.
-             */
-            units: number;
+        /** @description A span of time that the question names, seen from `as_of`. */
+        RecallTime: {
+            /** @description The first moment. */
+            since: components["schemas"]["Timestamp"];
+            /** @description The first moment after it. */
+            until: components["schemas"]["Timestamp"];
+            /** @description The words of the question. */
+            words: string;
         };
         /**
          * @description The API that a request is written for.
@@ -4471,12 +4459,29 @@ export interface operations {
         parameters: {
             query: {
                 /**
-                 * @description Words, and phrases in quotation marks.
+                 * @description A question, words, or phrases in quotation marks.
                  * @example jwt "refresh token"
                  */
                 q: string;
                 /** @description The most exchanges. */
                 limit?: number;
+                /** @description Only what they said: `user`, `assistant`, `tool` or `system`. */
+                role?: string;
+                /**
+                 * @description Only exchanges that call this tool.
+                 * @example bash
+                 */
+                tool?: string;
+                /** @description Only what was said from this time on: RFC 3339, a date, or words such as `last week`. */
+                since?: string;
+                /** @description Only what was said before this time, or before the end of this day. */
+                until?: string;
+                /** @description Only exchanges of this session. */
+                session?: number;
+                /** @description `best`: the best matches first (default); `recent`: the newest exchanges first. */
+                order?: string;
+                /** @description The time from which words such as `yesterday` are understood; now if it is missing. */
+                as_of?: string;
             };
             header?: never;
             path: {

@@ -1,5 +1,6 @@
 //! Recall and expand: find exchanges by words, and show them by the numbers that a summary names. For the command line and for HTTP.
 
+mod question;
 mod range;
 mod text;
 pub mod window;
@@ -18,16 +19,18 @@ use recapd_core::{
         redaction::Redactor,
         text::one_line,
         time::Timestamp,
+        zone::Zone,
     },
     formats::outgoing::{RequestFormat, render},
     tokenizer,
 };
 use recapd_store::{
-    ExchangePlace, ExpandedExchange, FoundExchange, Hit, MessageRange, MessageScope, Store, StoreResult,
-    StoredMessage,
+    ExchangePlace, ExpandedExchange, FoundExchange, MessageRange, MessageScope, Store, StoreError,
+    StoreResult, StoredMessage,
     page::{PART_MESSAGES_MAX, part},
 };
 
+pub use question::{ArchiveQuestion, QuestionError, QuestionTime};
 pub use range::{RANGE_MAX, Range};
 pub(crate) use text::{INDENT, MessageLabels, content, expanded_head};
 pub use text::{expanded_text, expanded_texts, found_text, message_texts};
@@ -43,8 +46,11 @@ pub const MESSAGES_MAX: i64 = PART_MESSAGES_MAX;
 #[schema(as = Recall)]
 pub struct RecallReply {
     pub agent_id: AgentId,
-    /// The query as it was understood: words and phrases.
+    /// The words and phrases that were looked for: those of the query that say something, of very many the rarest.
     pub terms: Vec<String>,
+    /// The time that the query names. What was said then comes earlier; if the query has no other words, nothing else is found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<QuestionTime>,
     pub found: Vec<RecallMatch>,
     /// True if more exchanges were found than are shown.
     pub has_more: bool,
@@ -175,122 +181,78 @@ pub const SCOPES: [(&str, MessageScope); 2] = [
     ("conversation", MessageScope::Conversation),
 ];
 
-/// Searches the archive of `agent`; `None` if there is no such agent. Exchanges that contain more of the terms come first,
-/// then better matches. Messages that aren't indexed yet come before indexed ones, newest first.
+/// Searches the archive of `agent`; `None` if there is no such agent.
 ///
 /// # Errors
 /// The store's errors.
 pub async fn search(
     store: &dyn Store,
     agent: &AgentId,
-    query: &Query,
-    limit: i64,
+    question: &ArchiveQuestion,
     redactor: &Redactor,
 ) -> StoreResult<Option<RecallReply>> {
-    let Some(searched) = store.search(agent, query).await? else {
+    let Some(row) = store.agent(agent).await? else {
         return Ok(None);
     };
-    let mut weighed: Vec<WeighedMatch> = searched
+    let zone = row
+        .settings
+        .time_zone
+        .as_deref()
+        .and_then(Zone::parse)
+        .unwrap_or_default();
+    let (search, time) = question
+        .search(zone)
+        .map_err(|error| StoreError::Refused(error.to_string()))?;
+    let Some(hits) = store.search(agent, &search).await? else {
+        return Ok(None);
+    };
+    let query = search.query.with(|index| {
+        search
+            .query
+            .terms()
+            .get(index)
+            .is_some_and(|term| hits.terms.contains(term))
+    });
+    let found = hits
         .found
-        .into_iter()
-        .map(|found| WeighedMatch::of(found, query))
-        .collect();
-    weighed.sort_by(WeighedMatch::compare);
-    let shown = usize::try_from(limit.clamp(1, FOUND_MAX)).unwrap_or(1);
+        .iter()
+        .map(|found| recall_match(found, &hits.terms, &query, redactor));
     Ok(Some(RecallReply {
         agent_id: agent.clone(),
-        terms: query.terms().iter().map(Term::label).collect(),
-        has_more: weighed.len() > shown,
-        unsearched_messages: searched.unsearched,
-        found: weighed
-            .into_iter()
-            .take(shown)
-            .map(|weighed| weighed.shown(query, redactor))
-            .collect(),
+        time,
+        has_more: hits.has_more,
+        unsearched_messages: hits.unsearched,
+        found: found.collect(),
+        terms: hits.terms.iter().map(Term::label).collect(),
     }))
 }
 
-/// A found exchange, with the terms that each of its hits contains.
-struct WeighedMatch {
-    found: FoundExchange,
-    holds: Vec<Vec<bool>>,
-    missing: Vec<usize>,
-    rank: Option<f64>,
-}
-
-impl WeighedMatch {
-    fn of(found: FoundExchange, query: &Query) -> Self {
-        let holds: Vec<Vec<bool>> = found
-            .hits
+fn recall_match(found: &FoundExchange, terms: &[Term], query: &Query, redactor: &Redactor) -> RecallMatch {
+    let placed = &found.placed;
+    let exchange = &placed.exchange;
+    let headline = exchange.headline.clone().redacted(redactor);
+    let mut hits: Vec<&StoredMessage> = found.hits.iter().take(EXCERPTS_MAX).collect();
+    hits.sort_by_key(|hit| hit.seq);
+    RecallMatch {
+        exchange: exchange.exchange,
+        continues: headline.continues,
+        place: placed.place,
+        title: headline.title,
+        started_at: exchange.opened_at,
+        ended_at: exchange.last_at,
+        tokens: exchange.tokens,
+        evicted_at: placed.evicted_at,
+        summary_version: placed.summary_version,
+        missing: found
+            .missing
             .iter()
-            .map(|hit| query.found_in(&searchable(&hit.message.message)))
-            .collect();
-        let is_missing = |term: &usize| !holds.iter().any(|holds| holds.get(*term) == Some(&true));
-        let missing = (0..query.terms().len()).filter(is_missing).collect();
-        let ranks = found.hits.iter().map(|hit| hit.rank);
-        // `None`, for messages not indexed yet, sorts before any rank.
-        let rank = ranks.min_by(|one, other| order(*one, *other)).flatten();
-        Self {
-            found,
-            holds,
-            missing,
-            rank,
-        }
-    }
-
-    fn compare(&self, other: &Self) -> std::cmp::Ordering {
-        let number = |weighed: &Self| weighed.found.placed.exchange.exchange;
-        self.missing
-            .len()
-            .cmp(&other.missing.len())
-            .then_with(|| order(self.rank, other.rank))
-            .then_with(|| number(other).cmp(&number(self)))
-    }
-
-    fn shown(self, query: &Query, redactor: &Redactor) -> RecallMatch {
-        let placed = self.found.placed;
-        let terms = query.terms();
-        let mut hits: Vec<(usize, Hit)> = self
-            .holds
-            .iter()
-            .map(|holds| holds.iter().filter(|holds| **holds).count())
-            .zip(self.found.hits)
-            .collect();
-        // The hits with most terms, ordered by when they were said.
-        hits.sort_by(|(one, first), (other, second)| {
-            other.cmp(one).then_with(|| order(first.rank, second.rank))
-        });
-        hits.truncate(EXCERPTS_MAX);
-        hits.sort_by_key(|(_, hit)| hit.message.seq);
-        let headline = placed.exchange.headline.redacted(redactor);
-        RecallMatch {
-            exchange: placed.exchange.exchange,
-            continues: headline.continues,
-            place: placed.place,
-            title: headline.title,
-            started_at: placed.exchange.opened_at,
-            ended_at: placed.exchange.last_at,
-            tokens: placed.exchange.tokens,
-            evicted_at: placed.evicted_at,
-            summary_version: placed.summary_version,
-            missing: self
-                .missing
-                .iter()
-                .filter_map(|&term| terms.get(term))
-                .map(Term::label)
-                .collect(),
-            excerpts: hits
-                .iter()
-                .map(|(_, hit)| excerpt(&hit.message, query, redactor))
-                .collect(),
-        }
-    }
-}
-
-fn order(one: Option<f64>, other: Option<f64>) -> std::cmp::Ordering {
-    match (one, other) {
-        (Some(one), Some(other)) => one.total_cmp(&other),
-        (one, other) => one.is_some().cmp(&other.is_some()),
+            .filter_map(|term| terms.get(*term))
+            .map(Term::label)
+            .collect(),
+        excerpts: hits
+            .into_iter()
+            .map(|hit| excerpt(hit, query, redactor))
+            .collect(),
     }
 }
 

@@ -56,7 +56,7 @@ use recapd_core::domain::{
     agent::AgentId,
     exchange::Exchange,
     project::ProjectId,
-    recall::Query,
+    recall::ArchiveSearch,
     settings::{AgentSettings, SettingsPatch},
     time::Timestamp,
     work::{Lease, Reason},
@@ -168,9 +168,8 @@ pub trait Store: Send + Sync {
     /// exchanges, among the last [`SAID_EXCHANGES_MAX`] exchanges. For conversations of several speakers.
     async fn last_said(&self, agent: &AgentId, limit: i64) -> StoreResult<Vec<SaidMessage>>;
 
-    /// Returns the messages of an agent's live archive that match `query`, in no order; `None` for an unknown agent. The archive includes
-    /// inherited exchanges, but no forgotten messages.
-    async fn search(&self, agent: &AgentId, query: &Query) -> StoreResult<Option<SearchHits>>;
+    /// Searches an agent's live archive, with inherited exchanges and without forgotten messages; `None` for an unknown agent.
+    async fn search(&self, agent: &AgentId, search: &ArchiveSearch) -> StoreResult<Option<SearchHits>>;
 
     /// Returns an exchange in its original form, even if it is inherited or set aside; `None` if there is none.
     async fn expand(

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::StoredMessage;
-use recapd_core::domain::{agent::AgentId, exchange::Exchange, ledger::Ledger, time::Timestamp};
+use recapd_core::domain::{
+    agent::AgentId, exchange::Exchange, ledger::Ledger, recall::Term, time::Timestamp,
+};
 
-/// The most matching messages that a search ranks.
-pub const HITS_MAX: usize = 300;
 /// The most messages that a search reads because they aren't indexed yet: the newest of the agent first, then those of its ancestors.
 pub const TAIL_MESSAGES_MAX: i64 = 20_000;
 
@@ -71,23 +71,22 @@ impl PlacedExchange {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hit {
-    /// How well it matches, smaller is better; `None` for a message that isn't indexed yet.
-    pub rank: Option<f64>,
-    pub message: StoredMessage,
-}
-
-#[derive(Clone, Debug, PartialEq)]
 pub struct FoundExchange {
     pub placed: PlacedExchange,
-    /// In order of the messages.
-    pub hits: Vec<Hit>,
+    /// Its best messages, best first.
+    pub hits: Vec<StoredMessage>,
+    /// The terms that it doesn't have, as indexes of [`SearchHits::terms`].
+    pub missing: Vec<usize>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SearchHits {
-    /// In no order.
+    /// The terms that were used: the rarest, if a query has very many.
+    pub terms: Vec<Term>,
+    /// In the order that the search asks for.
     pub found: Vec<FoundExchange>,
+    /// True if more exchanges match.
+    pub has_more: bool,
     /// How many messages were not searched, because they are neither indexed nor among the newest. They are counted only up to a limit
     /// per agent.
     pub unsearched: i64,

@@ -70,7 +70,7 @@ use recapd_core::domain::{
     agent::AgentId,
     exchange::Exchange,
     project::ProjectId,
-    recall::Query,
+    recall::ArchiveSearch,
     settings::{AgentSettings, SettingsPatch},
     time::Timestamp,
     work::{Lease, Reason},
@@ -202,8 +202,8 @@ impl Store for SqlStore {
         exchange::last_said(&mut self.reader().await?, agent, limit).await
     }
 
-    async fn search(&self, agent: &AgentId, query: &Query) -> StoreResult<Option<SearchHits>> {
-        self.past_found(|mut tx| async move { recall::search(&mut tx, agent, query).await })
+    async fn search(&self, agent: &AgentId, search: &ArchiveSearch) -> StoreResult<Option<SearchHits>> {
+        self.past_found(|mut tx| async move { recall::search(&mut tx, agent, search).await })
             .await
     }
 

@@ -26,12 +26,7 @@ use sqlx::{
 use tokio::time::{Instant, sleep};
 use tokio_util::task::TaskTracker;
 
-use super::{
-    Outage, StoreError, StoreResult,
-    inbox::ChangeListener,
-    sql::{Connection, recall},
-    timeouts::Timeouts,
-};
+use super::{Outage, StoreError, StoreResult, inbox::ChangeListener, sql::Connection, timeouts::Timeouts};
 pub(super) use address::options_of;
 pub use address::{file_of, url_of};
 use checkpoint::Checkpoint;
@@ -225,14 +220,8 @@ impl Sqlite {
         Ok(Box::new(change_listener::DataVersion::open(&self.options).await?))
     }
 
-    /// Removes forgotten text from the index's pages, then checkpoints and empties the write-ahead log, so that no earlier state of a
-    /// page is left. Returns false if a reader prevented it.
+    /// Checkpoints and empties the write-ahead log, so that no earlier state of a page is left. Returns false if a reader prevented it.
     pub(super) async fn scrub(&self) -> StoreResult<bool> {
-        while self
-            .writer
-            .run(WriteSize::Bounded, |tx| Box::pin(recall::merge_some(tx)))
-            .await?
-        {}
         Ok(self.checkpoint.all().await?)
     }
 

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::{code, json, package_file, recapd, stderr, stdout};
 
 /// Tables that are derived from messages or that the database maintains.
-const DERIVED: [&str; 2] = ["recall_index", "counters"];
+const DERIVED: [&str; 2] = ["recall_", "counters"];
 
 /// Makes a database with two weeks of history, by this version.
 fn lived(folder: &Path) -> String {

@@ -313,7 +313,7 @@ async fn a_failed_call_names_the_argument_and_the_remedy() {
         (
             "recall",
             json!({ "agent": "coder", "query": "!!!" }),
-            "`query`: the query holds no word",
+            "`query` can't be asked: the query holds no word",
         ),
         (
             "recall",

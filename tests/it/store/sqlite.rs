@@ -2,7 +2,10 @@
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
 
-use recapd_core::domain::{recall::Query, redaction::Redactor};
+use recapd_core::domain::{
+    recall::{ArchiveSearch, Query},
+    redaction::Redactor,
+};
 use recapd_store::{
     Forget, Forgettable, SqlStore, Store as _, StoreError,
     backup::take,
@@ -246,7 +249,7 @@ async fn a_failing_operation_affects_no_other() {
 #[tokio::test]
 async fn other_agents_messages_do_not_affect_a_search() {
     let db = SqliteBackend::fresh().await;
-    let query = Query::parse("question").unwrap();
+    let query = ArchiveSearch::new(Query::parse("question").unwrap(), 10);
     let searched = async || {
         let searched = db.store().search(&agent("a"), &query).await.unwrap().unwrap();
         (searched.found.len(), searched.unsearched)
@@ -266,18 +269,6 @@ async fn other_agents_messages_do_not_affect_a_search() {
     assert_eq!(searched().await, (2, 0));
     assert_eq!(db.store().index_messages(3).await.unwrap(), 3);
     assert_eq!(searched().await, (2, 0));
-}
-
-/// If a crash comes between the commit and the merge of the index, the merge happens later.
-#[tokio::test]
-async fn an_index_that_was_not_merged_is_merged_later() {
-    let db = SqliteBackend::fresh().await;
-    let unmerged = "SELECT value FROM counters WHERE name = 'recall_unmerged'";
-    assert_eq!(db.number(unmerged).await, Some(0));
-    db.raw("UPDATE counters SET value = 1 WHERE name = 'recall_unmerged'")
-        .await;
-    assert_eq!(db.store().index_messages(100).await.unwrap(), 0);
-    assert_eq!(db.number(unmerged).await, Some(0));
 }
 
 /// PostgreSQL refuses such a time at the insert.

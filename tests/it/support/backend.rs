@@ -129,8 +129,16 @@ pub(crate) trait Backend: Send + Sync {
     /// All rows of a table as text, in a fixed order.
     async fn rows(&self, table: &str) -> Vec<String>;
 
-    /// Counts the messages in the search index; with a word, those that contain it.
-    async fn indexed(&self, word: Option<&str>) -> i64;
+    /// Counts the messages with words in the search index; with a stem, those that contain it.
+    async fn indexed(&self, stem: Option<&str>) -> i64 {
+        let sql = stem.map_or_else(
+            || "SELECT sum(messages) FROM recall_blocks".to_owned(),
+            |stem| format!("SELECT sum(messages) FROM recall_words WHERE stem = '{stem}'"),
+        );
+        self.number(&format!("SELECT CAST(coalesce(({sql}), 0) AS bigint)"))
+            .await
+            .unwrap()
+    }
 
     /// The contents of tables as text: equal texts are equal states.
     async fn dump(&self, tables: &[&str]) -> String {
@@ -343,12 +351,6 @@ impl Backend for PostgresBackend {
         rows.iter().map(|row| row.try_get(0).unwrap()).collect()
     }
 
-    async fn indexed(&self, word: Option<&str>) -> i64 {
-        let held = word.map_or_else(String::new, |word| format!("WHERE words @@ '{word}'::tsquery"));
-        let sql = format!("SELECT count(*) FROM message_words {held}");
-        self.number(&sql).await.unwrap()
-    }
-
     fn json_array(&self) -> &'static str {
         "json_build_array"
     }
@@ -391,12 +393,6 @@ impl Backend for SqliteBackend {
         let found = sqlx::query(AssertSqlSafe(sql)).fetch_all(&mut *past).await;
         let rows = found.map_err(|error| format!("{sql}: {error}")).unwrap();
         rows.iter().map(|row| row.try_get(0).unwrap()).collect()
-    }
-
-    async fn indexed(&self, word: Option<&str>) -> i64 {
-        let held = word.map_or_else(String::new, |word| format!("WHERE recall_index MATCH '{word}'"));
-        let sql = format!("SELECT count(*) FROM recall_index {held}");
-        self.number(&sql).await.unwrap()
     }
 
     fn json_array(&self) -> &'static str {

@@ -11,7 +11,7 @@ use recapd_core::domain::{
     agent::AgentId,
     exchange::Exchange,
     project::ProjectId,
-    recall::Query,
+    recall::ArchiveSearch,
     settings::{AgentSettings, SettingsPatch},
     time::Timestamp,
     work::{Lease, Reason},
@@ -151,7 +151,7 @@ pass! {
     fn session_start(agent: &AgentId, session: i64) -> Option<i64>;
     fn has_evicted(agent: &AgentId) -> bool;
     fn last_said(agent: &AgentId, limit: i64) -> Vec<SaidMessage>;
-    fn search(agent: &AgentId, query: &Query) -> Option<SearchHits>;
+    fn search(agent: &AgentId, search: &ArchiveSearch) -> Option<SearchHits>;
     fn expand(agent: &AgentId, exchange: i64, range: MessageRange) -> Option<ExpandedExchange>;
     fn request_of(agent: &AgentId, exchange: i64) -> Option<StoredMessage>;
     fn legs(agent: &AgentId, exchange: i64) -> Vec<Exchange>;

@@ -11,7 +11,7 @@ use recapd_core::domain::{
     agent::AgentId,
     exchange::Exchange,
     project::ProjectId,
-    recall::Query,
+    recall::ArchiveSearch,
     settings::{AgentSettings, SettingsPatch},
     time::Timestamp,
     work::{Lease, Reason},
@@ -190,8 +190,8 @@ impl Store for TroubledStore {
         self.enter("last_said").await?.last_said(agent, limit).await
     }
 
-    async fn search(&self, agent: &AgentId, query: &Query) -> StoreResult<Option<SearchHits>> {
-        self.enter("search").await?.search(agent, query).await
+    async fn search(&self, agent: &AgentId, search: &ArchiveSearch) -> StoreResult<Option<SearchHits>> {
+        self.enter("search").await?.search(agent, search).await
     }
 
     async fn expand(

@@ -110,9 +110,11 @@ class Recapd:
         """What to send to a model: `["body"]` holds the conversation as fields of that provider's request."""
         return self._read(agent, "context", "body", {"format": format, **query})
 
-    def recall(self, agent: str, words: str, limit: int | None = None) -> types.Recall | None:
-        """Exchanges in which the words stand, best first, also those that have long left the window."""
-        return self._read(agent, "recall", "found", {"q": words, "limit": limit})
+    def recall(self, agent: str, words: str, limit: int | None = None, **filters: Any) -> types.Recall | None:
+        """Exchanges about a question or words, best first, also those that have long left the window.
+
+        Filters: `role`, `tool`, `since`, `until`, `session`, `order`, `as_of`."""
+        return self._read(agent, "recall", "found", {"q": words, "limit": limit, **filters})
 
     def exchange(self, agent: str, number: int, **query: Any) -> types.ExpandedExchange | None:
         """The exchange `#number` that a summary names, verbatim."""

@@ -975,16 +975,14 @@ class QueueRow(TypedDict):
     waits_for: NotRequired[QueueWait | None]
 
 
-class Recall(TypedDict):
+class RecallTime(TypedDict):
     """
-    The results of a search, best first.
+    A span of time that the question names, seen from `as_of`.
     """
 
-    agent_id: AgentId
-    found: list[FoundExchange]
-    has_more: bool
-    terms: list[str]
-    unsearched_messages: int
+    since: Timestamp
+    until: Timestamp
+    words: str
 
 
 class Run(TypedDict):
@@ -1320,6 +1318,19 @@ class QueuePage(TypedDict):
     next_cursor: NotRequired[Cursor | None]
     paused_since: NotRequired[Timestamp | None]
     rows: list[QueueRow]
+
+
+class Recall(TypedDict):
+    """
+    The results of a search, best first.
+    """
+
+    agent_id: AgentId
+    found: list[FoundExchange]
+    has_more: bool
+    terms: list[str]
+    time: NotRequired[RecallTime | None]
+    unsearched_messages: int
 
 
 class Version(VersionFigures):

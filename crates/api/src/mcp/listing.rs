@@ -26,9 +26,15 @@ fn summary_get() -> Tool {
 
 fn recall() -> Tool {
     let description = "Memory: search past messages, to remember notes from last time, what was said or done earlier in this \
-        conversation, or to recall context. Finds exchanges (#n) by words.";
+        conversation, or to recall context. Finds exchanges (#n) by a question or words.";
     let arguments = json!({
-        "query": { "type": "string", "description": "Words, and phrases in quotation marks" },
+        "query": { "type": "string", "description": "A question, words, \"phrases\", times such as last week" },
+        "role": { "type": "string", "enum": ["user", "assistant", "tool", "system"] },
+        "tool": { "type": "string" },
+        "since": { "type": "string" },
+        "until": { "type": "string" },
+        "session": { "type": "integer" },
+        "order": { "type": "string", "enum": ["best", "recent"] },
         "limit": { "type": "integer", "minimum": 1, "maximum": FOUND_MAX },
     });
     tool("recall", description, arguments, &["query"])

@@ -14,14 +14,13 @@ use super::{
 use crate::{
     access::{Access, Caller},
     history::{self, HistoryQuery},
-    recall::{self, ExpandQuery, ExpandReply, RecallReply},
+    recall::{self, ArchiveQuestion, ExpandQuery, ExpandReply, RecallReply},
 };
 use recapd_client::Summary;
 use recapd_core::domain::{
     agent::AgentId,
     history::{HistoryView, render_text},
     number::usize_or_max,
-    recall::Query,
     time::DAY_MS,
 };
 use recapd_engine::snapshot::{Lookup, Snapshot, Snapshots};
@@ -162,11 +161,18 @@ impl Source for Local {
         serde_json::to_value(&view).map_err(|error| SourceError::Unavailable(error.to_string()))
     }
 
-    async fn recall(&self, agent: &AgentId, words: &str, limit: i64) -> Result<RecallReply, SourceError> {
-        let query = Query::parse(words).map_err(|error| SourceError::Refused(error.to_string()))?;
+    async fn recall(&self, agent: &AgentId, parameters: &[(&str, &str)]) -> Result<RecallReply, SourceError> {
         self.check(agent).await?;
+        let of = |name: &str| {
+            parameters
+                .iter()
+                .find(|(other, _)| *other == name)
+                .map(|(_, text)| *text)
+        };
+        let question = ArchiveQuestion::read(of, self.clock.now())
+            .map_err(|error| SourceError::Refused(error.to_string()))?;
         let redactor = self.snapshots.redactor();
-        let found = recall::search(self.store.as_ref(), agent, &query, limit, redactor).await?;
+        let found = recall::search(self.store.as_ref(), agent, &question, redactor).await?;
         found.ok_or_else(|| SourceError::UnknownAgent(agent.clone()))
     }
 

@@ -212,9 +212,8 @@ impl Source for Remote {
         .await
     }
 
-    async fn recall(&self, agent: &AgentId, words: &str, limit: i64) -> Result<RecallReply, SourceError> {
-        let limit = limit.to_string();
-        let url = self.of_agent(agent, &["recall"], &[("limit", &limit), ("q", words)]);
+    async fn recall(&self, agent: &AgentId, parameters: &[(&str, &str)]) -> Result<RecallReply, SourceError> {
+        let url = self.of_agent(agent, &["recall"], parameters);
         self.json(url, RequestSubject::of(agent)).await
     }
 

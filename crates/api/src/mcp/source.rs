@@ -28,7 +28,8 @@ pub trait Source: Send + Sync {
     async fn window(&self, agent: &AgentId) -> Result<Value, SourceError>;
 
     /// Searches an agent's archive for exchanges that match `words`.
-    async fn recall(&self, agent: &AgentId, words: &str, limit: i64) -> Result<RecallReply, SourceError>;
+    /// `parameters` are those of [`crate::recall::ArchiveQuestion`].
+    async fn recall(&self, agent: &AgentId, parameters: &[(&str, &str)]) -> Result<RecallReply, SourceError>;
 
     async fn expand(
         &self,

@@ -60,6 +60,9 @@ impl From<SourceError> for ToolRefusal {
     }
 }
 
+/// The arguments of recall that are parameters of the same name, given as texts.
+const RECALL_FILTERS: [&str; 5] = ["role", "tool", "since", "until", "order"];
+
 /// What a call has beside its arguments.
 pub(super) struct ToolCall<'a> {
     pub(super) source: &'a dyn Source,
@@ -80,8 +83,8 @@ impl ToolCall<'_> {
                     .await
             }
             "recall" => {
-                self.search(&Arguments::read(given, &["agent", "query", "limit"])?)
-                    .await
+                let known = [&["agent", "query", "limit", "session"][..], &RECALL_FILTERS].concat();
+                self.search(&Arguments::read(given, &known)?).await
             }
             "expand" => {
                 self.expand(&Arguments::read(given, &["agent", "exchanges", "after"])?)
@@ -148,11 +151,23 @@ impl ToolCall<'_> {
         let words = arguments
             .text("query")?
             .ok_or_else(|| Wrong::new("query", "is missing", cure))?;
-        let limit = arguments.integer("limit", 1..=FOUND_MAX)?.unwrap_or(FOUND_SHOWN);
+        let limit = arguments
+            .integer("limit", 1..=FOUND_MAX)?
+            .unwrap_or(FOUND_SHOWN)
+            .to_string();
+        let session = arguments
+            .integer("session", 1..=i64::MAX)?
+            .map(|session| session.to_string());
+        let mut parameters = vec![("q", words), ("limit", limit.as_str())];
+        parameters.extend(session.as_deref().map(|session| ("session", session)));
+        for name in RECALL_FILTERS {
+            parameters.extend(arguments.text(name)?.map(|text| (name, text)));
+        }
         let agent = self.agent(arguments).await?;
-        let found = self.source.recall(&agent, words, limit).await;
+        let found = self.source.recall(&agent, &parameters).await;
         let mut reply = found.map_err(|error| match error {
-            SourceError::Refused(text) => ToolRefusal::Told(format!("`query`: {text}")),
+            // The parameter `q` is the argument `query` here.
+            SourceError::Refused(text) => ToolRefusal::Told(text.replace("`q`", "`query`")),
             error => error.into(),
         })?;
         let mut text = recall::found_text(&reply);

@@ -24,7 +24,19 @@ const SPEAKER_CHARS_MAX: usize = 80;
 
 /// Writes the results of a search, the same wherever it was asked for.
 pub fn found_text(reply: &RecallReply) -> String {
-    let mut lines: Vec<String> = reply.found.iter().flat_map(found_lines).collect();
+    let time = reply.time.as_ref();
+    let time = time.map(|time| {
+        format!(
+            "({}: {} to {})",
+            time.words,
+            minute(time.since),
+            minute(time.until)
+        )
+    });
+    let mut lines: Vec<String> = time
+        .into_iter()
+        .chain(reply.found.iter().flat_map(found_lines))
+        .collect();
     lines.push(if reply.found.is_empty() {
         format!("(nothing found for {})", reply.terms.join(", "))
     } else {

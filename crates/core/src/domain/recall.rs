@@ -1,10 +1,16 @@
 //! Recall: a full-text search in an archive.
 //!
 //! A text is a sequence of words: runs of letters and digits, in lower case and without accents on Latin letters. In scripts that don't
-//! separate words each character is a word. A query is a sequence of terms; a term is one word, or several consecutive ones. The index,
-//! the search of unindexed text, and excerpts all use the same words, so they agree.
+//! separate words each character is a word. A query is a sequence of terms: words in any of their forms, or consecutive words to the
+//! letter. The index ([`IndexPart`]) goes by stems, the ranking ([`Candidates`]) by what the agent's own archive has; neither depends on
+//! a database.
 
+mod filter;
+mod index;
 mod query;
+mod rank;
+mod stem;
+mod when;
 mod words;
 
 use super::{
@@ -13,8 +19,13 @@ use super::{
     text::{ceil_cut, floor_cut},
 };
 
+pub use filter::{ArchiveSearch, Filter, Order, Role, SessionRange, TimeSpan};
+pub use index::{BLOCK_MESSAGES, IndexPart, IndexSource, IndexTotals, block_of};
 pub use query::{EXCERPT_CHARS_MAX, OPEN_CHARS_MIN, QUERY_CHARS_MAX, Query, QueryError, TERMS_MAX, Term};
-pub use words::indexed;
+pub use rank::{Candidates, RankedExchange};
+pub use stem::STOP_WORDS;
+pub use when::{NamedSpan, named_span};
+use words::folded_name;
 
 /// The bytes of a text that are searched: half of them from its head, half from its tail.
 pub const SEARCHED_BYTES_MAX: usize = 16_384;

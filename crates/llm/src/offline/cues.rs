@@ -3,6 +3,8 @@
 
 use std::{collections::HashSet, sync::LazyLock};
 
+use recapd_core::domain::recall::STOP_WORDS;
+
 /// Words, matched whole.
 type Words = LazyLock<HashSet<&'static str>>;
 
@@ -90,27 +92,16 @@ pub(super) fn is_zero_count(rest: &str) -> bool {
     is_zero(rest) || labelled.is_some_and(is_labelled_zero)
 }
 
-/// Words without content of their own: articles, pronouns, auxiliaries, prepositions, in six languages.
+/// Words without content of their own: [`STOP_WORDS`], and what doesn't carry a sentence in a summary.
 pub(super) static FUNCTION_WORDS: Words = LazyLock::new(|| {
-    words(
+    let more = words(
         "\
-a an the and or but if then so of to in on at for from by with about as into over after before is are was were be \
-been being am do does did doing done have has had having i you he she it we they me him her us them my your his its \
-our their mine yours this that these those there here what which who whom whose when where why how not no yes just \
-really very also too can could would should will shall may might must than because while during up down out off again \
-more most some any all both each few other such own same don isn aren wasn didn doesn won couldn wouldn shouldn i'm \
+after before am doing done him us them mine yours whose yes really because while during any all both each few i'm \
 i've i'd i'll you're you've you'll it's that's there's he's she's we're we've we'll they're don't isn't aren't didn't \
 doesn't can't couldn't won't wouldn't let let's get gets got getting one ones go going make makes made now like even \
-still ever only much many lot lots thing things something anything everything someone way bit yet though well since \
-der die das den dem des ein eine einen einem einer und oder aber wenn dann so von zu in im an auf für aus bei mit als \
-nach vor ist sind war waren sein bin hat haben hatte ich du er sie es wir ihr mich dich sich uns mein dein nicht kein \
-ja nein auch nur noch schon sehr mehr was wer wie wo warum dass kann könnte würde soll wird werden doch mal \
-le la les un une des et ou mais si de du à au aux en dans pour par sur avec est sont était être ai as avez avons ont \
-je tu il elle nous vous ils elles me te se mon ton son ne pas que qui quoi où comment pourquoi ce cette ces plus très \
-el los las una unos y o pero del al con por para es son era ser estar he ha han yo tú él ella nosotros mi su no sí que \
-quién cómo dónde porque este esta esto más muy um uma os eu você ele não sim com para por mas como isso mais muito \
-il lo gli uno e ma di da con su per è sono io lui lei noi non che chi come dove perché questo questa più molto",
-    )
+still ever much many lot lots thing things something anything everything someone way bit yet though well since",
+    );
+    &words(STOP_WORDS) | &more
 });
 
 /// Words of courtesy and applause: frequent and uninformative.

@@ -10,15 +10,9 @@ use super::{
     CopyError,
 };
 
-/// Tables that aren't copied: the record of migrations, counters, and recall's index, which each database has in its own form and
-/// rebuilds.
-const LEFT_OUT: [&str; 5] = [
-    "_sqlx_migrations",
-    "counters",
-    "message_words",
-    "recall_",
-    "sqlite_",
-];
+/// Tables that aren't copied: the record of migrations, counters, and recall's index, which is built
+/// again.
+const LEFT_OUT: [&str; 4] = ["_sqlx_migrations", "counters", "recall_", "sqlite_"];
 /// Columns that only one of the databases has.
 const OWN_COLUMNS: [(&str, &str); 1] = [("message_log", "id")];
 

@@ -1,7 +1,7 @@
 //! PostgreSQL's migrations, compiled in.
 
 /// Version, name and SQL of each migration, in order.
-pub(crate) const MIGRATIONS: [(i64, &str, &str); 19] = [
+pub(crate) const MIGRATIONS: [(i64, &str, &str); 20] = [
     (
         1,
         "schema",
@@ -96,5 +96,10 @@ pub(crate) const MIGRATIONS: [(i64, &str, &str); 19] = [
         19,
         "seals",
         include_str!("../../migrations/postgres/0019_seals.sql"),
+    ),
+    (
+        20,
+        "recall words",
+        include_str!("../../migrations/postgres/0020_recall_words.sql"),
     ),
 ];

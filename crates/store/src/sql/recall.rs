@@ -1,197 +1,40 @@
 //! Recall: searches of the archive, and exchanges in their original form.
 //!
 //! The index is written after the appends, some messages at a time, because indexing a message costs more than storing it. Messages that
-//! aren't indexed yet are searched by reading them. Each database has its own kind of index ([`fts5`], [`tsvector`]) over the same words,
-//! which gives the same results.
+//! aren't indexed yet are searched by reading them. Both databases have the same rows ([`rows`]), so they find the same in the same order;
+//! they differ in how they know what is still to be indexed ([`watermark`], [`marks`]).
 
-mod fts5;
 mod legs;
 mod line;
-mod tsvector;
+mod marks;
+mod rows;
+mod search;
+mod watermark;
 
-use futures::{TryStreamExt as _, stream::BoxStream};
-
-use crate::sql::{Connection, Row, SqlStore, query, sql, statement::SqlDialect};
+use crate::sql::{Connection, SqlStore, query, sql, statement::SqlDialect};
 
 use super::{
-    super::{
-        ExpandedExchange, FoundExchange, HITS_MAX, Hit, MessageRange, MessageScope, PlacedExchange,
-        SearchHits, StoreResult, StoredMessage, TAIL_MESSAGES_MAX,
-    },
+    super::{ExpandedExchange, MessageRange, MessageScope, PlacedExchange, StoreResult, StoredMessage},
     row,
 };
-pub(crate) use fts5::merge_some;
 pub(super) use legs::legs;
 pub(super) use line::AncestorLine;
 use recapd_core::domain::{
     agent::AgentId,
     context::is_safe_boundary,
     number::{i64_or_max, usize_or_max},
-    recall::{Query, searchable},
 };
+pub(super) use rows::forget;
+pub(super) use search::search;
 
 /// The most bytes of payloads indexed in one transaction: some ten milliseconds of writing.
 const INDEX_BYTES_MAX: usize = 131_072;
-/// How many of an agent's newest messages are examined to count the unindexed ones.
-const UNINDEXED_COUNTED_MAX: i64 = 100_000;
-
-type PlacedHit = (i64, Hit);
-
-#[derive(Clone, Copy, Debug)]
-enum Wish {
-    /// Messages with all terms.
-    All,
-    /// Messages with any of the terms.
-    Any,
-}
 
 pub(super) async fn index(store: &SqlStore, messages_max: i64) -> StoreResult<i64> {
     match store.dialect() {
-        SqlDialect::Sqlite => fts5::index(store, messages_max).await,
-        SqlDialect::Postgres => tsvector::index(store, messages_max).await,
+        SqlDialect::Sqlite => watermark::index(store, messages_max).await,
+        SqlDialect::Postgres => marks::index(store, messages_max).await,
     }
-}
-
-pub(super) async fn search(
-    tx: &mut Connection,
-    agent: &AgentId,
-    wanted: &Query,
-) -> StoreResult<Option<SearchHits>> {
-    let Some(line) = AncestorLine::of(tx, agent).await? else {
-        return Ok(None);
-    };
-    let mut hits: Vec<PlacedHit> = Vec::new();
-    let is_single = wanted.terms().len() == 1;
-    for wish in [Wish::All, Wish::Any]
-        .into_iter()
-        .take(if is_single { 1 } else { 2 })
-    {
-        let found = ranked(tx, &line, wanted, wish).await?;
-        add_new(&mut hits, found);
-    }
-    let (tail, unsearched) = unindexed(tx, &line, wanted).await?;
-    add_new(&mut hits, tail);
-    hits.sort_by_key(|(exchange, hit)| (*exchange, hit.message.seq));
-    let mut found: Vec<FoundExchange> = Vec::new();
-    for (exchange, hit) in hits {
-        if found
-            .last()
-            .is_none_or(|last| last.placed.exchange.exchange != exchange)
-        {
-            let Some(placed) = line.find(tx, exchange).await?.filter(PlacedExchange::is_found) else {
-                continue;
-            };
-            found.push(FoundExchange {
-                placed,
-                hits: Vec::new(),
-            });
-        }
-        let last = found.last_mut();
-        if let Some(last) = last.filter(|last| last.placed.exchange.holds(hit.message.seq)) {
-            last.hits.push(hit);
-        }
-    }
-    found.retain(|found| !found.hits.is_empty());
-    Ok(Some(SearchHits { found, unsearched }))
-}
-
-fn add_new(hits: &mut Vec<PlacedHit>, found: Vec<PlacedHit>) {
-    for (exchange, hit) in found {
-        if !hits.iter().any(|(_, known)| known.message.seq == hit.message.seq) {
-            hits.push((exchange, hit));
-        }
-    }
-}
-
-async fn ranked(
-    tx: &mut Connection,
-    line: &AncestorLine,
-    wanted: &Query,
-    wish: Wish,
-) -> StoreResult<Vec<PlacedHit>> {
-    match tx.dialect() {
-        SqlDialect::Sqlite => fts5::ranked(tx, line, wanted, wish).await,
-        SqlDialect::Postgres => tsvector::ranked(tx, line, wanted, wish).await,
-    }
-}
-
-/// Returns hits among the newest unindexed messages of the line, and the number of older unindexed messages.
-async fn unindexed(
-    tx: &mut Connection,
-    line: &AncestorLine,
-    wanted: &Query,
-) -> StoreResult<(Vec<PlacedHit>, i64)> {
-    let (spans, unsearched) = tail(tx, line).await?;
-    let sql = sql!(
-        "-- sql/recall.tail\nSELECT seq, format, payload, tokens, said_at, kind, exchange FROM message_log \
-               WHERE agent_id = $1 AND seq > $2 AND seq <= $3 AND forgotten_at IS NULL ORDER BY seq DESC"
-    );
-    let mut hits = Vec::new();
-    for (agent, after, through) in &spans {
-        let query = query(sql).bind(agent.as_str()).bind(*after).bind(*through);
-        add_matching(&mut hits, query.fetch(&mut *tx)?, wanted).await?;
-    }
-    Ok((hits, unsearched))
-}
-
-/// Returns, for each agent of the line, the range of messages to read (after the first number, up to the second), and how many unindexed
-/// messages come before these. An agent's messages have consecutive numbers. Their ids in SQLite ascend with them, and other agents' ids
-/// in between don't matter.
-async fn tail(tx: &mut Connection, line: &AncestorLine) -> StoreResult<(Vec<(String, i64, i64)>, i64)> {
-    let sql = sql!(
-        sqlite: "-- sql/recall.behind\nSELECT a.agent_id, max(a.fork_seq, min(a.last_seq, l.value ->> 1) - $2, \
-               coalesce((SELECT n.seq FROM (SELECT m.id, m.seq FROM message_log m WHERE m.agent_id = a.agent_id \
-               AND m.seq <= l.value ->> 1 ORDER BY m.seq DESC LIMIT $2) n \
-               WHERE n.id <= (SELECT value FROM counters WHERE name = 'recall_indexed') LIMIT 1), 0)), \
-               min(a.last_seq, l.value ->> 1) FROM json_each($1) l CROSS JOIN agents a ON a.agent_id = l.value ->> 0 \
-               ORDER BY l.key",
-        postgres: "-- sql/recall.behind\nSELECT a.agent_id, greatest(a.fork_seq, \
-               least(a.last_seq, CAST(l.value ->> 1 AS bigint)) - $2, coalesce(k.indexed_seq, 0)), \
-               least(a.last_seq, CAST(l.value ->> 1 AS bigint)) \
-               FROM jsonb_array_elements($1::jsonb) WITH ORDINALITY l (value, place) \
-               JOIN agents a ON a.agent_id = l.value ->> 0 LEFT JOIN recall_marks k ON k.agent_id = a.agent_id \
-               ORDER BY l.place",
-    );
-    let (mut spans, mut left, mut unsearched) = (Vec::new(), TAIL_MESSAGES_MAX, 0);
-    let query = query(sql).bind(line.json()).bind(UNINDEXED_COUNTED_MAX);
-    for row in query.fetch_all(tx).await? {
-        let (indexed, through): (i64, i64) = (row.try_get(1)?, row.try_get(2)?);
-        let behind = (through - indexed).max(0);
-        let read = behind.min(left);
-        left -= read;
-        unsearched += behind - read;
-        if read > 0 {
-            spans.push((row.try_get(0)?, through - read, through));
-        }
-    }
-    Ok((spans, unsearched))
-}
-
-/// Reads hits of the index: a message's columns, its exchange, its rank.
-fn hits(found: &[Row]) -> StoreResult<Vec<PlacedHit>> {
-    found.iter().map(|row| hit(row, Some(row.try_get(7)?))).collect()
-}
-
-fn hit(row: &Row, rank: Option<f64>) -> StoreResult<PlacedHit> {
-    let message = row::message(row)?;
-    Ok((row.try_get(6)?, Hit { rank, message }))
-}
-
-/// Adds the messages that match a term.
-async fn add_matching(
-    hits: &mut Vec<PlacedHit>,
-    mut rows: BoxStream<'_, Result<Row, sqlx::Error>>,
-    wanted: &Query,
-) -> StoreResult<()> {
-    while hits.len() < HITS_MAX {
-        let Some(row) = rows.try_next().await? else { break };
-        let (exchange, hit) = hit(&row, None)?;
-        let found = wanted.found_in(&searchable(&hit.message.message));
-        if found.contains(&true) {
-            hits.push((exchange, hit));
-        }
-    }
-    Ok(())
 }
 
 /// Returns the line of `agent` and an exchange in it; `None` if there is no such exchange or agent.
@@ -328,26 +171,10 @@ async fn last_within(
     Ok((through_seq, false))
 }
 
-pub(super) async fn forget(tx: &mut Connection, agent: &AgentId, seqs: &[i64]) -> StoreResult<()> {
-    match tx.dialect() {
-        SqlDialect::Sqlite => fts5::forget(tx, agent, seqs).await,
-        SqlDialect::Postgres => tsvector::forget(tx, agent, seqs).await,
-    }
-}
-
-/// Removes the newest messages of an agent from the index, before their rows are deleted. PostgreSQL's index names agents, so it is
-/// deleted like other tables.
-pub(super) async fn forget_newest(tx: &mut Connection, agent: &AgentId, limit: i64) -> StoreResult<()> {
-    match tx.dialect() {
-        SqlDialect::Sqlite => fts5::forget_newest(tx, agent, limit).await,
-        SqlDialect::Postgres => Ok(()),
-    }
-}
-
 /// Runs after messages of an agent were deleted.
 pub(super) async fn forgot_newest(tx: &mut Connection) -> StoreResult<()> {
     match tx.dialect() {
-        SqlDialect::Sqlite => fts5::hold_watermark(tx).await,
+        SqlDialect::Sqlite => watermark::hold(tx).await,
         SqlDialect::Postgres => Ok(()),
     }
 }

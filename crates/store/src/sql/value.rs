@@ -127,7 +127,8 @@ columns!(
     String,
     Option<String>,
     bool,
-    Option<bool>
+    Option<bool>,
+    Vec<u8>
 );
 
 impl Column for Option<Timestamp> {

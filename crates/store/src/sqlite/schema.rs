@@ -1,7 +1,7 @@
 //! SQLite's migrations, compiled in.
 
 /// Version, name and SQL of each migration, in order.
-pub(crate) const MIGRATIONS: [(i64, &str, &str); 25] = [
+pub(crate) const MIGRATIONS: [(i64, &str, &str); 26] = [
     (
         1,
         "schema",
@@ -110,5 +110,10 @@ pub(crate) const MIGRATIONS: [(i64, &str, &str); 25] = [
         26,
         "seals",
         include_str!("../../migrations/sqlite/0026_seals.sql"),
+    ),
+    (
+        27,
+        "recall words",
+        include_str!("../../migrations/sqlite/0027_recall_words.sql"),
     ),
 ];

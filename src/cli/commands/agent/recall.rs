@@ -14,19 +14,21 @@ use crate::cli::{
     terminal::output,
 };
 use recapd_api::recall::{
-    self, ExpandReply, FOUND_MAX, FOUND_SHOWN, MESSAGES_MAX, MESSAGES_SHOWN, Range, RecallReply,
+    self, ArchiveQuestion, ExpandReply, FOUND_MAX, FOUND_SHOWN, MESSAGES_MAX, MESSAGES_SHOWN, Range,
+    RecallReply,
 };
 use recapd_config::Config;
 use recapd_core::{
-    domain::{agent::AgentId, recall::Query},
+    domain::{agent::AgentId, time::Timestamp},
     formats::outgoing::RequestFormat,
 };
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Searches all that was ever said to and by an agent, its tools included, also what has long left its window. A word of
-three letters or more finds every word that begins with it. Examples:
-  recapd recall my-agent jwt auth
+Searches all that was ever said to and by an agent, its tools included, also what has long left its window. Words are
+found in all their forms; what was said at a time that the question names comes earlier. Examples:
+  recapd recall my-agent why did the deploy fail last tuesday
+  recapd recall my-agent jwt auth --role user --since 2026-03-01
   recapd recall my-agent \"connection refused\"             words next to each other
   recapd recall my-agent deploy --server http://127.0.0.1:7411")]
 pub(crate) struct Recall {
@@ -38,6 +40,27 @@ pub(crate) struct Recall {
     /// Show at most this many exchanges
     #[arg(long, default_value_t = FOUND_SHOWN, value_parser = clap::value_parser!(i64).range(1..=FOUND_MAX))]
     limit: i64,
+    /// Only what they said: user, assistant, tool or system
+    #[arg(long)]
+    role: Option<String>,
+    /// Only exchanges that call this tool
+    #[arg(long, value_name = "NAME")]
+    tool: Option<String>,
+    /// Only what was said from then on: a time, a date, or words such as 'last week'
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Only what was said before then, or before the end of that day
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// Only exchanges of this session
+    #[arg(long, value_name = "N")]
+    session: Option<i64>,
+    /// The order of what is found: best or recent
+    #[arg(long)]
+    order: Option<String>,
+    /// The time from which words such as 'yesterday' are understood; now if it isn't given
+    #[arg(long, value_name = "TIME")]
+    as_of: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -74,23 +97,49 @@ fn request_format(name: &str) -> Result<RequestFormat, String> {
 
 impl Recall {
     pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let words = words(&self.words);
-        Query::parse(&words).map_err(|error| CommandFailure::usage(error.to_string()))?;
-        let reply: RecallReply = open::block_on(async {
-            let agent = &self.agent;
-            let path = format!(
-                "/v1/agents/{agent}/recall?limit={}&q={}",
-                self.limit,
-                escaped(&words)
-            );
-            Api::reading(config, shared).await?.read(&path).await
-        })?;
+        let path = self.path()?;
+        let reply: RecallReply =
+            open::block_on(async { Api::reading(config, shared).await?.read(&path).await })?;
         if shared.json {
             output::json(&reply)?;
         } else {
             output::text(&recall::found_text(&reply))?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Recall {
+    fn path(&self) -> Result<String, CommandFailure> {
+        let words = words(&self.words);
+        let (limit, session) = (
+            self.limit.to_string(),
+            self.session.map(|session| session.to_string()),
+        );
+        let parameters = [
+            ("q", Some(words.as_str())),
+            ("limit", Some(limit.as_str())),
+            ("role", self.role.as_deref()),
+            ("tool", self.tool.as_deref()),
+            ("since", self.since.as_deref()),
+            ("until", self.until.as_deref()),
+            ("session", session.as_deref()),
+            ("order", self.order.as_deref()),
+            ("as_of", self.as_of.as_deref()),
+        ];
+        let of = |name: &str| {
+            parameters
+                .iter()
+                .find(|(other, _)| *other == name)
+                .and_then(|(_, text)| *text)
+        };
+        ArchiveQuestion::read(of, Timestamp::default())
+            .map_err(|error| CommandFailure::usage(error.to_string()))?;
+        let given = parameters
+            .iter()
+            .filter_map(|(name, text)| Some(format!("{name}={}", escaped((*text)?))));
+        let query: Vec<String> = given.collect();
+        Ok(format!("/v1/agents/{}/recall?{}", self.agent, query.join("&")))
     }
 }
 

@@ -30,13 +30,12 @@ use crate::{
         VersionList, WINDOW_SHOWN, agents_page, archive_page, diff_page, exchange_page, search_page,
         strata_page, versions_page,
     },
-    recall::{self, FOUND_SHOWN},
+    recall::{self, ArchiveQuestion},
 };
 use recapd_core::domain::{
     agent::AgentId,
     exchange::FIRST_EXCHANGE,
     legs::{Legs, settle},
-    recall::Query,
     spend::SpendTotal,
 };
 use recapd_store::{
@@ -294,15 +293,14 @@ pub(super) async fn search(
     let found = if words.is_empty() {
         None
     } else {
-        match Query::parse(&words) {
-            Ok(query) => {
+        let of = |name: &str| (name == "q").then_some(words.as_str());
+        match ArchiveQuestion::read(of, app.parts.clock.now()) {
+            Ok(question) => {
                 let redactor = app.parts.snapshots.redactor();
                 let store = app.parts.store.as_ref();
-                recall::search(store, &agent, &query, FOUND_SHOWN, redactor)
-                    .await?
-                    .map(Ok)
+                recall::search(store, &agent, &question, redactor).await?.map(Ok)
             }
-            Err(error) => Some(Err(error.to_string())),
+            Err(error) => Some(Err(error.cure)),
         }
     };
     let search = Search { agent, words, found };

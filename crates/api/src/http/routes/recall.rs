@@ -18,14 +18,9 @@ use crate::{
             problem::{INVALID_PARAMETER, Problem, UNKNOWN_EXCHANGE},
         },
     },
-    recall::{
-        self, ExpandQuery, ExpandReply, FOUND_MAX, FOUND_SHOWN, MESSAGES_MAX, MESSAGES_SHOWN, RecallReply,
-    },
+    recall::{self, ArchiveQuestion, ExpandQuery, ExpandReply, MESSAGES_MAX, MESSAGES_SHOWN, RecallReply},
 };
-use recapd_core::{
-    domain::{agent::AgentId, recall::Query},
-    formats::outgoing::RequestFormat,
-};
+use recapd_core::{domain::agent::AgentId, formats::outgoing::RequestFormat};
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
@@ -34,8 +29,15 @@ const TEXT: &str = "text/plain";
 #[utoipa::path(
     get, path = "/v1/agents/{id}/recall", operation_id = "recall", tag = "history",
     params(AgentPath,
-        ("q" = String, Query, min_length = 1, description = "Words, and phrases in quotation marks.", example = "jwt \"refresh token\""),
-        ("limit" = Option<i64>, Query, minimum = 1, maximum = 50, description = "The most exchanges.")),
+        ("q" = String, Query, min_length = 1, description = "A question, words, or phrases in quotation marks.", example = "jwt \"refresh token\""),
+        ("limit" = Option<i64>, Query, minimum = 1, maximum = 50, description = "The most exchanges."),
+        ("role" = Option<String>, Query, description = "Only what they said: `user`, `assistant`, `tool` or `system`."),
+        ("tool" = Option<String>, Query, description = "Only exchanges that call this tool.", example = "bash"),
+        ("since" = Option<String>, Query, description = "Only what was said from this time on: RFC 3339, a date, or words such as `last week`."),
+        ("until" = Option<String>, Query, description = "Only what was said before this time, or before the end of this day."),
+        ("session" = Option<i64>, Query, minimum = 1, description = "Only exchanges of this session."),
+        ("order" = Option<String>, Query, description = "`best`: the best matches first (default); `recent`: the newest exchanges first."),
+        ("as_of" = Option<String>, Query, description = "The time from which words such as `yesterday` are understood; now if it is missing.")),
     responses((status = 200, description = "The matching exchanges.", content((RecallReply = "application/json"), (String = "text/plain"))),
         answers::Always,
         answers::OfAgent),
@@ -46,14 +48,11 @@ pub(super) async fn search(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let parameters = Parameters::read(&uri, &["q", "limit"])?;
-    let words = parameters
-        .text("q")
-        .ok_or_else(|| invalid("q", "is missing", "give the words to look for"))?;
-    let query = Query::parse(words).map_err(|error| invalid("q", "can't be asked", &error.to_string()))?;
-    let limit = parameters.integer("limit", 1..=FOUND_MAX)?.unwrap_or(FOUND_SHOWN);
+    let parameters = Parameters::read(&uri, &ArchiveQuestion::PARAMETERS)?;
+    let question = ArchiveQuestion::read(|name| parameters.text(name), app.parts.clock.now())
+        .map_err(|error| invalid(error.name, &error.what, &error.cure))?;
     let redactor = app.parts.snapshots.redactor();
-    let found = recall::search(app.parts.store.as_ref(), &agent, &query, limit, redactor).await?;
+    let found = recall::search(app.parts.store.as_ref(), &agent, &question, redactor).await?;
     let found = found.ok_or_else(|| Problem::unknown_agent(&agent))?;
     Ok(answer(&headers, &found, recall::found_text))
 }

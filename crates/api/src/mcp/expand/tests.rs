@@ -82,7 +82,7 @@ impl Source for FakeArchive {
         unreachable!("expand reads exchanges only")
     }
 
-    async fn recall(&self, _: &AgentId, _: &str, _: i64) -> Result<RecallReply, SourceError> {
+    async fn recall(&self, _: &AgentId, _: &[(&str, &str)]) -> Result<RecallReply, SourceError> {
         unreachable!("expand reads exchanges only")
     }
 

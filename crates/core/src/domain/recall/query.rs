@@ -2,19 +2,24 @@
 
 use std::ops::Range;
 
-use super::words::{Word, words};
+use super::{
+    stem::{is_stop_word, stem},
+    words::{Word, words},
+};
 use crate::domain::text::one_line;
 
 /// The most characters of a query.
 pub const QUERY_CHARS_MAX: usize = 1_000;
-/// The most terms of a query.
-pub const TERMS_MAX: usize = 16;
-/// A query's word of at least this many characters matches every word that begins with it.
+/// The most terms that are used for ranking: the rarest ones of a long question.
+pub const TERMS_MAX: usize = 24;
+/// A query's word of at least this many characters matches every word that begins with it, if no message has the word itself.
 pub const OPEN_CHARS_MIN: usize = 3;
 /// The most characters of an excerpt.
 pub const EXCERPT_CHARS_MAX: usize = 240;
 /// Characters of an excerpt before the first match.
 const LEAD_CHARS: usize = 60;
+/// Pieces of a word with an apostrophe that aren't longer are parts of grammar: `'s`, `n't`, `l'`.
+const CLITIC_CHARS_MAX: usize = 2;
 
 /// The reason why a query is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,27 +30,35 @@ pub enum QueryError {
     /// It is too long.
     #[error("the query has {0} characters: at most {QUERY_CHARS_MAX} are allowed")]
     TooLong(usize),
-    /// It has too many terms.
-    #[error("the query has {0} words and phrases: at most {TERMS_MAX} are allowed")]
-    TooManyTerms(usize),
 }
 
-/// One word, or several consecutive words, to search for.
+/// A word in any of its forms, or several consecutive words to the letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
     words: Vec<String>,
-    is_open: bool,
+    stems: Vec<String>,
+    is_phrase: bool,
 }
 
 impl Term {
-    /// The words in order; never empty.
-    pub fn words(&self) -> &[String] {
-        &self.words
+    /// The stems that a message with this term has; never empty.
+    pub fn stems(&self) -> &[String] {
+        &self.stems
     }
 
-    /// Returns true if the last word also matches every word that begins with it.
+    /// True if the words must stand in a text to the letter, one after the other.
+    pub fn is_phrase(&self) -> bool {
+        self.is_phrase
+    }
+
+    /// True if words that begin with it stand for it where no message has the word itself.
     pub fn is_open(&self) -> bool {
-        self.is_open
+        !self.is_phrase && self.stem().chars().count() >= OPEN_CHARS_MIN
+    }
+
+    /// The stem of a word; the first of a phrase.
+    pub fn stem(&self) -> &str {
+        self.stems.first().map_or("", String::as_str)
     }
 
     /// The words as shown to people.
@@ -55,26 +68,62 @@ impl Term {
 
     fn of(text: &str, is_quoted: bool) -> Option<Self> {
         let words: Vec<String> = words(text).map(|word| word.folded).collect();
-        let last = words.last()?;
-        let is_long = last.chars().count() >= OPEN_CHARS_MIN;
-        let is_open = !is_quoted && is_long;
-        Some(Self { words, is_open })
+        let stems: Vec<String> = words.iter().map(|word| stem(word)).collect();
+        (!words.is_empty()).then(|| Self {
+            is_phrase: is_quoted || words.len() > 1,
+            words,
+            stems,
+        })
+    }
+
+    /// The terms of a word as it stands in a question. Parts that a hyphen or an apostrophe joins are words of their own; what other
+    /// characters join, such as a path, is a phrase.
+    fn of_word(word: &str) -> impl Iterator<Item = Self> {
+        let hyphens = ['-', '\u{2010}', '\u{2011}', '\u{2013}', '\u{2014}'];
+        word.split(hyphens).flat_map(|part| {
+            let pieces: Vec<&str> = part.split(['\'', '’']).collect();
+            let is_single = pieces.len() == 1;
+            pieces
+                .into_iter()
+                .filter(move |piece| is_single || piece.chars().count() > CLITIC_CHARS_MAX)
+                .filter_map(|piece| Self::of(piece, false))
+                .collect::<Vec<_>>()
+        })
+    }
+
+    fn is_stop_word(&self) -> bool {
+        !self.is_phrase && self.words.iter().all(|word| is_stop_word(word))
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.is_phrase == other.is_phrase
+            && if self.is_phrase {
+                self.words == other.words
+            } else {
+                self.stems == other.stems
+            }
+    }
+
+    fn matches_word(&self, word: &str) -> bool {
+        self.words.iter().zip(&self.stems).any(|(own, own_stem)| {
+            // A word begins like its stem: most words need no stem of their own.
+            let begins_alike = word.bytes().take(2).eq(own_stem.bytes().take(2));
+            word == own
+                || (self.is_open() && word.starts_with(own.as_str()))
+                || (begins_alike && stem(word) == *own_stem)
+        })
     }
 
     fn begins(&self, found: &[Word]) -> bool {
-        let Some((last, first)) = self.words.split_last() else {
-            return false;
-        };
-        let ends = |word: &Word| {
-            if self.is_open {
-                word.folded.starts_with(last)
-            } else {
-                word.folded == *last
-            }
-        };
-        first.len() < found.len()
-            && first.iter().zip(found).all(|(word, found)| *word == found.folded)
-            && found.get(first.len()).is_some_and(ends)
+        if !self.is_phrase {
+            return found.first().is_some_and(|word| self.matches_word(&word.folded));
+        }
+        self.words.len() <= found.len()
+            && self
+                .words
+                .iter()
+                .zip(found)
+                .all(|(word, found)| *word == found.folded)
     }
 }
 
@@ -85,10 +134,11 @@ pub struct Query {
 }
 
 impl Query {
-    /// Parses words, and phrases in quotation marks. There is no other syntax, so every text with a word is valid.
+    /// Parses words, and phrases in quotation marks. There is no other syntax, so every text with a word is valid. Words that say
+    /// nothing are left out, unless there are no others.
     ///
     /// # Errors
-    /// [`QueryError`] if it has no word, is too long or has too many terms.
+    /// [`QueryError`] if it has no word, or is too long.
     pub fn parse(text: &str) -> Result<Self, QueryError> {
         let chars = text.chars().count();
         if chars > QUERY_CHARS_MAX {
@@ -100,25 +150,46 @@ impl Query {
             if place % 2 == 1 {
                 terms.extend(Term::of(piece, true));
             } else {
-                terms.extend(piece.split_whitespace().filter_map(|word| Term::of(word, false)));
+                terms.extend(piece.split_whitespace().flat_map(Term::of_word));
             }
+        }
+        if terms.iter().any(|term| !term.is_stop_word()) {
+            terms.retain(|term| !term.is_stop_word());
         }
         let mut unique: Vec<Term> = Vec::new();
         for term in terms {
-            if !unique.contains(&term) {
+            if !unique.iter().any(|known| known.is_same(&term)) {
                 unique.push(term);
             }
         }
-        match unique.len() {
-            0 => Err(QueryError::Empty),
-            1..=TERMS_MAX => Ok(Self { terms: unique }),
-            many => Err(QueryError::TooManyTerms(many)),
+        if unique.is_empty() {
+            return Err(QueryError::Empty);
         }
+        Ok(Self { terms: unique })
     }
 
-    /// The terms to search for; never empty.
+    /// Finds everything that a filter admits.
+    pub fn everything() -> Self {
+        Self { terms: Vec::new() }
+    }
+
+    /// True if its words say nothing about what is looked for.
+    pub fn is_empty_talk(&self) -> bool {
+        self.terms.iter().all(Term::is_stop_word)
+    }
+
+    /// The terms to search for.
     pub fn terms(&self) -> &[Term] {
         &self.terms
+    }
+
+    /// The same query with those terms only that `keeps` by their index.
+    #[must_use]
+    pub fn with(&self, keeps: impl Fn(usize) -> bool) -> Self {
+        let kept = self.terms.iter().enumerate().filter(|(index, _)| keeps(*index));
+        Self {
+            terms: kept.map(|(_, term)| term.clone()).collect(),
+        }
     }
 
     /// For each term of the query: true if `text` has it.

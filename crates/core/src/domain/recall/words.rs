@@ -4,16 +4,9 @@ use std::ops::Range;
 
 use unicode_normalization::char::{compose, decompose_canonical};
 
-/// The words of `text` for the index, separated by blanks.
-pub fn indexed(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for word in words(text) {
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(&word.folded);
-    }
-    line
+/// A name as it is compared: its words without what is between them.
+pub(super) fn folded_name(name: &str) -> String {
+    words(name).map(|word| word.folded).collect()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +42,7 @@ fn is_mark(c: char) -> bool {
 
 /// Converts a word to lower case, without accents on Latin letters, like FTS5's `remove_diacritics 2`. Other letters are composed with
 /// their marks, so that both spellings are equal.
-fn folded(word: &str) -> String {
+pub(super) fn folded(word: &str) -> String {
     let mut folded = String::with_capacity(word.len());
     for c in word.to_lowercase().chars() {
         if is_mark(c) {

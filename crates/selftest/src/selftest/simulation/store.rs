@@ -13,7 +13,7 @@ use recapd_core::domain::{
     agent::AgentId,
     exchange::Exchange,
     project::ProjectId,
-    recall::Query,
+    recall::ArchiveSearch,
     settings::{AgentSettings, SettingsPatch},
     time::Timestamp,
     work::{Lease, Reason},
@@ -172,7 +172,7 @@ seam! {
     absent fn session_start(agent: &AgentId, session: i64) -> Option<i64>;
     absent fn has_evicted(agent: &AgentId) -> bool;
     absent fn last_said(agent: &AgentId, limit: i64) -> Vec<SaidMessage>;
-    absent fn search(agent: &AgentId, query: &Query) -> Option<SearchHits>;
+    absent fn search(agent: &AgentId, search: &ArchiveSearch) -> Option<SearchHits>;
     absent fn expand(agent: &AgentId, exchange: i64, range: MessageRange) -> Option<ExpandedExchange>;
     absent fn request_of(agent: &AgentId, exchange: i64) -> Option<StoredMessage>;
     absent fn legs(agent: &AgentId, exchange: i64) -> Vec<Exchange>;

@@ -14,6 +14,8 @@ const FORKS_NAMED: i64 = 10;
 const ROWS_MAX: i64 = 250;
 /// The same for long rows: each may have 40 kB, and is overwritten.
 const LONG_ROWS_MAX: i64 = 32;
+/// How many rows of the index count as one: they are short, and a message has many.
+const SHORT_ROWS: i64 = 16;
 const LONG: [&str; 2] = ["summary_versions", "model_answers"];
 /// The tables through which others see the agent or work for it: emptied in the first step.
 const SEEN: [&str; 3] = ["summary_update_queue", "summaries", "forgettings"];
@@ -90,17 +92,17 @@ pub(crate) async fn delete_some(tx: &mut Connection, agent: &AgentId) -> StoreRe
     query(defer).execute(&mut *tx).await?;
     let (mut step, mut room) = (DeleteStep::default(), ROWS_MAX);
     for table in tables(tx).await? {
-        let is_long = LONG.contains(&table.as_str());
-        let limit = if is_long { room.min(LONG_ROWS_MAX) } else { room };
-        if table == "message_log" {
-            recall::forget_newest(tx, agent, limit).await?;
-        }
+        let limit = match table.as_str() {
+            table if LONG.contains(&table) => room.min(LONG_ROWS_MAX),
+            "recall_words" => room * SHORT_ROWS,
+            _ => room,
+        };
         let gone = rows(tx, &table, agent, limit).await?;
         if table == "message_log" {
             step.messages = gone;
             recall::forgot_newest(tx).await?;
         }
-        room -= gone;
+        room -= gone.min(room);
         if gone == limit || room == 0 {
             return Ok(step);
         }

@@ -8,7 +8,9 @@ use super::super::{
     agent,
     row::{self, evicted_at, exchange_columns},
 };
-use recapd_core::domain::{agent::AgentId, exchange::Exchange, ledger::Ledger, time::Timestamp};
+use recapd_core::domain::{
+    agent::AgentId, exchange::Exchange, ledger::Ledger, recall::block_of, time::Timestamp,
+};
 
 const GENERATIONS_MAX: usize = 1_000;
 
@@ -47,19 +49,23 @@ impl AncestorLine {
         }))
     }
 
-    pub(crate) fn agents(&self) -> impl Iterator<Item = &AgentId> {
-        self.members.iter().map(|member| &member.agent)
+    /// Returns the agent that has the message: the oldest one that shares it.
+    pub(super) fn owner(&self, seq: i64) -> Option<&AgentId> {
+        let mut oldest_first = self.members.iter().rev();
+        oldest_first
+            .find(|member| seq <= member.through_seq)
+            .map(|member| &member.agent)
     }
 
     pub(super) fn members(&self) -> impl Iterator<Item = &Member> {
         self.members.iter()
     }
 
-    /// Returns `[[agent, last shared message], …]`.
+    /// Returns `[[agent, last shared message, its block], …]`.
     pub(super) fn json(&self) -> String {
         let members = self.members.iter();
         let pairs: Vec<_> = members
-            .map(|member| json!([member.agent, member.through_seq]))
+            .map(|member| json!([member.agent, member.through_seq, block_of(member.through_seq)]))
             .collect();
         json!(pairs).to_string()
     }

@@ -1,0 +1,352 @@
+//! The order of exchanges that match a search: the same for every database, and dependent on the agent's own archive only.
+//!
+//! A message counts by BM25. An exchange counts by its best message, half of its second-best, a quarter of its third-best and so on, and
+//! by a part of what the exchanges before and after it count: a question often names what was said one exchange earlier.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Bound,
+};
+
+use super::{
+    ArchiveSearch, Filter, Order, SessionRange, Term,
+    index::{BLOCK_MESSAGES, IndexPart, IndexTotals, Posting, seconds, tool_stem},
+};
+
+/// BM25: how soon more of the same word counts no more, and how much a long message has to have more of it.
+const K1: f64 = 1.2;
+const B: f64 = 0.75;
+/// What each further message of an exchange counts, in parts of the one before.
+const FURTHER: f64 = 0.5;
+/// What the exchanges before and after count.
+const NEIGHBOUR: f64 = 0.4;
+/// What the span that a question names counts.
+const PREFERRED: f64 = 1.5;
+/// The best messages of an exchange that are told.
+const HITS_MAX: usize = 3;
+
+/// An exchange that matches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankedExchange {
+    /// Its number.
+    pub exchange: i64,
+    /// What it counts, with its neighbours.
+    pub score: f64,
+    /// The numbers of its best messages, best first.
+    pub seqs: Vec<i64>,
+    /// The terms that it has, one bit each.
+    held: u64,
+}
+
+impl RankedExchange {
+    /// True if the exchange has the term with this index in the query.
+    pub fn has(&self, term: usize) -> bool {
+        bit(term) & self.held != 0
+    }
+}
+
+/// An archive, as far as a search needs it.
+#[derive(Clone, Debug, Default)]
+pub struct Candidates {
+    /// The size of the whole archive.
+    pub totals: IndexTotals,
+    /// In order of the messages.
+    pub parts: Vec<IndexPart>,
+    /// The exchanges of the session that the filter names.
+    pub session: Option<SessionRange>,
+    /// By term: the messages that have a phrase, verified by their texts.
+    pub verified: HashMap<usize, HashSet<i64>>,
+}
+
+#[derive(Clone, Copy)]
+struct Hit {
+    exchange: u32,
+    seq: i64,
+    score: f64,
+    held: u64,
+}
+
+fn bit(term: usize) -> u64 {
+    u32::try_from(term)
+        .ok()
+        .and_then(|term| 1_u64.checked_shl(term))
+        .unwrap_or(0)
+}
+
+impl Candidates {
+    /// Up to `limit` messages that may have the phrase `term`, newest first: they have all its stems.
+    pub fn of_phrase(&self, term: &Term, filter: &Filter, limit: usize) -> Vec<i64> {
+        let newest_first = self.parts.iter().rev().flat_map(|part| {
+            let mut postings = intersection(part, term);
+            postings.retain(|posting| {
+                part.message(posting.offset)
+                    .is_some_and(|message| filter.admits(message))
+            });
+            postings.into_iter().rev().map(|posting| part.seq(posting.offset))
+        });
+        newest_first.take(limit).collect()
+    }
+
+    /// The matching exchanges in the order that the search asks for.
+    pub fn rank(&self, search: &ArchiveSearch) -> Vec<RankedExchange> {
+        let mut hits = self.hits(search);
+        if let Some(session) = &self.session {
+            hits.retain(|hit| session.contains(&i64::from(hit.exchange)));
+        }
+        if let Some(tool) = &search.filter.tool {
+            let callers = self.callers(tool);
+            hits.retain(|hit| callers.contains(&hit.exchange));
+        }
+        // Nearly sorted already.
+        hits.sort_by_key(|hit| hit.exchange);
+        let mut ranked: Vec<RankedExchange> = with_neighbours(
+            hits.chunk_by_mut(|one, next| one.exchange == next.exchange)
+                .map(exchange)
+                .collect(),
+        );
+        match search.order {
+            Order::Recent => ranked.sort_by_key(|found| std::cmp::Reverse(found.exchange)),
+            Order::Best => ranked.sort_by(|one, other| {
+                let newer = other.exchange.cmp(&one.exchange);
+                other.score.total_cmp(&one.score).then(newer)
+            }),
+        }
+        ranked
+    }
+
+    fn hits(&self, search: &ArchiveSearch) -> Vec<Hit> {
+        let terms = search.query.terms();
+        let columns: Vec<Vec<Vec<Posting>>> = terms
+            .iter()
+            .enumerate()
+            .map(|(index, term)| self.column(index, term))
+            .collect();
+        let weights: Vec<f64> = columns
+            .iter()
+            .map(|column| self.weight(column.iter().map(Vec::len).sum()))
+            .collect();
+        let mean = float(self.totals.words) / float(self.totals.messages.max(1));
+        let mut scorer = Scorer::new(search, mean.max(1.0));
+        for (place, part) in self.parts.iter().enumerate() {
+            scorer.begin(part);
+            for (term, (column, weight)) in columns.iter().zip(&weights).enumerate() {
+                for posting in column.get(place).into_iter().flatten() {
+                    scorer.add(*posting, *weight, bit(term));
+                }
+            }
+            scorer.end(part, terms.is_empty());
+        }
+        scorer.hits
+    }
+
+    /// The postings of a term, part by part. If no message has the word, those of the words that begin with it.
+    fn column(&self, index: usize, term: &Term) -> Vec<Vec<Posting>> {
+        if term.is_phrase() {
+            let verified = self.verified.get(&index);
+            let is_verified = |seq: i64| verified.is_some_and(|verified| verified.contains(&seq));
+            return self
+                .parts
+                .iter()
+                .map(|part| {
+                    let mut postings = intersection(part, term);
+                    postings.retain(|posting| is_verified(part.seq(posting.offset)));
+                    postings
+                })
+                .collect();
+        }
+        let exact: Vec<Vec<Posting>> = self.parts.iter().map(|part| intersection(part, term)).collect();
+        if exact.iter().any(|postings| !postings.is_empty()) || !term.is_open() {
+            return exact;
+        }
+        let prefix = term.stem();
+        self.parts.iter().map(|part| begun(part, prefix)).collect()
+    }
+
+    /// The weight of a term that this many messages have.
+    fn weight(&self, messages: usize) -> f64 {
+        let with = float(messages);
+        let all = float(self.totals.messages).max(with);
+        (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
+    }
+
+    fn callers(&self, tool: &str) -> HashSet<u32> {
+        let stem = tool_stem(tool);
+        let of_part = |part: &IndexPart| {
+            let calls: HashSet<u16> = part
+                .postings
+                .get(&stem)
+                .into_iter()
+                .flatten()
+                .map(|posting| posting.offset)
+                .collect();
+            let messages = part
+                .messages
+                .iter()
+                .filter(|message| calls.contains(&message.offset));
+            messages.map(|message| message.exchange).collect::<Vec<_>>()
+        };
+        self.parts.iter().flat_map(of_part).collect()
+    }
+}
+
+/// Adds up the scores of a block's messages.
+struct Scorer<'s> {
+    search: &'s ArchiveSearch,
+    mean: f64,
+    /// By offset: 0 for messages that aren't looked at.
+    norms: Vec<f64>,
+    scores: Vec<f64>,
+    held: Vec<u64>,
+    hits: Vec<Hit>,
+}
+
+impl<'s> Scorer<'s> {
+    fn new(search: &'s ArchiveSearch, mean: f64) -> Self {
+        let size = usize::try_from(BLOCK_MESSAGES).unwrap_or_default();
+        Self {
+            search,
+            mean,
+            norms: vec![0.0; size],
+            scores: vec![0.0; size],
+            held: vec![0; size],
+            hits: Vec::new(),
+        }
+    }
+
+    fn begin(&mut self, part: &IndexPart) {
+        self.norms.fill(0.0);
+        self.scores.fill(0.0);
+        self.held.fill(0);
+        let looked_at = part
+            .messages
+            .iter()
+            .filter(|message| message.words > 0 && self.search.filter.admits(message));
+        for message in looked_at {
+            if let Some(norm) = self.norms.get_mut(usize::from(message.offset)) {
+                *norm = K1 * (1.0 - B + B * f64::from(message.words) / self.mean);
+            }
+        }
+    }
+
+    fn add(&mut self, posting: Posting, weight: f64, bit: u64) {
+        let place = usize::from(posting.offset);
+        let norm = self.norms.get(place).copied().unwrap_or_default();
+        if norm > 0.0
+            && let (Some(score), Some(held)) = (self.scores.get_mut(place), self.held.get_mut(place))
+        {
+            let count = f64::from(posting.count);
+            *score += weight * count * (K1 + 1.0) / (count + norm);
+            *held |= bit;
+        }
+    }
+
+    /// Takes the block's hits: messages with a term, or all that are looked at.
+    fn end(&mut self, part: &IndexPart, takes_all: bool) {
+        let preferred = self
+            .search
+            .preferred
+            .map(|span| seconds(span.since)..seconds(span.until));
+        for message in &part.messages {
+            let place = usize::from(message.offset);
+            let held = self.held.get(place).copied().unwrap_or_default();
+            let is_looked_at = self.norms.get(place).is_some_and(|norm| *norm > 0.0);
+            let is_preferred = preferred
+                .as_ref()
+                .is_some_and(|span| span.contains(&message.said_at));
+            if held == 0 && !(takes_all && is_looked_at && (is_preferred || preferred.is_none())) {
+                continue;
+            }
+            let score = self.scores.get(place).copied().unwrap_or_default();
+            self.hits.push(Hit {
+                exchange: message.exchange,
+                seq: part.seq(message.offset),
+                score: if is_preferred { score * PREFERRED } else { score },
+                held,
+            });
+        }
+    }
+}
+
+/// The messages of a part that have all of a term's stems.
+fn intersection(part: &IndexPart, term: &Term) -> Vec<Posting> {
+    let mut lists = term
+        .stems()
+        .iter()
+        .map(|stem| part.postings.get(stem).map_or(&[][..], Vec::as_slice));
+    let mut common = lists.next().unwrap_or_default().to_vec();
+    for list in lists {
+        let counts: HashMap<u16, u8> = list
+            .iter()
+            .map(|posting| (posting.offset, posting.count))
+            .collect();
+        common.retain_mut(|posting| {
+            let count = counts.get(&posting.offset).copied().unwrap_or_default();
+            posting.count = posting.count.min(count);
+            count > 0
+        });
+    }
+    common
+}
+
+/// The messages of a part with stems that begin with `prefix`.
+fn begun(part: &IndexPart, prefix: &str) -> Vec<Posting> {
+    let mut counts: std::collections::BTreeMap<u16, u8> = std::collections::BTreeMap::new();
+    let from = (Bound::Included(prefix), Bound::Unbounded);
+    let stems = part
+        .postings
+        .range::<str, _>(from)
+        .take_while(|(stem, _)| stem.starts_with(prefix));
+    for posting in stems.flat_map(|(_, postings)| postings) {
+        let count = counts.entry(posting.offset).or_default();
+        *count = count.saturating_add(posting.count);
+    }
+    counts
+        .into_iter()
+        .map(|(offset, count)| Posting { offset, count })
+        .collect()
+}
+
+/// One exchange of its hits.
+fn exchange(hits: &mut [Hit]) -> RankedExchange {
+    hits.sort_by(|one, other| other.score.total_cmp(&one.score).then(one.seq.cmp(&other.seq)));
+    let (mut score, mut part) = (0.0, 1.0);
+    for hit in &*hits {
+        score += part * hit.score;
+        part *= FURTHER;
+    }
+    RankedExchange {
+        exchange: hits.first().map_or(0, |hit| i64::from(hit.exchange)),
+        score,
+        seqs: hits.iter().take(HITS_MAX).map(|hit| hit.seq).collect(),
+        held: hits.iter().fold(0, |held, hit| held | hit.held),
+    }
+}
+
+/// Adds to each exchange a part of what its neighbours count; `alone` ascends by number.
+fn with_neighbours(alone: Vec<RankedExchange>) -> Vec<RankedExchange> {
+    let score_of = |place: Option<usize>, exchange: i64| {
+        let neighbour = place.and_then(|place| alone.get(place));
+        neighbour
+            .filter(|found| found.exchange == exchange)
+            .map_or(0.0, |found| found.score)
+    };
+    let scores: Vec<f64> = alone
+        .iter()
+        .enumerate()
+        .map(|(place, found)| {
+            let before = score_of(place.checked_sub(1), found.exchange - 1);
+            let after = score_of(Some(place + 1), found.exchange + 1);
+            found.score + NEIGHBOUR * (before + after)
+        })
+        .collect();
+    alone
+        .into_iter()
+        .zip(scores)
+        .map(|(found, score)| RankedExchange { score, ..found })
+        .collect()
+}
+
+/// Converts a count to a float; saturates at `u32::MAX`.
+fn float<T: TryInto<u32>>(count: T) -> f64 {
+    f64::from(count.try_into().unwrap_or(u32::MAX))
+}

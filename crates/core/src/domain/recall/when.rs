@@ -1,0 +1,347 @@
+//! Times that a question names: `yesterday`, `last Tuesday`, `two weeks ago`, `in March`, `2026-03-05`.
+//!
+//! A day is a day of the agent's time zone. Names of months and weekdays are English; words for days also German, Spanish, Portuguese and
+//! Italian.
+
+use std::ops::Range;
+
+use chrono::{Datelike as _, Months, NaiveDate, TimeDelta};
+
+use super::{
+    TimeSpan,
+    words::{Word, words},
+};
+use crate::domain::{time::Timestamp, zone::Zone};
+
+/// Words for a day, and how many days ago it is; a phrase comes before those that it contains.
+const DAYS: [(&str, i64); 17] = [
+    ("day before yesterday", 2),
+    ("yesterday", 1),
+    ("last night", 1),
+    ("today", 0),
+    ("this morning", 0),
+    ("vorgestern", 2),
+    ("gestern", 1),
+    ("heute", 0),
+    ("anteayer", 2),
+    ("ayer", 1),
+    ("hoy", 0),
+    ("anteontem", 2),
+    ("ontem", 1),
+    ("hoje", 0),
+    ("altro ieri", 2),
+    ("ieri", 1),
+    ("oggi", 0),
+];
+const WEEKDAYS: [&str; 7] = [
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
+];
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+/// From one on.
+const NUMBERS: [&str; 12] = [
+    "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+];
+/// Words before a month or a year that make it a time.
+const LEADS: [&str; 7] = ["in", "during", "since", "last", "this", "of", "from"];
+const COUNT_MAX: i64 = 99;
+const YEARS: std::ops::RangeInclusive<i32> = 1970..=2100;
+
+/// A time that a question names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedSpan {
+    /// The time.
+    pub span: TimeSpan,
+    /// The words for it, as they stand in the question.
+    pub words: String,
+    /// The question without them; the names of dates stay, since texts name them, too.
+    pub rest: String,
+}
+
+/// Days from the first to before the last.
+struct Days(NaiveDate, NaiveDate);
+
+impl Days {
+    fn one(day: NaiveDate) -> Option<Self> {
+        Some(Self(day, day.succ_opt()?))
+    }
+
+    /// The month of a day.
+    fn month(day: NaiveDate) -> Option<Self> {
+        let first = day.with_day(1)?;
+        Some(Self(first, first.checked_add_months(Months::new(1))?))
+    }
+
+    fn year(year: i32) -> Option<Self> {
+        Some(Self(
+            NaiveDate::from_ymd_opt(year, 1, 1)?,
+            NaiveDate::from_ymd_opt(year + 1, 1, 1)?,
+        ))
+    }
+
+    /// The days from Monday to Sunday around a day.
+    fn week(day: NaiveDate) -> Option<Self> {
+        let monday = ago(day, day.weekday().num_days_from_monday().into())?;
+        Some(Self(monday, ago(monday, -7)?))
+    }
+
+    /// The unit of the calendar, `count` of them ago.
+    fn unit(name: &str, count: i64, today: NaiveDate) -> Option<Self> {
+        let months = |count: i64| today.checked_sub_months(Months::new(u32::try_from(count).ok()?));
+        match name.strip_suffix('s').unwrap_or(name) {
+            "day" => Self::one(ago(today, count)?),
+            "week" => Self::week(ago(today, 7 * count)?),
+            "month" => Self::month(months(count)?),
+            "year" => Self::year(months(12 * count)?.year()),
+            _ => None,
+        }
+    }
+}
+
+fn ago(day: NaiveDate, days: i64) -> Option<NaiveDate> {
+    day.checked_sub_signed(TimeDelta::try_days(days)?)
+}
+
+/// What words at one place of a question mean.
+struct Meaning {
+    days: Days,
+    words: usize,
+    /// True if no text that is looked for would say so.
+    is_relative: bool,
+}
+
+/// Returns the first time that the question names, seen from `now`.
+pub fn named_span(question: &str, now: Timestamp, zone: Zone) -> Option<NamedSpan> {
+    let found: Vec<Word> = words(question).collect();
+    let today = NaiveDate::from_epoch_days(i32::try_from(zone.day(now)).ok()?)?;
+    (0..found.len()).find_map(|place| {
+        let (before, rest) = found.split_at(place);
+        let texts: Vec<&str> = rest.iter().take(4).map(|word| word.folded.as_str()).collect();
+        let lead = before.last().map_or("", |word| word.folded.as_str());
+        let meaning = relative(&texts, today).or_else(|| date(lead, &texts, today))?;
+        let within = rest.first()?.span.start..rest.get(meaning.words - 1)?.span.end;
+        let is_quoted = question.get(..within.start)?.matches('"').count() % 2 == 1;
+        (!is_quoted).then(|| named(question, within, &meaning, zone))?
+    })
+}
+
+fn named(question: &str, within: Range<usize>, meaning: &Meaning, zone: Zone) -> Option<NamedSpan> {
+    let moment = |day: NaiveDate| zone.begin_of(day.to_epoch_days().into());
+    let (before, after) = (question.get(..within.start)?, question.get(within.end..)?);
+    Some(NamedSpan {
+        span: TimeSpan {
+            since: moment(meaning.days.0),
+            until: moment(meaning.days.1),
+        },
+        words: question.get(within)?.to_owned(),
+        rest: if meaning.is_relative {
+            format!("{before} {after}")
+        } else {
+            question.to_owned()
+        },
+    })
+}
+
+/// Reads `yesterday`, `last Tuesday`, `last week`, `past three days`, `two weeks ago`.
+fn relative(texts: &[&str], today: NaiveDate) -> Option<Meaning> {
+    let word = |place: usize| texts.get(place).copied().unwrap_or_default();
+    let meaning = |days: Option<Days>, words: usize| {
+        Some(Meaning {
+            days: days?,
+            words,
+            is_relative: true,
+        })
+    };
+    let begins = |phrase: &str| {
+        phrase
+            .split(' ')
+            .enumerate()
+            .all(|(place, part)| word(place) == part)
+    };
+    if let Some((phrase, days)) = DAYS.iter().find(|(phrase, _)| begins(phrase)) {
+        return meaning(Days::one(ago(today, *days)?), phrase.split(' ').count());
+    }
+    let which = word(0);
+    if let (true, Some(weekday)) = (
+        ["last", "on", "this"].contains(&which),
+        WEEKDAYS.iter().position(|day| *day == word(1)),
+    ) {
+        let back =
+            (i64::from(today.weekday().num_days_from_monday()) - i64::try_from(weekday).ok()?).rem_euclid(7);
+        return meaning(Days::one(ago(today, if back == 0 { 7 } else { back })?), 2);
+    }
+    if let ("last" | "past", Some(count)) = (which, number(word(1))) {
+        let Days(first, _) = Days::unit(word(2), count, today).filter(|_| word(2) != "year")?;
+        return meaning(Some(Days(first, today.succ_opt()?)), 3);
+    }
+    if let (Some(count), "ago") = (number(which), word(2)) {
+        return meaning(Days::unit(word(1), count, today), 3);
+    }
+    match (which, word(1)) {
+        ("last", unit @ ("week" | "month" | "year")) => meaning(Days::unit(unit, 1, today), 2),
+        ("this", unit @ ("week" | "month" | "year")) => meaning(Days::unit(unit, 0, today), 2),
+        _ => None,
+    }
+}
+
+/// Reads `2026-03-05`, `March 5`, `5 March 2026`, and after a word such as `in`: `March`, `March 2026`, `2026`. Without a year it is the
+/// newest such date.
+fn date(lead: &str, texts: &[&str], today: NaiveDate) -> Option<Meaning> {
+    let word = |place: usize| texts.get(place).copied().unwrap_or_default();
+    let meaning = |days: Option<Days>, words: usize| {
+        Some(Meaning {
+            days: days?,
+            words,
+            is_relative: false,
+        })
+    };
+    if let (Some(year), Ok(month), Some(day)) = (year(word(0)), word(1).parse(), day(word(2))) {
+        return meaning(Days::one(NaiveDate::from_ymd_opt(year, month, day)?), 3);
+    }
+    let (month_at, day_of) = match (month(word(0)), month(word(1))) {
+        (Some(month), _) => ((month, 0), day(word(1)).map(|day| (day, 1))),
+        (_, Some(month)) => ((month, 1), Some((day(word(0))?, 0))),
+        _ => {
+            let year = year(word(0)).filter(|_| LEADS.contains(&lead))?;
+            return meaning(Days::year(year), 1);
+        }
+    };
+    if day_of.is_none() && !LEADS.contains(&lead) && year(word(1)).is_none() {
+        return None;
+    }
+    let words = 1 + month_at.1.max(day_of.map_or(0, |(_, place)| place));
+    let given = year(word(words));
+    let of_year = |year: i32| NaiveDate::from_ymd_opt(year, month_at.0, day_of.map_or(1, |(day, _)| day));
+    let date = match given {
+        Some(year) => of_year(year)?,
+        None => of_year(today.year())
+            .filter(|date| *date <= today)
+            .or_else(|| of_year(today.year() - 1))?,
+    };
+    let days = if day_of.is_some() {
+        Days::one(date)
+    } else {
+        Days::month(date)
+    };
+    meaning(days, words + usize::from(given.is_some()))
+}
+
+fn number(word: &str) -> Option<i64> {
+    let spelt = NUMBERS.iter().position(|number| *number == word);
+    let number = spelt.map_or_else(|| word.parse().ok(), |index| i64::try_from(index + 1).ok())?;
+    (1..=COUNT_MAX).contains(&number).then_some(number)
+}
+
+fn month(word: &str) -> Option<u32> {
+    let index = MONTHS.iter().position(|month| *month == word)?;
+    u32::try_from(index + 1).ok()
+}
+
+/// Reads `5`, `05` or `5th`.
+fn day(word: &str) -> Option<u32> {
+    let digits = word.trim_end_matches(|c: char| c.is_ascii_lowercase());
+    let is_ordinal = ["", "st", "nd", "rd", "th"].contains(&word.get(digits.len()..)?);
+    digits
+        .parse()
+        .ok()
+        .filter(|day| is_ordinal && (1..=31).contains(day))
+}
+
+fn year(word: &str) -> Option<i32> {
+    word.parse()
+        .ok()
+        .filter(|year| word.len() == 4 && YEARS.contains(year))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_name_times() {
+        // A Monday.
+        let now = Timestamp::parse("2023-05-08T13:56:00Z").unwrap();
+        for (question, since, until, words) in [
+            ("What broke yesterday?", "2023-05-07", "2023-05-08", "yesterday"),
+            (
+                "what was it last Tuesday",
+                "2023-05-02",
+                "2023-05-03",
+                "last Tuesday",
+            ),
+            ("and on monday?", "2023-05-01", "2023-05-02", "on monday"),
+            (
+                "plans of two weeks ago",
+                "2023-04-24",
+                "2023-05-01",
+                "two weeks ago",
+            ),
+            ("3 days ago", "2023-05-05", "2023-05-06", "3 days ago"),
+            (
+                "in the past three days",
+                "2023-05-05",
+                "2023-05-09",
+                "past three days",
+            ),
+            ("the trip last month", "2023-04-01", "2023-05-01", "last month"),
+            ("the race in March", "2023-03-01", "2023-04-01", "March"),
+            ("the race in June", "2022-06-01", "2022-07-01", "June"),
+            ("in October 2021", "2021-10-01", "2021-11-01", "October 2021"),
+            ("on March 5th", "2023-03-05", "2023-03-06", "March 5th"),
+            ("on 5 March 2022", "2022-03-05", "2022-03-06", "5 March 2022"),
+            ("since 2022", "2022-01-01", "2023-01-01", "2022"),
+            ("the run of 2023-01-31", "2023-01-31", "2023-02-01", "2023-01-31"),
+            ("Was war gestern?", "2023-05-07", "2023-05-08", "gestern"),
+        ] {
+            let named = named_span(question, now, Zone::UTC).unwrap_or_else(|| panic!("{question}"));
+            let day = |at: Timestamp| at.format("%Y-%m-%d");
+            assert_eq!(
+                (day(named.span.since).as_str(), day(named.span.until).as_str()),
+                (since, until),
+                "{question}"
+            );
+            assert_eq!(named.words, words, "{question}");
+        }
+    }
+
+    #[test]
+    fn other_questions_name_none() {
+        let now = Timestamp(0);
+        for question in [
+            "May I march?",
+            "port 8080 in use",
+            "the last word",
+            "\"yesterday\" by the Beatles",
+            "in 1812",
+            "",
+        ] {
+            assert_eq!(named_span(question, now, Zone::UTC), None, "{question}");
+        }
+    }
+
+    #[test]
+    fn relative_words_are_not_looked_for() {
+        let now = Timestamp::parse("2023-05-08T13:56:00Z").unwrap();
+        let rest = |question| named_span(question, now, Zone::UTC).unwrap().rest;
+        assert_eq!(rest("What broke last week in CI?"), "What broke   in CI?");
+        assert_eq!(rest("the race in March"), "the race in March");
+    }
+}

@@ -1,0 +1,431 @@
+//! Searches: reads what a search needs of the index, and of messages that aren't indexed yet; the domain ranks.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use futures::TryStreamExt as _;
+use serde_json::json;
+
+use super::{AncestorLine, rows::PlacedMessage};
+use crate::{
+    FoundExchange, PlacedExchange, SearchHits, StoreResult, StoredMessage, TAIL_MESSAGES_MAX,
+    sql::{Connection, query, row, sql, statement::SqlDialect},
+};
+use recapd_core::domain::{
+    agent::AgentId,
+    recall::{
+        ArchiveSearch, Candidates, IndexPart, IndexTotals, Query, RankedExchange, SessionRange, TERMS_MAX,
+        Term, block_of, searchable,
+    },
+};
+
+/// How many of an agent's newest messages are examined to count the unindexed ones.
+const UNINDEXED_COUNTED_MAX: i64 = 100_000;
+/// The most postings that a search reads: the commonest words of a question are left out before. The rarest word is never.
+const POSTINGS_MAX: i64 = 500_000;
+/// The most rows of words that begin with a word of the question, newest blocks first.
+const PREFIX_ROWS_MAX: i64 = 4_000;
+/// The most messages that are read to verify a phrase, newest first.
+const PHRASE_MESSAGES_MAX: usize = 1_000;
+/// The best exchanges that are looked up, since some of them may be set aside.
+const LOOKED_UP_MAX: usize = 1_000;
+
+/// A block of an agent.
+type BlockKey = (String, i64);
+
+pub(in crate::sql) async fn search(
+    tx: &mut Connection,
+    agent: &AgentId,
+    wanted: &ArchiveSearch,
+) -> StoreResult<Option<SearchHits>> {
+    let Some(line) = AncestorLine::of(tx, agent).await? else {
+        return Ok(None);
+    };
+    look_up_rows(tx).await?;
+    let search = ArchiveSearch {
+        query: rarest(tx, &line, &wanted.query).await?,
+        ..wanted.clone()
+    };
+    let (mut candidates, unsearched) = candidates(tx, &line, &search).await?;
+    if let Some(session) = search.filter.session {
+        candidates.session = Some(session_range(tx, agent, session).await?);
+    }
+    verify_phrases(tx, &line, &search, &mut candidates).await?;
+    let mut found = look_up(tx, &line, candidates.rank(&search), &search).await?;
+    let has_more = found.len() > search.limit;
+    found.truncate(search.limit);
+    Ok(Some(SearchHits {
+        terms: search.query.terms().to_vec(),
+        found,
+        has_more,
+        unsearched,
+    }))
+}
+
+/// Has PostgreSQL look up the index's rows one by one: it can't know how few a search needs, and would read whole tables.
+async fn look_up_rows(tx: &mut Connection) -> StoreResult<()> {
+    if tx.dialect() == SqlDialect::Postgres {
+        let sql = sql!(
+            "-- postgres/recall.look_up_rows\nSELECT set_config('enable_hashjoin', 'off', true), \
+                   set_config('enable_mergejoin', 'off', true)"
+        );
+        query(sql).fetch_one(tx).await?;
+    }
+    Ok(())
+}
+
+/// The query with its rarest terms only, if it has very many terms or they are very common.
+async fn rarest(tx: &mut Connection, line: &AncestorLine, wanted: &Query) -> StoreResult<Query> {
+    let counts = counts(tx, line, &stems(wanted.terms())).await?;
+    let count = |term: &Term| {
+        let counts = term
+            .stems()
+            .iter()
+            .map(|stem| counts.get(stem).copied().unwrap_or_default());
+        counts.min().unwrap_or_default()
+    };
+    let mut by_count: Vec<(i64, usize)> = wanted.terms().iter().map(count).zip(0..).collect();
+    // What no message has costs nothing, and takes nobody's place.
+    by_count.sort_by_key(|&(count, index)| (count == 0, count, index));
+    let mut left = POSTINGS_MAX;
+    let used: HashSet<usize> = by_count
+        .into_iter()
+        .take(TERMS_MAX)
+        .enumerate()
+        .take_while(|(place, (count, _))| {
+            left -= count;
+            *place == 0 || left >= 0 || *count == 0
+        })
+        .map(|(_, (_, index))| index)
+        .collect();
+    Ok(wanted.with(|index| used.contains(&index)))
+}
+
+fn stems(terms: &[Term]) -> BTreeSet<&str> {
+    terms.iter().flat_map(Term::stems).map(String::as_str).collect()
+}
+
+/// Counts the messages that have each stem.
+async fn counts(
+    tx: &mut Connection,
+    line: &AncestorLine,
+    stems: &BTreeSet<&str>,
+) -> StoreResult<HashMap<String, i64>> {
+    let sql = sql!(
+        "-- sql/recall.counts\nSELECT w.stem, CAST(sum(w.messages) AS bigint) FROM {each}($1{::jsonb}) l \
+               {join} recall_blocks b ON b.agent_id = l.value ->> 0 AND b.block <= CAST(l.value ->> 2 AS bigint) \
+               {join} {each_text}($2{::jsonb}) s ON {true} = {true} \
+               {join} recall_words w ON w.agent_id = b.agent_id AND w.block = b.block AND w.stem = s.value GROUP BY w.stem"
+    );
+    let found = query(sql)
+        .bind(line.json())
+        .bind(json!(stems).to_string())
+        .fetch_all(tx)
+        .await?;
+    found
+        .iter()
+        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+        .collect()
+}
+
+/// Reads what is needed to rank, and counts messages that are neither indexed nor read.
+async fn candidates(
+    tx: &mut Connection,
+    line: &AncestorLine,
+    search: &ArchiveSearch,
+) -> StoreResult<(Candidates, i64)> {
+    let mut parts: BTreeMap<BlockKey, IndexPart> = BTreeMap::new();
+    let stems = search.stems();
+    add_words(tx, line, &stems, &mut parts).await?;
+    let has = |stem: &str| parts.values().any(|part| part.has(stem));
+    let open = search
+        .query
+        .terms()
+        .iter()
+        .filter(|term| term.is_open() && !has(term.stem()));
+    let prefixes: BTreeSet<&str> = open.map(Term::stem).collect();
+    add_beginning(tx, line, &prefixes, &mut parts).await?;
+    let mut totals = totals(tx, line).await?;
+    let edges = add_messages(tx, line, search.takes_all(), &mut parts).await?;
+    for (member, key) in line.members().zip(edges) {
+        if let Some(part) = parts.get_mut(&key) {
+            part.truncate(member.through_seq);
+            totals += part.totals();
+        }
+    }
+    let mut parts: Vec<IndexPart> = parts.into_values().collect();
+    let (tail, unsearched) = unindexed(tx, line).await?;
+    for part in &tail {
+        totals += part.totals();
+    }
+    parts.extend(tail);
+    parts.sort_by_key(IndexPart::block);
+    let candidates = Candidates {
+        totals,
+        parts,
+        ..Candidates::default()
+    };
+    Ok((candidates, unsearched))
+}
+
+async fn add_words(
+    tx: &mut Connection,
+    line: &AncestorLine,
+    stems: &BTreeSet<String>,
+    parts: &mut BTreeMap<BlockKey, IndexPart>,
+) -> StoreResult<()> {
+    let sql = sql!(
+        "-- sql/recall.words\nSELECT w.agent_id, w.block, w.stem, w.postings FROM {each}($1{::jsonb}) l \
+               {join} recall_blocks b ON b.agent_id = l.value ->> 0 AND b.block <= CAST(l.value ->> 2 AS bigint) \
+               {join} {each_text}($2{::jsonb}) s ON {true} = {true} \
+               {join} recall_words w ON w.agent_id = b.agent_id AND w.block = b.block AND w.stem = s.value"
+    );
+    let query = query(sql).bind(line.json()).bind(json!(stems).to_string());
+    add_rows(query.fetch(tx)?, parts).await
+}
+
+/// Adds the words that begin with `prefixes`.
+async fn add_beginning(
+    tx: &mut Connection,
+    line: &AncestorLine,
+    prefixes: &BTreeSet<&str>,
+    parts: &mut BTreeMap<BlockKey, IndexPart>,
+) -> StoreResult<()> {
+    if prefixes.is_empty() {
+        return Ok(());
+    }
+    let ranges: Vec<[String; 2]> = prefixes
+        .iter()
+        .map(|prefix| [(*prefix).to_owned(), format!("{prefix}{}", char::MAX)])
+        .collect();
+    let sql = sql!(
+        "-- sql/recall.beginning\nSELECT w.agent_id, w.block, w.stem, w.postings FROM {each}($1{::jsonb}) l \
+               {join} recall_blocks b ON b.agent_id = l.value ->> 0 AND b.block <= CAST(l.value ->> 2 AS bigint) \
+               {join} {each}($2{::jsonb}) p ON {true} = {true} \
+               {join} recall_words w ON w.agent_id = b.agent_id AND w.block = b.block \
+               AND w.stem >= p.value ->> 0 AND w.stem < p.value ->> 1 ORDER BY w.block DESC, w.agent_id, w.stem LIMIT $3"
+    );
+    let query = query(sql)
+        .bind(line.json())
+        .bind(json!(ranges).to_string())
+        .bind(PREFIX_ROWS_MAX);
+    add_rows(query.fetch(tx)?, parts).await
+}
+
+async fn add_rows(
+    mut rows: futures::stream::BoxStream<'_, Result<crate::sql::Row, sqlx::Error>>,
+    parts: &mut BTreeMap<BlockKey, IndexPart>,
+) -> StoreResult<()> {
+    while let Some(row) = rows.try_next().await? {
+        let key: BlockKey = (row.try_get(0)?, row.try_get(1)?);
+        let part = parts
+            .entry(key)
+            .or_insert_with_key(|(_, block)| IndexPart::new(*block));
+        part.add_postings(&row.try_get::<String>(2)?, &row.try_get::<Vec<u8>>(3)?);
+    }
+    Ok(())
+}
+
+/// Adds the messages of the blocks that are needed: those with words of the search, or all, and each member's last one. Returns the keys
+/// of the latter.
+async fn add_messages(
+    tx: &mut Connection,
+    line: &AncestorLine,
+    takes_all: bool,
+    parts: &mut BTreeMap<BlockKey, IndexPart>,
+) -> StoreResult<Vec<BlockKey>> {
+    let edges: Vec<BlockKey> = line
+        .members()
+        .map(|member| (member.agent.to_string(), block_of(member.through_seq)))
+        .collect();
+    if takes_all {
+        let sql = sql!(
+            "-- sql/recall.all_blocks\nSELECT b.agent_id, b.block FROM {each}($1{::jsonb}) l \
+                   {join} recall_blocks b ON b.agent_id = l.value ->> 0 AND b.block <= CAST(l.value ->> 2 AS bigint)"
+        );
+        for row in query(sql).bind(line.json()).fetch_all(&mut *tx).await? {
+            let block = row.try_get(1)?;
+            parts
+                .entry((row.try_get(0)?, block))
+                .or_insert_with(|| IndexPart::new(block));
+        }
+    }
+    let keys: BTreeSet<&BlockKey> = parts.keys().chain(&edges).collect();
+    let sql = sql!(
+        "-- sql/recall.entries\nSELECT b.agent_id, b.block, b.entries FROM {each}($1{::jsonb}) j \
+               {join} recall_blocks b ON b.agent_id = j.value ->> 0 AND b.block = CAST(j.value ->> 1 AS bigint)"
+    );
+    let query = query(sql).bind(json!(keys).to_string());
+    let mut rows = query.fetch(tx)?;
+    while let Some(row) = rows.try_next().await? {
+        let key: BlockKey = (row.try_get(0)?, row.try_get(1)?);
+        let part = parts
+            .entry(key)
+            .or_insert_with_key(|(_, block)| IndexPart::new(*block));
+        part.add_messages(&row.try_get::<Vec<u8>>(2)?);
+    }
+    Ok(edges)
+}
+
+/// The size of the archive, without each member's last block.
+async fn totals(tx: &mut Connection, line: &AncestorLine) -> StoreResult<IndexTotals> {
+    let sql = sql!(
+        "-- sql/recall.totals\nSELECT CAST(coalesce(sum(b.messages), 0) AS bigint), CAST(coalesce(sum(b.words), 0) AS bigint) \
+               FROM {each}($1{::jsonb}) l {join} recall_blocks b ON b.agent_id = l.value ->> 0 \
+               AND b.block < CAST(l.value ->> 2 AS bigint)"
+    );
+    let row = query(sql).bind(line.json()).fetch_one(tx).await?;
+    Ok(IndexTotals {
+        messages: row.try_get(0)?,
+        words: row.try_get(1)?,
+    })
+}
+
+/// Indexes the newest unindexed messages of the line in memory, and counts older unindexed ones.
+async fn unindexed(tx: &mut Connection, line: &AncestorLine) -> StoreResult<(Vec<IndexPart>, i64)> {
+    let (spans, unsearched) = tail(tx, line).await?;
+    let sql = sql!(
+        "-- sql/recall.tail\nSELECT seq, format, payload, tokens, said_at, kind, exchange FROM message_log \
+               WHERE agent_id = $1 AND seq > $2 AND seq <= $3 AND forgotten_at IS NULL ORDER BY seq"
+    );
+    let mut parts = Vec::new();
+    for (agent, after, through) in &spans {
+        let query = query(sql).bind(agent.as_str()).bind(*after).bind(*through);
+        let rows = query.fetch_all(&mut *tx).await?;
+        let messages: StoreResult<Vec<PlacedMessage>> = rows.iter().map(PlacedMessage::read).collect();
+        parts.extend(PlacedMessage::indexed(&messages?));
+    }
+    Ok((parts, unsearched))
+}
+
+/// Returns, for each agent of the line, the range of messages to read (after the first number, up to the second), and how many unindexed
+/// messages come before these. An agent's messages have consecutive numbers. Their ids in SQLite ascend with them, and other agents' ids
+/// in between don't matter.
+async fn tail(tx: &mut Connection, line: &AncestorLine) -> StoreResult<(Vec<(String, i64, i64)>, i64)> {
+    let sql = sql!(
+        sqlite: "-- sql/recall.behind\nSELECT a.agent_id, max(a.fork_seq, min(a.last_seq, l.value ->> 1) - $2, \
+               coalesce((SELECT n.seq FROM (SELECT m.id, m.seq FROM message_log m WHERE m.agent_id = a.agent_id \
+               AND m.seq <= l.value ->> 1 ORDER BY m.seq DESC LIMIT $2) n \
+               WHERE n.id <= (SELECT value FROM counters WHERE name = 'recall_indexed') LIMIT 1), 0)), \
+               min(a.last_seq, l.value ->> 1) FROM json_each($1) l CROSS JOIN agents a ON a.agent_id = l.value ->> 0 \
+               ORDER BY l.key",
+        postgres: "-- sql/recall.behind\nSELECT a.agent_id, greatest(a.fork_seq, \
+               least(a.last_seq, CAST(l.value ->> 1 AS bigint)) - $2, coalesce(k.indexed_seq, 0)), \
+               least(a.last_seq, CAST(l.value ->> 1 AS bigint)) \
+               FROM jsonb_array_elements($1::jsonb) WITH ORDINALITY l (value, place) \
+               JOIN agents a ON a.agent_id = l.value ->> 0 LEFT JOIN recall_marks k ON k.agent_id = a.agent_id \
+               ORDER BY l.place",
+    );
+    let (mut spans, mut left, mut unsearched) = (Vec::new(), TAIL_MESSAGES_MAX, 0);
+    let query = query(sql).bind(line.json()).bind(UNINDEXED_COUNTED_MAX);
+    for row in query.fetch_all(tx).await? {
+        let (indexed, through): (i64, i64) = (row.try_get(1)?, row.try_get(2)?);
+        let behind = (through - indexed).max(0);
+        let read = behind.min(left);
+        left -= read;
+        unsearched += behind - read;
+        if read > 0 {
+            spans.push((row.try_get(0)?, through - read, through));
+        }
+    }
+    Ok((spans, unsearched))
+}
+
+async fn session_range(tx: &mut Connection, agent: &AgentId, session: i64) -> StoreResult<SessionRange> {
+    let sql = sql!(
+        "-- sql/recall.session\nSELECT s.first_exchange, (SELECT min(n.first_exchange) FROM sessions n \
+               WHERE n.agent_id = s.agent_id AND n.session > s.session) FROM sessions s \
+               WHERE s.agent_id = $1 AND s.session = $2"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(session)
+        .fetch_optional(tx)
+        .await?;
+    let Some(row) = found else { return Ok(1..=0) };
+    let next: Option<i64> = row.try_get(1)?;
+    Ok(row.try_get(0)?..=next.map_or(i64::MAX, |next| next - 1))
+}
+
+/// Reads the messages that may have a phrase, and notes those that do.
+async fn verify_phrases(
+    tx: &mut Connection,
+    line: &AncestorLine,
+    search: &ArchiveSearch,
+    candidates: &mut Candidates,
+) -> StoreResult<()> {
+    for (index, term) in search
+        .query
+        .terms()
+        .iter()
+        .enumerate()
+        .filter(|(_, term)| term.is_phrase())
+    {
+        let seqs = candidates.of_phrase(term, &search.filter, PHRASE_MESSAGES_MAX);
+        let query = search.query.with(|other| other == index);
+        let verified = messages(tx, line, &seqs).await?.into_values();
+        let verified = verified.filter(|stored| query.found_in(&searchable(&stored.message)).contains(&true));
+        candidates
+            .verified
+            .insert(index, verified.map(|stored| stored.seq).collect());
+    }
+    Ok(())
+}
+
+/// Reads messages of the line by their numbers; forgotten ones are left out.
+async fn messages(
+    tx: &mut Connection,
+    line: &AncestorLine,
+    seqs: &[i64],
+) -> StoreResult<HashMap<i64, StoredMessage>> {
+    let keys: Vec<_> = seqs.iter().map(|seq| json!([line.owner(*seq), seq])).collect();
+    let sql = sql!(
+        "-- sql/recall.hits\nSELECT m.seq, m.format, m.payload, m.tokens, m.said_at, m.kind FROM {each}($1{::jsonb}) j \
+               {join} message_log m ON m.agent_id = j.value ->> 0 AND m.seq = CAST(j.value ->> 1 AS bigint) \
+               WHERE m.forgotten_at IS NULL"
+    );
+    let found = query(sql).bind(json!(keys).to_string()).fetch_all(tx).await?;
+    found
+        .iter()
+        .map(|found| row::message(found).map(|stored| (stored.seq, stored)))
+        .collect()
+}
+
+/// Looks up ranked exchanges until one more than the search wants is found, and reads their best messages.
+async fn look_up(
+    tx: &mut Connection,
+    line: &AncestorLine,
+    ranked: Vec<RankedExchange>,
+    search: &ArchiveSearch,
+) -> StoreResult<Vec<FoundExchange>> {
+    let mut placed: Vec<(RankedExchange, PlacedExchange)> = Vec::new();
+    for mut ranked in ranked.into_iter().take(LOOKED_UP_MAX) {
+        if placed.len() > search.limit {
+            break;
+        }
+        let found = line
+            .find(tx, ranked.exchange)
+            .await?
+            .filter(PlacedExchange::is_found);
+        let Some(found) = found else { continue };
+        ranked.seqs.retain(|seq| found.exchange.holds(*seq));
+        if !ranked.seqs.is_empty() {
+            placed.push((ranked, found));
+        }
+    }
+    let seqs: Vec<i64> = placed
+        .iter()
+        .flat_map(|(ranked, _)| ranked.seqs.iter().copied())
+        .collect();
+    let mut messages = messages(tx, line, &seqs).await?;
+    let terms = search.query.terms().len();
+    let found = placed.into_iter().map(|(ranked, placed)| FoundExchange {
+        missing: (0..terms).filter(|term| !ranked.has(*term)).collect(),
+        hits: ranked
+            .seqs
+            .iter()
+            .filter_map(|seq| messages.remove(seq))
+            .collect(),
+        placed,
+    });
+    Ok(found.filter(|found| !found.hits.is_empty()).collect())
+}
