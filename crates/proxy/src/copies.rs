@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use hyper::StatusCode;
+use hyper::{StatusCode, header::HeaderValue};
 use serde::Deserialize;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
@@ -21,6 +21,7 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
+    compression::unpacked,
     daemon::ProxyDaemon,
     dialect::Dialect,
     reply,
@@ -78,7 +79,11 @@ pub(crate) enum Content {
     /// The body of a request.
     Request(Bytes),
     /// The body of an answer, perhaps cut short.
-    Answer { content_type: String, bytes: Vec<u8> },
+    Answer {
+        content_type: String,
+        encoding: Option<HeaderValue>,
+        bytes: Bytes,
+    },
 }
 
 impl Content {
@@ -184,8 +189,13 @@ impl Lane {
     async fn store(&self, copy: &StoredCopy) -> Result<(), Unstored> {
         let (extent, body) = match &copy.content {
             Content::Request(body) => (SentExtent::Whole, body.clone()),
-            Content::Answer { content_type, bytes } => {
-                match reply::messages(copy.dialect, content_type, bytes) {
+            Content::Answer {
+                content_type,
+                encoding,
+                bytes,
+            } => {
+                let plain = unpacked(encoding.as_ref(), bytes).ok_or(Unstored::Unreadable)?;
+                match reply::messages(copy.dialect, content_type, &plain) {
                     Some(messages) => (SentExtent::End, messages.to_string().into()),
                     None => return Ok(()),
                 }

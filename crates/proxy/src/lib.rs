@@ -15,6 +15,7 @@
 //! and are neither stored nor logged.
 
 mod answer;
+mod compression;
 mod copies;
 mod daemon;
 mod dialect;

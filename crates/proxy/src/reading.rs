@@ -3,15 +3,15 @@
 //! Invariant: reading delays a request by at most the limit. The only exception is a request with a capsule, which no
 //! provider can read.
 
-use std::{io::Read as _, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
-use flate2::read::GzDecoder;
 use hyper::{HeaderMap, header::CONTENT_ENCODING};
 use tokio::time::timeout;
 
 use crate::{
     answer::{self, Compaction},
+    compression::unpacked,
     dialect::{Dialect, EndpointKind},
     session::Session,
 };
@@ -19,8 +19,6 @@ use recapd_platform::threads;
 
 /// The longest body that is read on the connection's own thread, in bytes.
 const SHORT_BYTES_MAX: usize = 64 << 10;
-/// The most bytes of a compressed request once it is unpacked.
-const UNPACKED_BYTES_MAX: u64 = 256 << 20;
 
 /// A request, read.
 #[derive(Debug)]
@@ -76,7 +74,8 @@ impl Unread {
     }
 
     fn reading(&self) -> Result<Reading, ReadingFailure> {
-        let plain = unpacked(&self.headers, &self.body).ok_or(ReadingFailure::Compressed)?;
+        let plain =
+            unpacked(self.headers.get(CONTENT_ENCODING), &self.body).ok_or(ReadingFailure::Compressed)?;
         let session = Session::of(self.dialect, &self.headers, &plain);
         Ok(Reading {
             compaction: answer::compaction(self.dialect, self.endpoint, session.class, &plain),
@@ -85,18 +84,4 @@ impl Unread {
             plain,
         })
     }
-}
-
-/// A request's body without compression; `None` if it can't be unpacked.
-fn unpacked(headers: &HeaderMap, body: &Bytes) -> Option<Bytes> {
-    let Some(encoding) = headers.get(CONTENT_ENCODING) else {
-        return Some(body.clone());
-    };
-    if encoding != "gzip" {
-        return None;
-    }
-    let mut plain = Vec::new();
-    let mut reader = GzDecoder::new(body.as_ref()).take(UNPACKED_BYTES_MAX);
-    reader.read_to_end(&mut plain).ok()?;
-    Some(plain.into())
 }

@@ -66,6 +66,9 @@ struct ConversationRequest {
     windowed: Option<WindowedRequest>,
     place: Arc<Place>,
     is_stored: bool,
+    /// The copy of a request of which only its own content says whose it is. It is stored once the provider takes it:
+    /// each attempt would begin a conversation otherwise.
+    unproven: Option<StoredCopy>,
 }
 
 impl ConversationRequest {
@@ -84,6 +87,7 @@ impl ConversationRequest {
             windowed: None,
             place: Arc::default(),
             is_stored: false,
+            unproven: None,
         }
     }
 }
@@ -302,13 +306,16 @@ impl ProxyParts {
         let is_count = matches!(endpoint, EndpointKind::Count(_));
         let is_stored = is_conversation && compaction.is_none() && !is_count;
         let place = Arc::<Place>::default();
-        if is_stored {
-            self.copies.offer(StoredCopy {
-                owner: owner(&session),
-                dialect,
-                content: Content::Request(plain.clone()),
-                place: Arc::clone(&place),
-            });
+        let mut copy = is_stored.then(|| StoredCopy {
+            owner: owner(&session),
+            dialect,
+            content: Content::Request(plain.clone()),
+            place: Arc::clone(&place),
+        });
+        if session.agent.is_some()
+            && let Some(copy) = copy.take()
+        {
+            self.copies.offer(copy);
         }
         let windowed = if is_conversation || session.class == RequestClass::Compaction {
             let request = WindowRequest {
@@ -337,6 +344,7 @@ impl ProxyParts {
             windowed,
             place,
             is_stored,
+            unproven: copy,
         })
     }
 
@@ -384,7 +392,7 @@ impl ProxyParts {
         method: Method,
         given: &HeaderMap,
         target: &Target,
-        turn: ConversationRequest,
+        mut turn: ConversationRequest,
     ) -> Response<ProxyBody> {
         let mut headers = headers::upstream(given);
         if turn.is_stored || turn.windowed.is_some() {
@@ -419,6 +427,11 @@ impl ProxyParts {
         }
         let (outcome, says) = turn.says();
         self.metrics.proxy.request(outcome);
+        if let Some(copy) = turn.unproven.take()
+            && answer.status().is_success()
+        {
+            self.copies.offer(copy);
+        }
         let mut answer = if turn.is_stored {
             self.copied(answer, turn)
         } else {
@@ -432,7 +445,7 @@ impl ProxyParts {
 
     /// Passes an answer, and stores the model's message in it.
     fn copied(&self, answer: Response<reqwest::Body>, turn: ConversationRequest) -> Response<ProxyBody> {
-        if answer.status() != StatusCode::OK || answer.headers().contains_key(CONTENT_ENCODING) {
+        if answer.status() != StatusCode::OK {
             return passed(answer, relay::passed);
         }
         let content_type = answer
@@ -440,6 +453,7 @@ impl ProxyParts {
             .get(CONTENT_TYPE)
             .and_then(|value| value.to_str().ok());
         let content_type = content_type.unwrap_or_default().to_owned();
+        let encoding = answer.headers().get(CONTENT_ENCODING).cloned();
         let (copies, metrics, bytes_max) = (
             self.copies.clone(),
             self.metrics.clone(),
@@ -450,7 +464,11 @@ impl ProxyParts {
                 Some(bytes) => copies.offer(StoredCopy {
                     owner: owner(&turn.session),
                     dialect: turn.dialect,
-                    content: Content::Answer { content_type, bytes },
+                    content: Content::Answer {
+                        content_type,
+                        encoding,
+                        bytes: bytes.into(),
+                    },
                     place: turn.place,
                 }),
                 None => metrics.proxy.unstored(Unstored::TooLong),

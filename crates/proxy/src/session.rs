@@ -4,7 +4,7 @@
 //! sends; the conversation or cache key that a client sends to the provider. Otherwise the conversation itself does
 //! ([`Lineages`]). The first message alone never does, nor the system prompt: sessions of one project share both.
 
-use std::sync::Mutex;
+use std::{borrow::Cow, sync::Mutex};
 
 use hashlink::LruCache;
 use hyper::HeaderMap;
@@ -15,7 +15,7 @@ use crate::dialect::Dialect;
 use recapd_core::{
     domain::{
         agent::AgentId,
-        continuation::{self, ContentUnit, mix},
+        continuation::{self, ContentUnit, UnitKind, mix},
     },
     hash::{session_agent, session_label, short_hash},
 };
@@ -40,6 +40,8 @@ const CLAUDE_AGENT: &str = "x-claude-code-agent-id";
 const CLAUDE_CLASS: &str = "x-claude-code-request-class";
 const CODEX_METADATA: &str = "x-codex-turn-metadata";
 const CODEX_THREAD: &str = "thread-id";
+/// Opencode's header in requests of sub-agents, whose own session comes as in any other request.
+const PARENT_SESSION: &str = "x-parent-session-id";
 /// What comes before the session in older values of `metadata.user_id`.
 const OLD_CLAUDE_SESSION: &str = "_session_";
 
@@ -76,8 +78,15 @@ struct Hints<'a> {
     conversation: Option<&'a RawValue>,
     tools: Option<Vec<IgnoredAny>>,
     max_tokens: Option<i64>,
-    messages: Option<Vec<IgnoredAny>>,
-    contents: Option<Vec<IgnoredAny>>,
+    messages: Option<Vec<RoleHint<'a>>>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct RoleHint<'a> {
+    #[serde(borrow)]
+    role: Option<Cow<'a, str>>,
 }
 
 #[derive(Deserialize)]
@@ -113,7 +122,7 @@ impl Session {
         let id = || session(headers, &hints).map(|id| agent(by_headers.client, headers, &id));
         Self {
             agent: by_headers.agent.clone().or_else(id),
-            class: class(headers, &hints),
+            class: class(headers, &hints, by_headers.client),
             client: by_headers.client,
         }
     }
@@ -184,8 +193,14 @@ fn agent(client: &str, headers: &HeaderMap, id: &str) -> AgentId {
 }
 
 fn session_of(headers: &HeaderMap) -> Option<String> {
-    let hosts = || SESSION_HEADERS.iter().find_map(|name| header(headers, name));
-    header(headers, CLAUDE_SESSION).or_else(hosts)
+    let parent = || header(headers, PARENT_SESSION);
+    header(headers, CLAUDE_SESSION)
+        .or_else(parent)
+        .or_else(|| hosts_session(headers))
+}
+
+fn hosts_session(headers: &HeaderMap) -> Option<String> {
+    SESSION_HEADERS.iter().find_map(|name| header(headers, name))
 }
 
 fn session(headers: &HeaderMap, hints: &Hints<'_>) -> Option<String> {
@@ -219,8 +234,10 @@ fn conversation(hints: &Hints<'_>) -> Option<String> {
 
 /// The sub-agent that sends the request within `session`.
 fn child(headers: &HeaderMap, session: &str) -> Option<String> {
-    let thread = || header(headers, CODEX_THREAD).filter(|thread| thread != session);
-    header(headers, CLAUDE_AGENT).or_else(thread)
+    let thread = || header(headers, CODEX_THREAD);
+    let own = || header(headers, PARENT_SESSION).and_then(|_| hosts_session(headers));
+    let other = own().or_else(thread).filter(|id| id != session);
+    header(headers, CLAUDE_AGENT).or(other)
 }
 
 /// What the headers say that the request is for.
@@ -235,28 +252,40 @@ fn class_of(headers: &HeaderMap) -> Option<RequestClass> {
         Some("subagent" | "workflow") => Some(RequestClass::SubAgent),
         Some("auxiliary" | "prewarm") => Some(RequestClass::Auxiliary),
         _ if headers.contains_key("x-claude-code-compaction") => Some(RequestClass::Compaction),
-        _ if headers.contains_key(CLAUDE_AGENT) => Some(RequestClass::SubAgent),
+        _ if headers.contains_key(CLAUDE_AGENT) || headers.contains_key(PARENT_SESSION) => {
+            Some(RequestClass::SubAgent)
+        }
         _ => None,
     }
 }
 
-fn class(headers: &HeaderMap, hints: &Hints<'_>) -> RequestClass {
+fn class(headers: &HeaderMap, hints: &Hints<'_>, client: &str) -> RequestClass {
     if let Some(class) = class_of(headers) {
         return class;
     }
-    let length = [&hints.messages, &hints.contents]
-        .into_iter()
-        .flatten()
-        .map(Vec::len)
-        .next();
     let is_probe = hints.max_tokens.is_some_and(|tokens| tokens <= 1);
     let has_tools = hints.tools.as_ref().is_some_and(|tools| !tools.is_empty());
-    // Hosts ask for titles and topics so: one message, no tools.
-    let is_host = headers.contains_key(CLAUDE_SESSION) || claude_session(hints).is_some();
-    if is_probe || (is_host && !has_tools && length.is_some_and(|length| length < 2)) {
+    let is_aside = match client {
+        // Titles and topics.
+        "claude-code" | "opencode" => !has_tools && !has_history(hints),
+        // What model to take, who speaks next: with a part of the conversation.
+        "gemini-cli" => !has_tools,
+        _ => claude_session(hints).is_some() && !has_tools && !has_history(hints),
+    };
+    if is_probe || is_aside {
         return RequestClass::Auxiliary;
     }
     RequestClass::Turn
+}
+
+/// Returns true if the model has said something in the conversation.
+fn has_history(hints: &Hints<'_>) -> bool {
+    let items = hints
+        .input
+        .and_then(|input| serde_json::from_str::<Vec<RoleHint<'_>>>(input.get()).ok());
+    let said = hints.messages.iter().chain(&items).flatten();
+    said.into_iter()
+        .any(|message| message.role.as_deref() == Some("assistant"))
 }
 
 /// Recognises conversations that no id names by what was said in them before.
@@ -269,13 +298,15 @@ impl Default for Lineages {
 }
 
 impl Lineages {
-    /// The agent whose conversation `units` continues: the one that shares the longest beginning, of two units at least.
+    /// The agent whose conversation `units` continues: the one that shares the longest beginning. An answer must be part
+    /// of it, since hosts begin all their conversations alike.
     pub(crate) fn find(&self, client: &str, units: &[ContentUnit]) -> Option<AgentId> {
+        let answer = units.iter().position(|unit| unit.kind == UnitKind::Answer)?;
         let mut known = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let places = beginnings(client, units);
         places
             .into_iter()
-            .skip(1)
+            .skip(answer)
             .rev()
             .find_map(|place| known.get(&place).cloned())
     }

@@ -15,7 +15,9 @@ pub enum UnitKind {
     Request,
     /// A host's summary of everything before it.
     Summary,
-    /// Anything else that was said or done.
+    /// What the model said or called.
+    Answer,
+    /// Anything else, such as the result of a call.
     Other,
 }
 

@@ -28,6 +28,15 @@ const CLAUDE_SUMMARY: &str = "This session is being continued from a previous co
 const COMPACTION_ITEMS: [&str; 2] = ["\"compaction\"", "\"compaction_summary\""];
 /// The kind under which a host's summary is stored. It is never sent to a model.
 const SUMMARY_KIND: &str = "compact_summary";
+/// How messages begin in which aider shows files. They stand in front of each request anew, and each is followed by an
+/// answer of aider's own.
+const AIDER_FILES: [&str; 5] = [
+    "I am not sharing any files that you can edit yet.",
+    "I have *added these files to the chat*",
+    "Here are summaries of some files present in my git repository.",
+    "Here are some READ ONLY files, provided for your reference.",
+    "Don't try and edit any existing code without asking me to add the files to the chat!",
+];
 /// The member of a stored summary with the units that are copied behind it.
 const COPIES: &str = "copies";
 const CACHE_FIELD: &str = "cache_control";
@@ -131,7 +140,12 @@ pub fn conversation(
         _ => owned(read.messages.ok_or_else(|| missing("messages"))?),
     };
     let mut sent = Vec::with_capacity(raws.len());
-    for raw in &raws {
+    let mut raws = raws.iter();
+    while let Some(raw) = raws.next() {
+        if shows_aiders_files(raw) {
+            raws.next();
+            continue;
+        }
         let message = SentMessage::read(Writing { format, host }, raw)?;
         if message.units().any(|unit| unit.kind == UnitKind::Summary) {
             sent.clear();
@@ -308,11 +322,12 @@ pub fn units_of(message: &Message) -> Vec<ContentUnit> {
         return vec![summary_unit(&message.payload)];
     }
     let is_request = OwnWords::of(message).is_request;
-    let mut kind = if is_request {
-        UnitKind::Request
+    let other = if speaker == 'a' {
+        UnitKind::Answer
     } else {
         UnitKind::Other
     };
+    let mut kind = if is_request { UnitKind::Request } else { other };
     let mut units = Vec::new();
     for part in &message.parts {
         let Some(hash) = hash_of(speaker, part) else {
@@ -323,7 +338,7 @@ pub fn units_of(message: &Message) -> Vec<ContentUnit> {
             units.push(summary_unit(&message.payload));
         } else {
             units.push(ContentUnit { hash, kind });
-            kind = UnitKind::Other;
+            kind = other;
         }
     }
     units
@@ -431,6 +446,11 @@ fn is_compaction_item(payload: &str) -> bool {
     let inner = item.payload.and_then(|inner| read(inner.get()));
     let kind = inner.and_then(|inner| inner.kind).or(item.kind);
     kind.is_some_and(|kind| COMPACTION_ITEMS.contains(&kind.get()))
+}
+
+fn shows_aiders_files(message: &str) -> bool {
+    AIDER_FILES.iter().any(|text| message.contains(text))
+        && AIDER_FILES.iter().any(|text| text_of(message).starts_with(text))
 }
 
 fn is_reminder(format: Format, block: &str) -> bool {

@@ -29,8 +29,7 @@ fn claude_code_names_its_session() {
     assert_eq!(name(&by_body), format!("claude-code:-:{SESSION}"));
     assert_eq!(by_body.agent, by_header.agent);
     assert_eq!(by_header.class, RequestClass::Turn);
-    let old =
-        json!({"messages": [{}, {}], "metadata": {"user_id": format!("user_1_account__session_{SESSION}")}});
+    let old = json!({"messages": [{}, {"role": "assistant"}], "metadata": {"user_id": format!("user_1_account__session_{SESSION}")}});
     assert_eq!(
         session(Dialect::Anthropic, &[("user-agent", "claude-cli/1")], &old).agent,
         by_body.agent
@@ -120,6 +119,61 @@ fn what_a_host_asks_beside_the_conversation_is_auxiliary() {
 }
 
 #[test]
+fn opencode_names_its_session_and_asks_for_titles() {
+    let body = |messages: Value| json!({"messages": messages, "tools": [{}]});
+    let headers = [
+        ("user-agent", "opencode/1.18.33 ai-sdk"),
+        ("x-session-id", "ses_1"),
+        ("x-session-affinity", "ses_1"),
+    ];
+    let turn = session(Dialect::Anthropic, &headers, &body(json!([{"role": "user"}])));
+    assert!(name(&turn).starts_with("opencode:-:"), "{turn:?}");
+    assert_eq!(turn.class, RequestClass::Turn);
+    let parent = [
+        headers[0],
+        ("x-session-id", "ses_2"),
+        ("x-session-affinity", "ses_2"),
+        ("x-parent-session-id", "ses_1"),
+    ];
+    let child = session(Dialect::Anthropic, &parent, &body(json!([{"role": "user"}])));
+    assert_eq!(child.class, RequestClass::SubAgent);
+    assert!(
+        name(&child).starts_with(name(&turn)) && child.agent != turn.agent,
+        "{child:?}"
+    );
+    let asked = json!([{"role": "system"}, {"role": "user"}, {"role": "user"}]);
+    let class = |dialect, body: &Value| session(dialect, &headers, body).class;
+    assert_eq!(
+        class(Dialect::OpenAiChat, &json!({"messages": asked})),
+        RequestClass::Auxiliary
+    );
+    assert_eq!(
+        class(Dialect::OpenAiResponses, &json!({"input": asked})),
+        RequestClass::Auxiliary
+    );
+    let answered = json!([{"role": "user"}, {"type": "message", "role": "assistant"}]);
+    assert_eq!(
+        class(Dialect::OpenAiResponses, &json!({"input": answered})),
+        RequestClass::Turn
+    );
+}
+
+#[test]
+fn gemini_cli_asks_a_small_model_which_model_to_ask() {
+    let host = [(
+        "user-agent",
+        "GeminiCLI-tui/0.61.0/gemini-3 (linux; x64; terminal)",
+    )];
+    let class = |body: &Value| session(Dialect::Gemini, &host, body).class;
+    let contents = json!([{"role": "user"}, {"role": "model"}, {"role": "user"}]);
+    assert_eq!(class(&json!({"contents": contents})), RequestClass::Auxiliary);
+    assert_eq!(
+        class(&json!({"contents": contents, "tools": [{}]})),
+        RequestClass::Turn
+    );
+}
+
+#[test]
 fn an_own_name_comes_first_and_odd_ids_are_hashed() {
     let body = json!({"messages": [], "prompt_cache_key": "customer 4711, Main Street"});
     assert_eq!(
@@ -146,17 +200,22 @@ fn an_own_name_comes_first_and_odd_ids_are_hashed() {
 
 #[test]
 fn a_conversation_without_an_id_is_known_by_what_was_said() {
-    let unit = |hash| ContentUnit {
+    let unit = |hash: u64| ContentUnit {
         hash,
-        kind: UnitKind::Other,
+        kind: if hash.is_multiple_of(3) {
+            UnitKind::Answer
+        } else {
+            UnitKind::Other
+        },
     };
     let (lineages, agent): (Lineages, AgentId) = (Lineages::default(), "openai:-:1".parse().unwrap());
     let talk: Vec<ContentUnit> = (1..5).map(unit).collect();
-    lineages.remember("openai", &talk[..1], &agent);
-    // One message is no proof: it may begin many conversations.
-    assert_eq!(lineages.find("openai", &talk), None);
     lineages.remember("openai", &talk[..2], &agent);
+    // What is said before the first answer is no proof: it may begin many conversations.
+    assert_eq!(lineages.find("openai", &talk), None);
+    lineages.remember("openai", &talk[..3], &agent);
     assert_eq!(lineages.find("openai", &talk), Some(agent.clone()));
+    assert_eq!(lineages.find("openai", &talk[..2]), None);
     assert_eq!(lineages.find("anthropic", &talk), None);
     assert_eq!(lineages.find("openai", &[unit(9), unit(2), unit(3)]), None);
 }

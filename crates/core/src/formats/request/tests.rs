@@ -28,7 +28,10 @@ fn spellings_of_one_conversation_have_the_same_units() {
     assert_eq!(short, long);
     assert_eq!(short.len(), 4);
     assert_eq!(short[0].kind, UnitKind::Request);
-    assert!(short[1..].iter().all(|unit| unit.kind == UnitKind::Other));
+    assert_eq!(
+        short[1..].iter().map(|unit| unit.kind).collect::<Vec<_>>(),
+        [UnitKind::Answer, UnitKind::Answer, UnitKind::Other]
+    );
 }
 
 #[test]
@@ -40,6 +43,35 @@ fn a_transcript_line_has_the_units_of_the_request() {
         &json!({"messages": [{"role": "user", "content": "Fix it"}]}),
     );
     assert_eq!(line, sent);
+}
+
+#[test]
+fn the_files_that_aider_shows_are_no_part_of_the_conversation() {
+    let system = json!({"role": "system", "content": "Act as an expert software developer."});
+    let files = |text: &str| {
+        [
+            json!({"role": "user", "content": text}),
+            json!({"role": "assistant", "content": "Ok."}),
+        ]
+    };
+    let said = [
+        json!({"role": "user", "content": "Say one"}),
+        json!({"role": "assistant", "content": "One."}),
+        json!({"role": "user", "content": "Say two"}),
+    ];
+    let shown = [
+        &[system][..],
+        &files("Here are some READ ONLY files, provided for your reference.\nDo not edit these files!"),
+        &said[..2],
+        &files("I am not sharing any files that you can edit yet."),
+        &said[2..],
+    ];
+    assert_eq!(
+        units(Format::OpenAiChat, &json!({"messages": shown.concat()})),
+        units(Format::OpenAiChat, &json!({"messages": said}))
+    );
+    let quoted = json!({"messages": [{"role": "user", "content": "Why \"I am not sharing any files that you can edit yet.\"?"}]});
+    assert_eq!(units(Format::OpenAiChat, &quoted).len(), 1);
 }
 
 #[test]
