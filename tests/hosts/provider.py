@@ -1,10 +1,16 @@
-"""A provider on loopback for real hosts: Anthropic's Messages and OpenAI's Responses, as streams.
+"""A provider on loopback for real hosts and SDKs: Anthropic, OpenAI (Responses and Chat), Gemini; streams and whole answers.
 
   provider.py PORT FOLDER
 
-Each request's body and head are written to FOLDER as NUMBER.json and NUMBER.head. While FOLDER/full exists, answers report
-a context that is nearly full, so that hosts compact. A message that contains RUN_A_TOOL is answered with a call of a shell,
-one that contains WAIT_LONG not before FOLDER/go exists.
+Each request's body and head, and the answer's body, are written to FOLDER as NUMBER.json, NUMBER.head and NUMBER.answer.
+While FOLDER/full exists, answers report a context that is nearly full, so that hosts compact. Words in the last message
+ask for more:
+
+  RUN_A_TOOL      a call of the shell
+  RUN_A_TASK      a call of a sub-agent
+  WAIT_IN_STREAM  the answer stops before its last event until FOLDER/go exists
+  BREAK_OFF       the answer ends before its end
+  FAIL_400        an error with this status, and `retry-after`; FAIL_529_ONCE only the first time
 """
 
 import json
@@ -15,64 +21,15 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import dialects
+
 PORT, FOLDER = int(sys.argv[1]), Path(sys.argv[2])
 USED_TOKENS, FULL_TOKENS = 1_200, 190_000
+WAIT_SECONDS = 60
 FOLDER.mkdir(parents=True, exist_ok=True)
 numbers = iter(range(1, 1_000_000))
+failed = set()
 lock = threading.Lock()
-
-
-def event(data):
-    return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n".encode()
-
-
-def wants_tool(request):
-    last = json.dumps(request["messages"][-1:])
-    has_shell = any(tool.get("name") == "Bash" for tool in request.get("tools", []))
-    return has_shell and "RUN_A_TOOL" in last and "tool_result" not in last
-
-
-def is_waiting(request):
-    last = json.dumps((request.get("messages") or request.get("input") or [])[-1:])
-    return "WAIT_LONG" in re.sub("<summary .*?</summary>", "", last)
-
-
-def anthropic(request, number, tokens):
-    content = [{"type": "text", "text": f"Answer {number}."}]
-    stop = "end_turn"
-    if wants_tool(request):
-        content.append({"type": "tool_use", "id": f"toolu_{number:03}", "name": "Bash", "input": {"command": "echo hi", "description": "say hi"}})
-        stop = "tool_use"
-    usage = {"input_tokens": tokens, "output_tokens": 20, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
-    message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": request.get("model"), "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
-    if not request.get("stream"):
-        return json.dumps({**message, "content": content, "stop_reason": stop}).encode(), "application/json"
-    events = [{"type": "message_start", "message": message}]
-    for index, block in enumerate(content):
-        if block["type"] == "text":
-            start, delta = {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}
-        else:
-            start, delta = {**block, "input": {}}, {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
-        events += [
-            {"type": "content_block_start", "index": index, "content_block": start},
-            {"type": "content_block_delta", "index": index, "delta": delta},
-            {"type": "content_block_stop", "index": index},
-        ]
-    events += [{"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": 20}}, {"type": "message_stop"}]
-    return b"".join(map(event, events)), "text/event-stream"
-
-
-def responses(request, number, tokens):
-    item = {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": [{"type": "output_text", "text": f"Answer {number}.", "annotations": []}]}
-    usage = {"input_tokens": tokens, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 20, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": tokens + 20}
-    response = {"id": f"resp_{number}", "object": "response", "created_at": 0, "model": request.get("model"), "output": [], "usage": None, "status": "in_progress"}
-    events = [
-        {"type": "response.created", "sequence_number": 0, "response": response},
-        {"type": "response.output_item.added", "sequence_number": 1, "output_index": 0, "item": {**item, "content": [], "status": "in_progress"}},
-        {"type": "response.output_item.done", "sequence_number": 2, "output_index": 0, "item": item},
-        {"type": "response.completed", "sequence_number": 3, "response": {**response, "status": "completed", "output": [item], "usage": usage}},
-    ]
-    return b"".join(map(event, events)), "text/event-stream"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -82,29 +39,76 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
-        self.answer(404, b'{"type":"error","error":{"type":"not_found_error","message":"unknown"}}', "application/json")
+        self.whole(404, b'{"type":"error","error":{"type":"not_found_error","message":"unknown"}}')
 
     do_HEAD = do_GET
 
     def do_POST(self):
         body = self.body()
         with lock:
-            number = next(numbers)
-        (FOLDER / f"{number:03}.json").write_bytes(body)
-        (FOLDER / f"{number:03}.head").write_text(json.dumps({"path": self.path, "headers": dict(self.headers)}))
-        request = json.loads(body)
-        if is_waiting(request):
-            while not (FOLDER / "go").exists():
-                time.sleep(0.05)
+            self.number = next(numbers)
+        (FOLDER / f"{self.number:03}.head").write_text(json.dumps({"path": self.path, "headers": dict(self.headers)}))
+        partial = FOLDER / f"{self.number:03}.part"
+        partial.write_bytes(body)
+        partial.rename(FOLDER / f"{self.number:03}.json")
+        request = json.loads(dialects.unpacked(body, self.headers.get("content-encoding")))
         tokens = FULL_TOKENS if (FOLDER / "full").exists() else USED_TOKENS
-        if "count_tokens" in self.path:
-            self.answer(200, json.dumps({"input_tokens": tokens}).encode(), "application/json")
-        elif "/v1/messages" in self.path:
-            self.answer(200, *anthropic(request, number, tokens))
-        elif self.path.endswith("/responses"):
-            self.answer(200, *responses(request, number, tokens))
-        else:
-            self.answer(404, b"{}", "application/json")
+        path = self.path.partition("?")[0]
+        if path.endswith(("/count_tokens", ":countTokens")):
+            return self.whole(200, json.dumps({"input_tokens": tokens, "totalTokens": tokens}).encode())
+        speak = dialects.of(path)
+        if speak is None:
+            return self.whole(404, b"{}")
+        last = dialects.last_message(request)
+        if status := self.failure(last):
+            return self.whole(status, dialects.error(path, status), {"retry-after": "0", "request-id": f"req_{self.number}"})
+        self.speak(last, *speak(path, request, self.number, tokens))
+
+    def failure(self, last):
+        found = re.search(r"FAIL_(\d+)(_ONCE)?", last)
+        if not found or (found[2] and last in failed):
+            return None
+        failed.add(last)
+        return int(found[1])
+
+    def speak(self, last, content_type, parts):
+        """Sends an answer in parts, each as soon as it is its turn."""
+        self.send_response(200)
+        self.send_header("content-type", content_type)
+        self.send_header("request-id", f"req_{self.number}")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        sent = b""
+        for at, part in enumerate(parts):
+            if at == len(parts) - 1 and "WAIT_IN_STREAM" in last and not self.may_go():
+                return self.leave(sent)
+            if at == len(parts) - 1 and "BREAK_OFF" in last:
+                return self.leave(sent)
+            try:
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+                self.wfile.flush()
+            except OSError:
+                return self.leave(sent)
+            sent += part
+        (FOLDER / f"{self.number:03}.answer").write_bytes(sent)
+        self.wfile.write(b"0\r\n\r\n")
+
+    def leave(self, sent):
+        (FOLDER / f"{self.number:03}.broken").write_bytes(sent)
+        self.close_connection = True
+
+    def may_go(self):
+        """Waits; false if the client goes away meanwhile."""
+        self.connection.settimeout(0.05)
+        end = time.monotonic() + WAIT_SECONDS
+        while time.monotonic() < end and not (FOLDER / "go").exists():
+            try:
+                if self.connection.recv(1) == b"":
+                    return False
+            except TimeoutError:
+                continue
+        self.connection.settimeout(None)
+        return True
 
     def body(self):
         if self.headers.get("transfer-encoding") != "chunked":
@@ -116,12 +120,15 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return body
 
-    def answer(self, status, body, content_type):
+    def whole(self, status, body, headers=()):
         self.send_response(status)
-        self.send_header("content-type", content_type)
-        self.send_header("content-length", str(len(body)))
+        for name, value in {"content-type": "application/json", "content-length": str(len(body)), **dict(headers)}.items():
+            self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
+        if hasattr(self, "number"):
+            (FOLDER / f"{self.number:03}.answer").write_bytes(body)
 
 
 ThreadingHTTPServer(("127.0.0.1", PORT), Handler).serve_forever()
