@@ -34,7 +34,10 @@ use recapd_core::{
     },
     formats::request::{SentMessage, conversation},
 };
-use recapd_platform::{randomness, threads};
+use recapd_platform::{
+    clock::{Clock as _, SystemClock},
+    randomness, threads,
+};
 use recapd_telemetry::metrics::{Metrics, labels::Unstored};
 
 /// Copies of one conversation keep their order in one lane, and slow ones don't hold up other lanes.
@@ -180,7 +183,7 @@ impl Lane {
     async fn run(self, mut copies: mpsc::Receiver<QueuedCopy>) {
         while let Some(queued) = copies.recv().await {
             match self.store(&queued.copy).await {
-                Ok(()) => self.metrics.proxy.stored(),
+                Ok(()) => self.metrics.proxy.stored(SystemClock.now()),
                 Err(reason) => self.metrics.proxy.unstored(reason),
             }
         }

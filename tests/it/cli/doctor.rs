@@ -46,7 +46,12 @@ fn check<'c>(report: &'c Value, name: &str) -> &'c Value {
 fn doctor_gives_first_steps_on_a_fresh_machine() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("none.db");
-    let listen = ["--set", "http.listen=127.0.0.1:1"];
+    let listen = [
+        "--set",
+        "http.listen=127.0.0.1:1",
+        "--set",
+        "proxy.listen=127.0.0.1:1",
+    ];
     let mut command = recapd();
     let output = command
         .args(["doctor", "--json"])
@@ -77,6 +82,7 @@ fn doctor_gives_first_steps_on_a_fresh_machine() {
         ("time zone", "ok"),
         ("provider", "ok"),
         ("daemon", "warn"),
+        ("proxy", "warn"),
         ("notify", "skip"),
         ("backlog", "skip"),
     ] {

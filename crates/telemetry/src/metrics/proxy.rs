@@ -6,14 +6,17 @@ use prometheus_client::{
 };
 
 use super::{
-    Register,
+    Register, SecondsGauge,
     labels::{CompactionOutcome, ProxyOutcome, Unstored},
+    unix_seconds,
 };
+use recapd_core::domain::time::Timestamp;
 
 #[derive(Debug)]
 pub struct ProxyMetrics {
     requests: Family<ProxyRequestLabels, Counter>,
     stored: Counter,
+    stored_at: SecondsGauge,
     unstored: Family<UnstoredLabels, Counter>,
     compactions: Family<CompactionLabels, Counter>,
     failed_open: Counter,
@@ -43,6 +46,10 @@ impl ProxyMetrics {
                 ProxyOutcome::ALL.iter().map(|&outcome| ProxyRequestLabels { outcome }),
             ),
             stored: to.counter("proxy_stored", "Copies of requests and answers that were stored"),
+            stored_at: to.seconds(
+                "proxy_stored_timestamp_seconds",
+                "When a copy was last stored",
+            ),
             unstored: to.counters(
                 "proxy_unstored",
                 "Copies of requests and answers that weren't stored; the next request carries the conversation again",
@@ -64,8 +71,9 @@ impl ProxyMetrics {
         self.requests.get_or_create(&ProxyRequestLabels { outcome }).inc();
     }
 
-    pub fn stored(&self) {
+    pub fn stored(&self, at: Timestamp) {
         self.stored.inc();
+        self.stored_at.set(unix_seconds(Some(at)));
     }
 
     pub fn unstored(&self, reason: Unstored) {

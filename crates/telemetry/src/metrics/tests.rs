@@ -164,6 +164,7 @@ fn rest_of_the_contract(second: &str) {
     recapd_provider_circuit_open gauge 2
     recapd_proxy_requests_total counter 6
     recapd_proxy_stored_total counter 1
+    recapd_proxy_stored_timestamp_seconds gauge 1
     recapd_proxy_unstored_total counter 5
     recapd_proxy_compactions_total counter 2
     recapd_proxy_failed_open_total counter 1

@@ -3,6 +3,7 @@
 mod backlog;
 mod database;
 mod provider;
+mod proxy;
 mod surroundings;
 
 use std::process::ExitCode;
@@ -147,6 +148,7 @@ impl Doctor {
         checks.push(surroundings::time_zone(config, now));
         checks.extend(provider::checks(config, environment, self.offline).await);
         checks.push(surroundings::daemon(config, shared).await);
+        checks.push(proxy::proxy(config, now).await);
         checks.push(surroundings::notify_socket(environment));
         checks.extend(backlog::checks(store.as_ref(), config, now).await);
         checks

@@ -1,0 +1,142 @@
+//! Checks that requests of agents pass through the proxy, and that their conversations are stored.
+
+use std::str::FromStr;
+
+use reqwest::Method;
+
+use super::Check;
+use crate::cli::terminal::figures::ago;
+use recapd_client::{DaemonEndpoint, Transport};
+use recapd_config::{Config, Listen};
+use recapd_core::domain::time::Timestamp;
+use recapd_platform::http_client::HttpSettings;
+
+const TIMEOUT_MS: u64 = 2_000;
+/// The longest answer that is read, in bytes. Within the daemon, it shows all of the daemon's metrics.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+const NAME: &str = "proxy";
+
+/// What a proxy counted since it started.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Traffic {
+    observed: u64,
+    answered: u64,
+    stored: u64,
+    /// In seconds since 1970; 0 if nothing was stored.
+    stored_at: f64,
+}
+
+pub(super) async fn proxy(config: &Config, now: Timestamp) -> Check {
+    let Some(place) = config.proxy.own_place() else {
+        return Check::skip(NAME, "proxy.listen names no place");
+    };
+    let Some(text) = metrics(&place).await else {
+        let detail = format!("none listens at {place}");
+        return match config.proxy.listen.as_str() {
+            "" => Check::skip(NAME, format!("{detail}; `recapd proxy` starts one")),
+            _ => Check::warn(
+                NAME,
+                detail,
+                "start it: `recapd proxy`, or `systemctl start recapd-proxy`",
+            ),
+        };
+    };
+    match Traffic::read(&text) {
+        Some(traffic) => traffic.check(&place, now),
+        None => Check::fail(
+            NAME,
+            format!("another program listens at {place}"),
+            "end it, or choose another place for the proxy: proxy.listen",
+        ),
+    }
+}
+
+/// The metrics of whoever listens at `place`; `None` if nobody does.
+async fn metrics(place: &Listen) -> Option<String> {
+    let place: DaemonEndpoint = place.base().parse().ok()?;
+    let settings = HttpSettings {
+        timeout_ms: TIMEOUT_MS,
+        connect_timeout_ms: TIMEOUT_MS,
+        proxy_url: None,
+    };
+    let transport = Transport::new(&place, &settings).ok()?;
+    let request = transport.request(Method::GET, transport.at("/recapd/metrics"));
+    let reply = transport.send(request, ANSWER_BYTES_MAX).await.ok()?;
+    Some(String::from_utf8_lossy(&reply.body).into_owned())
+}
+
+/// The value of one of the proxy's samples.
+fn value<T: FromStr>(metrics: &str, name: &str) -> Option<T> {
+    metrics.lines().find_map(|line| {
+        let rest = line.strip_prefix("recapd_proxy_")?;
+        rest.strip_prefix(name)?.trim().parse().ok()
+    })
+}
+
+impl Traffic {
+    /// Reads a proxy's metrics; `None` if they aren't those of one.
+    fn read(metrics: &str) -> Option<Self> {
+        Some(Self {
+            observed: value(metrics, "requests_total{outcome=\"observed\"}")?,
+            answered: value(metrics, "requests_total{outcome=\"answered\"}")?,
+            stored: value(metrics, "stored_total")?,
+            stored_at: value(metrics, "stored_timestamp_seconds")?,
+        })
+    }
+
+    fn check(self, place: &Listen, now: Timestamp) -> Check {
+        let Self {
+            observed,
+            answered,
+            stored,
+            stored_at,
+        } = self;
+        if observed == 0 {
+            let fix = format!(
+                "start it by `recapd run`, or let its base URL be {}; see docs/proxy.md",
+                place.base()
+            );
+            return Check::warn(
+                NAME,
+                format!("it listens at {place}, and no agent's request came since it started"),
+                fix,
+            );
+        }
+        if stored == 0 {
+            let detail = format!("{observed} requests were observed at {place}, and nothing was stored");
+            let fix = "see recapd_proxy_unstored_total, and the proxy's log; is the daemon running?";
+            return Check::fail(NAME, detail, fix);
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "a time of this age")]
+        let last = ago(Timestamp((stored_at * 1_000.0) as i64), now);
+        Check::ok(
+            NAME,
+            format!(
+                "{observed} requests observed at {place}, {answered} compactions answered, last stored {last}"
+            ),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+    use recapd_telemetry::metrics::{Metrics, labels::ProxyOutcome};
+
+    #[test]
+    fn traffic_is_proven_by_what_was_stored() {
+        let place: Listen = "127.0.0.1:7412".parse().unwrap();
+        let now = Timestamp(1_800_000_000_000);
+        let metrics = Metrics::new(now, &[]);
+        let check = || Traffic::read(&metrics.encode(None).1).unwrap().check(&place, now);
+        assert_eq!(check().verdict, Verdict::Warn);
+        metrics.proxy.request(ProxyOutcome::Observed);
+        assert_eq!(check().verdict, Verdict::Fail);
+        metrics.proxy.stored(now.plus_ms(-180_000));
+        let found = check();
+        assert_eq!(found.verdict, Verdict::Ok);
+        assert!(found.detail.ends_with("last stored 3m ago"), "{}", found.detail);
+        assert_eq!(Traffic::read("<html>"), None);
+    }
+}
