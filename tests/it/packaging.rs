@@ -169,7 +169,12 @@ fn the_services_task_limit_covers_all_threads() {
 
 #[test]
 fn units_refer_to_existing_pages() {
-    for unit in ["systemd/recapd.service", "systemd/recapd@.service"] {
+    for unit in [
+        "systemd/recapd.service",
+        "systemd/recapd@.service",
+        "systemd/recapd-proxy.service",
+        "systemd/recapd-proxy.socket",
+    ] {
         let text = text(unit);
         let pages = values(&text, "Documentation=");
         let pages = pages.iter().flat_map(|line| line.split_whitespace());

@@ -2,6 +2,7 @@
 
 mod compaction;
 mod passing;
+mod restart;
 mod storing;
 mod window;
 

@@ -21,6 +21,7 @@ mod daemon;
 mod dialect;
 mod headers;
 mod listener;
+mod protocol;
 mod reading;
 mod relay;
 mod reply;
@@ -32,7 +33,7 @@ mod window;
 
 pub use self::{
     daemon::{DaemonAnswer, ProxyDaemon, RemoteDaemon},
-    listener::{ProxyListener, serve},
+    listener::{InheritedListener, ProxyListener, serve},
     service::Proxy,
     settings::ProxySettings,
 };

@@ -1,9 +1,10 @@
 //! The proxy's listener and its connections.
 
-use std::{convert::Infallible, io, path::Path, pin::pin, time::Duration};
+use std::{convert::Infallible, io, net, os::unix, path::Path, pin::pin, time::Duration};
 
 use hyper::{server::conn::http1::Builder, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use listenfd::ListenFd;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, UnixListener},
@@ -20,6 +21,38 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 const HEAD_BYTES_MAX: usize = 128 << 10;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
+/// A listener that the service manager made (`sd_listen_fds(3)`). It holds new connections while the proxy restarts.
+#[derive(Debug)]
+pub enum InheritedListener {
+    Tcp(net::TcpListener),
+    Unix(unix::net::UnixListener),
+}
+
+impl InheritedListener {
+    /// Takes the listener that the environment names; `None` if there is none. To be called before anything else reads the
+    /// environment, which changes.
+    ///
+    /// # Errors
+    /// When it is no socket that listens.
+    pub fn take() -> io::Result<Option<Self>> {
+        let mut inherited = ListenFd::from_env();
+        match inherited.take_tcp_listener(0) {
+            Ok(listener) => Ok(listener.map(Self::Tcp)),
+            Err(_) => Ok(inherited.take_unix_listener(0)?.map(Self::Unix)),
+        }
+    }
+
+    /// Returns true if only programs on this machine can connect.
+    pub fn is_near(&self) -> bool {
+        match self {
+            Self::Tcp(listener) => listener
+                .local_addr()
+                .is_ok_and(|address| address.ip().is_loopback()),
+            Self::Unix(_) => true,
+        }
+    }
+}
+
 /// Listens for agents.
 #[derive(Debug)]
 pub enum ProxyListener {
@@ -28,6 +61,23 @@ pub enum ProxyListener {
 }
 
 impl ProxyListener {
+    /// Listens at an inherited listener.
+    ///
+    /// # Errors
+    /// When it can't be used any more.
+    pub fn inherited(listener: InheritedListener) -> io::Result<Self> {
+        match listener {
+            InheritedListener::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                TcpListener::from_std(listener).map(Self::Tcp)
+            }
+            InheritedListener::Unix(listener) => {
+                listener.set_nonblocking(true)?;
+                UnixListener::from_std(listener).map(Self::Unix)
+            }
+        }
+    }
+
     /// Listens at `place`. A socket's file that nobody listens at any more is replaced.
     ///
     /// # Errors
@@ -41,7 +91,7 @@ impl ProxyListener {
 }
 
 fn listen_at(path: &Path) -> io::Result<UnixListener> {
-    let is_dead = std::os::unix::net::UnixStream::connect(path)
+    let is_dead = unix::net::UnixStream::connect(path)
         .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
     if is_dead {
         std::fs::remove_file(path)?;

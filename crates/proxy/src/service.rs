@@ -18,7 +18,7 @@ use crate::{
     copies::{Content, Copies, Owner, Place, StoredCopy},
     daemon::ProxyDaemon,
     dialect::{Dialect, EndpointKind},
-    headers,
+    headers, protocol,
     reading::{Reading, ReadingFailure, Unread},
     relay::{self, ProxyBody, ReadBody, Relay},
     session::{RequestClass, Session},
@@ -39,6 +39,8 @@ const LIVE_PATH: &str = "/recapd/livez";
 const METRICS_PATH: &str = "/recapd/metrics";
 /// The longest refusal of a rewritten request that is read, in bytes.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
+/// Where it describes itself.
+const PROTOCOL_PATH: &str = "/protocol";
 /// The header by which an answer says what the proxy did.
 const OWN_HEADER: &str = "x-recapd";
 
@@ -163,6 +165,10 @@ impl Proxy {
             (&Method::GET, METRICS_PATH) => {
                 let (content_type, text) = inner.metrics.encode(None);
                 return own(StatusCode::OK, content_type, text);
+            }
+            (&Method::GET, PROTOCOL_PATH) => {
+                let text = protocol::describe(inner.settings.mode).to_string();
+                return own(StatusCode::OK, "application/json", text);
             }
             _ => {}
         }

@@ -42,6 +42,20 @@ const CODEX_METADATA: &str = "x-codex-turn-metadata";
 const CODEX_THREAD: &str = "thread-id";
 /// Opencode's header in requests of sub-agents, whose own session comes as in any other request.
 const PARENT_SESSION: &str = "x-parent-session-id";
+/// The headers that are read and passed on.
+pub(crate) const HEADERS: [&str; 11] = [
+    CLAUDE_SESSION,
+    CLAUDE_AGENT,
+    CLAUDE_CLASS,
+    CODEX_METADATA,
+    CODEX_THREAD,
+    PARENT_SESSION,
+    SESSION_HEADERS[0],
+    SESSION_HEADERS[1],
+    SESSION_HEADERS[2],
+    SESSION_HEADERS[3],
+    SESSION_HEADERS[4],
+];
 /// What comes before the session in older values of `metadata.user_id`.
 const OLD_CLAUDE_SESSION: &str = "_session_";
 

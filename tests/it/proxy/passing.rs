@@ -179,6 +179,14 @@ async fn what_is_not_the_providers_is_answered_here() {
         .await
         .unwrap();
     assert_eq!(live.text().await.unwrap(), "ok\n");
+    let protocol = rig
+        .client
+        .get(format!("{}/protocol", rig.base))
+        .send()
+        .await
+        .unwrap();
+    let protocol: Value = serde_json::from_str(&protocol.text().await.unwrap()).unwrap();
+    assert_eq!(protocol["mode"], "observe");
     let head = rig.client.head(&rig.base).send().await.unwrap();
     assert_eq!(head.status(), 200);
     for (path, headers, status, member) in [

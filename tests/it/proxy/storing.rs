@@ -1,7 +1,14 @@
 //! Conversations are stored as they were, under their sessions.
 
-use axum::response::IntoResponse as _;
+use std::io::Write as _;
+
+use axum::{
+    body::Body,
+    response::{IntoResponse as _, Response},
+};
+use flate2::{Compression, write::GzEncoder};
 use recapd_config::ProxyMode;
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use serde_json::{Value, json};
 
 use super::{Rig, Server, assistant, counter, user, window};
@@ -125,4 +132,49 @@ async fn a_stream_is_stored_as_its_message() {
     rig.turn(SESSION, &[user("One")]).await.bytes().await.unwrap();
     let (server, _) = rig.settled().await;
     assert_eq!(window(&server, AGENT).await, ["One", "Streamed."]);
+}
+
+#[tokio::test]
+async fn compressed_bodies_are_stored_too() {
+    let rig = Rig::start(ProxyMode::Observe).await;
+    let said =
+        json!({"type": "message", "role": "assistant", "content": [{"type": "text", "text": "Packed."}]});
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(said.to_string().as_bytes()).unwrap();
+    let gzip = gzip.finish().unwrap();
+    let answer = Response::builder()
+        .header("content-type", "application/json")
+        .header("content-encoding", "gzip");
+    rig.upstream.plan(answer.body(Body::from(gzip.clone())).unwrap());
+    let body = json!({"tools": [{}], "messages": [user("One")]}).to_string();
+    let packed = compress_to_vec(body.as_bytes(), CompressionLevel::Fastest);
+    let headers = [
+        ("x-claude-code-session-id", SESSION),
+        ("content-encoding", "zstd"),
+    ];
+    let reply = rig.post("/v1/messages", &headers, packed.clone()).await;
+    assert_eq!(reply.bytes().await.unwrap(), gzip);
+    let received = rig.upstream.received();
+    assert_eq!(received[0].body, packed);
+    assert_eq!(received[0].headers["content-encoding"], "zstd");
+    let (server, _) = rig.settled().await;
+    assert_eq!(window(&server, AGENT).await, ["One", "Packed."]);
+}
+
+#[tokio::test]
+async fn an_attempt_that_fails_begins_no_conversation() {
+    let rig = Rig::start(ProxyMode::Observe).await;
+    for status in [529, 429] {
+        let refused = Response::builder().status(status).body(Body::from("{}"));
+        rig.upstream.plan(refused.unwrap());
+    }
+    let body = json!({"messages": [user("One")]}).to_string();
+    for _ in 0..3 {
+        let reply = rig.post("/v1/chat/completions", &[], body.clone()).await;
+        reply.bytes().await.unwrap();
+    }
+    let (server, _) = rig.settled().await;
+    let agents = agents(&server).await;
+    assert_eq!(agents.len(), 1, "{agents:?}");
+    assert_eq!(window(&server, &agents[0]).await, ["One", "Done."]);
 }

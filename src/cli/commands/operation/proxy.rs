@@ -13,6 +13,7 @@ use tracing::info;
 use crate::cli::{
     GlobalOptions,
     backend::{api, open},
+    commands::operation::serve::service::manager,
     exit::{CONFIGURATION, CommandFailure},
 };
 use recapd_client::{DaemonEndpoint, PlaceError, Transport};
@@ -22,7 +23,9 @@ use recapd_platform::{
     http_client::HttpSettings,
     lifecycle::signals,
 };
-use recapd_proxy::{Proxy, ProxyDaemon, ProxyListener, ProxySettings, RemoteDaemon, serve};
+use recapd_proxy::{
+    InheritedListener, Proxy, ProxyDaemon, ProxyListener, ProxySettings, RemoteDaemon, serve,
+};
 use recapd_telemetry::{self as telemetry, Surroundings, metrics::Metrics};
 
 /// The largest file with a token, in bytes.
@@ -63,20 +66,24 @@ impl ProxyCommand {
     ) -> Result<ExitCode, CommandFailure> {
         let _logging = telemetry::init(&config.log, &Surroundings::of_standard_error(environment), None)
             .map_err(|error| CommandFailure::new(CONFIGURATION, error))?;
+        let inherited = InheritedListener::take().context("taking the listener of LISTEN_FDS")?;
         open::block_on(async {
+            let notify = manager(environment);
             let daemon: Arc<dyn ProxyDaemon> = Arc::new(RemoteDaemon::new(transport(config, shared)?));
             let tasks = TaskTracker::new();
             let metrics = Metrics::new(SystemClock.now(), &[]);
-            let listener = listen(&config.proxy).await?;
+            let (listener, at) = listen(&config.proxy, inherited).await?;
             let proxy = proxy(&config.proxy, &daemon, metrics, &tasks)?;
             let stop = CancellationToken::new();
             let mut signals = pin!(signals()?);
-            info!(listen = %place(&config.proxy), "proxy.ready");
+            info!(listen = at, "proxy.ready");
+            notify.ready();
             let mut serving = pin!(serve(listener, proxy, stop.clone()));
             tokio::select! {
                 () = serving.as_mut() => {}
                 _ = signals.next() => {
                     info!("proxy.stopping");
+                    notify.stopping();
                     stop.cancel();
                     let finished = async {
                         serving.await;
@@ -95,21 +102,28 @@ impl ProxyCommand {
     }
 }
 
-/// Where a proxy of its own listens, for people.
-fn place(config: &ProxyConfig) -> String {
-    config
-        .own_place()
-        .map_or_else(String::new, |place| place.to_string())
-}
-
-async fn listen(config: &ProxyConfig) -> Result<ProxyListener, CommandFailure> {
+/// Listens where the service manager does, else where the configuration says. Returns also the place, for people.
+async fn listen(
+    config: &ProxyConfig,
+    inherited: Option<InheritedListener>,
+) -> Result<(ProxyListener, String), CommandFailure> {
+    if let Some(inherited) = inherited {
+        if !inherited.is_near() && config.token_file.is_empty() {
+            let problem = "others can reach the socket of the service manager: name a file with a token in proxy.token_file, or \
+                           let ListenStream= be a loopback address";
+            return Err(CommandFailure::new(CONFIGURATION, anyhow::anyhow!(problem)));
+        }
+        let listener = ProxyListener::inherited(inherited).context("using the listener of LISTEN_FDS")?;
+        return Ok((listener, "the service manager's socket".to_owned()));
+    }
     let place = config
         .own_place()
         .context("proxy.listen names no place")
         .map_err(CommandFailure::from)?;
     let listener = ProxyListener::listen(&place).await;
-    Ok(listener
-        .with_context(|| format!("listening on {place}; is another recapd running? see proxy.listen"))?)
+    let listener = listener
+        .with_context(|| format!("listening on {place}; is another recapd running? see proxy.listen"))?;
+    Ok((listener, place.to_string()))
 }
 
 /// The proxy of the configuration, with its token.

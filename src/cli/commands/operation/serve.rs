@@ -5,7 +5,7 @@ mod health_checker;
 mod name;
 mod patience;
 mod proxy;
-mod service;
+pub(super) mod service;
 mod supervisor;
 mod traces;
 

@@ -17,7 +17,7 @@ const LOOK_MIN: Duration = Duration::from_millis(20);
 const EXTEND_EVERY: Duration = Duration::from_secs(10);
 
 /// The service manager named in the environment.
-pub(super) fn manager(environment: &Environment) -> Notify {
+pub(in crate::cli::commands::operation) fn manager(environment: &Environment) -> Notify {
     let of = |name| environment.get(name).map(str::to_owned);
     let told = ServiceManager {
         socket: of("NOTIFY_SOCKET"),
