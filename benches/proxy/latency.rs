@@ -1,11 +1,5 @@
 //! What the proxy adds to a request: a conversation that is observed, beside a request that is only relayed, by the same
-//! process, in turn. `cargo bench --bench proxy`.
-
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a plain program that prints a table"
-)]
+//! process, in turn.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,11 +12,11 @@ use recapd_platform::http_client::relay_client;
 use recapd_proxy::{DaemonAnswer, Proxy, ProxyDaemon, ProxyListener, ProxySettings, serve};
 use recapd_telemetry::metrics::Metrics;
 use reqwest::{Client, StatusCode};
-use serde_json::json;
 use tokio::{net::TcpListener, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-const KIB: usize = 1_024;
+use crate::{KIB, Scale, messages, request};
+
 /// Bytes of a request, and how often it is sent each way.
 const SIZES: [(usize, usize); 3] = [(16 * KIB, 2_000), (KIB * KIB, 400), (30 * KIB * KIB, 30)];
 /// The provider's answer.
@@ -41,20 +35,6 @@ impl ProxyDaemon for QuickDaemon {
     }
 }
 
-/// A conversation of about `bytes` bytes.
-fn body(bytes: usize) -> Bytes {
-    let text = "All work and no play makes a dull agent. ".repeat(25);
-    let count = bytes / (text.len() + 60) + 1;
-    let messages = (0..count).map(|at| {
-        let role = if at % 2 == 0 { "user" } else { "assistant" };
-        json!({"role": role, "content": format!("{at} {text}")})
-    });
-    let messages: Vec<_> = messages.collect();
-    json!({"model": "m", "tools": [{}], "messages": messages})
-        .to_string()
-        .into()
-}
-
 async fn ask(client: &Client, url: &str, body: Bytes) -> Duration {
     let began = Instant::now();
     let request = client
@@ -66,13 +46,12 @@ async fn ask(client: &Client, url: &str, body: Bytes) -> Duration {
     began.elapsed()
 }
 
-fn milliseconds(times: &mut [Duration], share: usize) -> f64 {
+pub(crate) fn milliseconds(times: &mut [Duration], share: usize) -> f64 {
     times.sort_unstable();
     times[(times.len() - 1) * share / 100].as_secs_f64() * 1_000.0
 }
 
-#[tokio::main]
-async fn main() {
+pub(crate) async fn measure(scale: Scale) {
     let tasks = TaskTracker::new();
     let stop = CancellationToken::new();
     let provider = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -102,7 +81,7 @@ async fn main() {
         "bytes", "relayed p50, p99 ms", "observed p50, p99 ms", "added p50, p99"
     );
     for (bytes, count) in SIZES {
-        let body = body(bytes);
+        let (body, count) = (request(&messages(bytes)), scale.of(count / 10, count));
         let (mut observing, mut relaying) = (Vec::new(), Vec::new());
         for _ in 0..count {
             relaying.push(ask(&client, &relayed, body.clone()).await);

@@ -127,7 +127,7 @@ async fn a_stream_is_stored_as_its_message() {
         ),
         event(json!({"type": "message_stop"})),
     ];
-    let answer = axum::response::Response::builder().header("content-type", "text/event-stream");
+    let answer = Response::builder().header("content-type", "text/event-stream");
     rig.upstream.plan(answer.body(stream.concat().into()).unwrap());
     rig.turn(SESSION, &[user("One")]).await.bytes().await.unwrap();
     let (server, _) = rig.settled().await;
