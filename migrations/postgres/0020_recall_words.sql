@@ -8,7 +8,7 @@ INSERT INTO recall_pending (agent_id) SELECT agent_id FROM agents ON CONFLICT (a
 -- The messages of a block: a run of an agent's message numbers.
 CREATE TABLE recall_blocks (
   agent_id text COLLATE "C" NOT NULL REFERENCES agents (agent_id) DEFERRABLE,
-  block    bigint NOT NULL,                         -- message number / 2,048
+  block    bigint NOT NULL,                         -- message number / 4,096
   messages bigint NOT NULL,                         -- those with words
   words    bigint NOT NULL,                         -- of all of them
   entries  bytea  NOT NULL,                         -- number, role, words, exchange and time of each

@@ -8,7 +8,7 @@ UPDATE counters SET value = 0 WHERE name = 'recall_indexed';
 -- The messages of a block: a run of an agent's message numbers.
 CREATE TABLE recall_blocks (
   agent_id TEXT    NOT NULL REFERENCES agents (agent_id),
-  block    INTEGER NOT NULL,                        -- message number / 2,048
+  block    INTEGER NOT NULL,                        -- message number / 4,096
   messages INTEGER NOT NULL,                        -- those with words
   words    INTEGER NOT NULL,                        -- of all of them
   entries  BLOB    NOT NULL,                        -- number, role, words, exchange and time of each

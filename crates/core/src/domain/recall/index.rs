@@ -12,7 +12,7 @@ use crate::domain::{
 };
 
 /// The message numbers of a block: few enough that appending to its rows is cheap, many enough that a search reads few rows.
-pub const BLOCK_MESSAGES: i64 = 2_048;
+pub const BLOCK_MESSAGES: i64 = 4_096;
 /// Begins the stem that stands for calls of a tool; no word of a text begins so.
 const TOOL: char = '@';
 
