@@ -165,6 +165,20 @@ pub(super) fn undone(messages: u64, file: &str) -> String {
     )
 }
 
+/// Reports what isn't read of another program's conversations; `None` if all is read.
+pub(super) fn unread(reader: &FileReader, file: &str) -> Option<String> {
+    let parts: Vec<String> = reader
+        .left_out()
+        .iter()
+        .map(|(name, times)| format!("{times} × {name}"))
+        .collect();
+    let program = reader.program().filter(|_| !parts.is_empty())?;
+    Some(format!(
+        "{file}: read as {program}; not read: {}",
+        parts.join(", ")
+    ))
+}
+
 /// Reports prompts that were left out because they hold no word.
 pub(super) fn wordless(prompts: u64, file: &str) -> String {
     format!(

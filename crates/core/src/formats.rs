@@ -24,6 +24,7 @@ mod responses;
 mod role;
 mod row;
 mod sameness;
+mod spelling;
 mod usage;
 
 use crate::domain::{
@@ -90,7 +91,7 @@ pub fn parse(format: Format, json: &str) -> Result<Message, FormatError> {
 /// As [`parse`], and for an unknown role or unknown blocks.
 pub fn parse_said(format: Format, json: &str) -> Result<Message, FormatError> {
     let fields = Fields::parse(json)?;
-    foreign::check(&fields)?;
+    spelling::check(&fields)?;
     let message = read(format, &fields)?;
     check_said(&message, &fields)?;
     Ok(Message {

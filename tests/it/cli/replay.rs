@@ -47,6 +47,28 @@ fn an_unreadable_time_is_reported() {
     assert_eq!(replayed["unread_times"], 1);
 }
 
+/// In the same words in a replay and in an import.
+#[test]
+fn what_is_not_read_of_another_program_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("chat.json");
+    let messages = serde_json::json!([{"id": "m1", "role": "user", "parts": [
+        {"type": "step-start"}, {"type": "text", "text": "Hi"}, {"type": "data-chart", "data": 1}]}]);
+    std::fs::write(&file, messages.to_string()).unwrap();
+    let database = folder.path().join("chat.db");
+    let database = database.to_str().unwrap();
+    for (command, count) in [
+        (vec!["replay"], "1 message (1 × ai-sdk-ui)"),
+        (vec!["import", "--db", database], "1 message stored"),
+    ] {
+        let output = recapd().args(command).arg(&file).output().unwrap();
+        let (text, told) = (stdout(&output), stderr(&output));
+        let line = "chat.json: read as ai-sdk-ui; not read: 1 × data-chart, 1 × step-start";
+        assert!(text.contains(count), "{text}");
+        assert!(told.contains(line), "{told}");
+    }
+}
+
 /// Nothing is dropped silently: messages that no model is shown are stored, and reported.
 #[test]
 fn a_replay_with_few_messages_for_a_model_says_so() {

@@ -5,9 +5,8 @@ use super::{
     FormatError, NAME_CHARS_MAX,
     content::{AUDIO, parts, text_part, tool_call, tool_result, unmeasured},
     detect::is_by_parts,
-    foreign,
     json::{self, Fields},
-    message, unknown_kind,
+    message, spelling, unknown_kind,
 };
 use crate::domain::{
     message::{Format, Kind, Message, Part},
@@ -85,7 +84,7 @@ fn said(fields: &Fields<'_>) -> Vec<Part> {
         .text("reasoning_content")
         .or_else(|| fields.text("reasoning"))
         .map(|text| Part::Thinking(text.into()));
-    let calls = foreign::calls(fields).unwrap_or_default();
+    let calls = spelling::calls(fields).unwrap_or_default();
     let calls = calls
         .into_iter()
         .filter_map(|raw| Fields::of(raw).map(|call| self::call(&call)));
@@ -93,7 +92,7 @@ fn said(fields: &Fields<'_>) -> Vec<Part> {
     thinking
         .into_iter()
         .chain(parts(fields.raw("content")))
-        .chain(foreign::blocks(fields))
+        .chain(spelling::blocks(fields))
         .chain(spoken(fields))
         .chain(fields.text("refusal").and_then(text_part))
         .chain(calls)
@@ -121,11 +120,11 @@ fn result(fields: &Fields<'_>) -> Vec<Part> {
     let listed = || json::string(fields.list("tool_call_ids")?.first()?);
     let call_id = fields
         .text("tool_call_id")
-        .or_else(|| foreign::call_id(fields))
+        .or_else(|| spelling::call_id(fields))
         .or_else(listed)
         .or_else(|| fields.text("id"));
     let is_error = fields.flag("is_error").or_else(|| fields.flag("error"));
-    if let Some(text) = foreign::result_text(fields) {
+    if let Some(text) = spelling::result_text(fields) {
         return vec![Part::ToolResult {
             call_id,
             name: fields.text("name"),

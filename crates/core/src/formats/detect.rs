@@ -1,10 +1,11 @@
 //! Detects formats by the content of a message, never by a file's name.
 
 use super::{
-    codex, foreign,
+    codex,
     json::Fields,
     pidgin,
     responses::{is_call, is_output},
+    spelling,
 };
 use crate::domain::message::{Format, Kind, Metadata};
 
@@ -63,7 +64,7 @@ pub(super) fn shape(fields: &Fields<'_>) -> MessageShape {
         let is_gemini = GEMINI_ROLES.contains(&role.as_str()) && has_gemini_parts(fields);
         return certain_if(is_gemini, Format::Gemini);
     }
-    if OPENAI_FIELDS.iter().any(|name| fields.has(name)) || foreign::is_openai(fields, &role) {
+    if OPENAI_FIELDS.iter().any(|name| fields.has(name)) || spelling::is_openai(fields, &role) {
         return MessageShape::Certain(Format::OpenAiChat);
     }
     if is_responses_message(fields) {
@@ -123,7 +124,7 @@ fn shape_without_role(fields: &Fields<'_>) -> MessageShape {
 fn is_native(fields: &Fields<'_>, kind: &str) -> bool {
     let is_own = !matches!(Kind::from_name(kind), Kind::Metadata(Metadata::Other(_)));
     let is_of_agent = || ["content", "data"].iter().any(|name| fields.has(name));
-    !is_of_journal(fields) && !foreign::is_pydantic(fields) && (is_own || is_of_agent())
+    !is_of_journal(fields) && !spelling::is_pydantic(fields) && (is_own || is_of_agent())
 }
 
 /// Returns true for a journal line. It has a kind, too, but its content is in its payload: `recapd import` reads it.

@@ -6,12 +6,13 @@
 
 mod aider;
 mod container;
+mod foreign;
 mod lines;
 mod opening;
 mod undone;
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{BTreeMap, HashSet, VecDeque},
     fs::File,
     io::{self, BufReader, Read},
     path::Path,
@@ -26,9 +27,9 @@ use self::undone::undone_lines;
 use super::{
     FormatError, check_said,
     detect::{MessageShape, shape},
-    foreign, has_unread_time, is_sidechain, is_wordless_prompt,
+    has_unread_time, is_sidechain, is_wordless_prompt,
     json::Fields,
-    pidgin, read, role,
+    pidgin, read, role, spelling,
 };
 use crate::domain::message::{Format, Message};
 
@@ -126,11 +127,34 @@ pub struct FileReader {
     /// The lines that the conversation took back; below, how many messages were left out for it.
     undone: HashSet<u64>,
     undone_messages: u64,
+    /// True if conversations of other programs are read, too; below, which program's they are, and what wasn't read.
+    reads_foreign: bool,
+    program: Option<&'static str>,
+    left_out: BTreeMap<String, u64>,
     /// True if empty prompts are left out; below, how many were.
     skips_wordless: bool,
     wordless: u64,
     bytes_read: Arc<AtomicU64>,
     bytes_total: Option<u64>,
+}
+
+struct FileSource {
+    /// What errors call it.
+    name: String,
+    /// The name of conversations that have none of their own.
+    stem: String,
+    reads_foreign: bool,
+}
+
+impl FileSource {
+    fn of(path: &Path) -> Self {
+        let name = path.display().to_string();
+        Self {
+            stem: stem(&name),
+            name,
+            reads_foreign: false,
+        }
+    }
 }
 
 /// A piece of the file that is not parsed yet.
@@ -147,7 +171,7 @@ impl FileReader {
     /// # Errors
     /// When the file can't be read, is empty, is a broken document, or is of no known format.
     pub fn open(path: &Path, format: Option<Format>) -> Result<Self, ReadError> {
-        Self::open_as(path, None, format)
+        Self::open_source(path, FileSource::of(path), format)
     }
 
     /// Opens the file of a conversation, whose `name` may differ from the file's. Leaves out edited prompts and turns that
@@ -161,7 +185,13 @@ impl FileReader {
         name: Option<&str>,
         format: Option<Format>,
     ) -> Result<Self, ReadError> {
-        let file = Self::open_as(path, name, format)?;
+        let source = FileSource::of(path);
+        let source = FileSource {
+            stem: name.map_or(source.stem, str::to_owned),
+            reads_foreign: format.is_none(),
+            ..source
+        };
+        let file = Self::open_source(path, source, format)?;
         Ok(Self {
             undone: undone_lines(path, file.format),
             skips_wordless: true,
@@ -169,16 +199,14 @@ impl FileReader {
         })
     }
 
-    fn open_as(path: &Path, conversation: Option<&str>, format: Option<Format>) -> Result<Self, ReadError> {
-        let name = path.display().to_string();
+    fn open_source(path: &Path, source: FileSource, format: Option<Format>) -> Result<Self, ReadError> {
         let io_error = |error| ReadError::Io {
-            name: name.clone(),
+            name: source.name.clone(),
             error,
         };
         let file = File::open(path).map_err(io_error)?;
         let meta = file.metadata().map_err(io_error)?;
-        let stem = conversation.map_or_else(|| stem(&name), str::to_owned);
-        let mut reader = Self::make(file, &name, stem, format)?;
+        let mut reader = Self::make(file, source, format)?;
         reader.bytes_total = meta.is_file().then_some(meta.len());
         Ok(reader)
     }
@@ -192,13 +220,12 @@ impl FileReader {
         name: &str,
         format: Option<Format>,
     ) -> Result<Self, ReadError> {
-        Self::make(reader, name, stem(name), format)
+        Self::make(reader, FileSource::of(Path::new(name)), format)
     }
 
     fn make(
         reader: impl Read + Send + 'static,
-        name: &str,
-        stem: String,
+        source: FileSource,
         format: Option<Format>,
     ) -> Result<Self, ReadError> {
         let bytes_read = Arc::new(AtomicU64::new(0));
@@ -207,7 +234,7 @@ impl FileReader {
             bytes_read: bytes_read.clone(),
         };
         let mut file = Self {
-            stem,
+            stem: source.stem,
             forced: format,
             format: format.unwrap_or(Format::OpenAiChat),
             refuses_unknown_roles: false,
@@ -218,12 +245,15 @@ impl FileReader {
             names: HashSet::new(),
             undone: HashSet::new(),
             undone_messages: 0,
+            reads_foreign: source.reads_foreign,
+            program: None,
+            left_out: BTreeMap::new(),
             skips_wordless: false,
             wordless: 0,
             bytes_read,
             bytes_total: None,
         };
-        file.begin(Box::new(BufReader::new(counting)), name)?;
+        file.begin(Box::new(BufReader::new(counting)), &source.name)?;
         Ok(file)
     }
 
@@ -250,6 +280,16 @@ impl FileReader {
     /// The number of empty prompts left out so far.
     pub fn wordless(&self) -> u64 {
         self.wordless
+    }
+
+    /// The program whose conversations these are, if they had to be turned into messages of a format.
+    pub fn program(&self) -> Option<&'static str> {
+        self.program
+    }
+
+    /// How many parts of such conversations aren't read, by name.
+    pub fn left_out(&self) -> &BTreeMap<String, u64> {
+        &self.left_out
     }
 
     /// Bytes read so far.
@@ -334,7 +374,7 @@ impl FileReader {
             (None, MessageShape::Certain(certain)) => within(self.format, certain),
             _ => self.format,
         };
-        foreign::check(&fields)?;
+        spelling::check(&fields)?;
         let message = read(format, &fields)?;
         self.check(&message, &fields)?;
         Ok(Some(Record {

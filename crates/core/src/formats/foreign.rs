@@ -1,121 +1,179 @@
-//! Chat messages as other programs spell them: Mistral's clients in camel case, LlamaIndex in `blocks`, OpenAI's Assistants
-//! API with texts in objects. They are read like OpenAI's, and written anew for a request, since no provider takes them.
-//! Messages of Pydantic-AI hold several roles at once, so they are refused.
+//! Conversations as other programs store them, turned into messages of the formats that recapd stores.
+//!
+//! A format is recognised by the content of one of its entries: a line of a file, an element of a list, or a document. Its
+//! reader writes messages of OpenAI's chat or of Gemini, with their ids and times. What it leaves out is counted by name.
 
-use serde_json::{Map, Value, value::RawValue};
+mod ai_sdk;
+mod atif;
+mod autogen;
+mod chatgpt;
+mod claude_ai;
+mod content;
+mod converse;
+mod copilot;
+mod cursor;
+mod gemini_cli;
+mod gemini_contents;
+mod langchain;
+mod opencode;
+mod openhands;
+mod pi;
+mod pydantic_ai;
+mod transcription;
+mod turn;
 
-use super::{
-    FormatError,
-    content::{IMAGE, of_url, opaque, text_part, tool_call},
-    json::Fields,
-};
-use crate::domain::message::Part;
+use serde_json::value::RawValue;
 
-/// The fields in which Mistral's clients have calls, and the id of the call that a result answers.
-const CALLS: &str = "toolCalls";
-const CALL_ID: &str = "toolCallId";
-/// The field in which LlamaIndex has content, the field of each block with its type, and what it takes from OpenAI.
-const BLOCKS: &str = "blocks";
-const BLOCK_TYPE: &str = "block_type";
-const EXTRA: &str = "additional_kwargs";
-/// The field of each part of Pydantic-AI's messages with its type.
-const PART_KIND: &str = "part_kind";
+use super::json::{self, Fields};
+pub(super) use transcription::Transcription;
+use turn::quoted;
 
-/// Refuses a message of a program whose messages can't be read.
-pub(super) fn check(fields: &Fields<'_>) -> Result<(), FormatError> {
-    if !is_pydantic(fields) {
-        return Ok(());
+/// Fields that hold a list of messages in a document of several fields. A dot leads into an object.
+const LISTS: [&str; 10] = [
+    "messages",
+    "history",
+    "events",
+    "kwargs.messages",
+    "channel_values.messages",
+    "checkpoint.channel_values.messages",
+    "values.messages",
+    "state.messages",
+    "llm_context.messages",
+    "agent_state.llm_context.messages",
+];
+/// Fields that may name such a document's conversation.
+const NAMES: [&str; 5] = ["id", "thread_id", "session_id", "conversation_id", "instance_id"];
+
+/// The most entries of a file, and of each list in it, by which a format is recognised.
+const ENTRIES_LOOKED_AT: usize = 1_000;
+
+/// A program's way to store conversations.
+pub(super) struct ForeignFormat {
+    /// The name that people see.
+    pub(super) name: &'static str,
+    /// Returns true for an entry that only this program writes.
+    is_entry: fn(&Fields<'_>) -> bool,
+    read: fn(&[&RawValue], &mut Transcription),
+}
+
+/// All formats; the first one that knows an entry reads the file.
+const FORMATS: [ForeignFormat; 19] = [
+    gemini_cli::SESSION,
+    gemini_cli::STREAM,
+    gemini_contents::QWEN,
+    gemini_contents::ADK,
+    copilot::EVENTS,
+    opencode::EXPORT,
+    ai_sdk::UI,
+    ai_sdk::MODEL,
+    langchain::MESSAGES,
+    converse::MESSAGES,
+    pydantic_ai::MESSAGES,
+    chatgpt::EXPORT,
+    claude_ai::EXPORT,
+    openhands::ACTIONS,
+    openhands::EVENTS,
+    pi::SESSION,
+    atif::TRAJECTORY,
+    autogen::MESSAGES,
+    cursor::TRANSCRIPT,
+];
+
+/// Where a format's entries are.
+#[derive(Clone, Copy)]
+enum EntryDepth {
+    /// In the file itself.
+    Top,
+    /// In lists within the file's entries, one per conversation.
+    Within,
+}
+
+/// Reads the lines of a file, or the elements of a document. `None` if no format knows any of them.
+pub(super) fn read(entries: &[&RawValue]) -> Option<Transcription> {
+    let (format, depth) = find(entries)?;
+    let mut reading = Transcription::new(format.name);
+    match depth {
+        EntryDepth::Top => (format.read)(entries, &mut reading),
+        EntryDepth::Within => {
+            let is_one = entries.len() == 1;
+            let name = |entry: &Fields<'_>| {
+                NAMES
+                    .iter()
+                    .find_map(|name| entry.label(name))
+                    .filter(|_| !is_one)
+            };
+            for raw in entries {
+                reading.begin(Fields::of(raw).as_ref().and_then(name));
+                read_within(raw, format, &mut reading);
+            }
+        }
     }
-    Err(FormatError::new(
-        "`parts`: this message is Pydantic-AI's, and its parts are of several roles",
-        "give each part as a message of its role: system-prompt and user-prompt as `content`, tool-call in `tool_calls`, \
-         tool-return with `tool_call_id`, as OpenAI has them",
-    ))
+    Some(reading)
 }
 
-/// Returns true for a request or response of Pydantic-AI: `{"kind": "request", "parts": [{"part_kind": "user-prompt", …}]}`.
-pub(super) fn is_pydantic(fields: &Fields<'_>) -> bool {
-    let is_named = matches!(fields.text("kind").as_deref(), Some("request" | "response"));
-    let parts = fields.list("parts").unwrap_or_default();
-    let mut kinds = parts.into_iter().filter_map(Fields::of);
-    kinds.any(|part| part.has(PART_KIND)) || is_named && fields.has("parts")
+/// Returns true if a format knows `text`, a line of a file.
+pub(super) fn is_known(text: &str) -> bool {
+    serde_json::from_str::<&RawValue>(text).is_ok_and(|raw| find(&[raw]).is_some())
 }
 
-/// Returns true for a message that has OpenAI's roles in another spelling.
-pub(super) fn is_openai(fields: &Fields<'_>, role: &str) -> bool {
-    let has_value = |raw: &RawValue| Fields::of(raw).is_some_and(|block| block.object("text").is_some());
-    let has_calls = || role == "assistant" && fields.list(CALLS).is_some();
-    let has_texts = || {
-        fields
-            .list("content")
-            .is_some_and(|blocks| blocks.into_iter().any(has_value))
+fn find(entries: &[&RawValue]) -> Option<(&'static ForeignFormat, EntryDepth)> {
+    let known = |entries: &[&RawValue]| {
+        let mut looked_at = entries.iter().take(ENTRIES_LOOKED_AT);
+        looked_at.find_map(|raw| format_of(raw))
     };
-    has_calls() || has_texts() || typed_blocks(fields).is_some()
+    let within = || {
+        let mut lists = entries
+            .iter()
+            .take(ENTRIES_LOOKED_AT)
+            .filter_map(|raw| list_within(raw));
+        lists.find_map(|list| known(&list))
+    };
+    let top = known(entries).map(|format| (format, EntryDepth::Top));
+    top.or_else(|| Some((within()?, EntryDepth::Within)))
 }
 
-/// Returns true for a message that a request can't hold as it is. [`is_openai`] says so of the text that came in.
-pub(super) fn is_spelled_otherwise(message: &Map<String, Value>) -> bool {
-    let has_value = |block: &Value| block.get("text").is_some_and(Value::is_object);
-    let blocks = message.get("content").and_then(Value::as_array);
-    let has_texts = || blocks.is_some_and(|blocks| blocks.iter().any(has_value));
-    let has_blocks = || !message.contains_key("content") && message.contains_key(BLOCKS);
-    message.contains_key(CALLS) || message.contains_key(CALL_ID) || has_blocks() || has_texts()
+fn format_of(raw: &RawValue) -> Option<&'static ForeignFormat> {
+    let entry = Fields::of(raw)?;
+    FORMATS.iter().find(|format| (format.is_entry)(&entry))
 }
 
-/// The calls of a message. LlamaIndex has them in blocks, and older versions in what they take from OpenAI.
-pub(super) fn calls<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
-    let is_call = |raw: &&RawValue| Fields::of(raw).is_some_and(|block| is_call(&block));
-    let in_blocks = || typed_blocks(fields).is_some_and(|blocks| blocks.iter().any(is_call));
-    fields
-        .list("tool_calls")
-        .or_else(|| fields.list(CALLS))
-        .or_else(|| fields.object(EXTRA)?.list("tool_calls").filter(|_| !in_blocks()))
-}
-
-/// The id of the call that a result answers.
-pub(super) fn call_id(fields: &Fields<'_>) -> Option<String> {
-    let extra = || fields.object(EXTRA)?.text("tool_call_id");
-    fields.text(CALL_ID).or_else(extra)
-}
-
-/// The parts in LlamaIndex' blocks.
-pub(super) fn blocks(fields: &Fields<'_>) -> Vec<Part> {
-    let blocks = typed_blocks(fields).unwrap_or_default();
-    blocks.into_iter().filter_map(block).collect()
-}
-
-/// The text of a tool's result in LlamaIndex' blocks; `None` if it isn't there.
-pub(super) fn result_text(fields: &Fields<'_>) -> Option<String> {
-    typed_blocks(fields)?;
-    let texts = blocks(fields).into_iter().filter_map(|part| match part {
-        Part::Text(text) => Some(text),
-        _ => None,
-    });
-    Some(texts.collect::<Vec<_>>().join("\n"))
-}
-
-/// The blocks of a message without a content, if each says its type.
-fn typed_blocks<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
-    let blocks = fields.list(BLOCKS).filter(|_| !fields.has("content"))?;
-    let is_typed = |raw: &&RawValue| Fields::of(raw).is_some_and(|block| block.has(BLOCK_TYPE));
-    (!blocks.is_empty() && blocks.iter().all(is_typed)).then_some(blocks)
-}
-
-fn is_call(block: &Fields<'_>) -> bool {
-    block.text(BLOCK_TYPE).as_deref() == Some("tool_call")
-}
-
-fn block(raw: &RawValue) -> Option<Part> {
-    let block = Fields::of(raw)?;
-    match block.text(BLOCK_TYPE)?.as_str() {
-        "text" => block.text("text").and_then(text_part),
-        "thinking" => Some(Part::Thinking(block.text("content")?.into())),
-        "tool_call" => Some(tool_call(
-            block.text("tool_call_id"),
-            block.text("tool_name"),
-            block.raw("tool_kwargs"),
-        )),
-        "image" => Some(of_url(block.text("url"), IMAGE)),
-        _ => Some(opaque(raw, &block)),
+fn read_within(raw: &RawValue, format: &ForeignFormat, reading: &mut Transcription) {
+    let Some(list) = list_within(raw) else {
+        reading.leave_out("entry without messages");
+        return;
+    };
+    if let Some(system) = Fields::of(raw).and_then(|entry| entry.raw("system")) {
+        let text = json::string(system).unwrap_or_else(|| texts(system));
+        reading.push(turn::TurnWriter::new("system").saying(&text));
     }
+    (format.read)(&list, reading);
+}
+
+/// The list of messages in a document, or the elements of a list.
+fn list_within(raw: &RawValue) -> Option<Vec<&RawValue>> {
+    let Some(entry) = Fields::of(raw) else {
+        return json::list(raw);
+    };
+    LISTS.iter().find_map(|path| {
+        let mut place = entry.raw(path.split('.').next()?)?;
+        for name in path.split('.').skip(1) {
+            place = Fields::of(place)?.raw(name)?;
+        }
+        json::list(place)
+    })
+}
+
+/// The texts of a list of blocks, or of one block.
+fn texts(raw: &RawValue) -> String {
+    let blocks = json::list(raw).unwrap_or_else(|| vec![raw]);
+    let texts = blocks
+        .into_iter()
+        .filter_map(|block| json::string(block).or_else(|| Fields::of(block)?.text("text")));
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// The objects of a list.
+fn objects<'a>(fields: &Fields<'a>, name: &str) -> Vec<Fields<'a>> {
+    let list = fields.list(name).unwrap_or_default();
+    list.into_iter().filter_map(Fields::of).collect()
 }

@@ -3,12 +3,12 @@
 mod block;
 mod chat;
 mod claude_code;
-mod foreign;
 mod gemini;
 mod native;
 mod properties;
 mod responses;
 mod role;
+mod spelling;
 mod transcripts;
 
 use super::*;

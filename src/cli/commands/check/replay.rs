@@ -36,10 +36,13 @@ Examples:
   recapd replay chat.jsonl --model gpt-5.4-mini    a real model, its key in OPENAI_API_KEY
   recapd replay chat.jsonl --model qwen3 --set model.mode=ollama
 
+Sessions, exports and message lists of other programs (Gemini CLI, opencode, pi, Copilot CLI, Qwen Code, Cursor, OpenHands,
+AI SDK, LangChain, Converse, Pydantic-AI, ADK, AutoGen, ATIF, ChatGPT, Claude) are recognised without --format.
+
 Exit codes: 0 fine, 1 nothing was read, or fewer than 1 in 20 messages are of kinds that a model is shown, or an invariant
 is broken.")]
 pub(crate) struct Replay {
-    /// Conversation files, or folders of them, in any format that --format names
+    /// Conversation files, or folders of them, in any format that --format names, or of another known program
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// The format of the files [default: detected]

@@ -48,13 +48,14 @@ const INDEX_MESSAGES_MAX: i64 = 1_000;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Reads what `recapd export` or the journal of a daemon wrote (messages, exchanges and sessions as they were, and where the window
-began when the first line was written: with an export, at the end), and conversations of any format that --format names, each as
-an agent of its own. What is stored already stays as it is, so an interrupted import is finished by running it
-again. Import all pieces of an export together, in any order. The daemon must not run meanwhile; it makes the summaries when it
-is started. Examples:
+began when the first line was written: with an export, at the end), and conversations of any format that --format names, or of
+the programs that `recapd replay --help` names, each as an agent of its own. What is stored already stays as it is, so an
+interrupted import is finished by running it again. Import all pieces of an export together, in any order. The daemon must not
+run meanwhile; it makes the summaries when it is started. Examples:
   recapd import backup.jsonl --db new.db
   recapd import journal/*.jsonl --dry-run
   recapd import ~/.claude/projects                  every transcript below the folder
+  recapd import ~/.gemini/tmp                       every session of Gemini CLI; what isn't read is named
   recapd import chat.json --agent my-agent
 
 Exit codes: 0 something was read, 1 nothing was read, or not all of it with --strict, or fewer than 1 in 20 messages of the

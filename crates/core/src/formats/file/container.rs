@@ -79,6 +79,21 @@ impl FileReader {
     }
 }
 
+/// `<stem>-<id or number>`. Ids repeat in real data: if the name is taken, the number is appended.
+pub(super) fn conversation_name(
+    stem: &str,
+    names: &mut HashSet<String>,
+    id: Option<String>,
+    number: u64,
+) -> Arc<str> {
+    let id = id.map_or_else(|| number.to_string(), |id| cut(&id, NAME_CHARS_MAX));
+    let mut name = format!("{stem}-{id}");
+    while !names.insert(name.clone()) {
+        name = format!("{name}-{number}");
+    }
+    name.into()
+}
+
 struct ContainerParts<'n> {
     stem: &'n str,
     names: &'n mut HashSet<String>,
@@ -136,14 +151,8 @@ impl ContainerParts<'_> {
         });
     }
 
-    /// `<stem>-<id or number>`. Ids repeat in real data: if the name is taken, the number is appended.
     fn name(&mut self, id: Option<String>, number: u64) -> Arc<str> {
-        let id = id.map_or_else(|| number.to_string(), |id| cut(&id, NAME_CHARS_MAX));
-        let mut name = format!("{}-{id}", self.stem);
-        while !self.names.insert(name.clone()) {
-            name = format!("{name}-{number}");
-        }
-        name.into()
+        conversation_name(self.stem, self.names, id, number)
     }
 }
 

@@ -7,9 +7,8 @@ use serde_json::error::Category;
 use super::{
     super::{
         detect::{MessageShape, shape},
-        foreign,
         json::Fields,
-        read,
+        read, spelling,
     },
     DETECT_BYTES_MAX, DETECT_LINES_MAX, DOCUMENT_BYTES_MAX, FileReader, LINE_BYTES_MAX, PendingPiece,
     ReadError,
@@ -62,6 +61,9 @@ impl FileReader {
     }
 
     fn begin_document(&mut self, text: &str, name: &str) -> Result<(), ReadError> {
+        if self.read_foreign_document(text) {
+            return self.settle(name, Format::OpenAiChat, None);
+        }
         let pieces = self.take_apart(text, None);
         if pieces.is_empty() {
             return Err(ReadError::Empty {
@@ -89,10 +91,11 @@ impl FileReader {
                 .as_ref()
                 .map_or(MessageShape::Unknown, |text| self.shape(text));
             self.pending.push_back(pending);
-            if matches!(found, MessageShape::Certain(_)) {
+            if matches!(found, MessageShape::Certain(_)) && !self.may_be_foreign() {
                 break;
             }
         }
+        self.read_foreign_lines(name)?;
         self.settle(name, Format::OpenAiChat, broken)
     }
 
@@ -119,20 +122,24 @@ impl FileReader {
             (Some(forced), ..) => forced,
             (None, MessageShape::Certain(format), _) => format,
             (None, MessageShape::Chat, _) => chat,
+            // A session of another program in which nobody said anything yet.
+            (None, MessageShape::Unknown, None) if self.program.is_some() => {
+                return Err(ReadError::Empty { name });
+            }
             // Each entry says why it is refused.
-            (None, MessageShape::Unknown, None) if self.is_foreign() => chat,
+            (None, MessageShape::Unknown, None) if self.is_refused() => chat,
             (None, MessageShape::Unknown, None) => return Err(ReadError::Unrecognised { name }),
         };
         Ok(())
     }
 
     /// True if a pending piece is of a program whose messages are refused.
-    fn is_foreign(&self) -> bool {
+    fn is_refused(&self) -> bool {
         let mut texts = self
             .pending
             .iter()
             .filter_map(|pending| pending.text.as_ref().ok());
-        texts.any(|text| Fields::parse(text).is_ok_and(|fields| foreign::check(&fields).is_err()))
+        texts.any(|text| Fields::parse(text).is_ok_and(|fields| spelling::check(&fields).is_err()))
     }
 
     /// The shape of a line or a document's message; for a container line, the shape of its messages. With a requested
@@ -183,7 +190,8 @@ fn may_be_document(source: &mut ByteSource, head: &mut Vec<u8>, start: usize) ->
         .by_ref()
         .take(LINE_BYTES_MAX as u64)
         .read_until(b'\n', head)?;
-    Ok(breaks_off(head.get(start..).unwrap_or_default()))
+    let lines = head.get(start..).unwrap_or_default();
+    Ok(breaks_off(lines) || serde_json::from_slice::<serde::de::IgnoredAny>(lines).is_ok())
 }
 
 /// Returns true if `json` is a valid but unfinished beginning. A string can't continue past the end of a line.

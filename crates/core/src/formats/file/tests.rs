@@ -2,6 +2,7 @@
 
 mod chunks;
 mod fixtures;
+mod foreign;
 mod transcripts;
 mod undone;
 

@@ -8,7 +8,7 @@ use crate::{
         context::Piece,
         message::{Format, Part},
     },
-    formats::foreign,
+    formats::spelling,
 };
 
 /// The message of `piece` as the target's provider wrote it, without a transcript's envelope. `None` if another provider or
@@ -36,7 +36,7 @@ pub(super) fn message(target: RequestFormat, piece: &Piece<'_>) -> Option<Map<St
         _ => None,
     };
     match wrapped {
-        None if foreign::is_spelled_otherwise(&line) => None,
+        None if spelling::is_spelled_otherwise(&line) => None,
         None => Some(line),
         Some(Value::Object(message)) => Some(message),
         Some(_) => None,

@@ -109,7 +109,8 @@ impl Feed {
                 return Ok(());
             }
         };
-        *self.fed.formats.entry(reader.format().name()).or_default() += 1;
+        let format_name = reader.program().unwrap_or(reader.format().name());
+        *self.fed.formats.entry(format_name).or_default() += 1;
         let is_main_only = self.only_agent.is_some() && !conversations::is_sidechain(file, format);
         let mut left_out = 0;
         while let Some(record) = reader.next() {
@@ -134,6 +135,9 @@ impl Feed {
         }
         if reader.undone() > 0 {
             let line = conversations::undone(reader.undone(), &name);
+            self.bar.suspend(|| output::note(&line));
+        }
+        if let Some(line) = conversations::unread(&reader, &name) {
             self.bar.suspend(|| output::note(&line));
         }
         Ok(())

@@ -124,6 +124,9 @@ impl<'p> Transcripts<'p> {
             self.told.undone += gone;
             self.progress.hint(&conversations::undone(gone, &name));
         }
+        if let Some(unread) = conversations::unread(&reader, &name) {
+            self.progress.hint(&unread);
+        }
         if reader.wordless() > 0 {
             self.progress
                 .hint(&conversations::wordless(reader.wordless(), &name));

@@ -1,0 +1,139 @@
+//! `conversations.json` of a ChatGPT export: conversations as trees of messages, each with the leaf that was shown last.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::value::RawValue;
+
+use super::{
+    super::json::{self, Fields},
+    ForeignFormat, Transcription, quoted,
+    turn::{ForeignCall, ForeignResult, TurnWriter},
+};
+
+pub(super) const EXPORT: ForeignFormat = ForeignFormat {
+    name: "chatgpt-export",
+    is_entry,
+    read,
+};
+/// The recipient of what the user sees.
+const EVERYONE: &str = "all";
+
+fn is_entry(entry: &Fields<'_>) -> bool {
+    entry.object("mapping").is_some() && entry.holds("current_node")
+}
+
+fn read(entries: &[&RawValue], reading: &mut Transcription) {
+    for conversation in entries.iter().filter_map(|raw| Fields::of(raw)) {
+        let Some(mapping) = conversation.raw("mapping") else {
+            reading.leave_out("conversation without messages");
+            continue;
+        };
+        let name = conversation
+            .text("conversation_id")
+            .or_else(|| conversation.text("id"));
+        reading.begin(name.or_else(|| conversation.text("title")));
+        let nodes: HashMap<String, &RawValue> = serde_json::from_str(mapping.get()).unwrap_or_default();
+        let path = path(&nodes, conversation.text("current_node"));
+        let messages = |raw: &&&RawValue| Fields::of(raw).is_some_and(|node| node.has("message"));
+        let others = nodes.values().filter(messages).count() - path.len();
+        (0..others).for_each(|_| reading.leave_out("message of another branch"));
+        let mut call = None;
+        for message in path {
+            read_message(&message, &mut call, reading);
+        }
+    }
+}
+
+/// The messages from the root to the leaf. A tree whose parents go in circles ends where it begins again.
+fn path<'a>(nodes: &HashMap<String, &'a RawValue>, leaf: Option<String>) -> Vec<Fields<'a>> {
+    let (mut path, mut seen, mut next) = (Vec::new(), HashSet::new(), leaf);
+    while let Some(id) = next.take().filter(|id| !seen.contains(id)) {
+        let Some(node) = nodes.get(&id).and_then(|raw| Fields::of(raw)) else {
+            break;
+        };
+        path.extend(node.object("message"));
+        next = node.text("parent");
+        seen.insert(id);
+    }
+    path.reverse();
+    path
+}
+
+/// Reads a message. `call` is the id of the last call of a tool: an answer of the model that is addressed to one.
+fn read_message(message: &Fields<'_>, call: &mut Option<String>, reading: &mut Transcription) {
+    let author = message.object("author");
+    let role = author
+        .as_ref()
+        .and_then(|author| author.text("role"))
+        .unwrap_or_default();
+    let hidden = message.object("metadata");
+    if hidden.is_some_and(|metadata| metadata.flag("is_visually_hidden_from_conversation") == Some(true)) {
+        reading.leave_out("hidden message");
+        return;
+    }
+    let id = message.text("id");
+    let mut turn = TurnWriter::new(&role)
+        .id(id.clone())
+        .at(message.raw("create_time"));
+    let recipient = message
+        .text("recipient")
+        .filter(|name| name != EVERYONE && role == "assistant");
+    let Some(content) = message.object("content") else {
+        reading.leave_out("message without content");
+        return;
+    };
+    let kind = content.text("content_type").unwrap_or_default();
+    let is_thought = kind == "thoughts" || kind == "reasoning_recap";
+    if is_thought {
+        add_thoughts(&content, &mut turn);
+    } else if let Some(tool) = recipient {
+        let text = said(&content, reading).join("\n");
+        let arguments = quoted(&text);
+        let arguments = serde_json::from_str(&arguments).ok();
+        turn.call(&ForeignCall {
+            id: id.clone(),
+            name: Some(tool),
+            arguments,
+        });
+        *call = id;
+    } else if role == "tool" {
+        turn.result(&ForeignResult {
+            id: call.take(),
+            name: author.and_then(|author| author.text("name")),
+            content: Some(quoted(&said(&content, reading).join("\n"))),
+            is_error: kind == "system_error",
+        });
+    } else {
+        for text in said(&content, reading) {
+            turn.say(&text);
+        }
+    }
+    reading.push(turn);
+}
+
+fn add_thoughts(content: &Fields<'_>, turn: &mut TurnWriter) {
+    for thought in super::objects(content, "thoughts") {
+        let text = [thought.text("summary"), thought.text("content")];
+        turn.think(&text.into_iter().flatten().collect::<Vec<_>>().join("\n"));
+    }
+    turn.think(&content.text("content").unwrap_or_default());
+}
+
+/// The texts of a content. Images and sounds are files of their own in the export.
+fn said(content: &Fields<'_>, reading: &mut Transcription) -> Vec<String> {
+    let names = ["text", "result", "user_profile", "user_instructions"];
+    let mut texts: Vec<String> = names.iter().filter_map(|name| content.text(name)).collect();
+    for part in content.list("parts").unwrap_or_default() {
+        let inner = Fields::of(part);
+        let text = json::string(part).or_else(|| inner.as_ref()?.text("text"));
+        match (text, inner) {
+            (Some(text), _) if text.is_empty() => {}
+            (Some(text), _) => texts.push(text),
+            (None, inner) => {
+                let kind = inner.and_then(|inner| inner.text("content_type"));
+                reading.leave_out(&kind.unwrap_or_else(|| "content of another type".to_owned()));
+            }
+        }
+    }
+    texts
+}

@@ -1,0 +1,90 @@
+//! Content as most programs write it: a text, or a list of OpenAI's and Anthropic's blocks.
+
+use serde_json::value::RawValue;
+
+use super::{
+    super::json::{self, Fields},
+    Transcription,
+    turn::{ForeignCall, ForeignResult, TurnWriter},
+};
+
+/// Blocks that the formats' own readers know.
+const KNOWN_BLOCKS: [&str; 7] = [
+    "image",
+    "image_url",
+    "input_image",
+    "input_audio",
+    "file",
+    "document",
+    "refusal",
+];
+
+/// Blocks that repeat a call, whole or in pieces.
+const CALL_BLOCKS: [&str; 5] = [
+    "tool_use",
+    "tool_call",
+    "function_call",
+    "input_json_delta",
+    "tool_call_chunk",
+];
+
+/// Adds a content to a turn, and counts the blocks that aren't read.
+pub(super) fn add(content: Option<&RawValue>, turn: &mut TurnWriter, reading: &mut Transcription) {
+    let Some(content) = content else { return };
+    for raw in json::list(content).unwrap_or_else(|| vec![content]) {
+        match (json::string(raw), Fields::of(raw)) {
+            (Some(text), _) => turn.say(&text),
+            (None, Some(block)) => add_block(raw, &block, turn, reading),
+            (None, None) => reading.leave_out("content of another type"),
+        }
+    }
+}
+
+/// Adds a content, with its calls only if they aren't given elsewhere, too.
+pub(super) fn add_said(
+    content: Option<&RawValue>,
+    with_calls: bool,
+    turn: &mut TurnWriter,
+    reading: &mut Transcription,
+) {
+    let is_call = |raw: &&RawValue| {
+        let kind = Fields::of(raw).and_then(|block| block.text("type"));
+        kind.is_some_and(|kind| CALL_BLOCKS.contains(&kind.as_str()))
+    };
+    let blocks = content.and_then(json::list).filter(|_| !with_calls);
+    match blocks {
+        Some(blocks) => blocks
+            .into_iter()
+            .filter(|raw| !is_call(raw))
+            .for_each(|raw| add(Some(raw), turn, reading)),
+        None => add(content, turn, reading),
+    }
+}
+
+fn add_block(raw: &RawValue, block: &Fields<'_>, turn: &mut TurnWriter, reading: &mut Transcription) {
+    let kind = block.text("type").unwrap_or_default();
+    match kind.as_str() {
+        "text" | "input_text" | "output_text" => turn.say(&block.text("text").unwrap_or_default()),
+        "thinking" | "reasoning" => {
+            let names = ["thinking", "reasoning", "text", "content"];
+            turn.think(&names.iter().find_map(|name| block.text(name)).unwrap_or_default());
+        }
+        "tool_use" | "tool_call" | "toolCall" => turn.call(&ForeignCall {
+            id: block.text("id"),
+            name: block.text("name"),
+            arguments: block
+                .raw("input")
+                .or_else(|| block.raw("arguments"))
+                .or_else(|| block.raw("args")),
+        }),
+        "tool_result" => turn.result(&ForeignResult {
+            id: block.text("tool_use_id"),
+            name: block.text("name"),
+            content: block.raw("content").map(|raw| raw.get().to_owned()),
+            is_error: block.flag("is_error").unwrap_or(false),
+        }),
+        known if KNOWN_BLOCKS.contains(&known) => turn.add_block(raw.get().to_owned()),
+        "" => reading.leave_out("content of another type"),
+        other => reading.leave_out(other),
+    }
+}

@@ -1,0 +1,86 @@
+//! Messages of Amazon Bedrock's Converse API: blocks without a type, named by their only field.
+
+use serde_json::value::RawValue;
+
+use super::{
+    super::json::Fields,
+    ForeignFormat, Transcription, objects,
+    turn::{ForeignCall, ForeignResult, TurnWriter},
+};
+
+pub(super) const MESSAGES: ForeignFormat = ForeignFormat {
+    name: "bedrock-converse",
+    is_entry,
+    read,
+};
+/// Blocks that only Converse has.
+const BLOCKS: [&str; 4] = ["toolUse", "toolResult", "reasoningContent", "cachePoint"];
+
+fn is_entry(entry: &Fields<'_>) -> bool {
+    let is_converse = |block: &Fields<'_>| !block.has("type") && BLOCKS.iter().any(|name| block.has(name));
+    entry.has("role") && objects(entry, "content").iter().any(is_converse)
+}
+
+fn read(entries: &[&RawValue], reading: &mut Transcription) {
+    for message in entries.iter().filter_map(|raw| Fields::of(raw)) {
+        let mut turn = TurnWriter::new(&message.text("role").unwrap_or_default());
+        turn.say(&message.text("content").unwrap_or_default());
+        for raw in message.list("content").unwrap_or_default() {
+            match Fields::of(raw).and_then(Fields::sole) {
+                Some((name, value)) => read_block(&name, value, &mut turn, reading),
+                None => reading.leave_out("content of another type"),
+            }
+        }
+        reading.push(turn);
+    }
+}
+
+fn read_block(name: &str, value: &RawValue, turn: &mut TurnWriter, reading: &mut Transcription) {
+    let text = super::json::string(value);
+    let block = Fields::of(value);
+    match (name, text, block) {
+        ("text", Some(text), _) => turn.say(&text),
+        ("toolUse", _, Some(block)) => turn.call(&ForeignCall {
+            id: block.text("toolUseId"),
+            name: block.text("name"),
+            arguments: block.raw("input"),
+        }),
+        ("toolResult", _, Some(block)) => turn.result(&outcome(&block, reading)),
+        ("reasoningContent", _, Some(block)) => match block.object("reasoningText") {
+            Some(reasoning) => turn.think(&reasoning.text("text").unwrap_or_default()),
+            None => reading.leave_out("redacted reasoning"),
+        },
+        ("image" | "document" | "video", _, Some(block)) => attach(name, &block, turn),
+        ("citationsContent", _, Some(block)) => {
+            turn.say(&block.raw("content").map(super::texts).unwrap_or_default());
+        }
+        (name, ..) => reading.leave_out(name),
+    }
+}
+
+/// A result: its texts by lines, if it has nothing else, or its blocks as JSON.
+fn outcome(block: &Fields<'_>, reading: &mut Transcription) -> ForeignResult {
+    let mut texts = Vec::new();
+    for raw in block.list("content").unwrap_or_default() {
+        match Fields::of(raw).and_then(Fields::sole) {
+            Some((name, value)) if name == "text" || name == "json" => {
+                texts.push(super::json::as_text(value));
+            }
+            Some((name, _)) => reading.leave_out(&format!("{name} of a result")),
+            None => reading.leave_out("content of another type"),
+        }
+    }
+    ForeignResult {
+        id: block.text("toolUseId"),
+        name: None,
+        content: Some(super::quoted(&texts.join("\n"))),
+        is_error: block.text("status").is_some_and(|status| status == "error"),
+    }
+}
+
+fn attach(name: &str, block: &Fields<'_>, turn: &mut TurnWriter) {
+    let format = block.text("format").unwrap_or_else(|| "*".to_owned());
+    let kind = if name == "document" { "application" } else { name };
+    let data = block.object("source").and_then(|source| source.text("bytes"));
+    turn.attach_data(&format!("{kind}/{format}"), &data.unwrap_or_default());
+}

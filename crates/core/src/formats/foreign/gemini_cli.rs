@@ -1,0 +1,213 @@
+//! Sessions of Gemini CLI (`~/.gemini/tmp/*/chats/session-*.json` and `.jsonl`), and the events of its `stream-json` output.
+
+use serde_json::value::RawValue;
+
+use super::{
+    super::json::{self, Fields},
+    ForeignFormat, Transcription, objects, quoted,
+    turn::{ForeignCall, ForeignResult, TurnWriter, field},
+};
+
+pub(super) const SESSION: ForeignFormat = ForeignFormat {
+    name: "gemini-cli",
+    is_entry: is_session,
+    read: read_session,
+};
+pub(super) const STREAM: ForeignFormat = ForeignFormat {
+    name: "gemini-cli-stream",
+    is_entry: is_event,
+    read: read_events,
+};
+/// A line that takes back everything from a message on.
+const REWIND: &str = "$rewindTo";
+/// A line that changes the session's own fields.
+const SET: &str = "$set";
+
+fn is_session(entry: &Fields<'_>) -> bool {
+    let is_head = entry.text("sessionId").is_some() && entry.text("projectHash").is_some();
+    let is_message = entry.text("type").is_some_and(|kind| kind == "gemini");
+    is_head || is_message && entry.has("timestamp") && entry.holds("content")
+}
+
+fn read_session(entries: &[&RawValue], reading: &mut Transcription) {
+    for raw in messages(entries) {
+        let Some(message) = Fields::of(raw) else { continue };
+        let kind = message.text("type").unwrap_or_default();
+        match kind.as_str() {
+            "user" => push_content(&message, "user", &parts(message.raw("content")), reading),
+            "gemini" => push_answer(&message, reading),
+            // Notices, warnings and errors are shown to the user only.
+            kind => reading.leave_out(&format!("{kind} message")),
+        }
+    }
+}
+
+/// The messages that hold at the end. A message may be written again with more in it.
+fn messages<'a>(entries: &[&'a RawValue]) -> Vec<&'a RawValue> {
+    let mut held: Vec<(String, &RawValue)> = Vec::new();
+    for &raw in entries {
+        let Some(entry) = Fields::of(raw) else { continue };
+        let set = entry.object(SET);
+        if let Some(list) = set.as_ref().unwrap_or(&entry).list("messages") {
+            let id = |raw: &RawValue| Fields::of(raw)?.text("id");
+            held = list
+                .into_iter()
+                .map(|raw| (id(raw).unwrap_or_default(), raw))
+                .collect();
+        } else if let Some(first) = entry.text(REWIND) {
+            let place = held.iter().position(|(id, _)| *id == first);
+            held.truncate(place.unwrap_or_default());
+        } else if let Some(id) = entry.text("id") {
+            match held.iter_mut().find(|(held, _)| *held == id) {
+                Some((_, message)) => *message = raw,
+                None => held.push((id, raw)),
+            }
+        }
+    }
+    held.into_iter().map(|(_, raw)| raw).collect()
+}
+
+fn push_answer(message: &Fields<'_>, reading: &mut Transcription) {
+    let calls: Vec<Fields<'_>> = objects(message, "toolCalls");
+    let thoughts = objects(message, "thoughts").into_iter().map(|thought| {
+        let text = [thought.text("subject"), thought.text("description")];
+        let text = text.into_iter().flatten().collect::<Vec<_>>().join("\n");
+        format!(r#"{{"text":{},"thought":true}}"#, quoted(&text))
+    });
+    let said = parts(message.raw("content"));
+    let called = calls
+        .iter()
+        .map(|call| format!(r#"{{"functionCall":{}}}"#, call_json(call)));
+    let answer: Vec<String> = thoughts.chain(said).chain(called).collect();
+    push_content(message, "model", &answer, reading);
+    let results: Vec<String> = calls.iter().flat_map(results).collect();
+    if results.is_empty() {
+        return;
+    }
+    let at = calls.last().and_then(|call| call.raw("timestamp"));
+    let at = at.or_else(|| message.raw("timestamp"));
+    let id = message.text("id").map(|id| format!("{id}/results"));
+    reading.push_message(content_json("user", &results, id.as_deref(), at));
+}
+
+fn call_json(call: &Fields<'_>) -> String {
+    let args = call.raw("args").map_or("{}", RawValue::get);
+    let id = field("id", call.text("id").as_deref());
+    format!(
+        r#"{{{id}{}"args":{args}}}"#,
+        field("name", call.text("name").as_deref())
+    )
+}
+
+/// The result's parts as Gemini was sent them; for a call without any, what the user was shown.
+fn results(call: &Fields<'_>) -> Vec<String> {
+    let sent: Vec<String> = parts(call.raw("result"));
+    let is_whole = |part: &String| part.contains("\"functionResponse\"");
+    if sent.iter().any(is_whole) {
+        return sent;
+    }
+    let status = call.text("status").unwrap_or_default();
+    let shown = call.text("resultDisplay").filter(|_| sent.is_empty());
+    let (name, text) = match status.as_str() {
+        "error" | "cancelled" => ("error", shown.unwrap_or(status)),
+        _ if sent.is_empty() && shown.is_none() => return Vec::new(),
+        _ => ("output", shown.unwrap_or_else(|| sent.join("\n"))),
+    };
+    let head = [
+        field("id", call.text("id").as_deref()),
+        field("name", call.text("name").as_deref()),
+    ]
+    .concat();
+    vec![format!(
+        r#"{{"functionResponse":{{{head}"response":{{"{name}":{}}}}}}}"#,
+        quoted(&text)
+    )]
+}
+
+/// Adds a content of Gemini's, unless it has no parts.
+pub(super) fn push_content(message: &Fields<'_>, role: &str, parts: &[String], reading: &mut Transcription) {
+    if parts.is_empty() {
+        reading.leave_out("message without content");
+        return;
+    }
+    let id = message.text("id").or_else(|| message.text("uuid"));
+    reading.push_message(content_json(role, parts, id.as_deref(), message.raw("timestamp")));
+}
+
+fn content_json(role: &str, parts: &[String], id: Option<&str>, at: Option<&RawValue>) -> String {
+    let at = at.map(|at| format!(r#""at":{at},"#)).unwrap_or_default();
+    let id = field("client_id", id);
+    format!(r#"{{{id}{at}"role":"{role}","parts":[{}]}}"#, parts.join(","))
+}
+
+/// The parts of a content: a text, a part, or a list of both.
+pub(super) fn parts(content: Option<&RawValue>) -> Vec<String> {
+    let Some(content) = content else { return Vec::new() };
+    let list = json::list(content).unwrap_or_else(|| vec![content]);
+    let part = |raw: &RawValue| match json::string(raw) {
+        Some(text) if text.is_empty() => None,
+        Some(text) => Some(format!(r#"{{"text":{}}}"#, quoted(&text))),
+        None => Some(raw.get().to_owned()),
+    };
+    list.into_iter().filter_map(part).collect()
+}
+
+fn is_event(entry: &Fields<'_>) -> bool {
+    match entry.text("type").as_deref() {
+        Some("init") => entry.text("session_id").is_some() && entry.has("model"),
+        Some("tool_use") => entry.has("tool_name") && entry.has("tool_id"),
+        Some("tool_result") => entry.has("tool_id"),
+        _ => false,
+    }
+}
+
+/// Reads the events in sequence. An answer comes in pieces (`delta`), which are joined.
+fn read_events(entries: &[&RawValue], reading: &mut Transcription) {
+    let mut answer: Option<(TurnWriter, String)> = None;
+    for event in entries.iter().filter_map(|raw| Fields::of(raw)) {
+        let kind = event.text("type").unwrap_or_default();
+        let text = event.text("content").unwrap_or_default();
+        if kind == "message" && event.text("role").is_some_and(|role| role == "assistant") {
+            let (_, said) = answer.get_or_insert_with(|| {
+                (
+                    TurnWriter::new("assistant").at(event.raw("timestamp")),
+                    String::new(),
+                )
+            });
+            said.push_str(&text);
+            continue;
+        }
+        if let Some((turn, said)) = answer.take() {
+            reading.push(turn.saying(&said));
+        }
+        let mut turn = TurnWriter::new("assistant").at(event.raw("timestamp"));
+        match kind.as_str() {
+            "message" => turn = TurnWriter::new("user").at(event.raw("timestamp")).saying(&text),
+            "tool_use" => turn.call(&ForeignCall {
+                id: event.text("tool_id"),
+                name: event.text("tool_name"),
+                arguments: event.raw("parameters"),
+            }),
+            "tool_result" => turn.result(&stream_result(&event)),
+            kind => {
+                reading.leave_out(&format!("{kind} event"));
+                continue;
+            }
+        }
+        reading.push(turn);
+    }
+    if let Some((turn, said)) = answer {
+        reading.push(turn.saying(&said));
+    }
+}
+
+fn stream_result(event: &Fields<'_>) -> ForeignResult {
+    let error = event.object("error").and_then(|error| error.text("message"));
+    let output = event.text("output").or(error).unwrap_or_default();
+    ForeignResult {
+        id: event.text("tool_id"),
+        content: Some(quoted(&output)),
+        is_error: event.text("status").is_some_and(|status| status == "error"),
+        ..ForeignResult::default()
+    }
+}

@@ -1,0 +1,115 @@
+//! Sessions of opencode, as `opencode export` writes them: `{info, messages: [{info, parts}]}`.
+
+use serde_json::value::RawValue;
+
+use super::{
+    super::json::Fields,
+    ForeignFormat, Transcription, objects, quoted,
+    turn::{ForeignCall, ForeignResult, TurnWriter},
+};
+
+pub(super) const EXPORT: ForeignFormat = ForeignFormat {
+    name: "opencode",
+    is_entry,
+    read,
+};
+/// The kind of a summary that opencode's own compaction wrote.
+const COMPACT_SUMMARY: &str = "compact_summary";
+
+fn is_entry(entry: &Fields<'_>) -> bool {
+    let is_session = || entry.object("info").is_some_and(|info| info.text("id").is_some());
+    is_message(entry) || is_session() && objects(entry, "messages").first().is_some_and(is_message)
+}
+
+fn is_message(entry: &Fields<'_>) -> bool {
+    entry.list("parts").is_some()
+        && entry
+            .object("info")
+            .is_some_and(|info| info.text("role").is_some())
+}
+
+fn read(entries: &[&RawValue], reading: &mut Transcription) {
+    for entry in entries.iter().filter_map(|raw| Fields::of(raw)) {
+        if is_message(&entry) {
+            read_message(&entry, reading);
+            continue;
+        }
+        if entries.len() > 1 {
+            reading.begin(entry.object("info").and_then(|info| info.text("id")));
+        }
+        for message in objects(&entry, "messages") {
+            read_message(&message, reading);
+        }
+    }
+}
+
+fn read_message(message: &Fields<'_>, reading: &mut Transcription) {
+    let Some(info) = message.object("info") else {
+        reading.leave_out("message without info");
+        return;
+    };
+    let role = match info.text("role").as_deref() {
+        Some("assistant") if info.flag("summary") == Some(true) => COMPACT_SUMMARY,
+        Some("assistant") => "assistant",
+        _ => "user",
+    };
+    let time = info.object("time");
+    let at = time.as_ref().and_then(|time| time.raw("created"));
+    let mut turn = TurnWriter::new(role).id(info.text("id")).at(at);
+    for part in objects(message, "parts") {
+        read_part(&part, &mut turn, reading);
+    }
+    if info.has("error") {
+        reading.leave_out("error of a message");
+    }
+    reading.push(turn);
+}
+
+fn read_part(part: &Fields<'_>, turn: &mut TurnWriter, reading: &mut Transcription) {
+    let kind = part.text("type").unwrap_or_default();
+    match kind.as_str() {
+        // Shown to the user, and not sent to the model.
+        "text" if part.flag("ignored") == Some(true) => reading.leave_out("ignored text"),
+        "text" => turn.say(&part.text("text").unwrap_or_default()),
+        "reasoning" => turn.think(&part.text("text").unwrap_or_default()),
+        "file" => attach(part, turn),
+        "tool" => read_tool(part, turn, reading),
+        kind => {
+            if kind == "step-start" {
+                turn.end_round();
+            }
+            reading.leave_out(kind);
+        }
+    }
+}
+
+fn attach(file: &Fields<'_>, turn: &mut TurnWriter) {
+    let media = file.text("mime").unwrap_or_default();
+    turn.attach(&media, &file.text("url").unwrap_or_default());
+}
+
+fn read_tool(part: &Fields<'_>, turn: &mut TurnWriter, reading: &mut Transcription) {
+    let state = part.object("state");
+    let id = part.text("callID");
+    turn.call(&ForeignCall {
+        id: id.clone(),
+        name: part.text("tool"),
+        arguments: state.as_ref().and_then(|state| state.raw("input")),
+    });
+    let Some(state) = state else { return };
+    let (field, is_error) = match state.text("status").as_deref() {
+        Some("completed") => ("output", false),
+        Some("error") => ("error", true),
+        // The session ended before the tool did.
+        _ => return,
+    };
+    turn.result(&ForeignResult {
+        id,
+        name: part.text("tool"),
+        content: Some(quoted(&state.text(field).unwrap_or_default())),
+        is_error,
+    });
+    for _ in objects(&state, "attachments") {
+        reading.leave_out("attachment of a result");
+    }
+}

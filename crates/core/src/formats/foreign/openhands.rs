@@ -1,0 +1,208 @@
+//! Events of OpenHands: version 0's actions and observations, and version 1's events by `kind`.
+
+use serde_json::value::RawValue;
+
+use super::{
+    super::json::Fields,
+    ForeignFormat, Transcription, content, objects, texts,
+    turn::{ForeignCall, ForeignResult, TurnWriter},
+};
+
+pub(super) const ACTIONS: ForeignFormat = ForeignFormat {
+    name: "openhands",
+    is_entry: is_action,
+    read: read_actions,
+};
+pub(super) const EVENTS: ForeignFormat = ForeignFormat {
+    name: "openhands-1",
+    is_entry: is_event,
+    read: read_events,
+};
+const SOURCES: [&str; 3] = ["user", "agent", "environment"];
+/// Actions and observations of the program itself, of which the model is told nothing.
+const SILENT: [&str; 6] = [
+    "recall",
+    "change_agent_state",
+    "agent_state_changed",
+    "null",
+    "condensation",
+    "condensation_request",
+];
+const KINDS: [&str; 5] = [
+    "MessageEvent",
+    "ActionEvent",
+    "ObservationEvent",
+    "SystemPromptEvent",
+    "AgentErrorEvent",
+];
+
+fn is_of_source(entry: &Fields<'_>) -> bool {
+    entry
+        .text("source")
+        .is_some_and(|source| SOURCES.contains(&source.as_str()))
+}
+
+fn is_action(entry: &Fields<'_>) -> bool {
+    let is_acted = entry.text("action").is_some() && entry.has("args");
+    let is_observed = entry.text("observation").is_some() && entry.holds("content");
+    is_of_source(entry) && (is_acted || is_observed)
+}
+
+fn read_actions(entries: &[&RawValue], reading: &mut Transcription) {
+    for event in entries.iter().filter_map(|raw| Fields::of(raw)) {
+        let kind = event
+            .text("action")
+            .or_else(|| event.text("observation"))
+            .unwrap_or_default();
+        if SILENT.contains(&kind.as_str()) || kind.is_empty() {
+            reading.leave_out(&kind);
+            continue;
+        }
+        let is_users = event.text("source").is_some_and(|source| source == "user");
+        let role = match kind.as_str() {
+            "system" => "system",
+            "message" if is_users => "user",
+            _ => "assistant",
+        };
+        let id = event.label("id").map(|id| format!("event-{id}"));
+        let mut turn = TurnWriter::new(role).id(id).at(event.raw("timestamp"));
+        if event.has("observation") {
+            turn.result(&observed(&event, &kind));
+        } else {
+            act(&event, &kind, &mut turn);
+        }
+        reading.push(turn);
+    }
+}
+
+fn act(event: &Fields<'_>, kind: &str, turn: &mut TurnWriter) {
+    let Some(args) = event.object("args") else { return };
+    let said = |names: &[&str]| names.iter().find_map(|name| args.text(name)).unwrap_or_default();
+    match kind {
+        "message" | "system" => {
+            turn.say(&said(&["content"]));
+            for url in args.list("image_urls").unwrap_or_default() {
+                turn.attach("image/*", &super::json::as_text(url));
+            }
+        }
+        "finish" => {
+            let text = said(&["final_thought", "thought"]);
+            turn.say(&if text.is_empty() {
+                event.text("message").unwrap_or_default()
+            } else {
+                text
+            });
+        }
+        _ => {
+            turn.say(&said(&["thought"]));
+            let tool = event.object("tool_call_metadata");
+            let sent = tool.as_ref().and_then(sent);
+            turn.call(&ForeignCall {
+                id: tool_id(event).or_else(|| event.label("id")),
+                name: tool
+                    .as_ref()
+                    .and_then(|tool| tool.text("function_name"))
+                    .or(Some(kind.to_owned())),
+                arguments: sent.or_else(|| event.raw("args")),
+            });
+        }
+    }
+}
+
+/// The arguments as the model wrote them; the action's are the program's.
+fn sent<'a>(tool: &Fields<'a>) -> Option<&'a RawValue> {
+    let id = tool.text("tool_call_id")?;
+    let choices = objects(&tool.object("model_response")?, "choices");
+    let calls = objects(&choices.first()?.object("message")?, "tool_calls");
+    let call = calls
+        .into_iter()
+        .find(|call| call.text("id").as_ref() == Some(&id))?;
+    call.object("function")?.raw("arguments")
+}
+
+fn tool_id(event: &Fields<'_>) -> Option<String> {
+    event.object("tool_call_metadata")?.text("tool_call_id")
+}
+
+fn observed(event: &Fields<'_>, kind: &str) -> ForeignResult {
+    let metadata = event
+        .object("extras")
+        .and_then(|extras| extras.object("metadata"));
+    let exit_code = metadata.and_then(|metadata| metadata.number("exit_code"));
+    ForeignResult {
+        id: tool_id(event).or_else(|| event.label("cause")),
+        name: event
+            .object("tool_call_metadata")
+            .and_then(|tool| tool.text("function_name")),
+        content: event.raw("content").map(|raw| raw.get().to_owned()),
+        is_error: kind == "error" || exit_code.is_some_and(|code| code > 0.0),
+    }
+}
+
+fn is_event(entry: &Fields<'_>) -> bool {
+    let kind = entry.text("kind").unwrap_or_default();
+    is_of_source(entry) && KINDS.contains(&kind.as_str())
+}
+
+fn read_events(entries: &[&RawValue], reading: &mut Transcription) {
+    for event in entries.iter().filter_map(|raw| Fields::of(raw)) {
+        let kind = event.text("kind").unwrap_or_default();
+        let turn = |role: &str| {
+            TurnWriter::new(role)
+                .id(event.text("id"))
+                .at(event.raw("timestamp"))
+        };
+        match kind.as_str() {
+            "MessageEvent" => {
+                let message = event.object("llm_message");
+                let role = message.as_ref().and_then(|message| message.text("role"));
+                let mut turn = turn(&role.unwrap_or_else(|| "assistant".to_owned()));
+                content::add(
+                    message.and_then(|message| message.raw("content")),
+                    &mut turn,
+                    reading,
+                );
+                reading.push(turn);
+            }
+            "SystemPromptEvent" => {
+                let prompt = event.raw("system_prompt").map(texts).unwrap_or_default();
+                reading.push(turn("system").saying(&prompt));
+            }
+            "ActionEvent" => {
+                let mut turn = turn("assistant");
+                turn.think(&event.text("reasoning_content").unwrap_or_default());
+                content::add(event.raw("thought"), &mut turn, reading);
+                let call = event.object("tool_call");
+                turn.call(&ForeignCall {
+                    id: event.text("tool_call_id"),
+                    name: event.text("tool_name"),
+                    arguments: call
+                        .and_then(|call| call.raw("arguments"))
+                        .or_else(|| event.raw("action")),
+                });
+                reading.push(turn);
+            }
+            "ObservationEvent" | "AgentErrorEvent" => {
+                let mut turn = turn("assistant");
+                turn.result(&returned(&event));
+                reading.push(turn);
+            }
+            kind => reading.leave_out(kind),
+        }
+    }
+}
+
+fn returned(event: &Fields<'_>) -> ForeignResult {
+    let observation = event.object("observation");
+    let inner = observation.as_ref();
+    let content = inner.and_then(|inner| inner.raw("content").or_else(|| inner.raw("output")));
+    let content = content
+        .or_else(|| event.raw("error"))
+        .or_else(|| event.raw("observation"));
+    ForeignResult {
+        id: event.text("tool_call_id"),
+        name: event.text("tool_name"),
+        content: content.map(|raw| raw.get().to_owned()),
+        is_error: event.has("error") || inner.is_some_and(|inner| inner.flag("is_error") == Some(true)),
+    }
+}

@@ -1,0 +1,103 @@
+//! Sessions of pi (and of programs made of it): entries of a tree, of which the last one is where the session is.
+
+use std::collections::HashMap;
+
+use serde_json::value::RawValue;
+
+use super::{
+    super::json::Fields,
+    ForeignFormat, Transcription, content,
+    turn::{ForeignResult, TurnWriter},
+};
+
+pub(super) const SESSION: ForeignFormat = ForeignFormat {
+    name: "pi",
+    is_entry,
+    read,
+};
+/// The kind of a summary that the program's own compaction wrote.
+const COMPACT_SUMMARY: &str = "compact_summary";
+
+fn is_entry(entry: &Fields<'_>) -> bool {
+    let has_role = || entry.object("message").is_some_and(|message| message.has("role"));
+    match entry.text("type").as_deref() {
+        Some("session") => entry.text("id").is_some() && entry.has("cwd"),
+        Some("message") => entry.has("timestamp") && has_role(),
+        _ => false,
+    }
+}
+
+fn read(entries: &[&RawValue], reading: &mut Transcription) {
+    let entries: Vec<Fields<'_>> = entries.iter().filter_map(|raw| Fields::of(raw)).collect();
+    let is_current = current(&entries);
+    for (entry, is_current) in entries.iter().zip(is_current) {
+        if is_current {
+            read_entry(entry, reading);
+        } else {
+            reading.leave_out("entry of another branch");
+        }
+    }
+}
+
+/// For each entry, whether the last one follows from it. Old sessions have no tree.
+fn current(entries: &[Fields<'_>]) -> Vec<bool> {
+    let is_node = |entry: &Fields<'_>| entry.text("id").is_some() && entry.holds("parentId");
+    let places: HashMap<String, usize> = entries
+        .iter()
+        .enumerate()
+        .filter(|(_, entry)| is_node(entry))
+        .filter_map(|(place, entry)| Some((entry.text("id")?, place)))
+        .collect();
+    let mut is_current: Vec<bool> = entries.iter().map(|entry| !is_node(entry)).collect();
+    let mut next = entries.iter().rposition(is_node);
+    while let Some(place) = next.filter(|&place| !is_current[place]) {
+        is_current[place] = true;
+        next = entries[place]
+            .text("parentId")
+            .and_then(|id| places.get(&id).copied());
+    }
+    is_current
+}
+
+fn read_entry(entry: &Fields<'_>, reading: &mut Transcription) {
+    let kind = entry.text("type").unwrap_or_default();
+    let at = entry.raw("timestamp");
+    let id = entry.text("id");
+    match kind.as_str() {
+        "message" => match entry.object("message") {
+            Some(message) => read_message(&message, TurnWriter::new("user").id(id).at(at), reading),
+            None => reading.leave_out("message without content"),
+        },
+        "compaction" | "branch_summary" => {
+            let summary = entry.text("summary").unwrap_or_default();
+            reading.push(TurnWriter::new(COMPACT_SUMMARY).id(id).at(at).saying(&summary));
+        }
+        kind => reading.leave_out(kind),
+    }
+}
+
+fn read_message(message: &Fields<'_>, turn: TurnWriter, reading: &mut Transcription) {
+    let role = message.text("role").unwrap_or_default();
+    let mut turn = turn.of_role(&role);
+    match role.as_str() {
+        "user" | "assistant" => content::add(message.raw("content"), &mut turn, reading),
+        "toolResult" => turn.result(&ForeignResult {
+            id: message.text("toolCallId"),
+            name: message.text("toolName"),
+            content: message.raw("content").map(|raw| raw.get().to_owned()),
+            is_error: message.flag("isError") == Some(true),
+        }),
+        // A command that the user ran; the model was sent it like this.
+        "bashExecution" => {
+            let (command, output) = (message.text("command"), message.text("output"));
+            let ran = format!(
+                "Ran `{}`\n{}",
+                command.unwrap_or_default(),
+                output.unwrap_or_default()
+            );
+            turn = turn.of_role("user").saying(&ran);
+        }
+        role => return reading.leave_out(&format!("{role} message")),
+    }
+    reading.push(turn);
+}

@@ -1,0 +1,101 @@
+//! Message histories of Pydantic-AI: `{kind: request | response, parts: [{part_kind}]}`.
+
+use serde_json::value::RawValue;
+
+use super::{
+    super::json::{self, Fields},
+    ForeignFormat, Transcription, objects,
+    turn::{ForeignCall, ForeignResult, TurnWriter},
+};
+
+pub(super) const MESSAGES: ForeignFormat = ForeignFormat {
+    name: "pydantic-ai",
+    is_entry,
+    read,
+};
+
+fn is_entry(entry: &Fields<'_>) -> bool {
+    let parts = objects(entry, "parts");
+    !parts.is_empty() && parts.iter().all(|part| part.text("part_kind").is_some())
+}
+
+fn read(entries: &[&RawValue], reading: &mut Transcription) {
+    let mut instructions = None;
+    for message in entries.iter().filter_map(|raw| Fields::of(raw)) {
+        let parts = objects(&message, "parts");
+        let at = message
+            .raw("timestamp")
+            .or_else(|| parts.iter().find_map(|part| part.raw("timestamp")));
+        // Each request repeats them.
+        let given = message.text("instructions");
+        if let Some(text) = given.as_ref().filter(|_| given != instructions) {
+            reading.push(TurnWriter::new("system").at(at).saying(text));
+        }
+        instructions = given.or(instructions);
+        let is_answer = message.text("kind").is_some_and(|kind| kind == "response");
+        let mut turn = TurnWriter::new(if is_answer { "assistant" } else { "user" }).at(at);
+        for part in parts {
+            read_part(&part, &mut turn, reading);
+        }
+        reading.push(turn);
+    }
+}
+
+fn read_part(part: &Fields<'_>, turn: &mut TurnWriter, reading: &mut Transcription) {
+    let kind = part.text("part_kind").unwrap_or_default();
+    let text = || part.text("content").unwrap_or_default();
+    match kind.as_str() {
+        "system-prompt" => reading.push(
+            TurnWriter::new("system")
+                .at(part.raw("timestamp"))
+                .saying(&text()),
+        ),
+        "text" => turn.say(&text()),
+        "thinking" => turn.think(&text()),
+        "user-prompt" => add_prompt(part.raw("content"), turn, reading),
+        "tool-call" | "builtin-tool-call" => turn.call(&ForeignCall {
+            id: part.text("tool_call_id"),
+            name: part.text("tool_name"),
+            arguments: part.raw("args"),
+        }),
+        "tool-return" | "builtin-tool-return" => {
+            let outcome = part.text("outcome");
+            turn.result(&result(part, outcome.is_some_and(|outcome| outcome != "success")));
+        }
+        // Without a tool's name it asks the model for another answer.
+        "retry-prompt" if part.has("tool_name") => turn.result(&result(part, true)),
+        "retry-prompt" => turn.say(&part.raw("content").map(json::as_text).unwrap_or_default()),
+        kind => reading.leave_out(kind),
+    }
+}
+
+fn result(part: &Fields<'_>, is_error: bool) -> ForeignResult {
+    ForeignResult {
+        id: part.text("tool_call_id"),
+        name: part.text("tool_name"),
+        content: part.raw("content").map(|raw| raw.get().to_owned()),
+        is_error,
+    }
+}
+
+/// Adds a prompt: a text, or a list of texts, addresses and data.
+fn add_prompt(content: Option<&RawValue>, turn: &mut TurnWriter, reading: &mut Transcription) {
+    let Some(content) = content else { return };
+    for raw in json::list(content).unwrap_or_else(|| vec![content]) {
+        if let Some(text) = json::string(raw) {
+            turn.say(&text);
+            continue;
+        }
+        let Some(item) = Fields::of(raw) else { continue };
+        let kind = item.text("kind").unwrap_or_default();
+        let media = item.text("media_type");
+        match (kind.as_str(), item.text("url"), item.text("data")) {
+            ("binary", _, Some(data)) => turn.attach_data(&media.unwrap_or_default(), &data),
+            (kind, Some(url), _) if kind.ends_with("-url") => {
+                let media = media.unwrap_or_else(|| kind.replace("-url", "/*"));
+                turn.attach(&media, &url);
+            }
+            (kind, ..) => reading.leave_out(&format!("{kind} of a prompt")),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Chat messages as other programs spell them: Mistral's clients in camel case, LlamaIndex in `blocks`, OpenAI's Assistants
+//! API with texts in objects. They are read like OpenAI's, and written anew for a request, since no provider takes them.
+//! Messages of Pydantic-AI hold several roles at once, so they are refused.
+
+use serde_json::{Map, Value, value::RawValue};
+
+use super::{
+    FormatError,
+    content::{IMAGE, of_url, opaque, text_part, tool_call},
+    json::Fields,
+};
+use crate::domain::message::Part;
+
+/// The fields in which Mistral's clients have calls, and the id of the call that a result answers.
+const CALLS: &str = "toolCalls";
+const CALL_ID: &str = "toolCallId";
+/// The field in which LlamaIndex has content, the field of each block with its type, and what it takes from OpenAI.
+const BLOCKS: &str = "blocks";
+const BLOCK_TYPE: &str = "block_type";
+const EXTRA: &str = "additional_kwargs";
+/// The field of each part of Pydantic-AI's messages with its type.
+const PART_KIND: &str = "part_kind";
+
+/// Refuses a message of a program whose messages can't be read.
+pub(super) fn check(fields: &Fields<'_>) -> Result<(), FormatError> {
+    if !is_pydantic(fields) {
+        return Ok(());
+    }
+    Err(FormatError::new(
+        "`parts`: this message is Pydantic-AI's, and its parts are of several roles",
+        "give each part as a message of its role: system-prompt and user-prompt as `content`, tool-call in `tool_calls`, \
+         tool-return with `tool_call_id`, as OpenAI has them",
+    ))
+}
+
+/// Returns true for a request or response of Pydantic-AI: `{"kind": "request", "parts": [{"part_kind": "user-prompt", …}]}`.
+pub(super) fn is_pydantic(fields: &Fields<'_>) -> bool {
+    let is_named = matches!(fields.text("kind").as_deref(), Some("request" | "response"));
+    let parts = fields.list("parts").unwrap_or_default();
+    let mut kinds = parts.into_iter().filter_map(Fields::of);
+    kinds.any(|part| part.has(PART_KIND)) || is_named && fields.has("parts")
+}
+
+/// Returns true for a message that has OpenAI's roles in another spelling.
+pub(super) fn is_openai(fields: &Fields<'_>, role: &str) -> bool {
+    let has_value = |raw: &RawValue| Fields::of(raw).is_some_and(|block| block.object("text").is_some());
+    let has_calls = || role == "assistant" && fields.list(CALLS).is_some();
+    let has_texts = || {
+        fields
+            .list("content")
+            .is_some_and(|blocks| blocks.into_iter().any(has_value))
+    };
+    has_calls() || has_texts() || typed_blocks(fields).is_some()
+}
+
+/// Returns true for a message that a request can't hold as it is. [`is_openai`] says so of the text that came in.
+pub(super) fn is_spelled_otherwise(message: &Map<String, Value>) -> bool {
+    let has_value = |block: &Value| block.get("text").is_some_and(Value::is_object);
+    let blocks = message.get("content").and_then(Value::as_array);
+    let has_texts = || blocks.is_some_and(|blocks| blocks.iter().any(has_value));
+    let has_blocks = || !message.contains_key("content") && message.contains_key(BLOCKS);
+    message.contains_key(CALLS) || message.contains_key(CALL_ID) || has_blocks() || has_texts()
+}
+
+/// The calls of a message. LlamaIndex has them in blocks, and older versions in what they take from OpenAI.
+pub(super) fn calls<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
+    let is_call = |raw: &&RawValue| Fields::of(raw).is_some_and(|block| is_call(&block));
+    let in_blocks = || typed_blocks(fields).is_some_and(|blocks| blocks.iter().any(is_call));
+    fields
+        .list("tool_calls")
+        .or_else(|| fields.list(CALLS))
+        .or_else(|| fields.object(EXTRA)?.list("tool_calls").filter(|_| !in_blocks()))
+}
+
+/// The id of the call that a result answers.
+pub(super) fn call_id(fields: &Fields<'_>) -> Option<String> {
+    let extra = || fields.object(EXTRA)?.text("tool_call_id");
+    fields.text(CALL_ID).or_else(extra)
+}
+
+/// The parts in LlamaIndex' blocks.
+pub(super) fn blocks(fields: &Fields<'_>) -> Vec<Part> {
+    let blocks = typed_blocks(fields).unwrap_or_default();
+    blocks.into_iter().filter_map(block).collect()
+}
+
+/// The text of a tool's result in LlamaIndex' blocks; `None` if it isn't there.
+pub(super) fn result_text(fields: &Fields<'_>) -> Option<String> {
+    typed_blocks(fields)?;
+    let texts = blocks(fields).into_iter().filter_map(|part| match part {
+        Part::Text(text) => Some(text),
+        _ => None,
+    });
+    Some(texts.collect::<Vec<_>>().join("\n"))
+}
+
+/// The blocks of a message without a content, if each says its type.
+fn typed_blocks<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
+    let blocks = fields.list(BLOCKS).filter(|_| !fields.has("content"))?;
+    let is_typed = |raw: &&RawValue| Fields::of(raw).is_some_and(|block| block.has(BLOCK_TYPE));
+    (!blocks.is_empty() && blocks.iter().all(is_typed)).then_some(blocks)
+}
+
+fn is_call(block: &Fields<'_>) -> bool {
+    block.text(BLOCK_TYPE).as_deref() == Some("tool_call")
+}
+
+fn block(raw: &RawValue) -> Option<Part> {
+    let block = Fields::of(raw)?;
+    match block.text(BLOCK_TYPE)?.as_str() {
+        "text" => block.text("text").and_then(text_part),
+        "thinking" => Some(Part::Thinking(block.text("content")?.into())),
+        "tool_call" => Some(tool_call(
+            block.text("tool_call_id"),
+            block.text("tool_name"),
+            block.raw("tool_kwargs"),
+        )),
+        "image" => Some(of_url(block.text("url"), IMAGE)),
+        _ => Some(opaque(raw, &block)),
+    }
+}
