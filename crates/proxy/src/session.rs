@@ -297,9 +297,8 @@ fn has_history(hints: &Hints<'_>) -> bool {
     let items = hints
         .input
         .and_then(|input| serde_json::from_str::<Vec<RoleHint<'_>>>(input.get()).ok());
-    let said = hints.messages.iter().chain(&items).flatten();
-    said.into_iter()
-        .any(|message| message.role.as_deref() == Some("assistant"))
+    let mut said = hints.messages.iter().chain(&items).flatten();
+    said.any(|message| message.role.as_deref() == Some("assistant"))
 }
 
 /// Recognises conversations that no id names by what was said in them before.
