@@ -1,5 +1,12 @@
 //! `POST /v1/agents/{id}/conversation` and `compact`: conversations that come whole, and the text in place of one.
 
+use recapd_core::{
+    domain::{
+        continuation::{ContentUnit, beginnings},
+        message::Format,
+    },
+    formats::request::{SentMessage, conversation},
+};
 use serde_json::{Value, json};
 
 use crate::support::server::Server;
@@ -224,4 +231,53 @@ async fn a_request_that_cannot_be_read_is_refused_by_name() {
         let reply = server.post(path, body).await;
         assert_ne!(reply.problem(400, code)["hint"], "", "{path}");
     }
+}
+
+#[tokio::test]
+async fn what_has_left_the_window_is_told_with_what_stands_for_it() {
+    let server = Server::small().await;
+    let talk = |name: &str| -> Vec<Value> {
+        let turn = |number| {
+            [
+                user(&format!("Question {number} of {name}: {}", "why ".repeat(20))),
+                assistant(&format!("Answer {number}")),
+            ]
+        };
+        (1..=12).flat_map(turn).collect()
+    };
+    let begins_with = |talk: &[Value]| {
+        let body = json!({ "messages": talk }).to_string();
+        let sent = conversation(Format::Anthropic, None, &body).unwrap();
+        let units: Vec<ContentUnit> = sent.iter().flat_map(SentMessage::units).collect();
+        (units[0].hash, units)
+    };
+    let ask = async |first: u64, known: &str| {
+        let path = format!("/v1/agents/coder/replacement?begins_with={first:016x}{known}");
+        server.post(&path, "").await.json()
+    };
+    // The second conversation of the session begins differently, and is another agent's.
+    for name in ["One", "Two"] {
+        let talk = talk(name);
+        let holder = send(&server, PATH, &talk).await["agent_id"].clone();
+        let (first, units) = begins_with(&talk);
+        let told = ask(first, "").await;
+        assert_eq!(told["agent_id"], holder);
+        let text = told["text"].as_str().unwrap();
+        assert!(
+            text.contains("<summary") && text.contains(&format!("of {name}")),
+            "{text}"
+        );
+        assert_eq!(told["anchor"], format!("{first:016x}"));
+        let count = usize::try_from(told["units"].as_u64().unwrap()).unwrap();
+        let hash = beginnings(0, units).nth(count - 1).unwrap();
+        assert_eq!(told["hash"], format!("{hash:016x}"));
+        let known = format!("&known={}", told["tag"].as_str().unwrap());
+        assert_eq!(ask(first, &known).await["text"], Value::Null);
+    }
+    let refused = server.post("/v1/agents/coder/replacement", "").await;
+    assert_ne!(refused.problem(400, "invalid_parameter")["hint"], "");
+    let unknown = server
+        .post("/v1/agents/nobody/replacement?begins_with=0", "")
+        .await;
+    unknown.problem(404, "unknown_agent");
 }

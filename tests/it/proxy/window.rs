@@ -142,14 +142,18 @@ async fn a_long_loop_of_tools_stays_within_its_window() {
     let document = head[1]["text"].as_str().unwrap();
     assert!(document.contains("<summary agent=\"loop\""), "{document}");
     assert_eq!(head[1]["cache_control"]["type"], "ephemeral");
-    // A count is of what would be sent. The newest round isn't in the request before.
-    let counted = tools
+    // A count is of what would be sent.
+    tools
         .rig
         .post("/v1/messages/count_tokens", &[AGENT], tools.body())
         .await;
-    assert_eq!(counted.headers()["x-recapd"].to_str().unwrap(), last);
-    let counted = messages(&tools.rig.upstream.received()[ROUNDS].body);
-    assert_eq!(counted[..before.len()], before);
+    tools.ask(&[AGENT]).await.bytes().await.unwrap();
+    let received = tools.rig.upstream.received();
+    assert_eq!(
+        messages(&received[ROUNDS].body),
+        messages(&received[ROUNDS + 1].body)
+    );
+    assert!(received[ROUNDS].body.len() < BODY_BYTES_MAX);
     assert_eq!(
         counter(&tools.rig.metrics, "requests_total{outcome=\"observed\"}"),
         count_observed(&says)
@@ -157,8 +161,8 @@ async fn a_long_loop_of_tools_stays_within_its_window() {
     let (server, _) = tools.rig.settled().await;
     let agents: Value = serde_json::from_str(&server.get("/v1/agents").await.body).unwrap();
     let stored = agents["agents"][0]["messages"].as_u64().unwrap();
-    // The request, and each call and result but the last result, which no request has carried yet.
-    assert_eq!(stored, u64::try_from(2 * ROUNDS).unwrap());
+    // The request, each call with its result, and the last answer.
+    assert_eq!(stored, u64::try_from(2 * ROUNDS + 2).unwrap());
 }
 
 fn count_observed(says: &[String]) -> u64 {
