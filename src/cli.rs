@@ -379,8 +379,11 @@ fn is_for_a_person(error: &clap::Error) -> bool {
     is_asked_for || std::io::stdin().is_terminal()
 }
 
-fn run(cli: Cli, environment: &Environment, began: Instant) -> Result<ExitCode, CommandFailure> {
-    let Cli { shared, command } = cli;
+fn run(
+    Cli { shared, command }: Cli,
+    environment: &Environment,
+    began: Instant,
+) -> Result<ExitCode, CommandFailure> {
     prepare_output(&shared, environment);
     let shared = shared.with_credentials(environment)?.fit_for(&command)?;
     let sources = sources(&shared, &command, environment);

@@ -43,10 +43,7 @@ async fn ask(client: &Client, url: &str, body: Bytes) -> Option<String> {
 }
 
 pub(crate) async fn measure(scale: Scale) {
-    let (rounds, bytes) = (
-        scale.of(30, 300),
-        scale.of(CONVERSATION_BYTES / 8, CONVERSATION_BYTES),
-    );
+    let rounds = scale.of(30, 300);
     let folder = tempfile::tempdir().unwrap();
     let (daemon, listen, nobody) = (address(), address(), address());
     let start = |words: String| Process::start(&words.split(' ').map(str::to_owned).collect::<Vec<_>>());

@@ -49,12 +49,13 @@ pub(crate) fn address() -> SocketAddr {
 
 /// Waits until `url` answers with success.
 pub(crate) async fn until(client: &Client, url: &str) {
-    for _ in 0..LOOKS_MAX {
+    let mut looks = 0..LOOKS_MAX;
+    loop {
         let answer = client.get(url).send().await;
         if answer.is_ok_and(|answer| answer.status().is_success()) {
             return;
         }
+        assert!(looks.next().is_some(), "{url} doesn't answer");
         sleep(LOOK).await;
     }
-    panic!("{url} doesn't answer");
 }

@@ -76,7 +76,7 @@ fn allow_descriptors() {
 }
 
 /// One stream: waits for its first bytes, tells so, and reads the rest.
-async fn watch(client: Client, url: String, number: usize, body: Bytes, begun: Arc<Semaphore>) -> Duration {
+async fn watch(client: Client, url: String, number: usize, body: Bytes, open: Arc<Semaphore>) -> Duration {
     let began = Instant::now();
     let asked = client
         .post(url)
@@ -85,7 +85,7 @@ async fn watch(client: Client, url: String, number: usize, body: Bytes, begun: A
     let mut answer = asked.send().await.unwrap();
     assert_eq!(answer.chunk().await.unwrap().unwrap(), FIRST);
     let took = began.elapsed();
-    begun.add_permits(1);
+    open.add_permits(1);
     assert_eq!(answer.bytes().await.unwrap(), LAST);
     took
 }

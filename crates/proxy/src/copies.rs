@@ -92,8 +92,7 @@ pub(crate) enum Content {
 impl Content {
     fn len(&self) -> usize {
         match self {
-            Self::Request(bytes) => bytes.len(),
-            Self::Answer { bytes, .. } => bytes.len(),
+            Self::Request(bytes) | Self::Answer { bytes, .. } => bytes.len(),
         }
     }
 }

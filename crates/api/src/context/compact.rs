@@ -1,6 +1,6 @@
 //! Writes the text that stands for a whole conversation: for a host that compacts its own, and for going on elsewhere.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
@@ -54,9 +54,9 @@ pub struct CompactReply {
 /// The most tokens of each part of a text.
 #[derive(Clone, Copy)]
 struct PartSizes {
-    document_tokens: i64,
-    lines_tokens: i64,
-    quoted_tokens: i64,
+    document: i64,
+    lines: i64,
+    quoted: i64,
 }
 
 impl ContextMaterial {
@@ -64,9 +64,9 @@ impl ContextMaterial {
     pub fn compact(&self, defaults: ContextOptions, counter: &dyn TokenCounter) -> CompactReply {
         let counter: &dyn TokenCounter = &remembering(counter);
         let sizes = PartSizes {
-            document_tokens: counter.count(&self.markdown),
-            lines_tokens: LINES_TOKENS_MAX,
-            quoted_tokens: QUOTED_TOKENS_MAX,
+            document: counter.count(&self.markdown),
+            lines: LINES_TOKENS_MAX,
+            quoted: QUOTED_TOKENS_MAX,
         };
         self.written("", sizes, defaults, counter)
     }
@@ -81,20 +81,20 @@ impl ContextMaterial {
         let counter: &dyn TokenCounter = &remembering(counter);
         let head = self.handoff_head();
         let room = max_tokens - counter.count(&head) - counter.count(&look_up(&self.agent));
-        let document_tokens = counter.count(&self.markdown).min(room * DOCUMENT_TENTHS / 10);
-        let lines_tokens = room / 10;
+        let document = counter.count(&self.markdown).min(room * DOCUMENT_TENTHS / 10);
+        let lines = room / 10;
         let mut sizes = PartSizes {
-            document_tokens,
-            lines_tokens,
-            quoted_tokens: room - document_tokens - lines_tokens,
+            document,
+            lines,
+            quoted: room - document - lines,
         };
         let mut reply = self.written(&head, sizes, defaults, counter);
         for _ in 0..FITTINGS {
             let surplus = reply.tokens - max_tokens;
-            if surplus <= 0 || sizes.quoted_tokens == 0 {
+            if surplus <= 0 || sizes.quoted == 0 {
                 break;
             }
-            sizes.quoted_tokens = (sizes.quoted_tokens - surplus - surplus / 4 - 1).max(0);
+            sizes.quoted = (sizes.quoted - surplus - surplus / 4 - 1).max(0);
             reply = self.written(&head, sizes, defaults, counter);
         }
         reply
@@ -127,15 +127,15 @@ impl ContextMaterial {
             summary_max_tokens: None,
             keeps_open_thinking: false,
         };
-        let room = sizes.document_tokens + sizes.lines_tokens;
+        let room = sizes.document + sizes.lines;
         let options = ContextOptions {
-            max_tokens: (room + sizes.quoted_tokens).max(1),
+            max_tokens: (room + sizes.quoted).max(1),
             output_reserve_tokens: 0,
             system_reserve_tokens: 0,
             ..query.options(defaults)
         };
-        let markdown = if counter.count(&self.markdown) > sizes.document_tokens {
-            with_pending(&self.markdown, &[], sizes.document_tokens, counter).0
+        let markdown = if counter.count(&self.markdown) > sizes.document {
+            with_pending(&self.markdown, &[], sizes.document, counter).0
         } else {
             self.markdown.clone()
         };
@@ -153,7 +153,7 @@ impl ContextMaterial {
         for (what, files) in [("Files changed of late", changed), ("Files read of late", read)] {
             if !files.is_empty() {
                 let names: Vec<String> = files.iter().map(|file| format!("`{}`", one_line(file))).collect();
-                let _ = writeln!(head, "{what}: {}\n", names.join(", "));
+                head.extend([what, ": ", &names.join(", "), "\n\n"]);
             }
         }
         head

@@ -289,16 +289,16 @@ const CHAT: RequestWriter = RequestWriter {
 };
 
 /// What stands for the first `units` of a conversation.
-fn offered(outline: &Outline, units: usize, tag: &str) -> Option<Arc<Replacement>> {
+fn offered(outline: &Outline, units: usize, tag: &str) -> Arc<Replacement> {
     let hash = beginnings(0, outline.units()).nth(units - 1).unwrap();
-    Some(Arc::new(Replacement {
+    Arc::new(Replacement {
         agent: AgentId::slug("it"),
         tag: tag.to_owned(),
         version: 1,
         replaced: Beginning { units, hash },
         anchor: None,
         text: "<summary>".to_owned(),
-    }))
+    })
 }
 
 #[test]
@@ -334,7 +334,7 @@ fn only_an_eviction_takes_a_step_while_the_cache_is_warm() {
         (&looping, 5, "empty", 301, "evicted"),
         (&looping, 3, "next", 1, "next"),
     ] {
-        session.offered = offered(&looping, units, tag);
+        session.offered = Some(offered(&looping, units, tag));
         now += SECOND * seconds;
         let step = session.step(request, now);
         session.asked_at = Some(now);

@@ -69,7 +69,10 @@ impl Term {
     fn of(text: &str, is_quoted: bool) -> Option<Self> {
         let words: Vec<String> = words(text).map(|word| word.folded).collect();
         let stems: Vec<String> = words.iter().map(|word| stem(word)).collect();
-        (!words.is_empty()).then(|| Self {
+        if words.is_empty() {
+            return None;
+        }
+        Some(Self {
             is_phrase: is_quoted || words.len() > 1,
             words,
             stems,

@@ -330,6 +330,9 @@ async fn tail(tx: &mut Connection, line: &AncestorLine) -> StoreResult<(Vec<(Str
     Ok((spans, unsearched))
 }
 
+/// The exchanges of an unknown session: no exchange has this number.
+const NO_EXCHANGE: SessionRange = i64::MAX..=i64::MAX;
+
 async fn session_range(tx: &mut Connection, agent: &AgentId, session: i64) -> StoreResult<SessionRange> {
     let sql = sql!(
         "-- sql/recall.session\nSELECT s.first_exchange, (SELECT min(n.first_exchange) FROM sessions n \
@@ -341,7 +344,9 @@ async fn session_range(tx: &mut Connection, agent: &AgentId, session: i64) -> St
         .bind(session)
         .fetch_optional(tx)
         .await?;
-    let Some(row) = found else { return Ok(1..=0) };
+    let Some(row) = found else {
+        return Ok(NO_EXCHANGE);
+    };
     let next: Option<i64> = row.try_get(1)?;
     Ok(row.try_get(0)?..=next.map_or(i64::MAX, |next| next - 1))
 }
