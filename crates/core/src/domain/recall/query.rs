@@ -69,10 +69,7 @@ impl Term {
     fn of(text: &str, is_quoted: bool) -> Option<Self> {
         let words: Vec<String> = words(text).map(|word| word.folded).collect();
         let stems: Vec<String> = words.iter().map(|word| stem(word)).collect();
-        if words.is_empty() {
-            return None;
-        }
-        Some(Self {
+        (!words.is_empty()).then_some(Self {
             is_phrase: is_quoted || words.len() > 1,
             words,
             stems,
