@@ -68,7 +68,7 @@ async fn main() -> anyhow::Result<()> {
             show(fts5.percentile(95)),
             format!("{:.2}", ratio(ours.percentile(95), fts5.percentile(95))),
         ];
-        table.row(&format!("{messages} messages"), &row);
+        table.row(&format!("{} messages", size(messages)), &row);
     }
     table.print();
     Ok(())
