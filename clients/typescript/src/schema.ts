@@ -309,6 +309,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/agents/{id}/handoff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Writes one document to go on with elsewhere: the files that the window is about, the summary, the newest part as it was said, and how to
+         *     look things up.
+         */
+        get: operations["hand_off"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/agents/{id}/history": {
         parameters: {
             query?: never;
@@ -2227,6 +2247,28 @@ export interface components {
             /** @description The words of the question. */
             words: string;
         };
+        /** @description What stands for the evicted part of a conversation. */
+        ReplacementReply: {
+            /** @description The agent that holds the conversation: another one than asked for if that one's conversation begins differently. */
+            agent_id: components["schemas"]["AgentId"];
+            /** @description The hash of the first unit of the user's message that stays before the text; null for none. */
+            anchor?: string | null;
+            /** Format: int64 */
+            first_exchange: number;
+            /** @description A hash of these units, in hexadecimal digits: a request that begins differently is another conversation. */
+            hash: string;
+            /** Format: int64 */
+            summary_version: number;
+            /** @description Changes with each step. */
+            tag: string;
+            /** @description The document, with the request that the window works on and copies of pinned messages; null if the caller has it. */
+            text?: string | null;
+            /**
+             * Format: int64
+             * @description The number of units of the conversation that the text stands for; 0 if all of it is in the window.
+             */
+            units: number;
+        };
         /**
          * @description The API that a request is written for.
          * @enum {string}
@@ -4069,6 +4111,42 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    hand_off: {
+        parameters: {
+            query?: {
+                /** @description The most tokens, by default 20,000. The newest exchange, which is never left out, may take more. */
+                max_tokens?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The agent. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document, as Markdown in `text`. */
+            200: {
+                headers: {
+                    /** @description The request's id: the client's own, if it sent one. */
+                    "x-request-id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CompactReply"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
