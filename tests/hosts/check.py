@@ -37,7 +37,7 @@ def main():
             began = time.monotonic()
             with rig(has_daemon=scenario not in AWAY) as made:
                 version = subprocess.run([host, "--version"], env=made.environment, capture_output=True, text=True, check=True)
-                version = (version.stdout + version.stderr).strip().splitlines()[-1]
+                version = (version.stdout or version.stderr).strip().splitlines()[-1]
                 scenario(made)
                 passed = ""
                 if scenario not in DIRECT:

@@ -1,5 +1,5 @@
-"""Runs each loop for a hundred turns with tools, with its SDK and a model that refuses what its provider refuses, while the
-daemon is killed twice."""
+"""Runs each loop for RECIPE_TURNS turns (100) with tools, with its SDK and a model that refuses what its provider refuses, while
+the daemon is killed twice."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from strict_model import StrictModel, cities_of, texts
 
 # Questions, cities in calls, results, answers.
 MARKER = re.compile(r'Question \d+:|sunny in (?:Oslo|Rome)|(?:Oslo|Rome)(?=\\?")|Answer \d+\.')
-TURNS = 100
-BUDGET = 1_500
+TURNS = int(os.environ.get("RECIPE_TURNS", "100"))
+BUDGET = 15 * TURNS
 
 
 class Loop(unittest.TestCase):
@@ -50,11 +50,13 @@ class Loop(unittest.TestCase):
         self.threads: list[threading.Thread] = []
 
     def disturb(self, number: int) -> None:
-        if number == 61:
+        done = number * 100 // TURNS
+        before = (number - 1) * 100 // TURNS
+        if before < 61 <= done:
             self.daemon.kill()
-        if number == 92:
+        if before < 92 <= done:
             self.daemon.start()
-        if number == 141:
+        if before < 141 <= done:
             # While the agent goes on: some append is under way.
             self.threads.append(threading.Thread(target=self.kill_and_start))
             self.threads[-1].start()

@@ -4,6 +4,8 @@ use super::*;
 
 const ONE: &str = "0b1c2d3e-0000-4000-8000-000000000001";
 const TWO: &str = "0b1c2d3e-0000-4000-8000-000000000002";
+/// How often a session is started until there is something to tell.
+const STARTS_MAX: usize = 100;
 
 /// Sessions of one folder, whose agents nobody named.
 fn session<'a>(folder: &'a Session, id: &'static str) -> OfFolder<'a> {
@@ -105,7 +107,9 @@ async fn parallel_sessions_are_agents_of_one_project_and_know_of_each_other() {
     }
     // What a resumed session shows isn't told again, and what the other one did is.
     one.call("SessionEnd", &json!({}));
-    let told = one.start("resume");
+    // The project's document follows its members after a moment.
+    let mut starts = (0..STARTS_MAX).map(|_| one.start("resume"));
+    let told = starts.find(|told| !told.is_empty()).unwrap_or_default();
     assert!(
         told.contains("Write the tests") && !told.contains("Mend the parser"),
         "{told}"
@@ -167,7 +171,9 @@ async fn hooks_and_proxy_store_one_copy() {
         talk.push(answer);
         one.call("Stop", &json!({}));
         // The session is resumed for the next turn.
-        one.call("SessionEnd", &json!({}));
+        if turn < 2 {
+            one.call("SessionEnd", &json!({}));
+        }
     }
     let path = format!("/v1/agents/{}/history?all=true", one.agent());
     let text = server.get_as(&path, "text/plain").await.body;

@@ -46,8 +46,9 @@ pub(super) async fn compact(
     Ok(share.until_sent(Json(reply).into_response()).await)
 }
 
-/// Writes one document to go on with elsewhere: the files that the window is about, the summary, the newest part as it was said, and how to
-/// look things up.
+/// Writes one document to go on with elsewhere.
+///
+/// It names the files that the window is about, and holds the summary, the newest part as it was said, and how to look things up.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/handoff", operation_id = "hand_off", tag = "summary",
     params(AgentPath,
