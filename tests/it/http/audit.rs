@@ -94,8 +94,6 @@ async fn administrators_see_changes_refusals_and_sign_ins() {
     );
     let page = by(Some("root"), Method::GET, "/v1/agents").header("origin", "http://evil.example");
     assert_eq!(done(page).await, 403);
-    let mcp = by(Some("mine"), Method::POST, "/mcp").body("{}");
-    assert_eq!(done(mcp).await, 403);
     let wrong = form(by(None, Method::POST, "/ui/login")).body("token=rcp_guess");
     assert_eq!(done(wrong).await, 401);
     let right = form(by(None, Method::POST, "/ui/login")).body("token=rcp_reader");
@@ -115,7 +113,6 @@ async fn administrators_see_changes_refusals_and_sign_ins() {
             "refusal reader POST /v1/agents/{id}/pause coder 403 forbidden",
             "refusal - GET /v1/agents/{id} coder 401 unauthorized",
             "refusal - GET /v1/agents - 403 foreign_origin",
-            "refusal mine POST /mcp - 403 forbidden",
             "refusal - POST /ui/login - 401 failed",
             "sign_in reader POST /ui/login - 303 done",
             "change root POST /v1/agents/{id}/refresh nobody 404 unknown_agent",

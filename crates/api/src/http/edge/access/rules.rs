@@ -67,7 +67,7 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("POST", "/v1/agents/{id}/compact", Write, Agent),
     ("GET", "/v1/agents/{id}/handoff", Read, Agent),
     ("POST", "/v1/agents/{id}/conversation", Write, Agent),
-    ("POST", "/v1/agents/{id}/replacement", Read, Agent),
+    ("POST", "/v1/agents/{id}/replacement", Write, Agent),
     ("GET", "/v1/agents/{id}/history", Read, Agent),
     ("GET", "/v1/agents/{id}/window", Read, Agent),
     ("GET", "/v1/agents/{id}/recall", Read, Agent),
