@@ -317,8 +317,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Writes one document to go on with elsewhere: the files that the window is about, the summary, the newest part as it was said, and how to
-         *     look things up.
+         * Writes one document to go on with elsewhere.
+         * @description It names the files that the window is about, and holds the summary, the newest part as it was said, and how to look things up.
          */
         get: operations["hand_off"];
         put?: never;
