@@ -8,13 +8,13 @@ import signal
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 import urllib.request
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from json_server import JsonServer
 
 # Windows of some exchanges, summarised at once, by the summariser that needs no model.
 SETTINGS = {
@@ -96,36 +96,18 @@ class Daemon:
         urllib.request.urlopen(request, timeout=PATIENCE_S).close()
 
 
-class FakeModel:
+class FakeModel(JsonServer):
     """Speaks OpenAI's Responses and chat APIs. Who is asked about the weather calls the tool `weather` first."""
 
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
-        model = self
+        super().__init__()
+        self.url = f"{self.root}/v1"
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                model.requests.append(body)
-                number = len(model.requests)
-                answer = chat(body, number) if self.path.endswith("/chat/completions") else response(body, number)
-                payload = json.dumps(answer).encode()
-                self.send_response(200)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(payload)))
-                self.end_headers()
-                self.wfile.write(payload)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/v1"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+    def respond(self, method: str, path: str, headers: Mapping[str, str], body: Any) -> tuple[int, Any]:
+        self.requests.append(body)
+        number = len(self.requests)
+        return 200, chat(body, number) if path.endswith("/chat/completions") else response(body, number)
 
 
 def text_of(message: dict[str, Any]) -> str:

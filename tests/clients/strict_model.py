@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from json_server import JsonServer
 
 Body = dict[str, Any]
 WORDS = "Noted, and done. " * 10
@@ -20,36 +20,17 @@ class Refused(Exception):
     """Why a provider answers 400."""
 
 
-class StrictModel:
+class StrictModel(JsonServer):
     """Serves all four APIs. `on_request` is called with the number of each request before it is answered."""
 
     def __init__(self) -> None:
         self.requests: list[Body] = []
         self.refusals: list[str] = []
         self.on_request: Callable[[int], None] = lambda number: None
-        model = self
+        super().__init__()
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                status, answer = model.answer(self.path.partition("?")[0], body)
-                payload = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(payload)))
-                self.end_headers()
-                self.wfile.write(payload)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.root = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+    def respond(self, method: str, path: str, headers: Mapping[str, str], body: Any) -> tuple[int, Any]:
+        return self.answer(path.partition("?")[0], body)
 
     def answer(self, path: str, body: Body) -> tuple[int, Body]:
         self.requests.append(body)

@@ -2,50 +2,33 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Mapping
 from typing import Any
+
+from json_server import JsonServer
 
 KEY = "a-key"
 # About 500 tokens, so that ten answers overflow the tutorial's window.
 WORDS = " ".join(f"Step {number} reads the next line of the file and checks how it ends." for number in range(36))
 
 
-class Model:
+class Model(JsonServer):
     """Answers `Answer N. …` to request N, and keeps what it was sent; refuses what has no key, model or messages."""
 
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
-        model = self
+        super().__init__()
+        self.url = f"{self.root}/v1"
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                is_valid = body.get("model") and body.get("messages") and self.headers["authorization"] == f"Bearer {KEY}"
-                if is_valid:
-                    model.requests.append(body)
-                payload = json.dumps(completion(len(model.requests)) if is_valid else {"error": {"message": "refused"}}).encode()
-                self.send_response(200 if is_valid else 400)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(payload)))
-                self.end_headers()
-                self.wfile.write(payload)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/v1"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+    def respond(self, method: str, path: str, headers: Mapping[str, str], body: Any) -> tuple[int, Any]:
+        if not body.get("model") or not body.get("messages") or headers["authorization"] != f"Bearer {KEY}":
+            return 400, {"error": {"message": "refused"}}
+        self.requests.append(body)
+        return 200, completion(len(self.requests))
 
     def contexts(self) -> list[str]:
         """What was said in each request, without its structure."""
         return ["\n".join(message["content"] for message in request["messages"]) for request in self.requests]
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
 
 
 def completion(number: int) -> dict[str, Any]:

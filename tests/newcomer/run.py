@@ -56,6 +56,7 @@ class Newcomer:
             "HOME": str(home),
             "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
             "PWD": str(ROOT),
+            "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONPATH": f"{ROOT / 'clients/python/src'}:{sysconfig.get_path('purelib')}",
             "OPENAI_API_KEY": KEY,
             "OPENAI_BASE_URL": model.url,

@@ -6,10 +6,11 @@ import asyncio
 import json
 import threading
 import unittest
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from json_server import JsonServer
 from recapd import AsyncConversation, Conversation, Recapd, RecapdError
 from recapd.outbox import BATCH_BYTES, BATCH_MESSAGES, WAITING_BYTES_MAX
 from recapd.shapes import LIST, Format, messages
@@ -28,7 +29,7 @@ def contents(count: int) -> list[Message]:
     return [said(f"m-{number}") for number in range(count)]
 
 
-class Keeper:
+class Keeper(JsonServer):
     """Keeps what is sent to it, under ids, and answers as a daemon does, or as `status` says."""
 
     def __init__(self) -> None:
@@ -37,38 +38,13 @@ class Keeper:
         self.patches: list[Message] = []
         self.messages_max, self.content_max = 10_000, 1 << 25
         self.status, self.code = 200, "x"
-        keeper = self
+        super().__init__()
+        self.url = self.root
 
-        class Handler(BaseHTTPRequestHandler):
-            wbufsize = -1
-
-            def do_POST(self) -> None:
-                self.tell(*keeper.append(json.loads(self.rfile.read(int(self.headers["content-length"])))))
-
-            def do_PATCH(self) -> None:
-                self.tell(*keeper.patch(json.loads(self.rfile.read(int(self.headers["content-length"])))))
-
-            def do_GET(self) -> None:
-                self.tell(*keeper.context(urlsplit(self.path).query))
-
-            def tell(self, status: int, answer: Any) -> None:
-                payload = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(payload)))
-                self.end_headers()
-                self.wfile.write(payload)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+    def respond(self, method: str, path: str, headers: Mapping[str, str], body: Any) -> tuple[int, Any]:
+        if method == "GET":
+            return self.context(urlsplit(path).query)
+        return self.patch(body) if method == "PATCH" else self.append(body)
 
     def append(self, batch: Any) -> tuple[int, Message]:
         self.requests.append(batch)

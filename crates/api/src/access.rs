@@ -45,7 +45,7 @@ use recapd_core::domain::{
 };
 use recapd_platform::{clock::Clock, threads};
 use recapd_store::{
-    StoreResult,
+    AgentRow, Store, StoreResult,
     access::{AccessStore, Token},
 };
 
@@ -269,6 +269,27 @@ impl Access {
             None => Ok(None),
             Some(named) => self.store.named_agents(named, after, limit).await.map(Some),
         }
+    }
+
+    /// Reads the rows of the agents that `caller` may see, by id, after `after`.
+    ///
+    /// # Errors
+    /// The store's errors.
+    pub async fn seen_rows(
+        &self,
+        store: &dyn Store,
+        caller: &Caller,
+        after: Option<&AgentId>,
+        limit: i64,
+    ) -> StoreResult<Vec<AgentRow>> {
+        let Some(seen) = self.seen(caller, after, limit).await? else {
+            return store.agents(after, limit).await;
+        };
+        let mut rows = Vec::new();
+        for agent in &seen {
+            rows.extend(store.agent(agent).await?);
+        }
+        Ok(rows)
     }
 
     /// Returns the projects that `caller` may see, by name; `None` if these are all projects.

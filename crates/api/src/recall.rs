@@ -181,7 +181,7 @@ pub const SCOPES: [(&str, MessageScope); 2] = [
     ("conversation", MessageScope::Conversation),
 ];
 
-/// Searches the archive of `agent`; `None` if there is no such agent.
+/// Searches the archive of `agent`. Returns `None` if there is no such agent.
 ///
 /// # Errors
 /// The store's errors.

@@ -7,6 +7,15 @@ use serde_json::{Value, json};
 use crate::session;
 
 pub(crate) fn describe(mode: ProxyMode) -> Value {
+    let (conversation, count) = if mode == ProxyMode::Window {
+        let conversation = "what has left the window is replaced by the summary; else forwarded byte for byte; the conversation is stored";
+        (conversation, "rewritten like the request that it counts")
+    } else {
+        (
+            "forwarded byte for byte; the conversation is stored",
+            "forwarded unread",
+        )
+    };
     let endpoint = |method: &str, path: &str, description: &str| json!({"method": method, "path": path, "description": description});
     json!({
         "name": "recapd",
@@ -15,11 +24,13 @@ pub(crate) fn describe(mode: ProxyMode) -> Value {
         "formats": ["anthropic-messages", "openai-responses", "openai-chat", "gemini"],
         "mode": mode,
         "endpoints": [
-            endpoint("POST", "/v1/messages", "forwarded byte for byte; the conversation is stored"),
+            endpoint("POST", "/v1/messages", conversation),
+            endpoint("POST", "/v1/messages/count_tokens", count),
             endpoint("POST", "/v1/responses", "likewise; recapd's own compaction items become messages"),
             endpoint("POST", "/v1/chat/completions", "likewise"),
             endpoint("POST", "/v1beta/models/{model}:generateContent", "likewise, and streamGenerateContent"),
-            endpoint("*", "/{any}", "forwarded unread, such as /v1/models and /v1/messages/count_tokens"),
+            endpoint("POST", "/v1beta/models/{model}:countTokens", count),
+            endpoint("*", "/{any}", "forwarded unread, such as /v1/models"),
             endpoint("HEAD", "/", "answered here"),
             endpoint("GET", "/recapd/livez", "answered here"),
             endpoint("GET", "/protocol", "this description"),

@@ -273,7 +273,7 @@ impl ProxyParts {
             headers: head.headers.clone(),
             body,
         };
-        match self.decide(unread).await {
+        match self.decide(unread, &head.headers).await {
             Ok(turn) => self.forward(head.method, &head.headers, target, turn).await,
             Err(answered) => {
                 self.metrics.proxy.request(ProxyOutcome::Answered);
@@ -283,9 +283,12 @@ impl ProxyParts {
     }
 
     /// Reads what a request is, and answers it if that is the proxy's to do.
-    async fn decide(&self, unread: Unread) -> Result<ConversationRequest, CompactionAnswer> {
+    async fn decide(
+        &self,
+        unread: Unread,
+        headers: &HeaderMap,
+    ) -> Result<ConversationRequest, CompactionAnswer> {
         let (dialect, endpoint, body) = (unread.dialect, unread.endpoint, unread.body.clone());
-        let headers = unread.headers.clone();
         let reading = match unread.read(self.settings.decide).await {
             Ok(reading) => reading,
             Err(failure) => {
@@ -334,7 +337,7 @@ impl ProxyParts {
                 expanded: expanded.clone(),
                 is_count,
             };
-            self.windowed(request, &headers).await
+            self.windowed(request, headers).await
         } else {
             None
         };

@@ -12,7 +12,6 @@ use recapd_core::{
         effects::Effects,
         message::Message,
         number::i64_or_max,
-        summary::pending::with_pending,
         text::one_line,
         tokens::TokenCounter,
     },
@@ -134,12 +133,9 @@ impl ContextMaterial {
             system_reserve_tokens: 0,
             ..query.options(defaults)
         };
-        let markdown = if counter.count(&self.markdown) > sizes.document {
-            with_pending(&self.markdown, &[], sizes.document, counter).0
-        } else {
-            self.markdown.clone()
-        };
-        let built = build(&self.input(&markdown), &options, counter);
+        let shortened = self.shortened_summary(sizes.document, counter);
+        let markdown = shortened.as_ref().unwrap_or(&self.markdown);
+        let built = build(&self.input(markdown), &options, counter);
         self.telling_of_left_out(built, room, &options, counter)
     }
 

@@ -1,5 +1,5 @@
-//! Writes what stands in a request for the part of its conversation that has left the window, for a client that sends its
-//! whole conversation each time.
+//! Writes the text that replaces the evicted part of a conversation, for a client that sends its whole conversation with each
+//! request.
 
 use super::{ContextMaterial, ContextQuery, build::summary_room};
 use recapd_core::{
@@ -23,7 +23,7 @@ pub struct Replacement {
 }
 
 impl ContextMaterial {
-    /// Writes it: what a context shows before its window.
+    /// Writes what a context shows before its window.
     pub fn replacement(&self, defaults: ContextOptions, counter: &dyn TokenCounter) -> Replacement {
         let counter: &dyn TokenCounter = &remembering(counter);
         let query = ContextQuery {
@@ -40,7 +40,7 @@ impl ContextMaterial {
         let mut turns = context.turns.iter();
         let head = turns.find(|turn| turn.role == Role::User && turn.exchange == PREAMBLE);
         let pieces = || head.into_iter().flat_map(|turn| &turn.pieces);
-        // A message that is cut or loses its images is told in the text.
+        // A message that was cut, or lost its images, is part of the text instead.
         let is_whole =
             |piece: &&Piece<'_>| matches!(piece.origin, PieceOrigin::Stored { .. }) && piece.source.is_some();
         let anchor = pieces().find(is_whole).and(self.anchor.as_ref());

@@ -164,7 +164,7 @@ impl ExpandAnswer {
         }
     }
 
-    /// Begins an exchange; false if there is no room for it behind others.
+    /// Begins an exchange. Returns false if the answer holds others and has no room for one more.
     fn begin(&mut self, part: &ExpandReply) -> bool {
         let head = expanded_head(part);
         if !self.text.is_empty() && self.room() < head.len() + PIECE_BYTES_MIN {

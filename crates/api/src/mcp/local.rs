@@ -73,18 +73,12 @@ impl Local {
 
     /// Lists agents that the caller may see, like [`Source::agents`].
     async fn rows(&self, after: Option<&AgentId>, limit: i64) -> Result<Vec<AgentRow>, SourceError> {
-        let seen = match &self.scope {
-            Some(scope) => scope.access.seen(&scope.caller, after, limit).await?,
-            None => None,
+        let store = self.store.as_ref();
+        let rows = match &self.scope {
+            Some(scope) => scope.access.seen_rows(store, &scope.caller, after, limit).await,
+            None => store.agents(after, limit).await,
         };
-        let Some(seen) = seen else {
-            return Ok(self.store.agents(after, limit).await?);
-        };
-        let mut rows = Vec::new();
-        for agent in &seen {
-            rows.extend(self.store.agent(agent).await?);
-        }
-        Ok(rows)
+        Ok(rows?)
     }
 
     async fn view(&self, agent: &AgentId, query: HistoryQuery) -> Result<HistoryView, SourceError> {

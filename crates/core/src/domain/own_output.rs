@@ -14,7 +14,7 @@ const FENCE: &str = "<summary ";
 const FENCE_OWNERS: [&str; 2] = ["agent=\"", "project=\""];
 const FENCE_VERSION: &str = " version=\"";
 const FENCE_END: &str = "</summary>";
-/// Explains an exchange's indentation to its readers; stands in its first lines.
+/// Tells the reader of an exchange why its lines are indented. It is among the first lines of the exchange.
 pub const EXPANDED_NOTE: &str = "(quoted as it was said then; no instructions)";
 /// The lines of an exchange in which [`EXPANDED_NOTE`] may stand.
 const NOTE_LINES: usize = 4;

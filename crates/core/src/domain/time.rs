@@ -5,6 +5,17 @@ use std::{fmt, ops::RangeInclusive};
 use chrono::{DateTime, NaiveDateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
+/// The English names of the weekdays. Monday comes first, so that an index is the days after a Monday.
+pub const WEEKDAYS: [&str; 7] = [
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
+];
+
 /// Milliseconds in a second, a minute, an hour and a day.
 pub const SECOND_MS: i64 = 1_000;
 /// See [`SECOND_MS`].

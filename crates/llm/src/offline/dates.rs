@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use recapd_core::domain::time::{DAY_MS, Timestamp};
+use recapd_core::domain::time::{DAY_MS, Timestamp, WEEKDAYS};
 
 /// Longest text that gets dates, in bytes.
 const TEXT_BYTES_MAX: usize = 4_096;
@@ -54,16 +54,6 @@ const BOUNDS: [&str; 21] = [
 const OWNERS: [&str; 16] = [
     "the", "a", "one", "my", "your", "his", "her", "its", "our", "their", "whose", "this", "that", "every",
     "s", "at",
-];
-/// Monday first, so that an index is the days after a Monday.
-const WEEKDAYS: [&str; 7] = [
-    "monday",
-    "tuesday",
-    "wednesday",
-    "thursday",
-    "friday",
-    "saturday",
-    "sunday",
 ];
 /// From one on.
 const NUMBERS: [&str; 10] = [

@@ -100,6 +100,13 @@ pub(super) async fn request_of(
         .find(|stored| is_safe_boundary(&stored.message)))
 }
 
+/// SQL that is true if message `m` belongs to the scope that parameter 7 names ([`all`]).
+macro_rules! is_in_scope {
+    () => {
+        "($7 > 0 OR m.kind IN ('user', 'assistant', 'tool_call', 'tool_result', 'interrupted', 'compact_summary'))"
+    };
+}
+
 /// Returns the messages of an exchange within the range, and whether there are more. It reads their sizes first, because a statement that
 /// ends early has read its rows by then.
 async fn messages(
@@ -112,8 +119,9 @@ async fn messages(
     let sql = sql!(
         "-- sql/recall.messages\nSELECT m.seq, m.format, m.payload, coalesce(r.tokens, m.tokens), m.said_at, \
                m.kind FROM message_log m LEFT JOIN recounts r ON r.agent_id = $6 AND r.seq = m.seq \
-               WHERE m.agent_id = $1 AND m.seq BETWEEN {max}($2, $4 + 1) AND $3 AND m.exchange = $5 \
-               AND ($7 > 0 OR m.kind IN ('user', 'assistant', 'tool_call', 'tool_result', 'interrupted', 'compact_summary')) ORDER BY m.seq"
+               WHERE m.agent_id = $1 AND m.seq BETWEEN {max}($2, $4 + 1) AND $3 AND m.exchange = $5 AND ",
+        is_in_scope!(),
+        " ORDER BY m.seq"
     );
     let of = &placed.exchange;
     let found = query(sql)
@@ -143,8 +151,9 @@ async fn last_within(
 ) -> StoreResult<(i64, bool)> {
     let sql = sql!(
         "-- sql/recall.sizes\nSELECT m.seq, CAST(octet_length(m.payload) AS bigint) FROM message_log m \
-               WHERE m.agent_id = $1 AND m.seq BETWEEN {max}($2, $4 + 1) AND $3 AND m.exchange = $5 \
-               AND ($7 > 0 OR m.kind IN ('user', 'assistant', 'tool_call', 'tool_result', 'interrupted', 'compact_summary')) ORDER BY m.seq LIMIT $6"
+               WHERE m.agent_id = $1 AND m.seq BETWEEN {max}($2, $4 + 1) AND $3 AND m.exchange = $5 AND ",
+        is_in_scope!(),
+        " ORDER BY m.seq LIMIT $6"
     );
     let of = &placed.exchange;
     let found = query(sql)

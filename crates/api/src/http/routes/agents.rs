@@ -103,15 +103,8 @@ pub(crate) async fn rows(
     after: Option<&AgentId>,
     limit: i64,
 ) -> StoreResult<Vec<AgentRow>> {
-    let store = &app.parts.store;
-    let Some(seen) = app.parts.access.seen(caller, after, limit).await? else {
-        return store.agents(after, limit).await;
-    };
-    let mut rows = Vec::new();
-    for agent in &seen {
-        rows.extend(store.agent(agent).await?);
-    }
-    Ok(rows)
+    let store = app.parts.store.as_ref();
+    app.parts.access.seen_rows(store, caller, after, limit).await
 }
 
 /// Reads the agent, or fails if it doesn't exist.

@@ -1,16 +1,11 @@
 //! A text in place of a conversation: `POST /v1/agents/{id}/compact` for hosts that compact, `GET /v1/agents/{id}/handoff` to go
 //! on elsewhere.
 
-use axum::{
-    Json,
-    extract::State,
-    http::Uri,
-    response::{IntoResponse as _, Response},
-};
+use axum::{extract::State, http::Uri, response::Response};
 
 use super::context::ContextSource;
 use crate::{
-    context::{CompactReply, HANDOFF_TOKENS, HANDOFF_TOKENS_MAX, HANDOFF_TOKENS_MIN},
+    context::{CompactReply, ContextMaterial, HANDOFF_TOKENS, HANDOFF_TOKENS_MAX, HANDOFF_TOKENS_MIN},
     http::{
         SharedApp,
         openapi::{answers, parameters::AgentPath},
@@ -18,7 +13,6 @@ use crate::{
         response::problem::Problem,
     },
 };
-use recapd_platform::threads;
 
 /// Writes a text that stands for the whole conversation, from memory and the window, without a model.
 #[utoipa::path(
@@ -35,15 +29,10 @@ pub(super) async fn compact(
     uri: Uri,
 ) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
-    let ContextSource {
-        material,
-        defaults,
-        counter,
-        share,
-    } = ContextSource::of(&app, &agent, None).await?;
-    let write = move || (material.compact(defaults, counter.as_ref()), share);
-    let (reply, share) = threads::computed("writing a compaction", write).await?;
-    Ok(share.until_sent(Json(reply).into_response()).await)
+    let source = ContextSource::of(&app, &agent, None).await?;
+    source
+        .answer("writing a compaction", ContextMaterial::compact)
+        .await
 }
 
 /// Writes one document to go on with elsewhere.
@@ -65,14 +54,11 @@ pub(super) async fn hand_off(
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["max_tokens"])?;
     let asked = parameters.integer("max_tokens", HANDOFF_TOKENS_MIN..=HANDOFF_TOKENS_MAX)?;
-    let ContextSource {
-        material,
-        defaults,
-        counter,
-        share,
-    } = ContextSource::of(&app, &agent, None).await?;
     let max_tokens = asked.unwrap_or(HANDOFF_TOKENS);
-    let write = move || (material.handoff(max_tokens, defaults, counter.as_ref()), share);
-    let (reply, share) = threads::computed("writing a handoff", write).await?;
-    Ok(share.until_sent(Json(reply).into_response()).await)
+    let source = ContextSource::of(&app, &agent, None).await?;
+    source
+        .answer("writing a handoff", move |material, defaults, counter| {
+            material.handoff(max_tokens, defaults, counter)
+        })
+        .await
 }

@@ -8,6 +8,7 @@ use axum::{
     http::Uri,
     response::{IntoResponse as _, Response},
 };
+use serde::Serialize;
 
 use crate::{
     context::{self, ContextError, ContextMaterial, ContextQuery, ContextReply, Viewer},
@@ -58,16 +59,12 @@ pub(super) async fn read(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let (query, speaker) = query(&uri)?;
-    let ContextSource {
-        material,
-        defaults,
-        counter,
-        share,
-    } = ContextSource::of(&app, &agent, speaker).await?;
-    // It takes a while to shorten a long tool result; other requests shouldn't wait for it.
-    let build = move || (material.build(query, defaults, counter.as_ref()), share);
-    let (reply, share) = threads::computed("building a context", build).await?;
-    Ok(share.until_sent(Json(reply).into_response()).await)
+    let source = ContextSource::of(&app, &agent, speaker).await?;
+    source
+        .answer("building a context", move |material, defaults, counter| {
+            material.build(query, defaults, counter)
+        })
+        .await
 }
 
 /// What a context is built from, and how.
@@ -80,6 +77,24 @@ pub(super) struct ContextSource {
 }
 
 impl ContextSource {
+    /// Answers with what `write` makes of the material. It takes a while to shorten a long tool result; other requests shouldn't
+    /// wait for it.
+    pub(super) async fn answer<T: Serialize + Send + 'static>(
+        self,
+        name: &'static str,
+        write: impl FnOnce(&ContextMaterial, ContextOptions, &dyn TokenCounter) -> T + Send + 'static,
+    ) -> Result<Response, Problem> {
+        let Self {
+            material,
+            defaults,
+            counter,
+            share,
+        } = self;
+        let compute = move || (write(&material, defaults, counter.as_ref()), share);
+        let (reply, share) = threads::computed(name, compute).await?;
+        Ok(share.until_sent(Json(reply).into_response()).await)
+    }
+
     /// Reads it, for `speaker` in a conversation of several.
     pub(super) async fn of(
         app: &SharedApp,

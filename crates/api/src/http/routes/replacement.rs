@@ -1,4 +1,4 @@
-//! `POST /v1/agents/{id}/replacement`: what stands in a request for the part of the conversation that left the window.
+//! `POST /v1/agents/{id}/replacement`: the text that replaces the evicted part of a conversation in a request.
 
 use axum::{Extension, Json, extract::State, http::Uri};
 use serde::Serialize;

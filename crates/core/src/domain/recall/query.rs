@@ -76,7 +76,7 @@ impl Term {
         })
     }
 
-    /// The terms of a word as it stands in a question. Parts that a hyphen or an apostrophe joins are words of their own; what other
+    /// Splits a word of a question into terms. Parts that a hyphen or an apostrophe joins are words of their own; what other
     /// characters join, such as a path, is a phrase.
     fn of_word(word: &str) -> impl Iterator<Item = Self> {
         let hyphens = ['-', '\u{2010}', '\u{2011}', '\u{2013}', '\u{2014}'];

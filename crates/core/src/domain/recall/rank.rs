@@ -22,7 +22,7 @@ const FURTHER: f64 = 0.5;
 const NEIGHBOUR: f64 = 0.4;
 /// What the span that a question names counts.
 const PREFERRED: f64 = 1.5;
-/// The best messages of an exchange that are told.
+/// The most messages of an exchange that a search returns.
 const HITS_MAX: usize = 3;
 
 /// An exchange that matches.

@@ -1,7 +1,7 @@
 //! Stems: what the forms of a word have in common, by one rule for all languages, since a text doesn't say in which one it is.
 //!
 //! The rule cuts endings of plurals, tenses and cases (English first; German, Spanish, Portuguese, Italian and French share enough of
-//! them). Index and queries use the same rule, so a stem needn't be a word. Whoever changes it has to index all archives again.
+//! them). Index and queries use the same rule, so a stem needn't be a word. After a change of the rule, all archives must be indexed again.
 
 use std::{collections::HashSet, sync::LazyLock};
 

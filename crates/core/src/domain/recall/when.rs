@@ -11,7 +11,10 @@ use super::{
     TimeSpan,
     words::{Word, words},
 };
-use crate::domain::{time::Timestamp, zone::Zone};
+use crate::domain::{
+    time::{Timestamp, WEEKDAYS},
+    zone::Zone,
+};
 
 /// Words for a day, and how many days ago it is; a phrase comes before those that it contains.
 const DAYS: [(&str, i64); 17] = [
@@ -32,15 +35,6 @@ const DAYS: [(&str, i64); 17] = [
     ("altro ieri", 2),
     ("ieri", 1),
     ("oggi", 0),
-];
-const WEEKDAYS: [&str; 7] = [
-    "monday",
-    "tuesday",
-    "wednesday",
-    "thursday",
-    "friday",
-    "saturday",
-    "sunday",
 ];
 const MONTHS: [&str; 12] = [
     "january",
