@@ -180,6 +180,12 @@ impl Servers {
         );
     }
 
+    fn show_log(&self, server: Server) {
+        let log = self.folder.path().join(format!("{}.log", server.name()));
+        let text = fs::read_to_string(&log).unwrap_or_else(|error| error.to_string());
+        eprintln!("── {}\n{text}", log.display());
+    }
+
     fn options(&self, server: Server) -> PgConnectOptions {
         PgConnectOptions::new_without_pgpass()
             .socket(self.folder.path())
@@ -214,8 +220,13 @@ impl Servers {
 }
 
 impl Drop for Servers {
-    /// The guard ends when its input is closed.
+    /// The guard ends when its input is closed. A test that fails shows what the servers logged.
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            for server in [Server::Primary, Server::Standby] {
+                self.show_log(server);
+            }
+        }
         drop(self.guard.stdin.take());
         if self.guard.wait().is_err() {
             eprintln!("servers in {} may be left behind", self.folder.path().display());

@@ -7,7 +7,7 @@ use recapd_store::{
     MessageRange, MessageScope, SqlStore, Store as _, VersionQuery,
     postgres::{PostgresSettings, READ_PATIENCE_MS},
 };
-use sqlx::{AssertSqlSafe, PgConnection};
+use sqlx::AssertSqlSafe;
 use tokio::{task::JoinSet, time::Instant};
 
 use super::scrub::{is_scrubbed, until_scrubbed};
@@ -17,7 +17,7 @@ use crate::support::{
     conversation::{T0, agent, append, said, turns},
     postgres::execute,
     standby::{
-        Server::{Primary, Standby},
+        Server::{self, Primary, Standby},
         Servers, insist,
     },
 };
@@ -75,17 +75,19 @@ async fn join(store: &SqlStore, name: &str) -> AgentId {
 }
 
 /// Waits until the condition holds.
-async fn until(connection: &mut PgConnection, condition: &str) {
+async fn until(servers: &Servers, server: Server, condition: &str) {
     let end = Instant::now() + PATIENCE;
-    while !holds(connection, condition).await {
+    while !holds(servers, server, condition).await {
         assert!(Instant::now() < end, "it never is so: {condition}");
     }
 }
 
-async fn holds(connection: &mut PgConnection, condition: &str) -> bool {
+/// Connects anew each time: a standby whose replay conflicts with a query may close the connection for good.
+async fn holds(servers: &Servers, server: Server, condition: &str) -> bool {
     insist(async || {
         let sql = AssertSqlSafe(format!("SELECT {condition}"));
-        sqlx::query_scalar(sql).fetch_one(&mut *connection).await
+        let mut connection = servers.connect(server).await;
+        sqlx::query_scalar(sql).fetch_one(&mut connection).await
     })
     .await
 }
@@ -99,14 +101,13 @@ async fn until_replayed(servers: &Servers) {
     // The server sends commits that aren't durable in its own time; switching the file makes it send them.
     execute(&mut servers.connect(Primary).await, "SELECT pg_switch_wal()").await;
     let replayed = format!("pg_last_wal_replay_lsn() >= '{position}'::pg_lsn");
-    until(&mut servers.connect(Standby).await, &replayed).await;
+    until(servers, Standby, &replayed).await;
 }
 
 /// Pauses the standby's replay.
 async fn pause(servers: &Servers) {
     tell_standby(servers, "SELECT pg_wal_replay_pause()").await;
-    let mut standby = servers.connect(Standby).await;
-    until(&mut standby, "pg_get_wal_replay_pause_state() = 'paused'").await;
+    until(servers, Standby, "pg_get_wal_replay_pause_state() = 'paused'").await;
 }
 
 #[tokio::test]
@@ -147,7 +148,7 @@ async fn a_standby_only_answers_reads_that_may_be_stale() {
     until_replayed(&servers).await;
     assert_eq!(agents(&store).await, 2);
     let none_written = "sum(n_tup_ins + n_tup_upd + n_tup_del) = 0 FROM pg_stat_user_tables";
-    assert!(holds(&mut servers.connect(Standby).await, none_written).await);
+    assert!(holds(&servers, Standby, none_written).await);
 }
 
 /// A read may end half-way in two ways: its connection is cut, or replay goes first.
@@ -173,7 +174,7 @@ async fn the_primary_answers_reads_that_a_standby_breaks_off() {
         });
         let waits = "count(*) = 1 FROM pg_stat_activity WHERE application_name = 'recapd' AND wait_event_type = 'Lock'";
         let (mut primary, mut standby) = (servers.connect(Primary).await, servers.connect(Standby).await);
-        until(&mut standby, waits).await;
+        until(&servers, Standby, waits).await;
         if is_cut {
             let cut =
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'recapd'";
@@ -186,13 +187,13 @@ async fn the_primary_answers_reads_that_a_standby_breaks_off() {
             .await;
             execute(&mut primary, "SELECT pg_switch_wal()").await;
         }
-        until(&mut primary, waits).await;
+        until(&servers, Primary, waits).await;
         execute(&mut second, "ROLLBACK").await;
         execute(&mut first, "ROLLBACK").await;
         assert_eq!(reading.join_all().await, [true]);
     }
     let conflict = "sum(confl_lock) > 0 FROM pg_stat_database_conflicts";
-    until(&mut servers.connect(Standby).await, conflict).await;
+    until(&servers, Standby, conflict).await;
 }
 
 #[tokio::test]
@@ -218,11 +219,10 @@ async fn the_primary_replaces_a_standby_that_is_down_or_promoted() {
     assert_eq!(agents(&after).await, 3, "a connection from before");
     assert_eq!(agents(&impatient(&servers).await).await, 3);
     assert!(sees(&after, &a, 1).await);
-    let mut alone = servers.connect(Standby).await;
-    assert!(holds(&mut alone, "NOT pg_is_in_recovery()").await);
+    assert!(holds(&servers, Standby, "NOT pg_is_in_recovery()").await);
     let none_written = "sum(n_tup_ins + n_tup_upd + n_tup_del) = 0 FROM pg_stat_user_tables";
-    assert!(holds(&mut alone, none_written).await);
-    assert!(holds(&mut alone, "count(*) = 2 FROM agents").await);
+    assert!(holds(&servers, Standby, none_written).await);
+    assert!(holds(&servers, Standby, "count(*) = 2 FROM agents").await);
 }
 
 /// A standby may make the server keep what the standby's readers see (`hot_standby_feedback`).
@@ -232,9 +232,8 @@ async fn scrubbing_is_not_confirmed_while_a_standby_may_see_the_rows() {
     let store = SqlStore::open(&postgres_settings(servers.url(Primary)).into())
         .await
         .unwrap();
-    let mut primary = servers.connect(Primary).await;
     set_feedback(&servers, "on").await;
-    until(&mut primary, "count(xmin) = 1 FROM pg_replication_slots").await;
+    until(&servers, Primary, "count(xmin) = 1 FROM pg_replication_slots").await;
     // Cleanups from before the server knew of the reader, and not replayed yet, would cancel the read.
     until_replayed(&servers).await;
     let read = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class";
@@ -248,7 +247,7 @@ async fn scrubbing_is_not_confirmed_while_a_standby_may_see_the_rows() {
     .await;
     assert!(!scrubbed);
     set_feedback(&servers, "off").await;
-    until(&mut primary, "count(xmin) = 0 FROM pg_replication_slots").await;
+    until(&servers, Primary, "count(xmin) = 0 FROM pg_replication_slots").await;
     until_scrubbed(&store, read).await;
 }
 
