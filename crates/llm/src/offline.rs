@@ -110,7 +110,8 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
 }
 
 /// Writes the texts for a run that changed nothing. A long run gets its most informative pieces first and then a point for each exchange,
-/// because points are dropped from the end. Talk gets no points: its runs are already divided to fit.
+/// because points are dropped from the end. Talk gets no points: its runs are already divided to fit. For one exchange, both would be the
+/// same.
 fn composed(
     batch: &reading::Corpus,
     exchanges: &[reading::ExchangeReading],
@@ -118,7 +119,8 @@ fn composed(
 ) -> compose::Texts {
     let texts = compose::texts(batch, exchanges);
     let tokens = told.iter().fold(0_i64, |sum, one| sum.saturating_add(one.tokens));
-    if tokens <= LITTLE_TOKENS_MAX || exchanges.iter().any(|reading| reading.is_talk) {
+    let is_short = tokens <= LITTLE_TOKENS_MAX || exchanges.len() == 1;
+    if is_short || exchanges.iter().any(|reading| reading.is_talk) {
         return texts;
     }
     compose::Texts {

@@ -146,3 +146,30 @@ fn code_in_a_request_follows_its_words_and_read_files_come_last() {
     Looked at: src/gate.rs, src/hinge.rs
     ");
 }
+
+#[test]
+fn a_long_exchange_of_calls_is_told_once() {
+    let mut long = work(
+        20_000,
+        &[
+            (
+                Voice::Call,
+                "fetch_url",
+                r#"{"url": "https://example.org/lending-rules"}"#,
+            ),
+            (Voice::Result, "fetch_url", "Loans end after 28 days."),
+            (Voice::Assistant, "", "The fetch of the fees failed."),
+            (Voice::Call, "fetch_url", r#"{"url": "https://example.org/fees"}"#),
+            (Voice::FailedResult, "fetch_url", "HTTP 503"),
+        ],
+    );
+    long.effects = Effects::default();
+    let items = crate::offline::summarise(&[long]);
+    assert_eq!(items.len(), 1);
+    assert_eq!(
+        items[0].text.matches("lending-rules").count(),
+        1,
+        "{}",
+        items[0].text
+    );
+}
