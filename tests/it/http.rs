@@ -19,7 +19,6 @@ mod limits;
 mod lineage;
 mod matrix;
 mod messages;
-mod motorhead;
 mod openapi;
 mod pins;
 mod problems;

@@ -55,25 +55,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/sessions/{id}/memory": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Shows the memory of a session. An unknown session's memory is empty. */
-        get: operations["motorhead_get"];
-        put?: never;
-        /** Stores messages. */
-        post: operations["motorhead_post"];
-        /** Deletes a session for good. Deleting an unknown session succeeds. */
-        delete: operations["motorhead_delete"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/v1/age": {
         parameters: {
             query?: never;
@@ -1953,35 +1934,6 @@ export interface components {
         /** @enum {string} */
         MessageFormat: "native" | "openai" | "openai-responses" | "anthropic" | "gemini" | "claude-code" | "codex" | "pidgin" | "aider";
         Messages: components["schemas"]["Message"][] | components["schemas"]["MessageBatch"] | components["schemas"]["Message"];
-        /** @description The memory of a session. */
-        MotorheadMemory: {
-            /** @description The newest context in the window, and the summary. */
-            context?: string | null;
-            /** @description The window, newest first. */
-            messages: components["schemas"]["MotorheadMessage"][];
-            /**
-             * Format: int64
-             * @description The summary's size in tokens.
-             */
-            tokens: number;
-        };
-        /** @description A message of motorhead. */
-        MotorheadMessage: {
-            content: string;
-            /** @description `Human`, `AI` or `System`; `user`, `assistant` and `system` are accepted, too. */
-            role: string;
-        };
-        /** @description Messages to remember. Unknown members are ignored, as by motorhead. */
-        MotorheadMessages: {
-            /** @description A context from elsewhere. It replaces the last one in this interface; models get both, as system messages in order. */
-            context?: string | null;
-            /** @description Oldest first. */
-            messages: components["schemas"]["MotorheadMessage"][];
-        };
-        /** @description Confirms a request. */
-        MotorheadStatus: {
-            status: string;
-        };
         Moved: {
             /** Format: int64 */
             from_exchange: number;
@@ -3324,125 +3276,6 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            429: components["responses"]["TooManyRequests"];
-            500: components["responses"]["Internal"];
-            503: components["responses"]["Unavailable"];
-        };
-    };
-    motorhead_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description The agent. */
-                id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Window and summary. */
-            200: {
-                headers: {
-                    /** @description The request's id: the client's own, if it sent one. */
-                    "x-request-id"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["MotorheadMemory"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            429: components["responses"]["TooManyRequests"];
-            500: components["responses"]["Internal"];
-            503: components["responses"]["Unavailable"];
-        };
-    };
-    motorhead_post: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description The agent. */
-                id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "messages": [
-                 *         {
-                 *           "content": "ping",
-                 *           "role": "Human"
-                 *         },
-                 *         {
-                 *           "content": "pong",
-                 *           "role": "AI"
-                 *         }
-                 *       ]
-                 *     }
-                 */
-                "application/json": components["schemas"]["MotorheadMessages"];
-            };
-        };
-        responses: {
-            /** @description The messages are stored. */
-            200: {
-                headers: {
-                    /** @description The request's id: the client's own, if it sent one. */
-                    "x-request-id"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["MotorheadStatus"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            408: components["responses"]["BodyTooSlow"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["TooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            429: components["responses"]["TooManyRequests"];
-            500: components["responses"]["Internal"];
-            503: components["responses"]["Unavailable"];
-        };
-    };
-    motorhead_delete: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description The agent. */
-                id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The session is deleted. */
-            200: {
-                headers: {
-                    /** @description The request's id: the client's own, if it sent one. */
-                    "x-request-id"?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["MotorheadStatus"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];

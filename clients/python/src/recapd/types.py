@@ -277,32 +277,6 @@ MessageFormat: TypeAlias = Literal['native', 'openai', 'openai-responses', 'anth
 Messages: TypeAlias = list[Message] | MessageBatch | Message
 
 
-class MotorheadMessage(TypedDict):
-    """
-    A message of motorhead.
-    """
-
-    content: str
-    role: str
-
-
-class MotorheadMessages(TypedDict):
-    """
-    Messages to remember. Unknown members are ignored, as by motorhead.
-    """
-
-    context: NotRequired[str | None]
-    messages: list[MotorheadMessage]
-
-
-class MotorheadStatus(TypedDict):
-    """
-    Confirms a request.
-    """
-
-    status: str
-
-
 class Moved(TypedDict):
     from_exchange: int
     through_exchange: int
@@ -878,16 +852,6 @@ class Membership(TypedDict):
 
     agent_id: AgentId
     project_id: NotRequired[ProjectId | None]
-
-
-class MotorheadMemory(TypedDict):
-    """
-    The memory of a session.
-    """
-
-    context: NotRequired[str | None]
-    messages: list[MotorheadMessage]
-    tokens: int
 
 
 class Pins(TypedDict):

@@ -30,7 +30,7 @@ use super::{
 const DESCRIPTION: &str = "Keeps LLM agents' context windows in budget, and a short, true, always-ready summary of \
 everything that fell out.\n\nTimes are RFC 3339 in UTC, tokens are integers, units stand last in names. Unknown query \
 parameters and unknown members of a body are refused, since a typo would lose data in silence; messages may have any, which \
-are stored with them, and motorhead's routes pass them over, as motorhead does. Clients must ignore unknown \
+are stored with them. Clients must ignore unknown \
 members of an answer: there may be more of them at any time. Every answer has an `x-request-id`, the client's own if it sent \
 one. Every error is answered with `application/problem+json` (RFC 9457), whose `code` is for programs and whose \
 `hint` says what to do.";

@@ -14,7 +14,6 @@ mod history;
 mod items;
 mod lineage;
 pub(super) mod messages;
-mod motorhead;
 mod pins;
 pub(super) mod projects;
 pub(super) mod queue;
@@ -66,7 +65,6 @@ pub(super) fn routes() -> OpenApiRouter<SharedApp> {
         .routes(routes!(sessions::end))
         .routes(routes!(events::of_agent))
         .routes(routes!(events::of_all))
-        .routes(routes!(motorhead::read, motorhead::append, motorhead::delete))
         .routes(routes!(projects::list))
         .routes(routes!(projects::summary))
         .routes(routes!(projects::join, projects::leave))

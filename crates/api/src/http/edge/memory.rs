@@ -14,12 +14,11 @@ use recapd_store::page::PAGE_BYTES_MAX;
 /// How much memory a byte of a page takes until it is sent: in the payload, its parts, the payload as shown, the text.
 const MADE_OF_A_BYTE: usize = 4;
 /// The routes whose answers hold up to a page of payloads. A context can hold more, and takes its room itself.
-const OF_A_PAGE: [(Method, &str); 9] = [
+const OF_A_PAGE: [(Method, &str); 8] = [
     (Method::GET, "/v1/agents/{id}/window"),
     (Method::GET, "/v1/agents/{id}/history"),
     (Method::GET, "/v1/agents/{id}/recall"),
     (Method::GET, "/v1/agents/{id}/exchanges/{n}"),
-    (Method::GET, "/sessions/{id}/memory"),
     (Method::GET, "/ui/agents/{id}/exchanges/{n}"),
     (Method::GET, "/ui/agents/{id}/exchanges/{n}/raw"),
     (Method::GET, "/ui/agents/{id}/search"),
