@@ -118,9 +118,11 @@ pub fn run_alone(
     Ok(())
 }
 
-/// On Linux, niceness is per thread, not per process.
+/// On Linux, niceness is per thread. Elsewhere it is per process, so a thread can't stand back alone.
 fn stand_back() {
-    if let Err(error) = rustix::process::nice(NICENESS) {
+    if cfg!(target_os = "linux")
+        && let Err(error) = rustix::process::nice(NICENESS)
+    {
         debug!(%error, "background.eager");
     }
 }

@@ -4,10 +4,7 @@
 
 use std::{
     io,
-    os::{
-        linux::net::SocketAddrExt as _,
-        unix::net::{SocketAddr, UnixDatagram},
-    },
+    os::unix::net::{SocketAddr, UnixDatagram},
     sync::Arc,
     time::Duration,
 };
@@ -44,7 +41,7 @@ impl Notify {
             return Ok(Self::default());
         };
         let address = match name.strip_prefix('@') {
-            Some(name) => SocketAddr::from_abstract_name(name)?,
+            Some(name) => abstract_address(name)?,
             None => SocketAddr::from_pathname(name)?,
         };
         let socket = UnixDatagram::unbound()?;
@@ -108,6 +105,18 @@ impl Notify {
     }
 }
 
+#[cfg(target_os = "linux")]
+fn abstract_address(name: &str) -> io::Result<SocketAddr> {
+    use std::os::linux::net::SocketAddrExt as _;
+    SocketAddr::from_abstract_name(name)
+}
+
+/// Only Linux has abstract names.
+#[cfg(not(target_os = "linux"))]
+fn abstract_address(_: &str) -> io::Result<SocketAddr> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,7 +153,7 @@ mod tests {
     #[test]
     fn an_abstract_socket_is_known_by_its_at_sign() {
         let name = format!("recapd-test-{}", std::process::id());
-        let manager = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        let manager = UnixDatagram::bind_addr(&abstract_address(&name).unwrap()).unwrap();
         let told = ServiceManager {
             socket: Some(format!("@{name}")),
             ..ServiceManager::default()

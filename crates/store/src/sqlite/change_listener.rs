@@ -5,21 +5,22 @@
 //! commit ──► frames in the write-ahead log ──► inotify ──► look ──► the index of the log says so, or: look again soon
 //! ```
 //!
-//! The kernel reports the frames before the commit is visible, by as long as the disk takes, so one look isn't enough.
+//! The kernel reports the frames before the commit is visible, by as long as the disk takes, so one look isn't enough. Systems other than
+//! Linux report nothing, so there the listener looks at intervals.
+
+mod log_events;
 
 use std::{
-    io,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use async_trait::async_trait;
-use futures::StreamExt as _;
-use inotify::{EventStream, Inotify, WatchMask};
 use sqlx::{Connection as _, Row as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::warn;
 
+use self::log_events::LogEvents;
 use super::super::{Outage, StoreError, StoreResult, inbox::ChangeListener};
 
 /// The least time between two signals, and the interval of looks where the kernel reports nothing.
@@ -28,17 +29,11 @@ const RING_EVERY: Duration = Duration::from_millis(150);
 const AGAIN_FIRST: Duration = Duration::from_millis(10);
 /// The longest such wait, however long the disk takes.
 const AGAIN_MAX: Duration = Duration::from_secs(10);
-/// Bytes of the kernel's events that are read at once.
-const NOTICES_BYTES: usize = 4_096;
-
-/// The kernel's events about writes to a file. Repeated events that nobody has read yet are merged.
-type Writes = EventStream<[u8; NOTICES_BYTES]>;
-
 pub(super) struct DataVersion {
     connection: SqliteConnection,
     seen: i64,
     /// Events about writes to the log; `None` where the kernel reports none.
-    log: Option<Writes>,
+    log: Option<LogEvents>,
     /// When to look again without an event, because the reported write may not be visible yet.
     again: Option<Duration>,
     rang_at: Instant,
@@ -50,7 +45,7 @@ impl DataVersion {
         let mut connection = SqliteConnection::connect_with(&options.clone().read_only(true)).await?;
         // The first read creates the log. Listening begins before the look from which on commits count.
         data_version(&mut connection).await?;
-        let log = listen(&log_of(options.get_filename()))
+        let log = LogEvents::listen(&log_of(options.get_filename()))
             .inspect_err(|error| warn!(%error, "inbox.polled: the kernel doesn't tell of writes"))
             .ok();
         let seen = data_version(&mut connection).await?;
@@ -70,7 +65,7 @@ impl DataVersion {
             return Ok(());
         };
         self.again = tokio::select! {
-            heard = heard(log) => heard.map(|()| Some(AGAIN_FIRST)).map_err(|error| deaf(&error))?,
+            heard = log.next() => heard.map(|()| Some(AGAIN_FIRST)).map_err(|error| deaf(&error))?,
             () = pause(self.again) => self.again.map(|again| again * 2).filter(|again| *again <= AGAIN_MAX),
         };
         sleep_until(self.rang_at + RING_EVERY).await;
@@ -107,21 +102,7 @@ fn log_of(database: &Path) -> PathBuf {
     path
 }
 
-/// See `inotify(7)`.
-fn listen(path: &Path) -> io::Result<Writes> {
-    let kernel = Inotify::init()?;
-    kernel.watches().add(path, WatchMask::MODIFY)?;
-    kernel.into_event_stream([0; NOTICES_BYTES])
-}
-
-async fn heard(writes: &mut Writes) -> io::Result<()> {
-    match writes.next().await {
-        Some(told) => told.map(drop),
-        None => Err(io::ErrorKind::UnexpectedEof.into()),
-    }
-}
-
-fn deaf(error: &io::Error) -> StoreError {
+fn deaf(error: &std::io::Error) -> StoreError {
     StoreError::Unavailable(Outage::from(error).of("hearing of writes"))
 }
 
@@ -149,6 +130,7 @@ mod tests {
         (folder, other, bell)
     }
 
+    #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn a_write_is_noticed_without_polling() {
         let (_folder, mut other, mut bell) = bell().await;
