@@ -110,8 +110,7 @@ pub fn summarise(transcripts: &[Transcript]) -> Vec<ItemDraft> {
 }
 
 /// Writes the texts for a run that changed nothing. A long run gets its most informative pieces first and then a point for each exchange,
-/// because points are dropped from the end. Talk gets no points: its runs are already divided to fit. For one exchange, both would be the
-/// same.
+/// because points are dropped from the end. Talk gets no points: its runs are already divided to fit.
 fn composed(
     batch: &reading::Corpus,
     exchanges: &[reading::ExchangeReading],
@@ -119,20 +118,15 @@ fn composed(
 ) -> compose::Texts {
     let texts = compose::texts(batch, exchanges);
     let tokens = told.iter().fold(0_i64, |sum, one| sum.saturating_add(one.tokens));
-    let is_short = tokens <= LITTLE_TOKENS_MAX || exchanges.len() == 1;
-    if is_short || exchanges.iter().any(|reading| reading.is_talk) {
+    if tokens <= LITTLE_TOKENS_MAX || exchanges.iter().any(|reading| reading.is_talk) {
         return texts;
     }
+    let room = text_chars_max(tokens) - texts.text.chars().count();
+    let points = compose::long_text(batch, exchanges, room);
+    let news = points.lines().filter(|point| !texts.text.contains(*point));
+    let text: Vec<&str> = std::iter::once(texts.text.as_str()).chain(news).collect();
     compose::Texts {
-        text: format!(
-            "{}\n{}",
-            texts.text,
-            compose::long_text(
-                batch,
-                exchanges,
-                text_chars_max(tokens) - texts.text.chars().count()
-            )
-        ),
+        text: text.join("\n"),
         ..texts
     }
 }

@@ -44,6 +44,8 @@ pub struct Effects {
     pub plan: Vec<PlanEntry>,
     /// True if the user took back the changes before (`/undo`).
     pub undoes: bool,
+    /// True if a command ran in a shell. That alone is no effect.
+    pub runs_commands: bool,
     /// Files that calls named but didn't change, which shows what was read; in order, relative as in `files`. They are no effects.
     pub looked_at: Vec<String>,
 }
@@ -95,7 +97,7 @@ impl Effects {
         self
     }
 
-    /// Returns true if nothing was changed; `looked_at` doesn't count.
+    /// Returns true if nothing was changed; `looked_at` and `runs_commands` don't count.
     pub fn is_empty(&self) -> bool {
         let Self {
             files,
@@ -105,6 +107,7 @@ impl Effects {
             verdicts,
             plan,
             undoes,
+            runs_commands: _,
             looked_at: _,
         } = self;
         let names = [files, unchanged, links];
@@ -117,6 +120,7 @@ impl Effects {
         let command = arguments.command();
         // A command's verdict counts even if the command failed.
         if let Some(command) = &command {
+            self.runs_commands = true;
             verdicts::note(&mut self.verdicts, command, call);
         }
         if call.failed {

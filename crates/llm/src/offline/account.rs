@@ -15,6 +15,8 @@ mod tests;
 
 pub(super) use course::Course;
 
+use std::collections::HashSet;
+
 use self::part::{AccountPart, chosen};
 use super::{compose::Texts, cuts::fit};
 use recapd_core::domain::{
@@ -25,18 +27,22 @@ use recapd_core::domain::{
 /// An exchange with calls and more tokens than this is work, whatever its tools do.
 const WORK_TOKENS_MIN: i64 = 5_000;
 
+/// A sentence of a request that has so many characters is told once.
+const REPEATED_CHARS_MIN: usize = 40;
 /// Characters of the marks in a headline: `“` `” → `.
 const AROUND_CHARS: usize = 5;
 
-/// Returns true if an exchange has effects, or has calls and is long: then its actions count more than its words.
+/// Returns true if an exchange has effects, runs commands, or has calls and is long: then its actions count more than its words.
 pub(super) fn is_work(transcript: &Transcript) -> bool {
     let has_calls = transcript.lines.iter().any(|line| line.voice == Voice::Call);
-    !transcript.effects.is_empty() || (has_calls && transcript.tokens > WORK_TOKENS_MIN)
+    let effects = &transcript.effects;
+    !effects.is_empty() || effects.runs_commands || (has_calls && transcript.tokens > WORK_TOKENS_MIN)
 }
 
 /// Writes the texts for a run of exchanges with at least one that is work.
 pub(super) fn texts(run: &[Transcript]) -> Texts {
     let mut courses: Vec<Course> = run.iter().map(Course::of).collect();
+    tell_once(&mut courses);
     for at in 1..courses.len() {
         let (before, after) = courses.split_at_mut(at);
         if let (Some(before), Some(after)) = (before.last(), after.first_mut()) {
@@ -60,6 +66,19 @@ pub(super) fn texts(run: &[Transcript]) -> Texts {
         brief: tell(brief_chars_max(tokens)),
         gist: gist(&courses),
     }
+}
+
+/// Removes what requests repeat of earlier ones in the run, as when a prompt is sent again.
+fn tell_once(courses: &mut [Course]) {
+    let mut told = HashSet::new();
+    for paragraph in courses.iter_mut().flat_map(|course| &mut course.request) {
+        paragraph.retain(|said| may_recur(said) || told.insert(said.clone()));
+    }
+}
+
+/// True for short sentences such as "go on", which mean something each time; not for headings.
+fn may_recur(said: &str) -> bool {
+    said.chars().count() < REPEATED_CHARS_MIN && !said.ends_with(':')
 }
 
 /// Joins the first request and the last outcome.

@@ -4,7 +4,10 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::pairs::FinishedCall;
+use super::{
+    files::{is_absolute, with_slashes},
+    pairs::FinishedCall,
+};
 
 /// Fields with the command of a shell.
 const COMMANDS: [&str; 4] = ["command", "cmd", "script", "commands"];
@@ -72,13 +75,14 @@ pub(super) fn working_directory(ran: &[FinishedCall<'_>]) -> Option<String> {
         let arguments = Arguments::read(call.arguments);
         let Some(directory) = arguments
             .text_of(&DIRECTORIES)
-            .filter(|path| path.starts_with('/'))
+            .filter(|path| is_absolute(path))
+            .map(with_slashes)
         else {
             continue;
         };
-        let is_above = |found: &String| Path::new(found).starts_with(directory);
+        let is_above = |found: &String| Path::new(found).starts_with(&*directory);
         if found.as_ref().is_none_or(is_above) {
-            found = Some(directory.to_owned());
+            found = Some(directory.into_owned());
         }
     }
     found

@@ -1,6 +1,6 @@
 //! The files that an edit tool or a patch changes, and their names.
 
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
 use super::arguments::Arguments;
 
@@ -122,15 +122,35 @@ pub(super) fn relative(files: Vec<String>, root: Option<&str>) -> Vec<String> {
 }
 
 fn short(file: &str, root: Option<&str>) -> String {
+    let file = &*with_slashes(file);
     let path = Path::new(file);
     let inside = root.and_then(|root| path.strip_prefix(root).ok());
     if let Some(inside) = inside.filter(|inside| inside.file_name().is_some()) {
         return inside.to_string_lossy().into_owned();
     }
-    if !path.is_absolute() {
+    if !is_absolute(file) {
         return file.trim_start_matches("./").to_owned();
     }
     let parts: Vec<&str> = file.split('/').filter(|part| !part.is_empty()).collect();
     let from = parts.len().saturating_sub(PARTS_SHOWN);
     parts.get(from..).unwrap_or_default().join("/")
+}
+
+/// True for a path from the root or, on Windows, from a drive.
+pub(super) fn is_absolute(path: &str) -> bool {
+    path.starts_with('/') || is_on_drive(path)
+}
+
+fn is_on_drive(path: &str) -> bool {
+    let (drive, rest) = path.split_once(':').unwrap_or_default();
+    drive.len() == 1 && drive.starts_with(|c: char| c.is_ascii_alphabetic()) && rest.starts_with(['\\', '/'])
+}
+
+/// Writes a path of Windows with slashes.
+pub(super) fn with_slashes(path: &str) -> Cow<'_, str> {
+    if is_on_drive(path) || (path.contains('\\') && !path.contains('/')) {
+        Cow::Owned(path.replace('\\', "/"))
+    } else {
+        Cow::Borrowed(path)
+    }
 }

@@ -109,6 +109,33 @@ fn files_are_named_from_the_working_directory() {
 }
 
 #[test]
+fn paths_of_windows_are_named_from_the_working_directory_with_slashes() {
+    let made = ran(&[
+        (
+            "bash",
+            json!({"command": "git status", "workdir": r"C:\Users\ida\garden"}),
+            "",
+            false,
+        ),
+        (
+            "write",
+            json!({"filePath": r"C:\Users\ida\garden\src\main.rs"}),
+            "ok",
+            false,
+        ),
+        ("write", json!({"filePath": r"src\main.rs"}), "ok", false),
+        (
+            "write",
+            json!({"filePath": r"D:\notes\2026\may\beds.md"}),
+            "ok",
+            false,
+        ),
+    ]);
+    assert_eq!(made.files, ["src/main.rs", "2026/may/beds.md"]);
+    assert!(made.runs_commands);
+}
+
+#[test]
 fn commits_have_their_subjects_and_hashes() {
     let made = ran(&[
         (

@@ -173,3 +173,25 @@ fn a_long_exchange_of_calls_is_told_once() {
         items[0].text
     );
 }
+
+#[test]
+fn a_prompt_that_is_sent_again_is_told_once() {
+    let prompt = "Paint the gate in the colours of the design.\n\nWhat to keep in mind:\n\ngo on";
+    let run = [
+        work(100, &[(Voice::User, "", prompt)]),
+        work(100, &[(Voice::User, "", prompt)]),
+    ];
+    let told = texts(&run).text;
+    for (said, times) in [("Paint the gate", 1), ("What to keep in mind", 1), ("go on", 2)] {
+        assert_eq!(told.matches(said).count(), times, "{said}: {told}");
+    }
+}
+
+#[test]
+fn an_exchange_that_only_runs_commands_is_work() {
+    let mut talk = work(100, &[(Voice::User, "", "again"), (Voice::Call, "bash", "{}")]);
+    talk.effects = Effects::default();
+    assert!(!is_work(&talk));
+    talk.effects.runs_commands = true;
+    assert!(is_work(&talk));
+}
