@@ -15,7 +15,7 @@ mod tests;
 mod verdicts;
 
 pub use commits::Commit;
-pub use plan::{PlanEntry, PlanStatus};
+pub use plan::{PlanEntry, PlanStatus, TaskChange};
 pub use verdicts::TestVerdict;
 
 use self::{arguments::Arguments, pairs::FinishedCall};
@@ -42,6 +42,8 @@ pub struct Effects {
     pub verdicts: Vec<TestVerdict>,
     /// The plan or todo list after its last change; empty if there is none.
     pub plan: Vec<PlanEntry>,
+    /// Changes of tasks that aren't in `plan`, because an earlier exchange created them; in order.
+    pub task_changes: Vec<TaskChange>,
     /// True if the user took back the changes before (`/undo`).
     pub undoes: bool,
     /// True if a command ran in a shell. That alone is no effect.
@@ -106,13 +108,14 @@ impl Effects {
             links,
             verdicts,
             plan,
+            task_changes,
             undoes,
             runs_commands: _,
             looked_at: _,
         } = self;
         let names = [files, unchanged, links];
         let has_none = names.iter().all(|names| names.is_empty()) && commits.is_empty();
-        has_none && verdicts.is_empty() && plan.is_empty() && !undoes
+        has_none && verdicts.is_empty() && plan.is_empty() && task_changes.is_empty() && !undoes
     }
 
     fn note(&mut self, call: &FinishedCall<'_>) {
@@ -127,7 +130,7 @@ impl Effects {
             self.unchanged.extend(files::of(call.name, &arguments));
             return;
         }
-        plan::note(&mut self.plan, call, &arguments);
+        plan::note(self, call, &arguments);
         let mut files = files::of(call.name, &arguments);
         if files.is_empty() && self.looked_at.len() < EFFECTS_MAX {
             for file in arguments.texts().into_iter().flat_map(files::named) {

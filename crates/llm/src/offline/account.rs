@@ -32,11 +32,15 @@ const REPEATED_CHARS_MIN: usize = 40;
 /// Characters of the marks in a headline: `“` `” → `.
 const AROUND_CHARS: usize = 5;
 
-/// Returns true if an exchange has effects, runs commands, or has calls and is long: then its actions count more than its words.
+/// Returns true if an exchange has effects, runs commands, looks at files, or has calls and is long: then its actions count more than its
+/// words.
 pub(super) fn is_work(transcript: &Transcript) -> bool {
     let has_calls = transcript.lines.iter().any(|line| line.voice == Voice::Call);
     let effects = &transcript.effects;
-    !effects.is_empty() || effects.runs_commands || (has_calls && transcript.tokens > WORK_TOKENS_MIN)
+    !effects.is_empty()
+        || effects.runs_commands
+        || !effects.looked_at.is_empty()
+        || (has_calls && transcript.tokens > WORK_TOKENS_MIN)
 }
 
 /// Writes the texts for a run of exchanges with at least one that is work.

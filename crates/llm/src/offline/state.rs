@@ -4,6 +4,7 @@
 //! A fact of a subject (`Files changed: `) replaces the one before it. Facts from the user keep the user's words.
 
 mod subject;
+mod tasks;
 #[cfg(test)]
 mod tests;
 
@@ -100,10 +101,9 @@ impl StateDraft<'_> {
                 format!("{ended} {}", verdict.words).trim().to_owned(),
             );
         }
-        if !effects.plan.is_empty() {
-            let left = effects.plan.iter().filter(|entry| entry.is_left());
-            let left: Vec<&str> = left.map(|entry| entry.text.as_str()).collect();
-            self.set(Subject::Plan, exchange, left.join("; "));
+        if !effects.plan.is_empty() || !effects.task_changes.is_empty() {
+            let left = tasks::left(&self.words_of(&Subject::Plan), effects);
+            self.set(Subject::Plan, exchange, left);
         }
         if let Some(question) = course.question() {
             self.set(Subject::Question, exchange, question.clone());

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{arguments::Arguments, pairs::FinishedCall};
+use super::{Effects, arguments::Arguments, pairs::FinishedCall};
 use crate::domain::text::{cut, one_line};
 
 const ENTRIES_MAX: usize = 50;
@@ -24,17 +24,35 @@ pub enum PlanStatus {
 /// An entry of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanEntry {
+    /// The number under which later calls change it; `None` in a list that is always written whole.
+    pub number: Option<u32>,
     /// The task, in one line.
     pub text: String,
     /// `Open` if the call names no known status.
     pub progress: PlanStatus,
 }
 
+impl PlanStatus {
+    /// Returns true if it is still to do.
+    pub fn is_left(self) -> bool {
+        matches!(self, Self::Open | Self::Begun)
+    }
+}
+
 impl PlanEntry {
     /// Returns true if it is still to do.
     pub fn is_left(&self) -> bool {
-        matches!(self.progress, PlanStatus::Open | PlanStatus::Begun)
+        self.progress.is_left()
     }
+}
+
+/// A change of a task that an earlier exchange created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskChange {
+    /// The task's number in the session.
+    pub number: u32,
+    /// Its new progress.
+    pub progress: PlanStatus,
 }
 
 /// Fields with the whole list (Claude Code's `TodoWrite`, Gemini CLI's `write_todos`, Codex' `update_plan`).
@@ -42,31 +60,59 @@ const LISTS: [&str; 2] = ["todos", "plan"];
 const TEXTS: [&str; 5] = ["content", "step", "description", "title", "subject"];
 
 /// Applies a call that changes the plan.
-pub(super) fn note(plan: &mut Vec<PlanEntry>, call: &FinishedCall<'_>, arguments: &Arguments<'_>) {
+pub(super) fn note(effects: &mut Effects, call: &FinishedCall<'_>, arguments: &Arguments<'_>) {
     let name = call.name.to_lowercase();
     if name.contains("todo") || name.contains("plan") {
         if let Some(Value::Array(entries)) = arguments.field(&LISTS) {
-            *plan = entries.iter().filter_map(entry).take(ENTRIES_MAX).collect();
+            effects.plan = entries.iter().filter_map(entry).take(ENTRIES_MAX).collect();
         }
         return;
     }
-    // Claude Code creates and changes its tasks one by one, by number.
-    let subject = arguments.text_of(&["subject"]);
-    match (name.as_str(), subject) {
-        ("taskcreate", Some(subject)) if plan.len() < ENTRIES_MAX => plan.push(PlanEntry {
-            text: cut(&one_line(subject), ENTRY_CHARS_MAX),
-            progress: PlanStatus::Open,
-        }),
-        ("taskupdate", _) => {
-            let number = arguments
-                .text_of(&["taskId"])
-                .and_then(|id| id.parse::<usize>().ok());
-            let entry = number.and_then(|number| plan.get_mut(number.checked_sub(1)?));
-            if let (Some(entry), Some(status)) = (entry, arguments.text_of(&["status"])) {
-                entry.progress = progress(status);
-            }
-        }
+    match name.as_str() {
+        "taskcreate" => create(&mut effects.plan, call, arguments),
+        "taskupdate" => change(effects, arguments),
         _ => {}
+    }
+}
+
+/// Claude Code creates its tasks one by one. The result names the number: `Task #3 created successfully: …`.
+fn create(plan: &mut Vec<PlanEntry>, call: &FinishedCall<'_>, arguments: &Arguments<'_>) {
+    let Some(subject) = arguments
+        .text_of(&["subject"])
+        .filter(|_| plan.len() < ENTRIES_MAX)
+    else {
+        return;
+    };
+    let named = call.result.split_once('#').and_then(|(_, rest)| {
+        let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+        digits.parse().ok()
+    });
+    let next = || {
+        plan.last()
+            .and_then(|last| last.number)
+            .unwrap_or(0)
+            .saturating_add(1)
+    };
+    plan.push(PlanEntry {
+        number: Some(named.unwrap_or_else(next)),
+        text: cut(&one_line(subject), ENTRY_CHARS_MAX),
+        progress: PlanStatus::Open,
+    });
+}
+
+/// Claude Code changes its tasks by number, also in later exchanges.
+fn change(effects: &mut Effects, arguments: &Arguments<'_>) {
+    let number = arguments.text_of(&["taskId"]).and_then(|id| id.parse().ok());
+    let (Some(number), Some(status)) = (number, arguments.text_of(&["status"])) else {
+        return;
+    };
+    let progress = progress(status);
+    match effects.plan.iter_mut().find(|entry| entry.number == Some(number)) {
+        Some(entry) => entry.progress = progress,
+        None if effects.task_changes.len() < ENTRIES_MAX => {
+            effects.task_changes.push(TaskChange { number, progress });
+        }
+        None => {}
     }
 }
 
@@ -74,6 +120,7 @@ fn entry(value: &Value) -> Option<PlanEntry> {
     let text = TEXTS.iter().find_map(|name| value.get(*name)?.as_str())?;
     let status = value.get("status").and_then(Value::as_str).unwrap_or_default();
     Some(PlanEntry {
+        number: None,
         text: cut(&one_line(text), ENTRY_CHARS_MAX),
         progress: progress(status),
     })

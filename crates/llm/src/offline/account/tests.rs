@@ -19,6 +19,7 @@ fn work(tokens: i64, lines: &[(Voice, &str, &str)]) -> Transcript {
                 words: "12 passed".to_owned(),
             }],
             plan: vec![PlanEntry {
+                number: None,
                 text: "Paint it".to_owned(),
                 progress: PlanStatus::Open,
             }],

@@ -84,6 +84,7 @@ fn a_newer_fact_of_a_subject_takes_the_place_of_the_older_one() {
             words: "3 passed".to_owned(),
         }],
         plan: vec![PlanEntry {
+            number: None,
             text: "Dig".to_owned(),
             progress: PlanStatus::Done,
         }],
