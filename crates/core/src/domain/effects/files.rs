@@ -18,11 +18,12 @@ const EDITS: [&str; 11] = [
     "update",
     "insert",
 ];
-const PATHS: [&str; 7] = [
+const PATHS: [&str; 8] = [
     "file_path",
     "path",
     "filePath",
     "absolute_path",
+    "absolutePath",
     "notebook_path",
     "target_file",
     "filename",

@@ -59,8 +59,14 @@ pub struct TaskChange {
 const LISTS: [&str; 2] = ["todos", "plan"];
 const TEXTS: [&str; 5] = ["content", "step", "description", "title", "subject"];
 
+/// Field with the whole list as Markdown (`- [x] Dig`), which Cline's calls may have.
+const CHECKLIST: &str = "task_progress";
+
 /// Applies a call that changes the plan.
 pub(super) fn note(effects: &mut Effects, call: &FinishedCall<'_>, arguments: &Arguments<'_>) {
+    if let Some(list) = arguments.text_of(&[CHECKLIST]) {
+        effects.plan = list.lines().filter_map(checked).take(ENTRIES_MAX).collect();
+    }
     let name = call.name.to_lowercase();
     if name.contains("todo") || name.contains("plan") {
         if let Some(Value::Array(entries)) = arguments.field(&LISTS) {
@@ -123,6 +129,21 @@ fn entry(value: &Value) -> Option<PlanEntry> {
         number: None,
         text: cut(&one_line(text), ENTRY_CHARS_MAX),
         progress: progress(status),
+    })
+    .filter(|entry| !entry.text.is_empty())
+}
+
+fn checked(line: &str) -> Option<PlanEntry> {
+    let (mark, text) = line.trim().strip_prefix("- [")?.split_once(']')?;
+    let is_done = mark.eq_ignore_ascii_case("x");
+    Some(PlanEntry {
+        number: None,
+        text: cut(&one_line(text), ENTRY_CHARS_MAX),
+        progress: if is_done {
+            PlanStatus::Done
+        } else {
+            PlanStatus::Open
+        },
     })
     .filter(|entry| !entry.text.is_empty())
 }

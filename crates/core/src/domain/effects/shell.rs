@@ -45,6 +45,7 @@ pub(super) fn written(command: &str) -> Vec<String> {
 fn is_told(file: &str) -> bool {
     !file.starts_with(['&', '$', '-', '*', '\''])
         && !file.starts_with("/dev/")
+        && !file.eq_ignore_ascii_case("nul")
         && !file.starts_with("/tmp/")
         && file.contains(char::is_alphabetic)
 }

@@ -246,6 +246,19 @@ fn a_plan_is_as_it_was_left() {
 }
 
 #[test]
+fn a_checklist_of_cline_is_a_plan() {
+    let made = ran(&[(
+        "write_to_file",
+        json!({"absolutePath": r"c:\garden\beds.md", "content": "", "task_progress": "- [x] Dig\n- [ ] Sow\n"}),
+        "",
+        false,
+    )]);
+    let left: Vec<&PlanEntry> = made.plan.iter().filter(|entry| entry.is_left()).collect();
+    assert_eq!((left.len(), left[0].text.as_str()), (1, "Sow"));
+    assert_eq!(made.files, ["c:/garden/beds.md"]);
+}
+
+#[test]
 fn files_are_known_by_the_edit_blocks_of_an_answer() {
     let text = "I'll oil it.\n\nsrc/gate.rs\n```rust\n<<<<<<< SEARCH\nfn dry() {}\n=======\nfn oiled() {}\n>>>>>>> REPLACE\n```";
     let answer = Message::new(Kind::Assistant, vec![Part::Text(text.to_owned())]);
