@@ -22,7 +22,7 @@ use super::{
 pub use filter::{ArchiveSearch, Filter, Order, Role, SessionRange, TimeSpan};
 pub use index::{BLOCK_MESSAGES, IndexPart, IndexSource, IndexTotals, block_of};
 pub use query::{EXCERPT_CHARS_MAX, OPEN_CHARS_MIN, QUERY_CHARS_MAX, Query, QueryError, TERMS_MAX, Term};
-pub use rank::{Candidates, RankedExchange};
+pub use rank::{Candidates, RANKED_MAX, RankedExchange};
 pub use stem::STOP_WORDS;
 pub use when::{NamedSpan, named_span};
 use words::folded_name;

@@ -93,6 +93,12 @@ pub struct TimeSpan {
     pub until: Timestamp,
 }
 
+impl TimeSpan {
+    pub(super) fn contains(self, message: &IndexedMessage) -> bool {
+        (seconds(self.since)..seconds(self.until)).contains(&message.said_at)
+    }
+}
+
 /// The messages that a search looks at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
@@ -152,6 +158,12 @@ impl ArchiveSearch {
     /// True if it has no terms, so that all messages that the filter admits are found.
     pub fn takes_all(&self) -> bool {
         self.query.terms().is_empty()
+    }
+
+    /// True if a search without terms finds the message: of the span that the question names, nothing else.
+    pub(super) fn lists(&self, message: &IndexedMessage) -> bool {
+        let is_preferred = self.preferred.is_none_or(|span| span.contains(message));
+        message.words > 0 && is_preferred && self.filter.admits(message)
     }
 }
 

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Role, folded_name, searchable, stem::stem, words::words};
+use super::{ArchiveSearch, Role, folded_name, searchable, stem::stem, words::words};
 use crate::domain::{
     message::{Message, Part},
+    number::usize_or_max,
     time::{SECOND_MS, Timestamp},
 };
 
@@ -30,6 +31,11 @@ pub(super) struct IndexedMessage {
 
 impl IndexedMessage {
     const BYTES: usize = 13;
+
+    fn offset(bytes: &[u8]) -> Option<u16> {
+        let &[low, high, ..] = bytes else { return None };
+        Some(u16::from_le_bytes([low, high]))
+    }
 
     fn write(self, bytes: &mut Vec<u8>) {
         bytes.extend(self.offset.to_le_bytes());
@@ -102,6 +108,11 @@ fn offset_of(seq: i64) -> u16 {
     u16::try_from(seq.rem_euclid(BLOCK_MESSAGES)).unwrap_or(u16::MAX)
 }
 
+/// A value for each message number of a block.
+pub(super) fn of_each_offset<T: Clone>(value: T) -> Vec<T> {
+    vec![value; usize::try_from(BLOCK_MESSAGES).unwrap_or_default()]
+}
+
 /// The stem that stands for calls of a tool.
 pub(super) fn tool_stem(name: &str) -> String {
     format!("{TOOL}{}", folded_name(name))
@@ -129,6 +140,25 @@ impl IndexPart {
         self.messages.extend(messages.filter_map(IndexedMessage::read));
     }
 
+    /// Of the messages that [`Self::messages_bytes`] wrote, adds those that the search needs: those with postings, and without terms
+    /// those that it lists.
+    pub fn add_found(&mut self, bytes: &[u8], search: &ArchiveSearch) {
+        let mut has_postings = of_each_offset(false);
+        for posting in self.postings.values().flatten() {
+            if let Some(has_postings) = has_postings.get_mut(usize::from(posting.offset)) {
+                *has_postings = true;
+            }
+        }
+        let takes_all = search.takes_all();
+        let is_found = |bytes: &&[u8]| {
+            let offset = IndexedMessage::offset(bytes).map_or(usize::MAX, usize::from);
+            has_postings.get(offset).copied().unwrap_or_default()
+                || (takes_all && IndexedMessage::read(bytes).is_some_and(|message| search.lists(&message)))
+        };
+        let found = bytes.chunks_exact(IndexedMessage::BYTES).filter(is_found);
+        self.messages.extend(found.filter_map(IndexedMessage::read));
+    }
+
     /// True if it has postings of that stem.
     pub fn has(&self, stem: &str) -> bool {
         self.postings.contains_key(stem)
@@ -138,6 +168,18 @@ impl IndexPart {
     pub fn add_postings(&mut self, stem: &str, bytes: &[u8]) {
         let postings = bytes.chunks_exact(Posting::BYTES).filter_map(Posting::read);
         self.postings.entry(stem.to_owned()).or_default().extend(postings);
+    }
+
+    /// Adds postings of stems, each with how many they are, whose bytes stand one after the other. A stem that it has stays as it is.
+    pub fn add_rows(&mut self, stems: Vec<(String, i64)>, mut bytes: &[u8]) {
+        for (stem, count) in stems {
+            let length = usize_or_max(count).saturating_mul(Posting::BYTES);
+            let (own, others) = bytes.split_at(length.min(bytes.len()));
+            if !self.has(&stem) {
+                self.add_postings(&stem, own);
+            }
+            bytes = others;
+        }
     }
 
     /// Indexes a message of this block, which comes after those that were added. A forgotten one has no words.

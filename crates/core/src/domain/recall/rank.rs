@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     ArchiveSearch, Filter, Order, SessionRange, Term,
-    index::{BLOCK_MESSAGES, IndexPart, IndexTotals, Posting, seconds, tool_stem},
+    index::{IndexPart, IndexTotals, Posting, of_each_offset, tool_stem},
 };
 
 /// BM25: how soon more of the same word counts no more, and how much a long message has to have more of it.
@@ -24,6 +24,8 @@ const NEIGHBOUR: f64 = 0.4;
 const PREFERRED: f64 = 1.5;
 /// The most messages of an exchange that a search returns.
 const HITS_MAX: usize = 3;
+/// The most exchanges of a ranking; all that match are compared.
+pub const RANKED_MAX: usize = 1_000;
 
 /// An exchange that matches.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,6 +68,16 @@ struct Hit {
     held: u64,
 }
 
+/// An exchange before it has its place.
+#[derive(Clone, Copy)]
+struct ScoredExchange {
+    exchange: u32,
+    score: f64,
+    held: u64,
+    /// The place of its best hit among all; its others follow.
+    first_hit: usize,
+}
+
 fn bit(term: usize) -> u64 {
     u32::try_from(term)
         .ok()
@@ -87,7 +99,7 @@ impl Candidates {
         newest_first.take(limit).collect()
     }
 
-    /// The matching exchanges in the order that the search asks for.
+    /// The first [`RANKED_MAX`] of the matching exchanges in the order that the search asks for.
     pub fn rank(&self, search: &ArchiveSearch) -> Vec<RankedExchange> {
         let mut hits = self.hits(search);
         if let Some(session) = &self.session {
@@ -99,19 +111,8 @@ impl Candidates {
         }
         // Nearly sorted already.
         hits.sort_by_key(|hit| hit.exchange);
-        let mut ranked: Vec<RankedExchange> = with_neighbours(
-            hits.chunk_by_mut(|one, next| one.exchange == next.exchange)
-                .map(exchange)
-                .collect(),
-        );
-        match search.order {
-            Order::Recent => ranked.sort_by_key(|found| std::cmp::Reverse(found.exchange)),
-            Order::Best => ranked.sort_by(|one, other| {
-                let newer = other.exchange.cmp(&one.exchange);
-                other.score.total_cmp(&one.score).then(newer)
-            }),
-        }
-        ranked
+        let scored = best(with_neighbours(&exchanges(&mut hits)), search.order, RANKED_MAX);
+        scored.into_iter().map(|scored| ranked(scored, &hits)).collect()
     }
 
     fn hits(&self, search: &ArchiveSearch) -> Vec<Hit> {
@@ -202,13 +203,12 @@ struct Scorer<'s> {
 
 impl<'s> Scorer<'s> {
     fn new(search: &'s ArchiveSearch, mean: f64) -> Self {
-        let size = usize::try_from(BLOCK_MESSAGES).unwrap_or_default();
         Self {
             search,
             mean,
-            norms: vec![0.0; size],
-            scores: vec![0.0; size],
-            held: vec![0; size],
+            norms: of_each_offset(0.0),
+            scores: of_each_offset(0.0),
+            held: of_each_offset(0),
             hits: Vec::new(),
         }
     }
@@ -240,23 +240,16 @@ impl<'s> Scorer<'s> {
         }
     }
 
-    /// Takes the block's hits: messages with a term, or all that are looked at.
+    /// Takes the block's hits: messages with a term, or all that are listed.
     fn end(&mut self, part: &IndexPart, takes_all: bool) {
-        let preferred = self
-            .search
-            .preferred
-            .map(|span| seconds(span.since)..seconds(span.until));
         for message in &part.messages {
             let place = usize::from(message.offset);
             let held = self.held.get(place).copied().unwrap_or_default();
-            let is_looked_at = self.norms.get(place).is_some_and(|norm| *norm > 0.0);
-            let is_preferred = preferred
-                .as_ref()
-                .is_some_and(|span| span.contains(&message.said_at));
-            if held == 0 && !(takes_all && is_looked_at && (is_preferred || preferred.is_none())) {
+            if held == 0 && !(takes_all && self.search.lists(message)) {
                 continue;
             }
             let score = self.scores.get(place).copied().unwrap_or_default();
+            let is_preferred = self.search.preferred.is_some_and(|span| span.contains(message));
             self.hits.push(Hit {
                 exchange: message.exchange,
                 seq: part.seq(message.offset),
@@ -275,14 +268,11 @@ fn intersection(part: &IndexPart, term: &Term) -> Vec<Posting> {
         .map(|stem| part.postings.get(stem).map_or(&[][..], Vec::as_slice));
     let mut common = lists.next().unwrap_or_default().to_vec();
     for list in lists {
-        let counts: HashMap<u16, u8> = list
-            .iter()
-            .map(|posting| (posting.offset, posting.count))
-            .collect();
         common.retain_mut(|posting| {
-            let count = counts.get(&posting.offset).copied().unwrap_or_default();
-            posting.count = posting.count.min(count);
-            count > 0
+            let found = list.binary_search_by_key(&posting.offset, |other| other.offset);
+            let other = found.ok().and_then(|place| list.get(place));
+            posting.count = posting.count.min(other.map_or(0, |other| other.count));
+            other.is_some()
         });
     }
     common
@@ -306,47 +296,82 @@ fn begun(part: &IndexPart, prefix: &str) -> Vec<Posting> {
         .collect()
 }
 
-/// One exchange of its hits.
-fn exchange(hits: &mut [Hit]) -> RankedExchange {
-    hits.sort_by(|one, other| other.score.total_cmp(&one.score).then(one.seq.cmp(&other.seq)));
-    let (mut score, mut part) = (0.0, 1.0);
-    for hit in &*hits {
-        score += part * hit.score;
-        part *= FURTHER;
+/// The exchanges of hits that are sorted by exchange; sorts each one's hits, best first.
+fn exchanges(hits: &mut [Hit]) -> Vec<ScoredExchange> {
+    let mut first_hit = 0;
+    let mut scored = Vec::new();
+    for hits in hits.chunk_by_mut(|one, next| one.exchange == next.exchange) {
+        hits.sort_by(|one, other| other.score.total_cmp(&one.score).then(one.seq.cmp(&other.seq)));
+        let (mut score, mut part) = (0.0, 1.0);
+        for hit in &*hits {
+            score += part * hit.score;
+            part *= FURTHER;
+        }
+        scored.push(ScoredExchange {
+            exchange: hits.first().map_or(0, |hit| hit.exchange),
+            score,
+            held: hits.iter().fold(0, |held, hit| held | hit.held),
+            first_hit,
+        });
+        first_hit += hits.len();
     }
-    RankedExchange {
-        exchange: hits.first().map_or(0, |hit| i64::from(hit.exchange)),
-        score,
-        seqs: hits.iter().take(HITS_MAX).map(|hit| hit.seq).collect(),
-        held: hits.iter().fold(0, |held, hit| held | hit.held),
-    }
+    scored
 }
 
 /// Adds to each exchange a part of what its neighbours count; `alone` ascends by number.
-fn with_neighbours(alone: Vec<RankedExchange>) -> Vec<RankedExchange> {
-    let score_of = |place: Option<usize>, exchange: i64| {
+fn with_neighbours(alone: &[ScoredExchange]) -> Vec<ScoredExchange> {
+    let score_of = |place: Option<usize>, exchange: Option<u32>| {
         let neighbour = place.and_then(|place| alone.get(place));
         neighbour
-            .filter(|found| found.exchange == exchange)
+            .filter(|found| Some(found.exchange) == exchange)
             .map_or(0.0, |found| found.score)
     };
-    let scores: Vec<f64> = alone
+    alone
         .iter()
         .enumerate()
         .map(|(place, found)| {
-            let before = score_of(place.checked_sub(1), found.exchange - 1);
-            let after = score_of(Some(place + 1), found.exchange + 1);
-            found.score + NEIGHBOUR * (before + after)
+            let before = score_of(place.checked_sub(1), found.exchange.checked_sub(1));
+            let after = score_of(Some(place + 1), found.exchange.checked_add(1));
+            ScoredExchange {
+                score: found.score + NEIGHBOUR * (before + after),
+                ..*found
+            }
         })
-        .collect();
-    alone
-        .into_iter()
-        .zip(scores)
-        .map(|(found, score)| RankedExchange { score, ..found })
         .collect()
+}
+
+/// The first `limit` in an order; the others are never sorted.
+fn best(mut scored: Vec<ScoredExchange>, order: Order, limit: usize) -> Vec<ScoredExchange> {
+    let compare = |one: &ScoredExchange, other: &ScoredExchange| {
+        let newer = other.exchange.cmp(&one.exchange);
+        match order {
+            Order::Recent => newer,
+            Order::Best => other.score.total_cmp(&one.score).then(newer),
+        }
+    };
+    if scored.len() > limit {
+        scored.select_nth_unstable_by(limit, compare);
+        scored.truncate(limit);
+    }
+    scored.sort_unstable_by(compare);
+    scored
+}
+
+fn ranked(scored: ScoredExchange, hits: &[Hit]) -> RankedExchange {
+    let own = hits.get(scored.first_hit..).unwrap_or_default().iter();
+    let own = own.take_while(|hit| hit.exchange == scored.exchange);
+    RankedExchange {
+        exchange: scored.exchange.into(),
+        score: scored.score,
+        seqs: own.take(HITS_MAX).map(|hit| hit.seq).collect(),
+        held: scored.held,
+    }
 }
 
 /// Converts a count to a float; saturates at `u32::MAX`.
 fn float<T: TryInto<u32>>(count: T) -> f64 {
     f64::from(count.try_into().unwrap_or(u32::MAX))
 }
+
+#[cfg(test)]
+mod tests;

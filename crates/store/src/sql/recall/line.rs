@@ -14,6 +14,9 @@ use recapd_core::domain::{
 
 const GENERATIONS_MAX: usize = 1_000;
 
+/// A block of an agent.
+pub(super) type BlockKey = (String, i64);
+
 /// An agent of the line, and how much of its past is shared.
 pub(super) struct Member {
     pub(super) agent: AgentId,
@@ -68,6 +71,21 @@ impl AncestorLine {
             .map(|member| json!([member.agent, member.through_seq, block_of(member.through_seq)]))
             .collect();
         json!(pairs).to_string()
+    }
+
+    /// The blocks of its messages. A member's own begin after its parent's.
+    pub(super) fn blocks(&self) -> Vec<BlockKey> {
+        let parents = self.members.iter().skip(1);
+        let firsts = parents.map(|parent| parent.through_seq + 1).chain([0]);
+        self.members
+            .iter()
+            .zip(firsts)
+            .flat_map(|(member, first)| {
+                let last = member.through_seq.min(self.ledger.last_seq);
+                let blocks = block_of(first)..=block_of(last);
+                blocks.map(|block| (member.agent.to_string(), block))
+            })
+            .collect()
     }
 
     /// Finds an exchange, live or set aside, among those that are shared.

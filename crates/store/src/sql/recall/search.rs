@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use futures::TryStreamExt as _;
+use futures::{TryStreamExt as _, stream::BoxStream};
 use serde_json::json;
 
-use super::{AncestorLine, rows::PlacedMessage};
+use super::{AncestorLine, line::BlockKey, rows::PlacedMessage};
 use crate::{
     FoundExchange, PlacedExchange, SearchHits, StoreResult, StoredMessage, TAIL_MESSAGES_MAX,
-    sql::{Connection, query, row, sql, statement::SqlDialect},
+    sql::{Connection, Row, query, row, sql, statement::SqlDialect},
 };
 use recapd_core::domain::{
     agent::AgentId,
@@ -26,11 +26,8 @@ const POSTINGS_MAX: i64 = 500_000;
 const PREFIX_ROWS_MAX: i64 = 4_000;
 /// The most messages that are read to verify a phrase, newest first.
 const PHRASE_MESSAGES_MAX: usize = 1_000;
-/// The best exchanges that are looked up, since some of them may be set aside.
-const LOOKED_UP_MAX: usize = 1_000;
-
-/// A block of an agent.
-type BlockKey = (String, i64);
+/// The blocks that a search reads.
+type Parts = BTreeMap<BlockKey, IndexPart>;
 
 pub(in crate::sql) async fn search(
     tx: &mut Connection,
@@ -41,11 +38,8 @@ pub(in crate::sql) async fn search(
         return Ok(None);
     };
     look_up_rows(tx).await?;
-    let search = ArchiveSearch {
-        query: rarest(tx, &line, &wanted.query).await?,
-        ..wanted.clone()
-    };
-    let (mut candidates, unsearched) = candidates(tx, &line, &search).await?;
+    let (search, parts) = words(tx, &line, wanted).await?;
+    let (mut candidates, unsearched) = candidates(tx, &line, &search, parts).await?;
     if let Some(session) = search.filter.session {
         candidates.session = Some(session_range(tx, agent, session).await?);
     }
@@ -73,7 +67,27 @@ async fn look_up_rows(tx: &mut Connection) -> StoreResult<()> {
     Ok(())
 }
 
-/// The query with its rarest terms only, if it has very many terms or they are very common.
+/// Reads the postings of a search's words. If it has very many, or they are very common, it goes by the rarest.
+async fn words(
+    tx: &mut Connection,
+    line: &AncestorLine,
+    wanted: &ArchiveSearch,
+) -> StoreResult<(ArchiveSearch, Parts)> {
+    // Counting costs as much as reading, and few questions need it.
+    if wanted.query.terms().len() <= TERMS_MAX
+        && let Some(parts) = read_words(tx, line, &wanted.stems(), POSTINGS_MAX).await?
+    {
+        return Ok((wanted.clone(), parts));
+    }
+    let search = ArchiveSearch {
+        query: rarest(tx, line, &wanted.query).await?,
+        ..wanted.clone()
+    };
+    let parts = read_words(tx, line, &search.stems(), i64::MAX).await?;
+    Ok((search, parts.unwrap_or_default()))
+}
+
+/// The query with its rarest terms only.
 async fn rarest(tx: &mut Connection, line: &AncestorLine, wanted: &Query) -> StoreResult<Query> {
     let counts = counts(tx, line, &stems(wanted.terms())).await?;
     let count = |term: &Term| {
@@ -111,13 +125,12 @@ async fn counts(
     stems: &BTreeSet<&str>,
 ) -> StoreResult<HashMap<String, i64>> {
     let sql = sql!(
-        "-- sql/recall.counts\nSELECT w.stem, CAST(sum(w.messages) AS bigint) FROM {each}($1{::jsonb}) l \
-               {join} recall_blocks b ON b.agent_id = l.value ->> 0 AND b.block <= CAST(l.value ->> 2 AS bigint) \
-               {join} {each_text}($2{::jsonb}) s ON {true} = {true} \
-               {join} recall_words w ON w.agent_id = b.agent_id AND w.block = b.block AND w.stem = s.value GROUP BY w.stem"
+        "-- sql/recall.counts\nSELECT w.stem, CAST(sum(w.messages) AS bigint) FROM {each}($1{::jsonb}) b \
+               {join} {each_text}($2{::jsonb}) s ON {true} = {true} {join} recall_words w ON w.agent_id = b.value ->> 0 \
+               AND w.block = CAST(b.value ->> 1 AS bigint) AND w.stem = s.value GROUP BY w.stem"
     );
     let found = query(sql)
-        .bind(line.json())
+        .bind(json!(line.blocks()).to_string())
         .bind(json!(stems).to_string())
         .fetch_all(tx)
         .await?;
@@ -132,10 +145,8 @@ async fn candidates(
     tx: &mut Connection,
     line: &AncestorLine,
     search: &ArchiveSearch,
+    mut parts: Parts,
 ) -> StoreResult<(Candidates, i64)> {
-    let mut parts: BTreeMap<BlockKey, IndexPart> = BTreeMap::new();
-    let stems = search.stems();
-    add_words(tx, line, &stems, &mut parts).await?;
     let has = |stem: &str| parts.values().any(|part| part.has(stem));
     let open = search
         .query
@@ -144,8 +155,11 @@ async fn candidates(
         .filter(|term| term.is_open() && !has(term.stem()));
     let prefixes: BTreeSet<&str> = open.map(Term::stem).collect();
     add_beginning(tx, line, &prefixes, &mut parts).await?;
-    let mut totals = totals(tx, line).await?;
-    let edges = add_messages(tx, line, search.takes_all(), &mut parts).await?;
+    let edges: Vec<BlockKey> = line
+        .members()
+        .map(|member| (member.agent.to_string(), block_of(member.through_seq)))
+        .collect();
+    let mut totals = add_messages(tx, line, search, &edges, &mut parts).await?;
     for (member, key) in line.members().zip(edges) {
         if let Some(part) = parts.get_mut(&key) {
             part.truncate(member.through_seq);
@@ -167,20 +181,25 @@ async fn candidates(
     Ok((candidates, unsearched))
 }
 
-async fn add_words(
+/// Reads postings, with one row for each block; `None` if they are more than `postings_max`.
+async fn read_words(
     tx: &mut Connection,
     line: &AncestorLine,
     stems: &BTreeSet<String>,
-    parts: &mut BTreeMap<BlockKey, IndexPart>,
-) -> StoreResult<()> {
+    postings_max: i64,
+) -> StoreResult<Option<Parts>> {
     let sql = sql!(
-        "-- sql/recall.words\nSELECT w.agent_id, w.block, w.stem, w.postings FROM {each}($1{::jsonb}) l \
-               {join} recall_blocks b ON b.agent_id = l.value ->> 0 AND b.block <= CAST(l.value ->> 2 AS bigint) \
-               {join} {each_text}($2{::jsonb}) s ON {true} = {true} \
-               {join} recall_words w ON w.agent_id = b.agent_id AND w.block = b.block AND w.stem = s.value"
+        "-- sql/recall.words\nSELECT w.agent_id, w.block, CAST({array_of}({array}(w.stem, w.messages)) AS text), \
+               string_agg(w.postings, '') FROM {each}($1{::jsonb}) b \
+               {join} {each_text}($2{::jsonb}) s ON {true} = {true} {join} recall_words w ON w.agent_id = b.value ->> 0 \
+               AND w.block = CAST(b.value ->> 1 AS bigint) AND w.stem = s.value GROUP BY w.agent_id, w.block"
     );
-    let query = query(sql).bind(line.json()).bind(json!(stems).to_string());
-    add_rows(query.fetch(tx)?, parts).await
+    let query = query(sql)
+        .bind(json!(line.blocks()).to_string())
+        .bind(json!(stems).to_string());
+    let mut parts = Parts::new();
+    let is_whole = add_rows(query.fetch(tx)?, postings_max, &mut parts).await?;
+    Ok(is_whole.then_some(parts))
 }
 
 /// Adds the words that begin with `prefixes`.
@@ -188,7 +207,7 @@ async fn add_beginning(
     tx: &mut Connection,
     line: &AncestorLine,
     prefixes: &BTreeSet<&str>,
-    parts: &mut BTreeMap<BlockKey, IndexPart>,
+    parts: &mut Parts,
 ) -> StoreResult<()> {
     if prefixes.is_empty() {
         return Ok(());
@@ -198,86 +217,82 @@ async fn add_beginning(
         .map(|prefix| [(*prefix).to_owned(), format!("{prefix}{}", char::MAX)])
         .collect();
     let sql = sql!(
-        "-- sql/recall.beginning\nSELECT w.agent_id, w.block, w.stem, w.postings FROM {each}($1{::jsonb}) l \
-               {join} recall_blocks b ON b.agent_id = l.value ->> 0 AND b.block <= CAST(l.value ->> 2 AS bigint) \
-               {join} {each}($2{::jsonb}) p ON {true} = {true} \
-               {join} recall_words w ON w.agent_id = b.agent_id AND w.block = b.block \
+        "-- sql/recall.beginning\nSELECT w.agent_id, w.block, CAST({array}({array}(w.stem, w.messages)) AS text), w.postings \
+               FROM {each}($1{::jsonb}) b {join} {each}($2{::jsonb}) p ON {true} = {true} \
+               {join} recall_words w ON w.agent_id = b.value ->> 0 AND w.block = CAST(b.value ->> 1 AS bigint) \
                AND w.stem >= p.value ->> 0 AND w.stem < p.value ->> 1 ORDER BY w.block DESC, w.agent_id, w.stem LIMIT $3"
     );
     let query = query(sql)
-        .bind(line.json())
+        .bind(json!(line.blocks()).to_string())
         .bind(json!(ranges).to_string())
         .bind(PREFIX_ROWS_MAX);
-    add_rows(query.fetch(tx)?, parts).await
-}
-
-async fn add_rows(
-    mut rows: futures::stream::BoxStream<'_, Result<crate::sql::Row, sqlx::Error>>,
-    parts: &mut BTreeMap<BlockKey, IndexPart>,
-) -> StoreResult<()> {
-    while let Some(row) = rows.try_next().await? {
-        let key: BlockKey = (row.try_get(0)?, row.try_get(1)?);
-        let part = parts
-            .entry(key)
-            .or_insert_with_key(|(_, block)| IndexPart::new(*block));
-        part.add_postings(&row.try_get::<String>(2)?, &row.try_get::<Vec<u8>>(3)?);
-    }
+    add_rows(query.fetch(tx)?, POSTINGS_MAX, parts).await?;
     Ok(())
 }
 
-/// Adds the messages of the blocks that are needed: those with words of the search, or all, and each member's last one. Returns the keys
-/// of the latter.
+/// Adds postings until there are more than `postings_max`. Returns false if so.
+async fn add_rows(
+    mut rows: BoxStream<'_, Result<Row, sqlx::Error>>,
+    mut postings_max: i64,
+    parts: &mut Parts,
+) -> StoreResult<bool> {
+    while let Some(row) = rows.try_next().await? {
+        let key: BlockKey = (row.try_get(0)?, row.try_get(1)?);
+        let stems: String = row.try_get(2)?;
+        let wrong = |_| row::inconsistent("recall_words", format!("block {}", key.1), "stem", &stems);
+        let stems: Vec<(String, i64)> = serde_json::from_str(&stems).map_err(wrong)?;
+        postings_max -= stems.iter().map(|(_, count)| count).sum::<i64>();
+        part_of(parts, key).add_rows(stems, &row.try_get::<Vec<u8>>(3)?);
+        if postings_max < 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn part_of(parts: &mut Parts, key: BlockKey) -> &mut IndexPart {
+    parts
+        .entry(key)
+        .or_insert_with_key(|(_, block)| IndexPart::new(*block))
+}
+
+/// Adds the messages that the search needs, and all of `edges`, each member's last block. Returns the size of the archive without these.
 async fn add_messages(
     tx: &mut Connection,
     line: &AncestorLine,
-    takes_all: bool,
-    parts: &mut BTreeMap<BlockKey, IndexPart>,
-) -> StoreResult<Vec<BlockKey>> {
-    let edges: Vec<BlockKey> = line
-        .members()
-        .map(|member| (member.agent.to_string(), block_of(member.through_seq)))
-        .collect();
-    if takes_all {
-        let sql = sql!(
-            "-- sql/recall.all_blocks\nSELECT b.agent_id, b.block FROM {each}($1{::jsonb}) l \
-                   {join} recall_blocks b ON b.agent_id = l.value ->> 0 AND b.block <= CAST(l.value ->> 2 AS bigint)"
-        );
-        for row in query(sql).bind(line.json()).fetch_all(&mut *tx).await? {
-            let block = row.try_get(1)?;
-            parts
-                .entry((row.try_get(0)?, block))
-                .or_insert_with(|| IndexPart::new(block));
-        }
+    search: &ArchiveSearch,
+    edges: &[BlockKey],
+    parts: &mut Parts,
+) -> StoreResult<IndexTotals> {
+    let mut needed: BTreeSet<BlockKey> = parts.keys().chain(edges).cloned().collect();
+    if search.takes_all() {
+        needed.extend(line.blocks());
     }
-    let keys: BTreeSet<&BlockKey> = parts.keys().chain(&edges).collect();
+    // SQLite reads the whole row of each block to compare its key, so one pass reads all that is needed.
     let sql = sql!(
-        "-- sql/recall.entries\nSELECT b.agent_id, b.block, b.entries FROM {each}($1{::jsonb}) j \
-               {join} recall_blocks b ON b.agent_id = j.value ->> 0 AND b.block = CAST(j.value ->> 1 AS bigint)"
+        "-- sql/recall.blocks\nSELECT b.agent_id, b.block, b.messages, b.words, \
+               CASE WHEN (b.agent_id, b.block) IN (SELECT n.value ->> 0, CAST(n.value ->> 1 AS bigint) \
+               FROM {each}($2{::jsonb}) n) THEN b.entries ELSE '' END FROM {each}($1{::jsonb}) l \
+               {join} recall_blocks b ON b.agent_id = l.value ->> 0 AND b.block <= CAST(l.value ->> 2 AS bigint)"
     );
-    let query = query(sql).bind(json!(keys).to_string());
-    let mut rows = query.fetch(tx)?;
+    let query = query(sql).bind(line.json()).bind(json!(needed).to_string());
+    let (mut totals, mut rows) = (IndexTotals::default(), query.fetch(tx)?);
     while let Some(row) = rows.try_next().await? {
         let key: BlockKey = (row.try_get(0)?, row.try_get(1)?);
-        let part = parts
-            .entry(key)
-            .or_insert_with_key(|(_, block)| IndexPart::new(*block));
-        part.add_messages(&row.try_get::<Vec<u8>>(2)?);
+        let bytes: Vec<u8> = row.try_get(4)?;
+        if edges.contains(&key) {
+            part_of(parts, key).add_messages(&bytes);
+            continue;
+        }
+        totals += IndexTotals {
+            messages: row.try_get(2)?,
+            words: row.try_get(3)?,
+        };
+        if !bytes.is_empty() {
+            part_of(parts, key).add_found(&bytes, search);
+        }
     }
-    Ok(edges)
-}
-
-/// The size of the archive, without each member's last block.
-async fn totals(tx: &mut Connection, line: &AncestorLine) -> StoreResult<IndexTotals> {
-    let sql = sql!(
-        "-- sql/recall.totals\nSELECT CAST(coalesce(sum(b.messages), 0) AS bigint), CAST(coalesce(sum(b.words), 0) AS bigint) \
-               FROM {each}($1{::jsonb}) l {join} recall_blocks b ON b.agent_id = l.value ->> 0 \
-               AND b.block < CAST(l.value ->> 2 AS bigint)"
-    );
-    let row = query(sql).bind(line.json()).fetch_one(tx).await?;
-    Ok(IndexTotals {
-        messages: row.try_get(0)?,
-        words: row.try_get(1)?,
-    })
+    Ok(totals)
 }
 
 /// Indexes the newest unindexed messages of the line in memory, and counts older unindexed ones.
@@ -395,7 +410,7 @@ async fn messages(
         .collect()
 }
 
-/// Looks up ranked exchanges until one more than the search wants is found, and reads their best messages.
+/// Looks up ranked exchanges, since some may be set aside, until one more than the search wants is found, and reads their best messages.
 async fn look_up(
     tx: &mut Connection,
     line: &AncestorLine,
@@ -403,7 +418,7 @@ async fn look_up(
     search: &ArchiveSearch,
 ) -> StoreResult<Vec<FoundExchange>> {
     let mut placed: Vec<(RankedExchange, PlacedExchange)> = Vec::new();
-    for mut ranked in ranked.into_iter().take(LOOKED_UP_MAX) {
+    for mut ranked in ranked {
         if placed.len() > search.limit {
             break;
         }
