@@ -191,15 +191,7 @@ pub async fn search(
     question: &ArchiveQuestion,
     redactor: &Redactor,
 ) -> StoreResult<Option<RecallReply>> {
-    let Some(row) = store.agent(agent).await? else {
-        return Ok(None);
-    };
-    let zone = row
-        .settings
-        .time_zone
-        .as_deref()
-        .and_then(Zone::parse)
-        .unwrap_or_default();
+    let zone = zone(store, agent, question).await?;
     let (search, time) = question
         .search(zone)
         .map_err(|error| StoreError::Refused(error.to_string()))?;
@@ -225,6 +217,16 @@ pub async fn search(
         found: found.collect(),
         terms: hits.terms.iter().map(Term::label).collect(),
     }))
+}
+
+/// The time zone in which the question's days are meant. An agent's row counts what is pending, so it is read only if there are days.
+async fn zone(store: &dyn Store, agent: &AgentId, question: &ArchiveQuestion) -> StoreResult<Zone> {
+    if !question.names_time() {
+        return Ok(Zone::UTC);
+    }
+    let row = store.agent(agent).await?;
+    let name = row.and_then(|row| row.settings.time_zone);
+    Ok(name.as_deref().and_then(Zone::parse).unwrap_or_default())
 }
 
 fn recall_match(found: &FoundExchange, terms: &[Term], query: &Query, redactor: &Redactor) -> RecallMatch {

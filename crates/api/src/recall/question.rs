@@ -98,6 +98,12 @@ impl ArchiveQuestion {
         Ok(question)
     }
 
+    /// True if its search depends on the time zone.
+    pub(super) fn names_time(&self) -> bool {
+        let is_limited = self.since.is_some() || self.until.is_some();
+        is_limited || named_span(&self.words, self.as_of, Zone::UTC).is_some()
+    }
+
     /// Returns the search, and the time that the question names, in days of `zone`. What was said then counts more; if the question
     /// has no other words, nothing else is found, newest first.
     ///
