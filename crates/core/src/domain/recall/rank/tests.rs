@@ -100,7 +100,7 @@ fn expected(archive: &[Remark], search: &ArchiveSearch, totals: IndexTotals) -> 
     let having = |term: &str| {
         archive
             .iter()
-            .filter(|said| stems_of(said).contains(&term.to_owned()))
+            .filter(|said| stems_of(said).iter().any(|stem| stem == term))
             .count()
     };
     let all = Candidates {
@@ -124,7 +124,7 @@ fn expected(archive: &[Remark], search: &ArchiveSearch, totals: IndexTotals) -> 
             .preferred
             .is_some_and(|span| span.since <= at && at < span.until);
         if !parts.is_empty() || (search.takes_all() && (is_preferred || search.preferred.is_none())) {
-            let score: f64 = parts.iter().fold(0.0, |sum, part| sum + part);
+            let score: f64 = parts.iter().sum();
             let score = if is_preferred { score * PREFERRED } else { score };
             scores.entry(exchange).or_default().push(score);
         }
@@ -161,7 +161,8 @@ proptest! {
         }
         for pair in ranked.windows(2) {
             let is_newer = pair[0].exchange > pair[1].exchange;
-            let is_better = pair[0].score > pair[1].score || (pair[0].score == pair[1].score && is_newer);
+            let by_score = pair[0].score.total_cmp(&pair[1].score);
+            let is_better = by_score.is_gt() || (by_score.is_eq() && is_newer);
             prop_assert!(if search.order == Order::Recent { is_newer } else { is_better }, "{:?}", pair);
         }
     }
