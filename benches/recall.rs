@@ -112,7 +112,7 @@ async fn archive(messages: usize) -> anyhow::Result<Measured> {
             Timestamp::default(),
         )?;
         let start = Instant::now();
-        let reply = recall::search(place.parts.store.as_ref(), &agent, &question, &redactor).await?;
+        let reply = recall::search(place.parts.store.as_ref(), &agent, &question, &redactor, None).await?;
         measured.ours.add(start.elapsed());
         anyhow::ensure!(reply.is_some(), "there is no archive");
         let start = Instant::now();

@@ -7,6 +7,7 @@ mod bodies;
 mod connections;
 mod context;
 mod conversation;
+mod embeddings;
 mod events;
 mod fast_path;
 mod forget;

@@ -49,6 +49,7 @@ mod spending;
 mod sqlite;
 mod steps;
 mod upgrades;
+mod vectors;
 mod verify;
 mod versions;
 mod views;
@@ -138,6 +139,9 @@ macro_rules! every_test {
                 a_fork_finds_what_it_inherited_and_nothing_later, an_exchange_is_read_as_it_was,
                 a_long_exchange_is_read_in_parts, an_exchange_is_read_without_what_hosts_add,
                 messages_too_many_to_search_are_counted;
+            vectors: exchanges_are_found_by_their_embeddings, a_claim_is_one_daemons, another_model_begins_anew,
+                a_fork_finds_inherited_embeddings_and_nothing_later, set_aside_exchanges_are_not_found_by_embeddings,
+                forgotten_messages_have_no_embedding;
             forget: forgotten_text_leaves_no_trace, the_rest_is_summarised_again,
                 a_tombstone_keeps_its_place_and_its_time, one_message_is_forgotten_by_itself,
                 messages_that_a_fork_does_not_share_stay, forgetting_twice_is_forgetting_once, labels_of_marks_are_forgotten,

@@ -48,6 +48,7 @@ use recapd_core::domain::{
 use recapd_engine::{
     assembly,
     conversations::Conversations,
+    embedder::Embedder,
     ingest::{Ingestor, Operator},
     snapshot::{Snapshots, project::ProjectSnapshots},
 };
@@ -89,6 +90,8 @@ pub struct HttpState {
     pub conversations: Conversations,
     pub snapshots: Arc<Snapshots>,
     pub projects: Arc<ProjectSnapshots>,
+    /// For the second list of a search; `None` without an embedding model.
+    pub embedder: Option<Arc<Embedder>>,
     /// Carries out operators' actions on the queue, and reads runs.
     pub operator: Operator,
     pub access: Arc<Access>,
@@ -194,6 +197,7 @@ impl HttpState {
             ingestor: parts.ingestor.clone(),
             projects: Arc::clone(&parts.projects),
             snapshots: Arc::clone(&parts.snapshots),
+            embedder: parts.embedder.clone(),
             operator: parts.operator(Arc::clone(&database) as _),
             audit: Audit::of_log(parts.metrics.clone()),
             conversations: Conversations::new(

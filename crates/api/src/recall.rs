@@ -24,6 +24,7 @@ use recapd_core::{
     formats::outgoing::{RequestFormat, render},
     tokenizer,
 };
+use recapd_engine::embedder::Embedder;
 use recapd_store::{
     ExchangePlace, ExpandedExchange, FoundExchange, MessageRange, MessageScope, Store, StoreError,
     StoreResult, StoredMessage,
@@ -181,7 +182,7 @@ pub const SCOPES: [(&str, MessageScope); 2] = [
     ("conversation", MessageScope::Conversation),
 ];
 
-/// Searches the archive of `agent`. Returns `None` if there is no such agent.
+/// Searches the archive of `agent`, with a second list if there is an `embedder`. Returns `None` if there is no such agent.
 ///
 /// # Errors
 /// The store's errors.
@@ -190,11 +191,15 @@ pub async fn search(
     agent: &AgentId,
     question: &ArchiveQuestion,
     redactor: &Redactor,
+    embedder: Option<&Embedder>,
 ) -> StoreResult<Option<RecallReply>> {
     let zone = zone(store, agent, question).await?;
-    let (search, time) = question
+    let (mut search, time) = question
         .search(zone)
         .map_err(|error| StoreError::Refused(error.to_string()))?;
+    if let Some(embedder) = embedder.filter(|_| search.takes_second_list()) {
+        search.meaning = embedder.question(question.words()).await;
+    }
     let Some(hits) = store.search(agent, &search).await? else {
         return Ok(None);
     };

@@ -69,6 +69,7 @@ impl Config {
         found.extend(self.proxies());
         found.extend(self.trace.violations());
         found.extend(self.proxy.violations());
+        found.extend(self.recall.violations());
         let proxies = [
             ("model.proxy", &self.model.proxy),
             ("fallback.proxy", &self.fallback.proxy),
@@ -354,7 +355,7 @@ fn number(values: &Table, key: &str) -> Option<f64> {
 }
 
 /// The cure for an invalid proxy, which may hold a password and isn't shown.
-fn proxy_cure(proxy: &str) -> Option<&'static str> {
+pub(super) fn proxy_cure(proxy: &str) -> Option<&'static str> {
     const CURE: &str =
         "must be a proxy such as `http://127.0.0.1:3128`, or a socket such as `unix:/run/recapd-egress.sock`";
     if proxy.is_empty() {
@@ -369,7 +370,7 @@ fn proxy_cure(proxy: &str) -> Option<&'static str> {
 }
 
 /// Returns true if a provider's URL is `http://` and of another host.
-fn leaves_in_the_clear(url: &str) -> bool {
+pub(super) fn leaves_in_the_clear(url: &str) -> bool {
     let authority = url
         .strip_prefix("http://")
         .and_then(|rest| rest.split(['/', '?', '#']).next());

@@ -79,6 +79,8 @@ pub(super) const INTEGER_LIMITS: &[(&str, i64, i64)] = &[
     ("schedule.versions_keep", 1, 100_000),
     ("schedule.journal_keep_hours", 1, 8_760),
     ("schedule.sample_ms", 100, 120_000),
+    ("recall.embeddings_dimensions", 0, 4_096),
+    ("recall.embeddings_patience_ms", 10, 10_000),
     ("http.answers_bytes_max", 1_048_576, 68_719_476_736),
     ("http.body_bytes_max", 1_024, 1_073_741_824),
     ("http.request_timeout_ms", 100, 3_600_000),

@@ -25,6 +25,7 @@ mod patterns;
 mod presets;
 mod private;
 mod proxy;
+mod recall;
 mod reference;
 mod reload;
 mod secret;
@@ -50,9 +51,10 @@ pub use network::{InvalidNetwork, Network};
 pub use patterns::RedactPatterns;
 pub use private::read_private;
 pub use proxy::{ProxyConfig, ProxyMode};
+pub use recall::RecallConfig;
 pub use reference::{commented, json_schema, markdown};
 pub use reload::{RELOADED, ReloadOutcome};
-pub use secret::{KeyError, api_key, fallback_api_key};
+pub use secret::{KeyError, api_key, embeddings_api_key, fallback_api_key};
 pub use sections::{
     Ageing, AnthropicVersion, ContextConfig, ConvergenceConfig, Effort, HookConfig, JournalConfig,
     ModelConfig, ModelMode, OutputLimitField, PerspectiveConfig, ProfileName, QueueConfig, ScheduleConfig,
@@ -89,6 +91,8 @@ pub struct Config {
     pub spend: SpendConfig,
     pub batch: BatchConfig,
     pub schedule: ScheduleConfig,
+    /// The second list of a search.
+    pub recall: RecallConfig,
     pub journal: JournalConfig,
     pub http: HttpConfig,
     pub proxy: ProxyConfig,

@@ -13,9 +13,12 @@ use super::{
     fallback::FallbackConfig,
     file::read_bounded,
     private::read_private,
+    recall::RecallConfig,
     sections::{ModelConfig, ModelMode},
 };
 
+/// The name of a systemd credential with the embedding model's key.
+const EMBEDDINGS_CREDENTIAL: &str = "embeddings_api_key";
 /// The name of a systemd credential with any provider's key (`LoadCredential=llm-api-key:…`).
 const CREDENTIAL: &str = "llm-api-key";
 const KEY_BYTES_MAX: u64 = 16_384;
@@ -77,6 +80,24 @@ pub fn fallback_api_key(
             api_key(model, environment)
         }
         found => found,
+    }
+}
+
+/// Reads the embedding model's key: from `$CREDENTIALS_DIRECTORY/embeddings_api_key`, else from its file, else, for OpenAI's own address
+/// alone, from `OPENAI_API_KEY`. `None` if none of these exists, as a local server may allow.
+pub fn embeddings_api_key(
+    recall: &RecallConfig,
+    environment: &Environment,
+) -> Result<Option<SecretString>, KeyError> {
+    if !recall.has_embeddings() {
+        return Ok(None);
+    }
+    match in_credentials(std::iter::once(EMBEDDINGS_CREDENTIAL), environment)? {
+        None if !recall.embeddings_api_key_file.is_empty() => {
+            read_key(Path::new(&recall.embeddings_api_key_file), read_private).map(Some)
+        }
+        None if recall.is_at_openai() => in_variables(&["OPENAI_API_KEY"], environment),
+        found => Ok(found),
     }
 }
 

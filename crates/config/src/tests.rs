@@ -204,6 +204,13 @@ fn the_reference_is_the_default() {
     queue.project_spacing_ms = 10000
     queue.reconcile_ms = 300000
     queue.revive_after_ms = 600000
+    recall.embeddings = ""
+    recall.embeddings_allow_http = false
+    recall.embeddings_api_key_file = ""
+    recall.embeddings_dimensions = 0
+    recall.embeddings_model = ""
+    recall.embeddings_patience_ms = 300
+    recall.embeddings_proxy = ""
     schedule.ageing = "0 3 * * *"
     schedule.journal_keep_hours = 24
     schedule.prune = "30 3 * * *"

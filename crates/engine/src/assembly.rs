@@ -2,11 +2,13 @@
 
 mod model;
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
+use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    embedder::{Embedder, EmbedderParts},
     ingest::{Ingestor, Operator},
     journal::live::{Journal, LiveJournal},
     peers,
@@ -28,7 +30,7 @@ use recapd_core::{
     tokenizer,
 };
 use recapd_llm::{
-    ChatModel,
+    ChatModel, LlmError,
     batch::{BatchModel, RESULTS_BYTES_MAX},
     offline::OfflineModel,
 };
@@ -40,6 +42,7 @@ use recapd_store::{
     AppendRules, DatabaseSettings, MaterialLimits, SqlStore, Store, StoreResult,
     archive::Archive,
     batch::BatchStore,
+    embedding::{EmbeddingModel, EmbeddingStore},
     operate::OperatorStore,
     postgres::{self, Member, PostgresSettings, READ_PATIENCE_MS},
     sqlite::{MissingFolder, SqliteSettings, Synchronous},
@@ -77,6 +80,8 @@ pub struct Parts {
     pub schedule: Schedule,
     pub snapshots: Arc<Snapshots>,
     pub projects: Arc<ProjectSnapshots>,
+    /// `None` without an embedding model.
+    pub embedder: Option<Arc<Embedder>>,
     pub metrics: Metrics,
     pub clock: Arc<dyn Clock>,
     notices: Notices,
@@ -149,6 +154,7 @@ impl Parts {
                     .ageing(summary_policy(config).ageing)
                     .within(config.http.snapshot_bytes_max),
             ),
+            embedder: None,
             store,
             metrics,
             clock,
@@ -230,6 +236,36 @@ impl Parts {
             settings: batch_settings(config),
         });
         Self { worker, ..self }
+    }
+
+    /// Adds the second list of recall, if the configuration names an embedding model. `store` must be the database of these parts.
+    ///
+    /// # Errors
+    /// When the client can't be built.
+    pub fn with_embeddings(
+        self,
+        config: &Config,
+        store: Arc<dyn EmbeddingStore>,
+        api_key: Option<SecretString>,
+    ) -> Result<Self, LlmError> {
+        if !config.recall.has_embeddings() {
+            return Ok(self);
+        }
+        let parts = EmbedderParts {
+            store,
+            remote: Arc::new(model::embeddings(&config.recall, api_key)?),
+            clock: Arc::clone(&self.clock),
+            notices: self.notices.clone(),
+            metrics: self.metrics.clone(),
+            redactor: self.given_to_worker.redactor.clone(),
+        };
+        let model = EmbeddingModel {
+            name: config.recall.embeddings_model.clone(),
+            dimensions: config.recall.embeddings_dimensions,
+        };
+        let patience = Duration::from_millis(config.recall.embeddings_patience_ms);
+        let embedder = Some(Arc::new(Embedder::new(parts, model, patience)));
+        Ok(Self { embedder, ..self })
     }
 
     /// Makes the sampler also watch the connections to `store` and its pauses. `store` must be the database of these parts.

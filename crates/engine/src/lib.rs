@@ -2,6 +2,7 @@
 //!
 //! - [`ingest`]: append, segment, evict, enqueue.
 //! - [`conversations`]: what is new in conversations that come whole.
+//! - [`embedder`]: embeddings of messages and questions, for recall.
 //! - [`worker`]: wake, claim, condense, compact, complete.
 //! - [`schedule`]: the cron jobs (ageing, pruning, reconciling).
 //! - [`snapshot`]: the lock-free read path.
@@ -11,6 +12,7 @@
 
 pub mod assembly;
 pub mod conversations;
+pub mod embedder;
 pub mod ingest;
 pub mod journal;
 pub mod peers;

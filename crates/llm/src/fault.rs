@@ -27,7 +27,7 @@ const ACCOUNT: [&str; 13] = [
     "you have reached your specified api usage limits",
 ];
 /// Codes and phrases for a too long input. The last is a rate limit that one request alone exceeds: waiting doesn't help.
-const TOO_LONG: [&str; 21] = [
+const TOO_LONG: [&str; 22] = [
     "context_length_exceeded",
     "exceed_context_size_error",
     "maximum context length",
@@ -49,6 +49,7 @@ const TOO_LONG: [&str; 21] = [
     "maximum prompt length is", // xAI
     "input is too long",        // Bedrock
     "tokens must be reduced in order to run",
+    "is too large to process", // llama.cpp, for embeddings
 ];
 /// Codes and phrases of errors that concern the content.
 const CONTENT: [&str; 9] = [

@@ -6,6 +6,7 @@
 //! Invariant: neither the key nor the prompt appears in an error, in a log or in debug output.
 
 pub(super) mod batch;
+pub mod embeddings;
 mod place;
 mod reach;
 

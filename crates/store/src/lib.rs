@@ -12,6 +12,7 @@ pub mod audit;
 pub mod backup;
 pub mod batch;
 pub mod copy;
+pub mod embedding;
 mod error;
 pub mod examine;
 mod fact;

@@ -7,6 +7,7 @@
 mod batches;
 mod catalogue;
 mod documents;
+mod embeddings;
 mod exposition;
 mod inbox;
 pub mod labels;
@@ -30,6 +31,7 @@ use prometheus_client::{
 pub use batches::Batches;
 pub use catalogue::{Label, MetricDescription, catalogue, example};
 pub use documents::Documents;
+pub use embeddings::Embeddings;
 pub use inbox::{Inbox, InboxSample};
 pub use provider::{Circuit, Provider, ProviderTokens};
 pub use proxy::ProxyMetrics;
@@ -58,6 +60,7 @@ pub struct Groups {
     pub inbox: Inbox,
     pub talk: Talk,
     pub provider: Provider,
+    pub embeddings: Embeddings,
     pub proxy: ProxyMetrics,
     pub service: Service,
     registry: Registry,
@@ -78,6 +81,7 @@ impl Metrics {
             inbox: Inbox::register(own),
             talk: Talk::register(own),
             provider: Provider::register(own, models),
+            embeddings: Embeddings::register(own),
             proxy: ProxyMetrics::register(own),
             service: Service::register(own),
             registry,

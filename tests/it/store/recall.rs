@@ -45,7 +45,7 @@ pub(crate) async fn asked(db: &dyn Backend, name: &str, parameters: &[(&str, &st
     };
     let question = ArchiveQuestion::read(of, minute(90)).unwrap();
     let (store, agent, redactor) = (db.store(), agent(name), Redactor::standard());
-    let reply = recall::search(store.as_ref(), &agent, &question, &redactor).await;
+    let reply = recall::search(store.as_ref(), &agent, &question, &redactor, None).await;
     reply.unwrap().unwrap()
 }
 

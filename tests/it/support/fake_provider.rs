@@ -6,6 +6,7 @@
 
 mod answer;
 pub(crate) mod batches;
+pub(crate) mod embeddings;
 mod faults;
 mod shape;
 mod trouble;
@@ -29,7 +30,7 @@ use serde_json::Value;
 use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::batches::Batches;
+use self::{batches::Batches, embeddings::Embeddings};
 pub(crate) use self::{
     shape::Shape,
     trouble::{Trouble, Wait},
@@ -135,6 +136,7 @@ struct Shared {
     requests: Mutex<Vec<Recorded>>,
     arrived: watch::Sender<usize>,
     batches: Batches,
+    embeddings: Embeddings,
 }
 
 #[derive(Debug)]
@@ -157,6 +159,7 @@ impl FakeProvider {
             requests: Mutex::default(),
             arrived: watch::Sender::new(0),
             batches: Batches::default(),
+            embeddings: Embeddings::default(),
         });
         let stop = CancellationToken::new();
         let thread = {
@@ -193,6 +196,10 @@ impl FakeProvider {
 
     pub(crate) fn batches(&self) -> &Batches {
         &self.shared.batches
+    }
+
+    pub(crate) fn embeddings(&self) -> &Embeddings {
+        &self.shared.embeddings
     }
 
     /// Waits until `count` requests have come in since the start.
@@ -252,6 +259,7 @@ async fn dispatch(
         return response;
     }
     match serde_json::from_slice(&body) {
+        Ok(body) if uri.path().ends_with("/embeddings") => shared.embeddings.respond(&headers, body).await,
         Ok(body) => respond(&shared, &uri, headers, body).await,
         Err(_) => StatusCode::BAD_REQUEST.into_response(),
     }

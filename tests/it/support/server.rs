@@ -111,7 +111,9 @@ impl Server {
             Arc::clone(&clock) as Arc<dyn Clock>,
             "test",
             7,
-        );
+        )
+        .with_embeddings(&config, Arc::clone(&inner) as _, None)
+        .unwrap();
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let access = Access::new(
             Arc::clone(&inner) as _,

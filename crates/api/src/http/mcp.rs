@@ -28,6 +28,7 @@ pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<Shared
     let local = Local {
         store: Arc::clone(&parts.store),
         snapshots: Arc::clone(&parts.snapshots),
+        embedder: parts.embedder.clone(),
         clock: Arc::clone(&parts.clock),
         history: HistoryQuery {
             summary_tokens_max: settings.summary_tokens_max,

@@ -23,7 +23,10 @@ use recapd_core::domain::{
     number::usize_or_max,
     time::DAY_MS,
 };
-use recapd_engine::snapshot::{Lookup, Snapshot, Snapshots};
+use recapd_engine::{
+    embedder::Embedder,
+    snapshot::{Lookup, Snapshot, Snapshots},
+};
 use recapd_platform::clock::Clock;
 use recapd_store::{AgentRow, Sample, Store, StoreError};
 
@@ -33,6 +36,8 @@ pub struct Local {
     pub store: Arc<dyn Store>,
     /// For summaries.
     pub snapshots: Arc<Snapshots>,
+    /// For the second list of a search.
+    pub embedder: Option<Arc<Embedder>>,
     pub clock: Arc<dyn Clock>,
     pub history: HistoryQuery,
     /// Set if the snapshots are kept fresh, until this is cancelled. Otherwise each summary is read from the database.
@@ -166,7 +171,14 @@ impl Source for Local {
         let question = ArchiveQuestion::read(of, self.clock.now())
             .map_err(|error| SourceError::Refused(error.to_string()))?;
         let redactor = self.snapshots.redactor();
-        let found = recall::search(self.store.as_ref(), agent, &question, redactor).await?;
+        let found = recall::search(
+            self.store.as_ref(),
+            agent,
+            &question,
+            redactor,
+            self.embedder.as_deref(),
+        )
+        .await?;
         found.ok_or_else(|| SourceError::UnknownAgent(agent.clone()))
     }
 

@@ -104,6 +104,10 @@ impl ArchiveQuestion {
         is_limited || named_span(&self.words, self.as_of, Zone::UTC).is_some()
     }
 
+    pub fn words(&self) -> &str {
+        &self.words
+    }
+
     /// Returns the search, and the time that the question names, in days of `zone`. What was said then counts more; if the question
     /// has no other words, nothing else is found, newest first.
     ///
@@ -134,6 +138,7 @@ impl ArchiveQuestion {
             preferred: named.as_ref().map(|named| named.span),
             order,
             limit: usize_or_max(self.limit),
+            meaning: None,
         };
         Ok((search, named.map(time)))
     }

@@ -7,6 +7,7 @@
 
 mod filter;
 mod index;
+mod meaning;
 mod query;
 mod rank;
 mod stem;
@@ -21,6 +22,10 @@ use super::{
 
 pub use filter::{ArchiveSearch, Filter, Order, Role, SessionRange, TimeSpan};
 pub use index::{BLOCK_MESSAGES, IndexPart, IndexSource, IndexTotals, block_of};
+pub use meaning::{
+    EMBEDDED_CHARS_MAX, Embedding, NEAREST_MAX, NearExchange, NearestExchanges, QuestionEmbedding,
+    embeddable, fused,
+};
 pub use query::{EXCERPT_CHARS_MAX, OPEN_CHARS_MIN, QUERY_CHARS_MAX, Query, QueryError, TERMS_MAX, Term};
 pub use rank::{Candidates, RANKED_MAX, RankedExchange};
 pub use stem::STOP_WORDS;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use secrecy::SecretString;
 
-use recapd_config::{self as config, Config, FallbackMode, ModelConfig, ModelMode};
-use recapd_core::domain::{price::Prices, time::Timestamp};
+use recapd_config::{self as config, Config, FallbackMode, ModelConfig, ModelMode, RecallConfig};
+use recapd_core::domain::{number::usize_or_max, price::Prices, time::Timestamp};
 use recapd_llm::{
     ChatModel, LlmError,
     anthropic::{Anthropic, AnthropicModel, ApiVersion},
@@ -18,7 +18,7 @@ use recapd_llm::{
     offline::OfflineModel,
     ollama::{Ollama, OllamaModel},
     openai::{OpenAiChat, OpenAiModel, OutputLimitField},
-    remote::{Effort, RemoteSettings},
+    remote::{Effort, RemoteSettings, embeddings::RemoteEmbeddings},
     responses::{Responses, ResponsesModel},
 };
 use recapd_platform::clock::Clock;
@@ -212,6 +212,23 @@ fn remote_settings(model: &ModelConfig, api_key: Option<SecretString>) -> Remote
         },
         thinking_reserve_tokens: model.thinking_reserve_tokens,
     }
+}
+
+/// Returns the embedding model that the configuration names.
+pub(super) fn embeddings(
+    config: &RecallConfig,
+    api_key: Option<SecretString>,
+) -> Result<RemoteEmbeddings, LlmError> {
+    let proxy_url = Some(config.embeddings_proxy.clone()).filter(|proxy| !proxy.is_empty());
+    let settings = RemoteSettings {
+        api_key,
+        http: HttpSettings {
+            proxy_url,
+            ..HttpSettings::default()
+        },
+        ..RemoteSettings::new(config.embeddings.as_str(), config.embeddings_model.as_str())
+    };
+    RemoteEmbeddings::new(settings, usize_or_max(config.embeddings_dimensions))
 }
 
 /// The context size that Ollama loads a model with: the configured one, or what the largest update may need. The model's own tokens differ

@@ -1,7 +1,7 @@
 //! PostgreSQL's migrations, compiled in.
 
 /// Version, name and SQL of each migration, in order.
-pub(crate) const MIGRATIONS: [(i64, &str, &str); 20] = [
+pub(crate) const MIGRATIONS: [(i64, &str, &str); 21] = [
     (
         1,
         "schema",
@@ -101,5 +101,10 @@ pub(crate) const MIGRATIONS: [(i64, &str, &str); 20] = [
         20,
         "recall words",
         include_str!("../../migrations/postgres/0020_recall_words.sql"),
+    ),
+    (
+        22,
+        "recall vectors",
+        include_str!("../../migrations/postgres/0022_recall_vectors.sql"),
     ),
 ];

@@ -177,6 +177,7 @@ async fn bury(tx: &mut Connection, request: &Forget, buried: &[Tombstone]) -> St
     }
     for (source, seqs) in by_source {
         recall::forget(tx, source, &seqs).await?;
+        recall::forget_vectors(tx, source, &seqs).await?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ mod line;
 mod marks;
 mod rows;
 mod search;
+mod vectors;
 mod watermark;
 
 use crate::sql::{Connection, SqlStore, query, sql, statement::SqlDialect};
@@ -26,6 +27,7 @@ use recapd_core::domain::{
 };
 pub(super) use rows::forget;
 pub(super) use search::search;
+pub(super) use vectors::forget as forget_vectors;
 
 /// The most bytes of payloads indexed in one transaction: some ten milliseconds of writing.
 const INDEX_BYTES_MAX: usize = 131_072;

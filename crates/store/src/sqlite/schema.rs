@@ -1,7 +1,7 @@
 //! SQLite's migrations, compiled in.
 
 /// Version, name and SQL of each migration, in order.
-pub(crate) const MIGRATIONS: [(i64, &str, &str); 26] = [
+pub(crate) const MIGRATIONS: [(i64, &str, &str); 27] = [
     (
         1,
         "schema",
@@ -115,5 +115,10 @@ pub(crate) const MIGRATIONS: [(i64, &str, &str); 26] = [
         27,
         "recall words",
         include_str!("../../migrations/sqlite/0027_recall_words.sql"),
+    ),
+    (
+        29,
+        "recall vectors",
+        include_str!("../../migrations/sqlite/0029_recall_vectors.sql"),
     ),
 ];

@@ -46,7 +46,7 @@ mod updates;
 pub use batches::{BatchOutcome, BatchStage, QuestionOutcome, QuestionStage};
 pub use documents::{ItemAction, ReadResult, ReadVia, RunOutcome};
 pub use messages::{Convergence, CountProvider, InboxRefusal, Role};
-pub use provider::{ProviderErrorClass, RequestOutcome, TokenType};
+pub use provider::{EmbeddingPurpose, ProviderErrorClass, RequestOutcome, TokenType};
 pub use proxy::{CompactionOutcome, ProxyOutcome, Unstored};
 pub use queue::{AgentState, ClaimResult, QueueState, RenewalResult};
 pub use service::{ConnectionState, DbErrorClass, LogLevel, Method, SpanOutcome};

@@ -162,6 +162,10 @@ fn rest_of_the_contract(second: &str) {
     recapd_provider_tokens_total counter 8
     recapd_provider_cost_limit_usd gauge 1
     recapd_provider_circuit_open gauge 2
+    recapd_embeddings_stored_total counter 1
+    recapd_embeddings_waiting_messages gauge 1
+    recapd_embeddings_errors_total counter 20
+    recapd_embeddings_request_duration_seconds histogram 2
     recapd_proxy_requests_total counter 6
     recapd_proxy_stored_total counter 1
     recapd_proxy_stored_timestamp_seconds gauge 1

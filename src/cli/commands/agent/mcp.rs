@@ -116,6 +116,7 @@ async fn look(config: Config) -> Result<Arc<dyn Source>, CommandFailure> {
     Ok(Arc::new(Local {
         store,
         snapshots: Arc::new(snapshots),
+        embedder: None,
         clock,
         history: HistoryQuery {
             summary_tokens_max: config.summary.max_tokens,

@@ -239,6 +239,7 @@ async fn prepare(
     let (notify, clock) = (&given.notify, &given.clock);
     let keys = ApiKeys::of(config, &given.environment)?;
     let models = keys.clone().models(config, clock)?;
+    let embeddings_key = config::embeddings_api_key(&config.recall, &given.environment)?;
     let database = &config.database;
     let opening = Box::pin(patiently(database, || assembly::open_store(config)));
     let opening = Box::pin(service::starting(notify, "opening the database", opening));
@@ -260,7 +261,9 @@ async fn prepare(
     )
     .with_journal(journal)
     .with_batches(config, store.clone(), models.batch)
-    .with_database(&store);
+    .with_database(&store)
+    .with_embeddings(config, store.clone(), embeddings_key)
+    .map_err(anyhow::Error::new)?;
     given.logging.count_into(&parts.metrics);
     parts.metrics.service.reloaded(true, parts.clock.now());
     let reclaimed = patiently(database, || enqueue_missing(&store, &parts, owner)).await?;
@@ -406,6 +409,10 @@ fn start(
         let (ingestor, soft) = (parts.ingestor.clone(), soft.clone());
         async move { ingestor.index(soft).await }
     });
+    if let Some(embedder) = parts.embedder.clone() {
+        let soft = soft.clone();
+        lifecycle.spawn("embedder", async move { embedder.run(soft).await });
+    }
     lifecycle.spawn("journal", {
         let (ingestor, soft) = (parts.ingestor.clone(), soft.clone());
         async move { ingestor.tend_journal(soft).await }

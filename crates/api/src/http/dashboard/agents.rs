@@ -298,7 +298,10 @@ pub(super) async fn search(
             Ok(question) => {
                 let redactor = app.parts.snapshots.redactor();
                 let store = app.parts.store.as_ref();
-                recall::search(store, &agent, &question, redactor).await?.map(Ok)
+                let embedder = app.parts.embedder.as_deref();
+                recall::search(store, &agent, &question, redactor, embedder)
+                    .await?
+                    .map(Ok)
             }
             Err(error) => Some(Err(error.cure)),
         }

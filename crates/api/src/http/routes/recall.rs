@@ -52,7 +52,14 @@ pub(super) async fn search(
     let question = ArchiveQuestion::read(|name| parameters.text(name), app.parts.clock.now())
         .map_err(|error| invalid(error.name, &error.what, &error.cure))?;
     let redactor = app.parts.snapshots.redactor();
-    let found = recall::search(app.parts.store.as_ref(), &agent, &question, redactor).await?;
+    let found = recall::search(
+        app.parts.store.as_ref(),
+        &agent,
+        &question,
+        redactor,
+        app.parts.embedder.as_deref(),
+    )
+    .await?;
     let found = found.ok_or_else(|| Problem::unknown_agent(&agent))?;
     Ok(answer(&headers, &found, recall::found_text))
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, ops::RangeInclusive};
 
 use super::{
-    Query, Term,
+    Query, QuestionEmbedding, Term,
     index::{IndexedMessage, seconds, tool_stem},
 };
 use crate::domain::{message::Kind, time::Timestamp};
@@ -135,6 +135,8 @@ pub struct ArchiveSearch {
     pub order: Order,
     /// The most exchanges.
     pub limit: usize,
+    /// The question, as an embedding model reads it; `None` without one.
+    pub meaning: Option<QuestionEmbedding>,
 }
 
 impl ArchiveSearch {
@@ -146,6 +148,7 @@ impl ArchiveSearch {
             preferred: None,
             order: Order::default(),
             limit,
+            meaning: None,
         }
     }
 
@@ -153,6 +156,18 @@ impl ArchiveSearch {
     pub fn stems(&self) -> BTreeSet<String> {
         let terms = self.query.terms().iter().flat_map(Term::stems).cloned();
         terms.chain(self.filter.tool.as_deref().map(tool_stem)).collect()
+    }
+
+    /// True if a second list can add to the first: to the best matches of words, in exchanges with any tools. Phrases alone ask for what
+    /// was said to the letter.
+    pub fn takes_second_list(&self) -> bool {
+        let is_open = self.query.terms().iter().any(|term| !term.is_phrase());
+        is_open && self.order == Order::Best && self.filter.tool.is_none()
+    }
+
+    /// The question's embedding, if there is one and a second list can add to the first.
+    pub fn second_list(&self) -> Option<&QuestionEmbedding> {
+        self.meaning.as_ref().filter(|_| self.takes_second_list())
     }
 
     /// True if it has no terms, so that all messages that the filter admits are found.

@@ -41,6 +41,16 @@ pub struct RankedExchange {
 }
 
 impl RankedExchange {
+    /// An exchange that is found by one message, and has none of the terms.
+    pub(super) fn without_terms(exchange: i64, score: f64, seq: i64) -> Self {
+        Self {
+            exchange,
+            score,
+            seqs: vec![seq],
+            held: 0,
+        }
+    }
+
     /// True if the exchange has the term with this index in the query.
     pub fn has(&self, term: usize) -> bool {
         bit(term) & self.held != 0

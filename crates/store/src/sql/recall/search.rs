@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use futures::{TryStreamExt as _, stream::BoxStream};
 use serde_json::json;
 
-use super::{AncestorLine, line::BlockKey, rows::PlacedMessage};
+use super::{AncestorLine, line::BlockKey, rows::PlacedMessage, vectors::with_nearest};
 use crate::{
     FoundExchange, PlacedExchange, SearchHits, StoreResult, StoredMessage, TAIL_MESSAGES_MAX,
     sql::{Connection, Row, query, row, sql, statement::SqlDialect},
@@ -44,7 +44,9 @@ pub(in crate::sql) async fn search(
         candidates.session = Some(session_range(tx, agent, session).await?);
     }
     verify_phrases(tx, &line, &search, &mut candidates).await?;
-    let mut found = look_up(tx, &line, candidates.rank(&search), &search).await?;
+    let ranked = candidates.rank(&search);
+    let ranked = with_nearest(tx, &line, &search, candidates.session.as_ref(), ranked).await?;
+    let mut found = look_up(tx, &line, ranked, &search).await?;
     let has_more = found.len() > search.limit;
     found.truncate(search.limit);
     Ok(Some(SearchHits {

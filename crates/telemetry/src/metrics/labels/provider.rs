@@ -37,6 +37,16 @@ impl ProviderErrorClass {
 }
 
 labels! {
+    /// What an embedding model reads.
+    EmbeddingPurpose {
+        /// Messages, in the background.
+        Messages = "messages",
+        /// The question of a search that waits.
+        Question = "question",
+    }
+}
+
+labels! {
     /// The kinds of tokens that a provider bills. They are disjoint, so that their sum is the bill.
     TokenType {
         /// Input at full price.

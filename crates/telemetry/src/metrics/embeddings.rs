@@ -1,0 +1,84 @@
+//! Embeddings for the second list of recall.
+
+use std::time::Duration;
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+};
+
+use super::{
+    Histograms, Register,
+    labels::{EmbeddingPurpose, ProviderErrorClass},
+};
+
+const REQUEST_SECONDS: [f64; 10] = [0.01, 0.025, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 120.0];
+
+#[derive(Debug)]
+pub struct Embeddings {
+    stored: Counter,
+    waiting: Gauge,
+    errors: Family<EmbeddingErrorLabels, Counter>,
+    duration: Histograms<EmbeddingLabels>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EmbeddingErrorLabels {
+    purpose: EmbeddingPurpose,
+    class: ProviderErrorClass,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EmbeddingLabels {
+    purpose: EmbeddingPurpose,
+}
+
+impl Embeddings {
+    pub(super) fn register(to: &mut Register<'_>) -> Self {
+        let purposes = || EmbeddingPurpose::ALL.iter().copied();
+        let errors = purposes().flat_map(|purpose| {
+            let classes = ProviderErrorClass::ALL.iter();
+            classes.map(move |&class| EmbeddingErrorLabels { purpose, class })
+        });
+        Self {
+            stored: to.counter("embeddings_stored", "Messages that got an embedding"),
+            waiting: to.gauge(
+                "embeddings_waiting_messages",
+                "Messages of all kinds that the embedding model is still to look at",
+            ),
+            errors: to.counters(
+                "embeddings_errors",
+                "Failed calls to the embedding model; recall answers without it",
+                errors,
+            ),
+            duration: to.histograms(
+                "embeddings_request_duration_seconds",
+                "How long the embedding model takes, also to fail",
+                || Histogram::new(REQUEST_SECONDS),
+                purposes().map(|purpose| EmbeddingLabels { purpose }),
+            ),
+        }
+    }
+
+    pub fn stored(&self, messages: u64) {
+        self.stored.inc_by(messages);
+    }
+
+    pub fn waiting(&self, messages: i64) {
+        self.waiting.set(messages);
+    }
+
+    pub fn answered(&self, purpose: EmbeddingPurpose, took: Duration) {
+        let labels = EmbeddingLabels { purpose };
+        self.duration.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// Counts a failure by the error's class, with or without `provider_` before it.
+    pub fn failed(&self, purpose: EmbeddingPurpose, class: &str) {
+        let class = class.strip_prefix("provider_").unwrap_or(class);
+        let class = ProviderErrorClass::from_name(class).unwrap_or(ProviderErrorClass::BadOutput);
+        self.errors
+            .get_or_create(&EmbeddingErrorLabels { purpose, class })
+            .inc();
+    }
+}
