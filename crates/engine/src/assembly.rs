@@ -49,7 +49,7 @@ use recapd_store::{
 };
 use recapd_telemetry::metrics::Metrics;
 
-pub use model::{Models, model, models};
+pub use model::{Models, embeddings, model, models};
 
 /// Characters of a prompt per token, for the limit on an update's material. Prose has about four, JSON fewer.
 const PROMPT_CHARS_PER_TOKEN: i64 = 4;
@@ -253,7 +253,7 @@ impl Parts {
         }
         let parts = EmbedderParts {
             store,
-            remote: Arc::new(model::embeddings(&config.recall, api_key)?),
+            remote: Arc::new(embeddings(&config.recall, api_key)?),
             clock: Arc::clone(&self.clock),
             notices: self.notices.clone(),
             metrics: self.metrics.clone(),

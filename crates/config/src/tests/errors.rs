@@ -157,6 +157,29 @@ const FILE_ERRORS: &[(&str, &str)] = &[
          messages. Use `https://`, or set fallback.allow_http = true",
     ),
     (
+        "[recall]\nembeddings = \"http://10.0.0.5:11434\"\nembeddings_model = \"m\"\nembeddings_dimensions = 3",
+        "recapd.toml:2: recall.embeddings is `http://` at another host: anyone on the network path can read the key and the \
+         messages. Use `https://`, or set recall.embeddings_allow_http = true",
+    ),
+    (
+        "[recall]\nembeddings = \"localhost:11434\"\nembeddings_model = \"m\"\nembeddings_dimensions = 3",
+        "recapd.toml:2: recall.embeddings must be a URL such as `https://api.openai.com/v1`",
+    ),
+    (
+        "[recall]\nembeddings_dimensions = 0\nembeddings = \"http://127.0.0.1:11434/v1\"\nembeddings_model = \"m\"",
+        "recapd.toml:2: recall.embeddings_dimensions must be the length of the model's vectors when recall.embeddings is set: \
+         768 for nomic-embed-text, 1536 for text-embedding-3-small",
+    ),
+    (
+        "[recall]\nembeddings_dimensions = 5000",
+        "recapd.toml:2: recall.embeddings_dimensions must be from 0 to 4096, not 5000",
+    ),
+    (
+        "[recall]\nembeddings_model = \"\"\nembeddings_dimensions = 3\nembeddings = \"http://127.0.0.1:11434/v1\"",
+        "recapd.toml:2: recall.embeddings_model must name a model when recall.embeddings is set: nomic-embed-text, \
+         text-embedding-3-small",
+    ),
+    (
         "[model]\napi_key = \"geheim\"",
         "recapd.toml:2: model.api_key is not a key: a secret never stands in the configuration, use \
              model.api_key_file or the provider's variable, such as OPENAI_API_KEY",

@@ -4,7 +4,10 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use secrecy::ExposeSecret as _;
 
-use crate::{Config, Environment, FallbackMode, Loader, ModelConfig, ModelMode, api_key, fallback_api_key};
+use crate::{
+    Config, Environment, FallbackMode, Loader, ModelConfig, ModelMode, api_key, embeddings_api_key,
+    fallback_api_key,
+};
 
 /// A provider that may work without a key, since it isn't at its official URL.
 fn model() -> ModelConfig {
@@ -114,6 +117,30 @@ fn the_second_provider_uses_its_own_key_or_the_same_providers() {
         key(&config, &[("OPENAI_API_KEY", "sk-own")]),
         Ok(Some("sk-own".to_owned()))
     );
+}
+
+#[test]
+fn openais_variable_is_for_openais_address_alone() {
+    let environment: Environment = [("OPENAI_API_KEY", "sk-variable")].into_iter().collect();
+    let mut config = Config::default();
+    let key = |config: &Config| {
+        let key = embeddings_api_key(&config.recall, &environment).unwrap();
+        key.map(|key| key.expose_secret().to_owned())
+    };
+    for (url, expected) in [
+        ("", None),
+        ("https://api.openai.com/v1", Some("sk-variable")),
+        ("https://api.openai.com.example.net/v1", None),
+        ("http://127.0.0.1:11434/v1", None),
+    ] {
+        url.clone_into(&mut config.recall.embeddings);
+        assert_eq!(key(&config).as_deref(), expected, "{url}");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("key");
+    write(&file, "sk-file\n");
+    config.recall.embeddings_api_key_file = file.display().to_string();
+    assert_eq!(key(&config).as_deref(), Some("sk-file"));
 }
 
 #[test]

@@ -214,8 +214,11 @@ fn remote_settings(model: &ModelConfig, api_key: Option<SecretString>) -> Remote
     }
 }
 
-/// Returns the embedding model that the configuration names.
-pub(super) fn embeddings(
+/// Returns the embedding model that the configuration names, without calling it.
+///
+/// # Errors
+/// When the client can't be built.
+pub fn embeddings(
     config: &RecallConfig,
     api_key: Option<SecretString>,
 ) -> Result<RemoteEmbeddings, LlmError> {

@@ -94,6 +94,7 @@ impl ConfigCommand {
 fn find_secrets(config: &Config, environment: &Environment) -> Result<(), CommandFailure> {
     config::api_key(&config.model, environment)?;
     config::fallback_api_key(&config.fallback, &config.model, environment)?;
+    config::embeddings_api_key(&config.recall, environment)?;
     // Unusable variables don't prevent a start.
     if let Ok(Some(trace)) = config.trace.in_force(environment) {
         trace.headers(environment)?;

@@ -134,19 +134,11 @@ pub fn fused(first: Vec<RankedExchange>, second: &[NearExchange]) -> Vec<RankedE
         .enumerate()
         .map(|(place, near)| (near.exchange, (place, near.seq)))
         .collect();
-    let mut all: Vec<RankedExchange> = first
-        .into_iter()
-        .enumerate()
-        .map(|(place, found)| {
-            let also = places
-                .remove(&found.exchange)
-                .map_or(0.0, |(place, _)| reciprocal(place));
-            RankedExchange {
-                score: reciprocal(place) + also,
-                ..found
-            }
-        })
-        .collect();
+    let mut all = first;
+    for (place, found) in all.iter_mut().enumerate() {
+        let also = places.remove(&found.exchange);
+        found.score = reciprocal(place) + also.map_or(0.0, |(place, _)| reciprocal(place));
+    }
     all.extend(
         places
             .into_iter()

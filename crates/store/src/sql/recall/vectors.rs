@@ -43,7 +43,7 @@ macro_rules! marked_agents {
 impl EmbeddingStore for SqlStore {
     async fn claim_unembedded(&self, claim: EmbeddingClaim) -> StoreResult<Option<EmbeddingBatch>> {
         // Most of the time nothing is to be done, and nothing is written.
-        let Some(next) = next(&mut *self.reader().await?, &claim).await? else {
+        let Some(next) = next(&mut self.reader().await?, &claim).await? else {
             return Ok(None);
         };
         let (marked, wanted) = (next.clone(), claim.clone());
@@ -55,7 +55,7 @@ impl EmbeddingStore for SqlStore {
         if !is_claimed {
             return Ok(None);
         }
-        batch(&mut *self.reader().await?, next, &claim).await.map(Some)
+        batch(&mut self.reader().await?, next, &claim).await.map(Some)
     }
 
     async fn keep_embeddings(&self, outcome: EmbeddingOutcome) -> StoreResult<u64> {
@@ -75,7 +75,7 @@ impl EmbeddingStore for SqlStore {
             .bind(model.name.as_str())
             .bind(model.dimensions)
             .bind(EMBEDDED_MESSAGES_MAX);
-        Ok(query.fetch_one(&mut *self.reader().await?).await?.try_get(0)?)
+        Ok(query.fetch_one(&mut self.reader().await?).await?.try_get(0)?)
     }
 }
 

@@ -1,5 +1,9 @@
 //! Checks of the model's provider: is there a key, does the provider answer, does it accept the key?
 
+use std::time::Duration;
+
+use tokio::time::timeout;
+
 use super::Check;
 use recapd_config::{self as config, Config, Environment, KeyError, ModelMode};
 use recapd_engine::assembly;
@@ -8,6 +12,44 @@ use recapd_llm::LlmError;
 const PATIENCE_MS: u64 = 10_000;
 
 pub(super) async fn checks(config: &Config, environment: &Environment, offline: bool) -> Vec<Check> {
+    let mut checks = models(config, environment, offline).await;
+    checks.extend(embeddings(config, environment, offline).await);
+    checks
+}
+
+/// Has the embedding model read a word, if there is one.
+async fn embeddings(config: &Config, environment: &Environment, offline: bool) -> Option<Check> {
+    const NAME: &str = "embeddings";
+    let recall = &config.recall;
+    if !recall.has_embeddings() {
+        return None;
+    }
+    let what = format!("{} at {}", recall.embeddings_model, recall.embeddings);
+    if offline {
+        return Some(Check::skip(NAME, format!("{what}; not asked")));
+    }
+    let asked = async {
+        let key = config::embeddings_api_key(recall, environment).map_err(|error| error.to_string())?;
+        let model = assembly::embeddings(recall, key).map_err(|error| error.to_string())?;
+        let embedded = timeout(
+            Duration::from_millis(PATIENCE_MS),
+            model.embed(&["recapd".to_owned()]),
+        );
+        match embedded.await {
+            Ok(embedded) => embedded.map_err(|error| error.to_string()),
+            Err(_) => Err("no answer came in time".to_owned()),
+        }
+    };
+    Some(match asked.await {
+        Ok(_) => Check::ok(NAME, format!("{what}: it answers")),
+        Err(error) => {
+            let fix = "see [recall] and the server's log; meanwhile recall finds by words alone";
+            Check::warn(NAME, format!("{what}: {error}"), fix)
+        }
+    })
+}
+
+async fn models(config: &Config, environment: &Environment, offline: bool) -> Vec<Check> {
     if config.model.mode == ModelMode::Offline {
         let detail = "offline: the built-in summariser, which needs no key";
         return vec![Check::ok("provider", detail)];

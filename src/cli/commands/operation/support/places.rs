@@ -48,7 +48,7 @@ impl Places {
 }
 
 /// The settings that are addresses or paths; empty if unset.
-pub(super) fn settings(config: &Config) -> [(&'static str, String); 20] {
+pub(super) fn settings(config: &Config) -> [(&'static str, String); 23] {
     let (database, model, fallback) = (&config.database, &config.model, &config.fallback);
     let (http, trace, proxy) = (&config.http, &config.trace, &config.proxy);
     let proxy_socket = match proxy.place() {
@@ -65,7 +65,7 @@ pub(super) fn settings(config: &Config) -> [(&'static str, String); 20] {
         LocalSocket::At(_) => http.socket.to_string(),
         LocalSocket::Auto | LocalSocket::Off => String::new(),
     };
-    let settings: [(&'static str, &str); 20] = [
+    let settings: [(&'static str, &str); 23] = [
         ("database.url", &database.url),
         ("database.read_url", &database.read_url),
         ("model.base_url", &model.base_url),
@@ -75,6 +75,12 @@ pub(super) fn settings(config: &Config) -> [(&'static str, String); 20] {
         ("fallback.api_key_file", &fallback.api_key_file),
         ("fallback.proxy", &fallback.proxy),
         ("spend.prices_file", &config.spend.prices_file),
+        ("recall.embeddings", &config.recall.embeddings),
+        (
+            "recall.embeddings_api_key_file",
+            &config.recall.embeddings_api_key_file,
+        ),
+        ("recall.embeddings_proxy", &config.recall.embeddings_proxy),
         ("journal.dir", &config.journal.dir),
         ("http.listen", socket),
         ("http.socket", &beside),
