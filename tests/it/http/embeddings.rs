@@ -11,13 +11,15 @@ use crate::support::{
 };
 
 const QUESTION: &str = "/v1/agents/coder/recall?q=the+cat+parser";
+/// Longer than any answer takes, however busy the machine is.
+const PATIENT_MS: u64 = 10_000;
 
-async fn with_embeddings(fake: &FakeProvider) -> Server {
+async fn with_embeddings(fake: &FakeProvider, patience_ms: u64) -> Server {
     let server = Server::start(|config| {
         config.recall.embeddings = fake.base_url(Shape::OpenAi);
         config.recall.embeddings_model = "fake".to_owned();
         config.recall.embeddings_dimensions = i64::try_from(Embeddings::DIMENSIONS).unwrap();
-        config.recall.embeddings_patience_ms = 200;
+        config.recall.embeddings_patience_ms = patience_ms;
     })
     .await;
     archive(&server).await;
@@ -59,7 +61,7 @@ fn exchanges(found: &Value) -> Vec<i64> {
 #[tokio::test]
 async fn an_exchange_is_found_by_its_meaning() {
     let fake = FakeProvider::start();
-    let server = with_embeddings(&fake).await;
+    let server = with_embeddings(&fake, PATIENT_MS).await;
     let before = server.get(QUESTION).await.json();
     assert!(!exchanges(&before).contains(&4), "{before}");
     assert!(embed(&server).await);
@@ -96,7 +98,8 @@ async fn a_model_in_trouble_changes_nothing_but_metrics() {
         (VectorAnswer::Hang, "timeout"),
     ] {
         fake.embeddings().answer(VectorAnswer::Good);
-        let server = with_embeddings(&fake).await;
+        let is_silent = matches!(answer, VectorAnswer::Hang);
+        let server = with_embeddings(&fake, if is_silent { 100 } else { PATIENT_MS }).await;
         assert!(embed(&server).await);
         fake.embeddings().answer(answer);
         assert_eq!(server.get(QUESTION).await.body, expected, "{answer:?}");
@@ -110,7 +113,7 @@ async fn a_model_in_trouble_changes_nothing_but_metrics() {
         let asked = fake.embeddings().requests().len();
         assert_eq!(server.get(QUESTION).await.body, expected, "{answer:?}");
         assert_eq!(fake.embeddings().requests().len(), asked);
-        if !matches!(answer, VectorAnswer::Hang) {
+        if !is_silent {
             server.converse("coder", 7..=7).await;
             assert!(!embed(&server).await, "{answer:?}");
             assert_eq!(vectors(&server).await, 12, "{answer:?}");
@@ -124,7 +127,7 @@ async fn a_model_in_trouble_changes_nothing_but_metrics() {
 #[tokio::test]
 async fn nothing_listens_and_nobody_waits() {
     let fake = FakeProvider::start();
-    let server = with_embeddings(&fake).await;
+    let server = with_embeddings(&fake, PATIENT_MS).await;
     drop(fake);
     let found = server.get(QUESTION).await;
     let off = Server::start(|_| {}).await;
@@ -136,7 +139,7 @@ async fn nothing_listens_and_nobody_waits() {
 #[tokio::test]
 async fn a_text_that_is_too_long_holds_up_no_other() {
     let fake = FakeProvider::start();
-    let server = with_embeddings(&fake).await;
+    let server = with_embeddings(&fake, PATIENT_MS).await;
     let messages = vec![json!({"role": "user", "content": format!("An {TOO_LONG} story")})];
     server.say("coder", messages).await;
     server.converse("coder", 8..=8).await;
@@ -147,7 +150,7 @@ async fn a_text_that_is_too_long_holds_up_no_other() {
 #[tokio::test]
 async fn searches_that_words_alone_answer_ask_no_model() {
     let fake = FakeProvider::start();
-    let server = with_embeddings(&fake).await;
+    let server = with_embeddings(&fake, PATIENT_MS).await;
     for question in [
         "q=%22the+loop%22",
         "q=parser&order=recent",
