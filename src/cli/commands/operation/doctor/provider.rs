@@ -28,25 +28,21 @@ async fn embeddings(config: &Config, environment: &Environment, offline: bool) -
     if offline {
         return Some(Check::skip(NAME, format!("{what}; not asked")));
     }
-    let asked = async {
-        let key = config::embeddings_api_key(recall, environment).map_err(|error| error.to_string())?;
-        let model = assembly::embeddings(recall, key).map_err(|error| error.to_string())?;
-        let embedded = timeout(
-            Duration::from_millis(PATIENCE_MS),
-            model.embed(&["recapd".to_owned()]),
-        );
-        match embedded.await {
-            Ok(embedded) => embedded.map_err(|error| error.to_string()),
-            Err(_) => Err("no answer came in time".to_owned()),
-        }
-    };
-    Some(match asked.await {
-        Ok(_) => Check::ok(NAME, format!("{what}: it answers")),
+    Some(match ask_embeddings(config, environment).await {
+        Ok(()) => Check::ok(NAME, format!("{what}: it answers")),
         Err(error) => {
             let fix = "see [recall] and the server's log; meanwhile recall finds by words alone";
             Check::warn(NAME, format!("{what}: {error}"), fix)
         }
     })
+}
+
+async fn ask_embeddings(config: &Config, environment: &Environment) -> anyhow::Result<()> {
+    let key = config::embeddings_api_key(&config.recall, environment)?;
+    let model = assembly::embeddings(&config.recall, key)?;
+    let texts = ["recapd".to_owned()];
+    timeout(Duration::from_millis(PATIENCE_MS), model.embed(&texts)).await??;
+    Ok(())
 }
 
 async fn models(config: &Config, environment: &Environment, offline: bool) -> Vec<Check> {
