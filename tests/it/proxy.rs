@@ -21,7 +21,10 @@ use axum::{
 };
 use recapd_client::{DaemonEndpoint, Transport};
 use recapd_config::{Config, ProxyMode};
-use recapd_platform::http_client::{HttpSettings, relay_client};
+use recapd_platform::{
+    clock::{Clock, SystemClock},
+    http_client::{HttpSettings, relay_client},
+};
 use recapd_proxy::{Proxy, ProxyDaemon, ProxyListener, ProxySettings, RemoteDaemon, serve};
 use recapd_telemetry::metrics::Metrics;
 use reqwest::Client;
@@ -138,7 +141,8 @@ impl Rig {
         let metrics = Metrics::new(recapd_core::domain::time::Timestamp(0), &[]);
         let token = Some(config.proxy.token_file.clone()).filter(|token| !token.is_empty());
         let settings = ProxySettings::from(&config.proxy).with_token(token.map(Into::into));
-        let proxy = Proxy::new(settings, &daemon, metrics.clone(), &tasks).unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let proxy = Proxy::new(settings, &daemon, &clock, metrics.clone(), &tasks).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         tasks.spawn(serve(ProxyListener::Tcp(listener), proxy, stop.clone()));

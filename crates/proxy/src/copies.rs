@@ -34,10 +34,7 @@ use recapd_core::{
     },
     formats::request::{SentMessage, conversation},
 };
-use recapd_platform::{
-    clock::{Clock as _, SystemClock},
-    randomness, threads,
-};
+use recapd_platform::{clock::Clock, randomness, threads};
 use recapd_telemetry::metrics::{Metrics, labels::Unstored};
 
 /// Copies of one conversation keep their order in one lane, and slow ones don't hold up other lanes.
@@ -117,6 +114,7 @@ impl Copies {
     pub(crate) fn start(
         daemon: &Arc<dyn ProxyDaemon>,
         bytes_max: usize,
+        clock: &Arc<dyn Clock>,
         metrics: Metrics,
         tasks: &TaskTracker,
     ) -> Self {
@@ -126,6 +124,7 @@ impl Copies {
             let lane = Lane {
                 daemon: Arc::clone(daemon),
                 lineages: Arc::clone(&lineages),
+                clock: Arc::clone(clock),
                 metrics: metrics.clone(),
                 made: AtomicU64::new(0),
             };
@@ -168,6 +167,7 @@ impl Copies {
 struct Lane {
     daemon: Arc<dyn ProxyDaemon>,
     lineages: Arc<Lineages>,
+    clock: Arc<dyn Clock>,
     metrics: Metrics,
     /// How many agents this lane named.
     made: AtomicU64,
@@ -182,7 +182,7 @@ impl Lane {
     async fn run(self, mut copies: mpsc::Receiver<QueuedCopy>) {
         while let Some(queued) = copies.recv().await {
             match self.store(&queued.copy).await {
-                Ok(()) => self.metrics.proxy.stored(SystemClock.now()),
+                Ok(()) => self.metrics.proxy.stored(self.clock.now()),
                 Err(reason) => self.metrics.proxy.unstored(reason),
             }
         }

@@ -27,7 +27,7 @@ use crate::{
     window::{RequestWriter, WindowRequest, WindowedRequest, Windows},
 };
 use recapd_config::ProxyMode;
-use recapd_platform::http_client::HttpClientError;
+use recapd_platform::{clock::Clock, http_client::HttpClientError};
 use recapd_telemetry::metrics::{
     Metrics,
     labels::{CompactionOutcome, ProxyOutcome, Unstored},
@@ -141,10 +141,11 @@ impl Proxy {
     pub fn new(
         settings: ProxySettings,
         daemon: &Arc<dyn ProxyDaemon>,
+        clock: &Arc<dyn Clock>,
         metrics: Metrics,
         tasks: &TaskTracker,
     ) -> Result<Self, HttpClientError> {
-        let copies = Copies::start(daemon, settings.copies_bytes_max, metrics.clone(), tasks);
+        let copies = Copies::start(daemon, settings.copies_bytes_max, clock, metrics.clone(), tasks);
         Ok(Self(Arc::new(ProxyParts {
             relay: Relay::new()?,
             windows: Windows::new(Arc::clone(daemon), Arc::clone(copies.lineages()), tasks.clone()),
@@ -194,8 +195,9 @@ impl Proxy {
         if let Some(problem) = inner.forbidden(request.headers(), &target) {
             return inner.refused(dialect, StatusCode::FORBIDDEN, problem);
         }
-        // Codex goes on without a WebSocket at once.
-        if request.headers().contains_key(UPGRADE) {
+        // Codex goes on without a WebSocket at once. Java's client offers HTTP/2 with each request.
+        let upgrade = request.headers().get(UPGRADE).map(HeaderValue::as_bytes);
+        if upgrade.is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
             return inner.refused(
                 dialect,
                 StatusCode::UPGRADE_REQUIRED,

@@ -211,6 +211,9 @@ async fn what_is_not_the_providers_is_answered_here() {
         assert!(body.pointer(member).is_some_and(Value::is_string), "{body}");
     }
     assert!(rig.upstream.received().is_empty());
+    // Java's client offers another protocol with each request, and goes on without.
+    let reply = rig.post("/v1/messages", &[token, ("upgrade", "h2c")], "{}").await;
+    assert_eq!(reply.status(), 200);
     // The token goes no further, wherever it stood.
     rig.post("/t/rcp_1/v1/messages", &[], "{}").await;
     rig.post("/v1/messages", &[token], "{}").await;

@@ -19,7 +19,7 @@ use crate::cli::{
 use recapd_client::{DaemonEndpoint, PlaceError, Transport};
 use recapd_config::{Config, Environment, ProxyConfig, read_private};
 use recapd_platform::{
-    clock::{Clock as _, SystemClock},
+    clock::{Clock, SystemClock},
     http_client::HttpSettings,
     lifecycle::signals,
 };
@@ -71,9 +71,10 @@ impl ProxyCommand {
             let notify = manager(environment);
             let daemon: Arc<dyn ProxyDaemon> = Arc::new(RemoteDaemon::new(transport(config, shared)?));
             let tasks = TaskTracker::new();
-            let metrics = Metrics::new(SystemClock.now(), &[]);
+            let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+            let metrics = Metrics::new(clock.now(), &[]);
             let (listener, at) = listen(&config.proxy, inherited).await?;
-            let proxy = proxy(&config.proxy, &daemon, metrics, &tasks)?;
+            let proxy = proxy(&config.proxy, &daemon, &clock, metrics, &tasks)?;
             let stop = CancellationToken::new();
             let mut signals = pin!(signals()?);
             info!(listen = at, "proxy.ready");
@@ -130,11 +131,12 @@ async fn listen(
 pub(super) fn proxy(
     config: &ProxyConfig,
     daemon: &Arc<dyn ProxyDaemon>,
+    clock: &Arc<dyn Clock>,
     metrics: Metrics,
     tasks: &TaskTracker,
 ) -> Result<Proxy, CommandFailure> {
     let settings = ProxySettings::from(config).with_token(token(config)?);
-    Ok(Proxy::new(settings, daemon, metrics, tasks).map_err(anyhow::Error::new)?)
+    Ok(Proxy::new(settings, daemon, clock, metrics, tasks).map_err(anyhow::Error::new)?)
 }
 
 fn token(config: &ProxyConfig) -> Result<Option<SecretString>, CommandFailure> {

@@ -66,7 +66,13 @@ pub(super) async fn start(
     let listener = listener.with_context(|| format!("listening on {place}; see proxy.listen"))?;
     let daemon: Arc<dyn ProxyDaemon> = Arc::new(LocalDaemon(interface(config, parts, database, &stop)));
     let tasks = TaskTracker::new();
-    let proxy = proxy(&config.proxy, &daemon, parts.metrics.clone(), &tasks)?;
+    let proxy = proxy(
+        &config.proxy,
+        &daemon,
+        &parts.clock,
+        parts.metrics.clone(),
+        &tasks,
+    )?;
     tracing::info!(listen = %place, "proxy.ready");
     lifecycle.spawn_serving("proxy", async move {
         serve(listener, proxy, stop).await;
