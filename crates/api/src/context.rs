@@ -75,7 +75,9 @@ impl ContextQuery {
             system_in_place: self.format.takes_system_in_place(),
             ends_with_user: self.format.ends_with_user(),
             names_speakers: self.format.names_speakers(),
-            keep_open_thinking: self.keeps_open_thinking || defaults.keep_open_thinking,
+            keep_open_thinking: self.keeps_open_thinking
+                || self.format.keeps_open_thinking()
+                || defaults.keep_open_thinking,
             ..defaults
         }
     }

@@ -75,6 +75,12 @@ impl RequestFormat {
         self == Self::Gemini
     }
 
+    /// True if thinking of the open exchange may be sent although something before it has changed: OpenAI removes what it no
+    /// longer takes.
+    pub fn keeps_open_thinking(self) -> bool {
+        self == Self::OpenAiResponses
+    }
+
     /// True if messages can name their speaker, and user messages may follow each other.
     pub fn names_speakers(self) -> bool {
         self == Self::OpenAiChat

@@ -186,6 +186,46 @@ fn geminis_own_messages_go_back_unchanged() {
     );
 }
 
+/// Reasoning goes with its calls while their round goes on, and no longer.
+#[test]
+fn the_responses_api_gets_the_reasoning_of_an_open_round_back() {
+    let talk = |number: u8| {
+        [
+            format!(r#"{{"type":"message","role":"user","content":"Look {number}"}}"#),
+            format!(
+                r#"{{"type":"reasoning","id":"rs_{number}","summary":[],"encrypted_content":"c2VhbGVk{number}"}}"#
+            ),
+            format!(
+                r#"{{"type":"function_call","id":"fc_{number}","call_id":"c{number}","name":"look","arguments":"{{}}"}}"#
+            ),
+            format!(r#"{{"type":"function_call_output","call_id":"c{number}","output":"3"}}"#),
+        ]
+    };
+    let lines = talk(1).into_iter().chain(talk(2)).collect::<Vec<_>>();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    for format in [Format::OpenAiResponses, Format::Codex] {
+        let as_rollout = |line: &&str| format!(r#"{{"type":"response_item","payload":{line}}}"#);
+        let rollout: Vec<String> = lines.iter().map(as_rollout).collect();
+        let rollout: Vec<&str> = rollout.iter().map(String::as_str).collect();
+        let given = if format == Format::Codex { &rollout } else { &lines };
+        let out = outgoing(RequestFormat::OpenAiResponses, format, given);
+        let kinds: Vec<&str> = out.body["input"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["type"].as_str().unwrap())
+            .collect();
+        let (closed, open) = (&kinds[..3], &kinds[3..]);
+        assert_eq!(closed, ["message", "function_call", "function_call_output"]);
+        assert_eq!(
+            open,
+            ["message", "reasoning", "function_call", "function_call_output"]
+        );
+        assert_eq!(out.body["input"][4]["encrypted_content"], "c2VhbGVk2");
+        assert_eq!(validate(Target::OpenAiResponses, &out.body, None), []);
+    }
+}
+
 /// Images, phases, and results in blocks; without ids, since reasoning is dropped.
 #[test]
 fn the_responses_apis_own_items_go_back_unchanged() {
