@@ -7,18 +7,21 @@
 //! Invariant: two spellings of the same content have the same hash. Roles count, and ids of tool calls; block boundaries,
 //! cache breakpoints and blanks around a text do not.
 
+mod cut;
+
 use std::hash::Hasher as _;
 
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::{FormatError, parse};
+use super::{FormatError, parse, role};
 use crate::domain::{
     continuation::{ContentUnit, UnitKind},
     fnv::Fnv64,
     message::{Format, Kind, Message, Metadata, Part},
     user_text::OwnWords,
 };
+pub use cut::{MessageOutline, cut};
 
 /// What Claude Code puts around texts that it adds to the user's messages.
 const REMINDER: (&str, &str) = ("<system-reminder>", "</system-reminder>");
@@ -37,6 +40,8 @@ const AIDER_FILES: [&str; 5] = [
     "Here are some READ ONLY files, provided for your reference.",
     "Don't try and edit any existing code without asking me to add the files to the chat!",
 ];
+/// In so many bytes at the beginning of such a message its text has begun.
+const AIDER_BEGINS_WITHIN: usize = 256;
 /// The member of a stored summary with the units that are copied behind it.
 const COPIES: &str = "copies";
 const CACHE_FIELD: &str = "cache_control";
@@ -51,6 +56,8 @@ pub struct SentMessage {
     blocks: Vec<SentBlock>,
     author: Option<Kind>,
     pairs: Vec<PairEnd>,
+    /// Its place in the list that it came in.
+    index: usize,
 }
 
 /// A side of a tool call, with a hash of the call's id.
@@ -124,7 +131,7 @@ struct MessageFields<'a> {
 /// [`UnitKind::Summary`].
 ///
 /// # Errors
-/// When the body is no JSON object or holds no conversation of that format.
+/// When the body is no JSON object, holds no conversation of that format, or a message of an unknown role.
 pub fn conversation(
     format: Format,
     host: Option<Format>,
@@ -133,24 +140,26 @@ pub fn conversation(
     let cure = "send the body of a request as its provider takes it";
     let read: RequestFields<'_> = serde_json::from_str(body)
         .map_err(|error| FormatError::new(format!("the request can't be read: {error}"), cure))?;
-    let missing = |name: &str| FormatError::new(format!("the request has no `{name}`"), cure);
-    let raws = match format {
-        Format::OpenAiResponses => input(read.input.ok_or_else(|| missing("input"))?),
-        Format::Gemini => owned(read.contents.ok_or_else(|| missing("contents"))?),
-        _ => owned(read.messages.ok_or_else(|| missing("messages"))?),
+    let (list, raws) = match format {
+        Format::OpenAiResponses => ("input", read.input.map(input)),
+        Format::Gemini => ("contents", read.contents.map(owned)),
+        _ => ("messages", read.messages.map(owned)),
     };
+    let raws = raws.ok_or_else(|| FormatError::new(format!("the request has no `{list}`"), cure))?;
     let mut sent = Vec::with_capacity(raws.len());
-    let mut raws = raws.iter();
-    while let Some(raw) = raws.next() {
-        if shows_aiders_files(raw) {
+    let mut raws = raws.iter().enumerate();
+    while let Some((index, raw)) = raws.next() {
+        if shows_files(raw) {
             raws.next();
             continue;
         }
-        let message = SentMessage::read(Writing { format, host }, raw)?;
+        let message = SentMessage::read(Writing { format, host }, raw)
+            .and_then(|message| message.with_known_role())
+            .map_err(|error| FormatError::new(format!("`{list}[{index}]`: {}", error.reason), error.cure))?;
         if message.units().any(|unit| unit.kind == UnitKind::Summary) {
             sent.clear();
         }
-        sent.push(message);
+        sent.push(SentMessage { index, ..message });
     }
     Ok(sent)
 }
@@ -197,6 +206,7 @@ impl SentMessage {
             blocks: Vec::new(),
             author: None,
             pairs: Vec::new(),
+            index: 0,
         };
         let raws = blocks.map_or_else(
             || vec![raw],
@@ -217,6 +227,18 @@ impl SentMessage {
             }
         }
         Ok(message)
+    }
+
+    fn with_known_role(self) -> Result<Self, FormatError> {
+        if let Some(author) = &self.author {
+            role::check_sent(self.writing.format, author, &self.role)?;
+        }
+        Ok(self)
+    }
+
+    /// Its place in the list that it came in.
+    pub fn index(&self) -> usize {
+        self.index
     }
 
     /// Who says it: the kind of its first block. `None` if the host alone speaks.
@@ -448,8 +470,11 @@ fn is_compaction_item(payload: &str) -> bool {
     kind.is_some_and(|kind| COMPACTION_ITEMS.contains(&kind.get()))
 }
 
-fn shows_aiders_files(message: &str) -> bool {
-    AIDER_FILES.iter().any(|text| message.contains(text))
+/// Returns true if aider shows files in a message. The next one is aider's own, too.
+pub fn shows_files(message: &str) -> bool {
+    // Each request is looked through, and may be long.
+    let begin = &message[..message.floor_char_boundary(AIDER_BEGINS_WITHIN)];
+    AIDER_FILES.iter().any(|text| begin.contains(text))
         && AIDER_FILES.iter().any(|text| text_of(message).starts_with(text))
 }
 

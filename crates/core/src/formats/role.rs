@@ -40,17 +40,28 @@ pub(super) fn unknown_role(role: &str, known: &[&str], cure: &str) -> FormatErro
 }
 
 fn check_role(message: &Message, fields: &Fields<'_>, known: &[&str]) -> Result<(), FormatError> {
-    // An item of an unknown type is no message, whatever its role.
-    let role = fields
+    let cure = "what no model is to see has a `kind` of recapd's own format in place of the role";
+    fields
         .text("role")
-        .filter(|role| message.kind == unknown_kind(role) && !UNSENT_ROLES.contains(&role.as_str()));
-    let cure = || {
-        let known = known.join(", ");
-        format!(
-            "give one of {known}; what no model is to see has a `kind` of recapd's own format in place of the role"
-        )
+        .map_or(Ok(()), |role| check_kind_of(&message.kind, &role, known, cure))
+}
+
+/// Refuses a message of a request whose role its provider doesn't know. `author` is the kind that was read.
+pub(super) fn check_sent(format: Format, author: &Kind, role: &str) -> Result<(), FormatError> {
+    let known: &[&str] = match format {
+        Format::Gemini => &gemini::ROLES,
+        _ => &chat::ROLES,
     };
-    role.map_or(Ok(()), |role| Err(unknown_role(&role, known, &cure())))
+    check_kind_of(author, role, known, "leave out what no model is to see")
+}
+
+fn check_kind_of(kind: &Kind, role: &str, known: &[&str], rest: &str) -> Result<(), FormatError> {
+    // An item of an unknown type is no message, whatever its role.
+    if *kind != unknown_kind(role) || UNSENT_ROLES.contains(&role) {
+        return Ok(());
+    }
+    let cure = format!("give one of {}; {rest}", known.join(", "));
+    Err(unknown_role(role, known, &cure))
 }
 
 /// Agents may use kinds of their own, so only a kind one letter off a sent one is a mistake.

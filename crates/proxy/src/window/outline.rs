@@ -2,15 +2,14 @@
 
 use std::{
     borrow::Cow,
-    collections::HashSet,
-    hash::{BuildHasher as _, RandomState},
+    hash::BuildHasher as _,
     ops::Range,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use bytes::Bytes;
-use hashlink::LruCache;
+use hashlink::{DefaultHashBuilder, LruCache};
 use memchr::memmem;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
@@ -18,10 +17,10 @@ use serde_json::value::RawValue;
 use crate::dialect::Dialect;
 use recapd_core::{
     domain::{
-        continuation::{Beginning, ContentUnit, UnitKind, beginnings},
+        continuation::{Beginning, ContentUnit, UnitKind},
         message::Kind,
     },
-    formats::request::{PairEnd, SentMessage},
+    formats::request::{MessageOutline, PairEnd, SentMessage, cut, shows_files},
 };
 
 /// How many messages are remembered, of all conversations. One takes some 150 bytes.
@@ -33,18 +32,18 @@ const CACHE_LIFE: Duration = Duration::from_mins(5);
 const LONG_CACHE_LIFE: Duration = Duration::from_hours(1);
 pub(super) const LONG_LIFE: &str = r#""1h""#;
 
-/// The members of a request that matter here.
+/// The members of a request that matter here. They are read in one pass: a request may be long.
 #[derive(Deserialize)]
 struct OutlineFields<'a> {
     #[serde(borrow)]
-    messages: Option<&'a RawValue>,
+    messages: Option<Vec<&'a RawValue>>,
     #[serde(borrow)]
-    input: Option<&'a RawValue>,
+    input: Option<Vec<&'a RawValue>>,
     #[serde(borrow)]
-    contents: Option<&'a RawValue>,
+    contents: Option<Vec<&'a RawValue>>,
     /// Where Gemini's `countTokens` may hold the request.
     #[serde(borrow, rename = "generateContentRequest")]
-    nested: Option<&'a RawValue>,
+    nested: Option<NestedFields<'a>>,
     model: Option<Cow<'a, str>>,
     #[serde(borrow)]
     cache_control: Option<&'a RawValue>,
@@ -53,44 +52,41 @@ struct OutlineFields<'a> {
     conversation: Option<IgnoredAny>,
 }
 
+#[derive(Deserialize)]
+struct NestedFields<'a> {
+    #[serde(borrow)]
+    contents: Option<Vec<&'a RawValue>>,
+}
+
 impl<'a> OutlineFields<'a> {
-    fn list(&self, dialect: Dialect) -> Option<&'a RawValue> {
-        match dialect {
-            Dialect::Anthropic | Dialect::OpenAiChat => self.messages,
-            Dialect::OpenAiResponses => self.input,
-            Dialect::Gemini => self.contents.or_else(|| {
-                let nested: Self = serde_json::from_str(self.nested?.get()).ok()?;
-                nested.contents
-            }),
-        }
+    fn list(&self, dialect: Dialect) -> Option<&[&'a RawValue]> {
+        let list = match dialect {
+            Dialect::Anthropic | Dialect::OpenAiChat => &self.messages,
+            Dialect::OpenAiResponses => &self.input,
+            Dialect::Gemini => match &self.nested {
+                Some(nested) if self.contents.is_none() => &nested.contents,
+                _ => &self.contents,
+            },
+        };
+        list.as_deref()
     }
 }
 
-/// What is known of a message.
-#[derive(Debug, Default)]
-struct MessageOutline {
-    units: Vec<ContentUnit>,
-    author: Option<Kind>,
-    pairs: Vec<PairEnd>,
-}
-
-impl MessageOutline {
-    fn is_models(&self) -> bool {
-        matches!(self.author, Some(Kind::Assistant | Kind::ToolCall))
-    }
+fn is_models(message: &MessageOutline) -> bool {
+    matches!(message.author, Some(Kind::Assistant | Kind::ToolCall))
 }
 
 /// Remembers what was read in messages: each request repeats those of the one before.
 #[derive(Debug)]
 pub(crate) struct OutlineMemory {
-    hasher: RandomState,
+    hasher: DefaultHashBuilder,
     known: Mutex<LruCache<u64, Arc<MessageOutline>>>,
 }
 
 impl Default for OutlineMemory {
     fn default() -> Self {
         Self {
-            hasher: RandomState::new(),
+            hasher: DefaultHashBuilder::default(),
             known: Mutex::new(LruCache::new(REMEMBERED_MAX)),
         }
     }
@@ -114,11 +110,7 @@ impl OutlineMemory {
         };
         let read = |raw: &RawValue| {
             let sent = SentMessage::parse(format, host, raw.get()).ok()?;
-            Some(Arc::new(MessageOutline {
-                units: sent.units().collect(),
-                author: sent.author().cloned(),
-                pairs: sent.pairs().to_vec(),
-            }))
+            Some(Arc::new(MessageOutline::from(&sent)))
         };
         let outlines: Vec<Arc<MessageOutline>> = messages
             .iter()
@@ -146,6 +138,8 @@ pub(crate) struct Outline {
     /// Where each message stands in the body.
     places: Vec<Range<usize>>,
     messages: Vec<Arc<MessageOutline>>,
+    /// Where aider shows files: two messages from each of these on, which are no part of the conversation.
+    files: Vec<usize>,
     /// The host's newest summary, which stands for everything before it; else 0.
     first: usize,
 }
@@ -159,30 +153,44 @@ impl Outline {
         memory: &OutlineMemory,
     ) -> Option<Self> {
         let dialect = writer.dialect;
-        let written: OutlineFields<'_> = serde_json::from_slice(plain).ok()?;
+        let text = std::str::from_utf8(plain).ok()?;
+        let written: OutlineFields<'_> = serde_json::from_str(text).ok()?;
         if written.previous_response_id.is_some() || written.conversation.is_some() {
             return None;
         }
-        let raws: Vec<&RawValue> = serde_json::from_str(written.list(dialect)?.get()).ok()?;
-        let messages = memory.outlines(writer, &raws)?;
+        let raws = written.list(dialect)?;
+        let mut messages = memory.outlines(writer, raws)?;
+        let files: Vec<usize> = (0..raws.len())
+            .filter(|&at| shows_files(raws[at].get()))
+            .collect();
+        for at in files.iter().flat_map(|&at| [at, at + 1]) {
+            if let Some(message) = messages.get_mut(at) {
+                *message = Arc::default();
+            }
+        }
         let is_summary =
             |message: &Arc<MessageOutline>| message.units.iter().any(|unit| unit.kind == UnitKind::Summary);
         let first = messages.iter().rposition(is_summary).unwrap_or(0);
+        let is_plain = expanded.is_none();
         let body = expanded.unwrap_or_else(|| plain.clone());
-        let text = std::str::from_utf8(&body).ok()?;
-        let sent: OutlineFields<'_> = serde_json::from_str(text).ok()?;
-        let list = sent.list(dialect)?;
-        let raws: Vec<&RawValue> = serde_json::from_str(list.get()).ok()?;
-        let places: Vec<Range<usize>> = raws.iter().map(|raw| place(text, raw)).collect();
+        let places = if is_plain {
+            places(text, raws)
+        } else {
+            let text = std::str::from_utf8(&body).ok()?;
+            let sent: OutlineFields<'_> = serde_json::from_str(text).ok()?;
+            places(text, sent.list(dialect)?)
+        };
+        let list = list_place(std::str::from_utf8(&body).ok()?, &places)?;
         (places.len() == messages.len()).then(|| Self {
             dialect,
-            model: sent.model.unwrap_or_default().into_owned(),
-            cache_control: sent.cache_control.map(|marker| marker.get().to_owned()),
-            list: place(text, list),
+            model: written.model.unwrap_or_default().into_owned(),
+            cache_control: written.cache_control.map(|marker| marker.get().to_owned()),
+            list,
             places,
             messages,
+            files,
             first,
-            body: body.clone(),
+            body,
         })
     }
 
@@ -196,7 +204,11 @@ impl Outline {
 
     /// A message as the client wrote it.
     pub(crate) fn message(&self, at: usize) -> &str {
-        slice(self.text(), self.places[at].clone())
+        // Not the whole body is checked for each message.
+        let bytes = self.body.get(self.places[at].clone());
+        bytes
+            .and_then(|bytes| std::str::from_utf8(bytes).ok())
+            .unwrap_or_default()
     }
 
     /// The units of the conversation.
@@ -205,41 +217,9 @@ impl Outline {
         messages.flat_map(|message| message.units.iter().copied())
     }
 
-    /// The index of the first message after `replaced`; `None` if the conversation begins differently, if nothing would be
-    /// left, or if a message, or a call and its result, would be torn apart.
+    /// The index of the first message after `replaced`; `None` if the conversation can't be cut there.
     pub(crate) fn cut(&self, replaced: Beginning) -> Option<usize> {
-        let last = replaced.units.checked_sub(1)?;
-        if beginnings(0, self.units()).nth(last)? != replaced.hash {
-            return None;
-        }
-        let (mut units, mut at) = (0, self.first);
-        while units < replaced.units {
-            units += self.messages[at].units.len();
-            at += 1;
-        }
-        let is_left = self.messages[at..]
-            .iter()
-            .any(|message| !message.units.is_empty());
-        (units == replaced.units && is_left && self.has_its_calls(at)).then_some(at)
-    }
-
-    /// Returns true if the messages from `cut` on hold the call of each of their results.
-    fn has_its_calls(&self, cut: usize) -> bool {
-        let mut calls = HashSet::new();
-        let mut is_first = true;
-        self.messages[cut..].iter().all(|message| {
-            // A result without an id belongs to the message before.
-            let has_message_before = !is_first;
-            is_first &= message.units.is_empty();
-            message.pairs.iter().all(|pair| match pair {
-                PairEnd::Call(id) => {
-                    calls.insert(*id);
-                    true
-                }
-                PairEnd::Result(Some(id)) => calls.contains(id),
-                PairEnd::Result(None) => has_message_before,
-            })
-        })
+        cut(&self.messages[self.first..], replaced).map(|at| self.first + at)
     }
 
     /// The user's message whose first unit has that hash, among those before `cut`.
@@ -258,6 +238,12 @@ impl Outline {
         (0..cut).filter(|&at| self.messages[at].author == Some(Kind::System))
     }
 
+    /// The messages before `cut` with files that the host shows.
+    pub(crate) fn files(&self, cut: usize) -> impl Iterator<Item = usize> {
+        let all = self.files.iter().flat_map(|&at| [at, at + 1]);
+        all.filter(move |&at| at < cut)
+    }
+
     /// How long the provider keeps the request in its prompt cache.
     pub(crate) fn cache_life(&self) -> Duration {
         let lives_long = memmem::find(&self.body, LONG_LIFE.as_bytes()).is_some();
@@ -271,7 +257,7 @@ impl Outline {
             .iter()
             .rev()
             .filter(|message| message.author.is_some());
-        said.next().is_none_or(|last| last.is_models())
+        said.next().is_none_or(|last| is_models(last))
     }
 
     /// Returns true if it ends with a request of the user.
@@ -284,7 +270,7 @@ impl Outline {
 
     /// The index of the model's newest message, or of the first of several that follow each other.
     pub(crate) fn newest_answer(&self) -> usize {
-        let answers = |at: usize| self.messages[at].is_models();
+        let answers = |at: usize| is_models(&self.messages[at]);
         let last = (0..self.len()).rfind(|&at| answers(at)).unwrap_or(0);
         (0..last).rfind(|&at| !answers(at)).map_or(0, |before| before + 1)
     }
@@ -293,6 +279,18 @@ impl Outline {
 /// A part of `text` at a place that was found in it.
 pub(super) fn slice(text: &str, place: Range<usize>) -> &str {
     text.get(place).unwrap_or_default()
+}
+
+fn places(text: &str, raws: &[&RawValue]) -> Vec<Range<usize>> {
+    raws.iter().map(|raw| place(text, raw)).collect()
+}
+
+/// Where the list stands whose messages stand at `places`; `None` if it is empty.
+fn list_place(text: &str, places: &[Range<usize>]) -> Option<Range<usize>> {
+    let (first, last) = (places.first()?, places.last()?);
+    let begin = text.get(..first.start)?.rfind('[')?;
+    let end = last.end + text.get(last.end..)?.find(']')? + 1;
+    Some(begin..end)
 }
 
 /// Where `part` stands in `whole`, of which it is a part.

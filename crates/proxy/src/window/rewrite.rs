@@ -1,7 +1,7 @@
 //! Writes a request anew, with the document in place of the messages that left the window.
 //!
 //! ```text
-//! messages: [instructions │ anchor, document │ kept messages]
+//! messages: [instructions │ files that the host shows │ anchor, document │ kept messages]
 //! ```
 //!
 //! Invariant: outside the list of messages, and in each kept message, no byte changes, but that thinking from before the
@@ -23,6 +23,8 @@ use crate::dialect::Dialect;
 /// The most prompt cache markers that Anthropic takes in a request.
 const MARKERS_MAX: usize = 4;
 const MARKER: &[u8] = br#""cache_control""#;
+/// What comes before instructions that stand in the user's message.
+const QUOTED: &str = "The program that runs this conversation gave these instructions in it:\n\n";
 const THINKING: [&str; 2] = ["thinking", "redacted_thinking"];
 
 /// How a request is rewritten.
@@ -47,6 +49,7 @@ struct MessageFields<'a> {
 struct BlockFields<'a> {
     #[serde(rename = "type")]
     kind: Option<Cow<'a, str>>,
+    text: Option<Cow<'a, str>>,
 }
 
 impl Rewrite<'_> {
@@ -55,7 +58,8 @@ impl Rewrite<'_> {
         let text = outline.text();
         let before = slice(text, 0..outline.list.start);
         let after = slice(text, outline.list.end..text.len());
-        let instructions = outline.instructions(self.cut).map(|at| outline.message(at));
+        let (quoted, instructions) = self.instructions(outline);
+        let files = outline.files(self.cut).map(|at| outline.message(at));
         let kept = self.kept(outline);
         let anchor = self
             .replacement
@@ -76,12 +80,30 @@ impl Rewrite<'_> {
                 json!({"type": "ephemeral"})
             }
         });
-        let head = head(outline.dialect, anchor, &self.replacement.text, marker.as_ref())?;
+        let text_in_place = format!("{quoted}{}", self.replacement.text);
+        let head = head(outline.dialect, anchor, &text_in_place, marker.as_ref())?;
         let messages: Vec<&str> = instructions
+            .into_iter()
+            .chain(files)
             .chain([head.as_str()])
             .chain(kept.iter().map(AsRef::as_ref))
             .collect();
         Some(format!("{before}[{}]{after}", messages.join(",")).into())
+    }
+
+    /// The instructions among the messages that are gone: those that are quoted before the document, and those that stay as they
+    /// are. Anthropic takes instructions in a few places only, and those places are gone.
+    fn instructions(self, outline: &Outline) -> (String, Vec<&str>) {
+        let messages: Vec<&str> = outline
+            .instructions(self.cut)
+            .map(|at| outline.message(at))
+            .collect();
+        if outline.dialect != Dialect::Anthropic || messages.is_empty() {
+            return (String::new(), messages);
+        }
+        let texts = messages.iter().flat_map(|message| texts(message));
+        let quoted = texts.fold(QUOTED.to_owned(), |quoted, text| quoted + &text + "\n\n");
+        (quoted, Vec::new())
     }
 
     fn kept(self, outline: &Outline) -> Vec<Cow<'_, str>> {
@@ -95,6 +117,23 @@ impl Rewrite<'_> {
             }
         });
         kept.collect()
+    }
+}
+
+/// The texts of a message of Anthropic's.
+fn texts(message: &str) -> Vec<String> {
+    let content = serde_json::from_str::<MessageFields<'_>>(message)
+        .ok()
+        .and_then(|fields| fields.content);
+    let Some(content) = content.map(RawValue::get) else {
+        return Vec::new();
+    };
+    match serde_json::from_str::<Vec<BlockFields<'_>>>(content) {
+        Ok(blocks) => blocks
+            .into_iter()
+            .filter_map(|block| block.text.map(Cow::into_owned))
+            .collect(),
+        Err(_) => serde_json::from_str(content).into_iter().collect(),
     }
 }
 

@@ -6,7 +6,6 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::outline::Outline;
-use crate::dialect::Dialect;
 use recapd_core::domain::{agent::AgentId, continuation::Beginning};
 
 /// Anthropic's models whose thinking is bound to everything before it.
@@ -66,9 +65,7 @@ impl Replacement {
     fn cut(&self, outline: &Outline) -> Option<usize> {
         let cut = outline.cut(self.replaced)?;
         let has_anchor = self.anchor.is_none_or(|hash| outline.anchor(hash, cut).is_some());
-        // Anthropic takes instructions between messages in a few places only, and these are gone.
-        let is_free = outline.dialect != Dialect::Anthropic || outline.instructions(cut).next().is_none();
-        (has_anchor && is_free && !self.text.is_empty()).then_some(cut)
+        (has_anchor && !self.text.is_empty()).then_some(cut)
     }
 }
 

@@ -349,6 +349,67 @@ fn only_an_eviction_takes_a_step_while_the_cache_is_warm() {
     assert!(session.step(&other, now).is_none());
 }
 
+/// A request that is cut after `units`.
+fn cut_after(writer: RequestWriter, messages: &[Value], units: usize) -> Vec<Value> {
+    let outline = read(writer, &body(writer.dialect, "m", messages));
+    let replacement = offered(&outline, units, "tag");
+    let rewrite = Rewrite {
+        replacement: &replacement,
+        cut: outline.cut(replacement.replaced).unwrap(),
+        thinks_from: 0,
+    };
+    let sent = rewrite.body(&outline).unwrap();
+    let sent = list(writer.dialect, std::str::from_utf8(&sent).unwrap());
+    sent.iter().map(|message| bare(message)).collect()
+}
+
+#[test]
+fn instructions_and_files_that_the_host_shows_stay() {
+    let said = |role: &str, text: &str| json!({"role": role, "content": text});
+    let files = [
+        said(
+            "user",
+            "I have *added these files to the chat* so you can go ahead and edit them.\n\nmain.rs",
+        ),
+        said("assistant", "Ok, any changes I propose will be to those files."),
+    ];
+    let turn = |words: &str| [said("user", words), said("assistant", "Done.")];
+    let (system, last) = (said("system", "Be brief."), said("user", "Three"));
+    let talk = [
+        vec![system.clone()],
+        turn("One").to_vec(),
+        files.to_vec(),
+        turn("Two").to_vec(),
+        vec![last.clone()],
+    ];
+    let sent = cut_after(CHAT, &talk.concat(), 4);
+    let expected = [
+        vec![system],
+        files.to_vec(),
+        vec![said("user", "<summary>"), last.clone()],
+    ];
+    assert_eq!(sent, expected.concat());
+
+    let anthropic = RequestWriter {
+        dialect: Dialect::Anthropic,
+        client: "it",
+    };
+    let blocks = json!([{"type": "text", "text": "Speak German."}, {"type": "text", "text": "Be kind."}]);
+    let talk = [
+        said("user", "One"),
+        json!({"role": "system", "content": blocks}),
+        said("assistant", "Eins."),
+        last,
+    ];
+    let sent = cut_after(anthropic, &talk, 2);
+    let text = sent[0]["content"].as_str().unwrap();
+    assert!(
+        text.ends_with("instructions in it:\n\nSpeak German.\n\nBe kind.\n\n<summary>"),
+        "{text}"
+    );
+    assert_eq!(sent.len(), 2);
+}
+
 #[test]
 fn a_conversation_that_is_not_sent_whole_cannot_be_cut() {
     for body in [

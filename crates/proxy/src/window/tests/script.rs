@@ -56,6 +56,9 @@ pub(super) fn requests(dialect: Dialect, turns: &[ScriptTurn]) -> Vec<Vec<Value>
             "user",
             &format!("Request {number} {}", "x".repeat(turn.request)),
         ));
+        if dialect == Dialect::Anthropic && turn.request % 3 == 0 {
+            messages.push(json!({"role": "system", "content": format!("Mind request {number}.")}));
+        }
         requests.push(messages.clone());
         for (at, round) in turn.rounds.iter().enumerate() {
             messages.extend(round.messages(dialect, &format!("{number}-{at}")));
