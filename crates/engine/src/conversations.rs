@@ -24,7 +24,7 @@ use recapd_core::{
     },
     formats::{
         self, FormatError,
-        request::{SentMessage, units_of},
+        request::{MessageOutline, SentMessage, cut, units_of},
     },
     hash::short_hash,
 };
@@ -162,6 +162,22 @@ impl Conversations {
         let mut reader = reader.lock().await;
         reader.read_on(self.archive.as_ref(), agent).await?;
         Ok(reader.stored.before(exchange))
+    }
+
+    /// The index in its list of the first message of `sent` that isn't before `exchange`. `None` if the conversation can't be cut
+    /// there, because nothing is before it, or because it was changed meanwhile.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn cut(
+        &self,
+        agent: &AgentId,
+        sent: &[SentMessage],
+        exchange: i64,
+    ) -> StoreResult<Option<usize>> {
+        let before = self.before(agent, exchange).await?;
+        let outlines: Vec<MessageOutline> = sent.iter().map(MessageOutline::from).collect();
+        Ok(cut(&outlines, before).map(|at| sent[at].index()))
     }
 
     async fn store_in(

@@ -164,6 +164,93 @@ async fn a_compaction_stands_for_the_whole_conversation() {
 }
 
 #[tokio::test]
+async fn a_conversation_is_told_where_it_is_cut_and_what_stands_for_its_beginning() {
+    const COMPACT: &str = "/v1/agents/coder/compact?format=anthropic";
+    let server = Server::small().await;
+    let turn = |number| {
+        [
+            user(&format!("Question {number}: {}", "why ".repeat(20))),
+            assistant(&format!("Answer {number}")),
+        ]
+    };
+    let talk: Vec<Value> = (1..=12).flat_map(turn).collect();
+    let short = send(&server, COMPACT, &talk[..3]).await;
+    assert_eq!((&short["first_kept"], &short["text"]), (&json!(0), &json!("")));
+    let told = send(&server, COMPACT, &talk).await;
+    let first = usize::try_from(told["first_kept"].as_u64().unwrap()).unwrap();
+    assert!(
+        first > 0 && first < talk.len() && talk[first]["role"] == "user",
+        "{told}"
+    );
+    let text = told["text"].as_str().unwrap();
+    assert!(
+        text.contains("<summary") && text.contains("Question 1: why"),
+        "{text}"
+    );
+    assert!(!text.contains("Question 12"), "what stays is in the text: {text}");
+    assert_eq!(send(&server, COMPACT, &talk).await["text"], told["text"]);
+    // A host that compacts keeps less than the window; the newest exchange always stays.
+    let compacted = send(&server, &format!("{COMPACT}&keep_tokens=1"), &talk).await;
+    assert_eq!(compacted["first_kept"], 22, "{compacted}");
+    let text = compacted["text"].as_str().unwrap();
+    assert!(
+        text.contains("Question 11") && !text.contains("Question 12"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("</summary>") && text.contains("recapd expand coder"),
+        "{text}"
+    );
+    assert!(!text.contains("as it was said"), "{text}");
+    // Nothing of it is stored twice.
+    assert_eq!(send(&server, PATH, &talk).await["accepted"], 0);
+    for (path, code) in [
+        (format!("{COMPACT}&keep_tokens=-1"), "invalid_parameter"),
+        (
+            "/v1/agents/coder/compact?format=native".to_owned(),
+            "invalid_parameter",
+        ),
+    ] {
+        server.post(&path, "{}").await.problem(400, code);
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_role_is_refused_with_its_place() {
+    let server = Server::start(|_| {}).await;
+    for (format, body) in [
+        (
+            "anthropic",
+            r#"{"messages":[{"role":"user","content":"Hi"},{"role":"reviewer","content":[{"type":"text","text":"No."}]}]}"#,
+        ),
+        (
+            "openai",
+            r#"{"messages":[{"role":"user","content":"Hi"},{"role":"reviewer","content":"No."}]}"#,
+        ),
+        (
+            "openai-responses",
+            r#"{"input":[{"role":"user","content":"Hi"},{"type":"message","role":"reviewer","content":"No."}]}"#,
+        ),
+        (
+            "gemini",
+            r#"{"contents":[{"role":"user","parts":[{"text":"Hi"}]},{"role":"reviewer","parts":[{"text":"No."}]}]}"#,
+        ),
+    ] {
+        let reply = server
+            .post(&format!("/v1/agents/coder/conversation?format={format}"), body)
+            .await;
+        let problem = reply.problem(400, "invalid_message");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("[1]`: role `reviewer` is unknown"), "{detail}");
+        assert!(problem["hint"].as_str().unwrap().contains("user, "), "{problem}");
+    }
+    server
+        .get("/v1/agents/coder/context?format=openai")
+        .await
+        .problem(404, "unknown_agent");
+}
+
+#[tokio::test]
 async fn a_handoff_fits_and_says_which_files_it_is_about() {
     let server = Server::start(|config| config.window.budget_tokens = 2_000).await;
     let call = |path: &str| {

@@ -8,8 +8,9 @@ use super::{ContextMaterial, ContextQuery};
 use recapd_core::{
     domain::{
         agent::AgentId,
-        context::{Context, ContextOptions, build, plain},
+        context::{Alternation, Context, ContextOptions, Turn, build, plain},
         effects::Effects,
+        exchange::PREAMBLE,
         message::Message,
         number::i64_or_max,
         text::one_line,
@@ -40,8 +41,13 @@ const FILES_MAX: usize = 40;
 pub struct CompactReply {
     pub agent_id: AgentId,
     pub summary_version: i64,
-    /// The first exchange that isn't in the summary's own range.
+    /// The first exchange that isn't in the summary's own range; if the text stands for a part of the conversation, the first one
+    /// after it.
     pub first_exchange: i64,
+    /// The index of the first message after those for which the text stands, if the conversation came along. 0 if nothing is to be
+    /// cut: then there is no text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_kept: Option<usize>,
     /// The document, a line about each exchange that it doesn't cover, the newest part as it was said, and how to look
     /// things up. No tag `summary` or `analysis` is in it.
     pub text: String,
@@ -58,7 +64,48 @@ struct PartSizes {
     quoted: i64,
 }
 
+impl CompactReply {
+    /// The answer about a conversation that is cut at `first_kept`; `None` if it isn't cut.
+    pub fn with_first_kept(self, first_kept: Option<usize>) -> Self {
+        let text = first_kept.map(|_| self.text).unwrap_or_default();
+        Self {
+            tokens: if text.is_empty() { 0 } else { self.tokens },
+            first_kept: Some(first_kept.unwrap_or_default()),
+            text,
+            ..self
+        }
+    }
+}
+
 impl ContextMaterial {
+    /// Writes the text in place of what comes before the window; with `keep_tokens`, before the newest so many tokens of it.
+    pub fn compact_before(
+        &self,
+        keep_tokens: Option<i64>,
+        defaults: ContextOptions,
+        counter: &dyn TokenCounter,
+    ) -> CompactReply {
+        let counter: &dyn TokenCounter = &remembering(counter);
+        let Some(quoted) = keep_tokens else {
+            return self.reply(self.text_before_window(defaults, counter), 0, counter);
+        };
+        let sizes = PartSizes {
+            document: counter.count(&self.markdown),
+            lines: LINES_TOKENS_MAX,
+            quoted,
+        };
+        let context = self.quoting(sizes, Some(Alternation::Keep), defaults, counter);
+        let is_before = |turn: &Turn<'_>| turn.exchange == PREAMBLE;
+        let first = context.turns.iter().find(|turn| !is_before(turn));
+        let first_exchange = first.map_or(self.first_exchange, |turn| turn.exchange);
+        let before: Vec<Turn<'_>> = context.turns.into_iter().filter(is_before).collect();
+        let text = format!("{}\n{}", plain(&before).trim(), look_up(&self.agent));
+        CompactReply {
+            first_exchange,
+            ..self.reply(text, context.left_out.len(), counter)
+        }
+    }
+
     /// Writes the text in place of the conversation. The newest part is quoted, as far as there is room for it.
     pub fn compact(&self, defaults: ContextOptions, counter: &dyn TokenCounter) -> CompactReply {
         let counter: &dyn TokenCounter = &remembering(counter);
@@ -106,23 +153,34 @@ impl ContextMaterial {
         defaults: ContextOptions,
         counter: &dyn TokenCounter,
     ) -> CompactReply {
-        let context = self.quoting(sizes, defaults, counter);
+        let context = self.quoting(sizes, None, defaults, counter);
         let text = format!("{head}{}\n{}", plain(&context.turns).trim(), look_up(&self.agent));
+        self.reply(text, context.left_out.len(), counter)
+    }
+
+    fn reply(&self, text: String, unquoted: usize, counter: &dyn TokenCounter) -> CompactReply {
         CompactReply {
             agent_id: self.agent.clone(),
             summary_version: self.version,
             first_exchange: self.first_exchange,
+            first_kept: None,
             tokens: counter.count(&text),
-            unquoted: i64_or_max(context.left_out.len()),
+            unquoted: i64_or_max(unquoted),
             text,
         }
     }
 
-    fn quoting(&self, sizes: PartSizes, defaults: ContextOptions, counter: &dyn TokenCounter) -> Context<'_> {
+    fn quoting(
+        &self,
+        sizes: PartSizes,
+        alternation: Option<Alternation>,
+        defaults: ContextOptions,
+        counter: &dyn TokenCounter,
+    ) -> Context<'_> {
         let query = ContextQuery {
             format: RequestFormat::OpenAiChat,
             budget_tokens: None,
-            alternation: None,
+            alternation,
             summary_max_tokens: None,
             keeps_open_thinking: false,
         };

@@ -25,6 +25,33 @@ pub struct Replacement {
 impl ContextMaterial {
     /// Writes what a context shows before its window.
     pub fn replacement(&self, defaults: ContextOptions, counter: &dyn TokenCounter) -> Replacement {
+        self.before_window(defaults, counter, |pieces| {
+            // A message that was cut, or lost its images, is part of the text instead.
+            let is_whole = |piece: &Piece<'_>| {
+                matches!(piece.origin, PieceOrigin::Stored { .. }) && piece.source.is_some()
+            };
+            let anchor = pieces.iter().find(|piece| is_whole(piece));
+            let anchor = anchor.and(self.anchor.as_ref());
+            Replacement {
+                anchor: anchor
+                    .and_then(|anchor| units_of(&anchor.message).first().copied())
+                    .map(|unit| unit.hash),
+                text: joined(pieces.iter().filter(|piece| !is_whole(piece))),
+            }
+        })
+    }
+
+    /// Writes the same as one text, with the user's first message in it.
+    pub(super) fn text_before_window(&self, defaults: ContextOptions, counter: &dyn TokenCounter) -> String {
+        self.before_window(defaults, counter, |pieces| joined(pieces.iter()))
+    }
+
+    fn before_window<T>(
+        &self,
+        defaults: ContextOptions,
+        counter: &dyn TokenCounter,
+        read: impl FnOnce(&[Piece<'_>]) -> T,
+    ) -> T {
         let counter: &dyn TokenCounter = &remembering(counter);
         let query = ContextQuery {
             format: RequestFormat::Anthropic,
@@ -39,22 +66,12 @@ impl ContextMaterial {
         let context = build(&input, &options, counter);
         let mut turns = context.turns.iter();
         let head = turns.find(|turn| turn.role == Role::User && turn.exchange == PREAMBLE);
-        let pieces = || head.into_iter().flat_map(|turn| &turn.pieces);
-        // A message that was cut, or lost its images, is part of the text instead.
-        let is_whole =
-            |piece: &&Piece<'_>| matches!(piece.origin, PieceOrigin::Stored { .. }) && piece.source.is_some();
-        let anchor = pieces().find(is_whole).and(self.anchor.as_ref());
-        let texts: Vec<&str> = pieces()
-            .filter(|piece| !is_whole(piece))
-            .flat_map(texts)
-            .collect();
-        Replacement {
-            anchor: anchor
-                .and_then(|anchor| units_of(&anchor.message).first().copied())
-                .map(|unit| unit.hash),
-            text: texts.join("\n\n"),
-        }
+        read(head.map_or(&[], |turn| &turn.pieces))
     }
+}
+
+fn joined<'p>(pieces: impl Iterator<Item = &'p Piece<'p>>) -> String {
+    pieces.flat_map(texts).collect::<Vec<_>>().join("\n\n")
 }
 
 fn texts<'p>(piece: &'p Piece<'_>) -> impl Iterator<Item = &'p str> {

@@ -1,38 +1,98 @@
 //! A text in place of a conversation: `POST /v1/agents/{id}/compact` for hosts that compact, `GET /v1/agents/{id}/handoff` to go
 //! on elsewhere.
 
-use axum::{extract::State, http::Uri, response::Response};
+use std::sync::Arc;
 
-use super::context::ContextSource;
+use axum::{
+    Extension, Json,
+    extract::{Request, State},
+    http::Uri,
+    response::{IntoResponse as _, Response},
+};
+
+use super::{
+    context::ContextSource,
+    conversation::{Writer, stored},
+};
 use crate::{
-    context::{CompactReply, ContextMaterial, HANDOFF_TOKENS, HANDOFF_TOKENS_MAX, HANDOFF_TOKENS_MIN},
+    context::{CompactReply, HANDOFF_TOKENS, HANDOFF_TOKENS_MAX, HANDOFF_TOKENS_MIN},
     http::{
         SharedApp,
+        edge::access::{self, CallerExtension},
         openapi::{answers, parameters::AgentPath},
-        request::extract::{Agent, Parameters},
+        request::{
+            body,
+            extract::{Agent, Parameters},
+        },
         response::problem::Problem,
     },
 };
+use recapd_core::{domain::continuation::SentExtent, formats::outgoing::RequestFormat};
+use recapd_platform::threads;
 
-/// Writes a text that stands for the whole conversation, from memory and the window, without a model.
+/// The most tokens that can be kept: more than any model takes.
+const KEEP_TOKENS_MAX: i64 = 1_000_000;
+
+/// Writes a text that stands for the conversation, from memory and the window, without a model.
+///
+/// With `format`, the body is the conversation as the host has it. What is new in it is stored, and the answer says where it is
+/// to be cut: the text stands for everything before the message `first_kept`.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/compact", operation_id = "compact", tag = "messages",
-    params(AgentPath),
+    params(AgentPath,
+        ("format" = Option<RequestFormat>, Query, description = "The provider whose messages the body holds. Without it there is no body, and the text stands for the whole conversation."),
+        ("host" = Option<String>, Query, pattern = "^(claude-code|codex)$", description = "The coding agent that wrote the messages."),
+        ("keep_tokens" = Option<i64>, Query, minimum = 0, maximum = 1_000_000, description = "About the most tokens of the newest messages that stay as they are; the newest leg always stays. By default, the agent's window stays.")),
+    request_body(description = "An object with the conversation's `messages`, `input` or `contents`.", content = Option<Value>, content_type = "application/json"),
     responses((status = 200, description = "The text.", body = CompactReply),
         answers::Always,
         answers::OfAgent,
-        answers::Conflicting),
+        answers::Conflicting,
+        answers::WithBody),
 )]
 pub(super) async fn compact(
     State(app): State<SharedApp>,
+    Extension(caller): CallerExtension,
     Agent(agent): Agent,
-    uri: Uri,
+    request: Request,
 ) -> Result<Response, Problem> {
-    Parameters::read(&uri, &[])?;
-    let source = ContextSource::of(&app, &agent, None).await?;
-    source
-        .answer("writing a compaction", ContextMaterial::compact)
-        .await
+    let parameters = Parameters::read(request.uri(), &["format", "host", "keep_tokens"])?;
+    let keep_tokens = parameters.integer("keep_tokens", 0..=KEEP_TOKENS_MAX)?;
+    if parameters.text("format").is_none() {
+        let source = ContextSource::of(&app, &agent, None).await?;
+        return source
+            .answer(
+                "writing a compaction",
+                move |material, defaults, counter| match keep_tokens {
+                    None => material.compact(defaults, counter),
+                    kept => material.compact_before(kept, defaults, counter),
+                },
+            )
+            .await;
+    }
+    access::check_may_make(&caller, &agent)?;
+    let writer = Writer::of(&parameters)?;
+    let (_, body) = body::read(&app, request).await?;
+    let (sent, share) = writer.conversation(body).await?;
+    let sent = Arc::new(sent);
+    let reply = stored(&app, agent, Arc::clone(&sent), SentExtent::Whole, share).await?;
+    let agent = reply.agent_id;
+    access::see(&app, &caller, &agent).await?;
+    let ContextSource {
+        material,
+        defaults,
+        counter,
+        share,
+    } = ContextSource::of(&app, &agent, None).await?;
+    let write = move || material.compact_before(keep_tokens, defaults, counter.as_ref());
+    let reply = threads::computed("writing a compaction", write).await?;
+    let first_kept = app
+        .parts
+        .conversations
+        .cut(&agent, &sent, reply.first_exchange)
+        .await?;
+    let reply = reply.with_first_kept(first_kept);
+    Ok(share.until_sent(Json(reply).into_response()).await)
 }
 
 /// Writes one document to go on with elsewhere.

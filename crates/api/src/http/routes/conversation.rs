@@ -1,24 +1,30 @@
 //! `POST /v1/agents/{id}/conversation`: stores what is new in a conversation that comes whole.
 
+use std::sync::Arc;
+
 use axum::{
     Extension, Json,
     extract::{Request, State},
 };
 
 use crate::http::{
-    SharedApp,
+    App, SharedApp,
     edge::access::{self, CallerExtension},
     openapi::{answers, parameters::AgentPath},
     request::{
-        body,
+        body::{self, BodyShare, BufferedBody},
         extract::{Agent, Parameters, invalid},
         message_body::check_values,
     },
     response::problem::{INVALID_BODY, INVALID_MESSAGE, Problem},
 };
 use recapd_core::{
-    domain::{continuation::SentExtent, message::Format},
-    formats::{FormatError, outgoing::RequestFormat, request::conversation},
+    domain::{agent::AgentId, continuation::SentExtent, message::Format},
+    formats::{
+        FormatError,
+        outgoing::RequestFormat,
+        request::{SentMessage, conversation},
+    },
 };
 use recapd_engine::conversations::{ConversationError, ConversationReply};
 
@@ -43,13 +49,7 @@ pub(super) async fn store(
     request: Request,
 ) -> Result<Json<ConversationReply>, Problem> {
     let parameters = Parameters::read(request.uri(), &["format", "host", "extent"])?;
-    let formats = "give anthropic, openai, openai-responses or gemini";
-    let format = parameters
-        .text("format")
-        .ok_or_else(|| invalid("format", "is missing", formats))?;
-    let format = RequestFormat::from_name(format)
-        .and_then(|format| Format::from_name(format.name()))
-        .ok_or_else(|| invalid("format", &format!("can't be `{format}`"), formats))?;
+    let writer = Writer::of(&parameters)?;
     let extent = match parameters.text("extent") {
         None | Some("whole") => SentExtent::Whole,
         Some("end") => SentExtent::End,
@@ -61,28 +61,20 @@ pub(super) async fn store(
             ));
         }
     };
-    let host = match parameters.text("host") {
-        None => None,
-        Some("claude-code") => Some(Format::ClaudeCode),
-        Some("codex") => Some(Format::Codex),
-        Some(other) => {
-            return Err(invalid(
-                "host",
-                &format!("can't be `{other}`"),
-                "give claude-code or codex, or leave it out",
-            ));
-        }
-    };
     access::check_may_make(&caller, &agent)?;
     let (_, body) = body::read(&app, request).await?;
-    let (sent, share) = body
-        .parsed(move |bytes| {
-            check_values(&bytes)?;
-            let text = std::str::from_utf8(&bytes)
-                .map_err(|_| Problem::new(INVALID_BODY, "the body is no UTF-8").hint("send UTF-8"))?;
-            conversation(format, host, text).map_err(unreadable)
-        })
-        .await?;
+    let (sent, share) = writer.conversation(body).await?;
+    Ok(Json(stored(&app, agent, Arc::new(sent), extent, share).await?))
+}
+
+/// Stores what is new, even if the request is cancelled.
+pub(super) async fn stored(
+    app: &App,
+    agent: AgentId,
+    sent: Arc<Vec<SentMessage>>,
+    extent: SentExtent,
+    share: BodyShare,
+) -> Result<ConversationReply, Problem> {
     let conversations = app.parts.conversations.clone();
     let storing = app.parts.writes.spawn(async move {
         let stored = conversations.store(&agent, &sent, extent).await;
@@ -90,7 +82,52 @@ pub(super) async fn store(
         stored
     });
     let stored = storing.await.map_err(|_| Problem::internal())?;
-    Ok(Json(stored?))
+    Ok(stored?)
+}
+
+/// Who wrote a request, and for which provider.
+pub(super) struct Writer {
+    format: Format,
+    host: Option<Format>,
+}
+
+impl Writer {
+    pub(super) fn of(parameters: &Parameters) -> Result<Self, Problem> {
+        let formats = "give anthropic, openai, openai-responses or gemini";
+        let format = parameters
+            .text("format")
+            .ok_or_else(|| invalid("format", "is missing", formats))?;
+        let format = RequestFormat::from_name(format)
+            .and_then(|format| Format::from_name(format.name()))
+            .ok_or_else(|| invalid("format", &format!("can't be `{format}`"), formats))?;
+        let host = match parameters.text("host") {
+            None => None,
+            Some("claude-code") => Some(Format::ClaudeCode),
+            Some("codex") => Some(Format::Codex),
+            Some(other) => {
+                return Err(invalid(
+                    "host",
+                    &format!("can't be `{other}`"),
+                    "give claude-code or codex, or leave it out",
+                ));
+            }
+        };
+        Ok(Self { format, host })
+    }
+
+    pub(super) async fn conversation(
+        self,
+        body: BufferedBody,
+    ) -> Result<(Vec<SentMessage>, BodyShare), Problem> {
+        let Self { format, host } = self;
+        let parse = move |bytes: Vec<u8>| {
+            check_values(&bytes)?;
+            let text = std::str::from_utf8(&bytes)
+                .map_err(|_| Problem::new(INVALID_BODY, "the body is no UTF-8").hint("send UTF-8"))?;
+            conversation(format, host, text).map_err(unreadable)
+        };
+        body.parsed(parse).await
+    }
 }
 
 fn unreadable(error: FormatError) -> Problem {

@@ -8,6 +8,7 @@ use crate::domain::{message::Part, neutralize::detagged};
 
 /// The tags between which hosts look for the text.
 const TAGS: [&str; 2] = ["summary", "analysis"];
+const NEWEST: &str = "\n\n# The newest part of the conversation, as it was said\n\n";
 const INDENT: &str = "    ";
 
 /// Writes `turns`, without instructions, which a host sends itself.
@@ -27,6 +28,10 @@ pub fn plain(turns: &[Turn<'_>]) -> String {
             }
         }
     }
+    // Nothing of it follows.
+    if text.ends_with(NEWEST) {
+        text.truncate(text.len() - NEWEST.len());
+    }
     for tag in TAGS {
         text = escaped(&text, tag);
     }
@@ -40,7 +45,7 @@ fn write_summary(text: &mut String, parts: &[Part]) {
             let inner = fenced.split_once('\n').map_or("", |(_, rest)| rest);
             let inner = inner.rsplit_once('\n').map_or("", |(document, _)| document);
             text.push_str(inner.trim());
-            text.push_str("\n\n# The newest part of the conversation, as it was said\n\n");
+            text.push_str(NEWEST);
         }
     }
 }
