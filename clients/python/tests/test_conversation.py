@@ -14,7 +14,7 @@ from json_server import JsonServer
 from recapd import AsyncConversation, Conversation, Recapd, RecapdError
 from recapd.outbox import BATCH_BYTES, BATCH_MESSAGES, WAITING_BYTES_MAX
 from recapd.shapes import LIST, Format, messages
-from recapd.whole import WholeConversation
+from recapd.whole import Cut, WholeConversation
 
 PATIENCE_S = 60
 ROLES = (None, "user", "assistant", "tool", "model", "system")
@@ -52,7 +52,7 @@ class Keeper(JsonServer):
             return self.status, {"status": self.status, "code": self.code, "detail": "not now"}
         if isinstance(batch, dict):
             self.stored = dict(enumerate(batch["messages"]))  # type: ignore[arg-type]
-            return 200, {"agent_id": "coder"}
+            return 200, {"agent_id": "coder", "text": "a summary", "first_kept": max(len(self.stored) - 3, 0)}
         if len(batch) > self.messages_max:
             return 413, {"status": 413, "code": "too_many_messages", "detail": "more than one request may hold"}
         unknown = [index for index, message in enumerate(batch) if message.get("role") not in ROLES]
@@ -255,19 +255,20 @@ class Whole(ConversationTest):
         whole = WholeConversation("coder", "openai", recapd=Recapd(self.keeper.url, timeout_s=PATIENCE_S), budget=900)
         self.keeper.status = 503
         with self.assertLogs("recapd", "WARNING") as logs:
-            self.assertIsNone(whole.context(contents(1)))
-            self.assertIsNone(whole.store(contents(2)))
+            self.assertIsNone(whole.cut(contents(1)))
+            whole.store(contents(2))
         self.assertEqual(len(logs.output), 1)
         self.keeper.status = 200
-        self.assertEqual(whole.context(contents(3)), contents(3))
-        self.assertEqual(whole.context(contents(4)), contents(4))
+        self.assertIsNone(whole.cut(contents(3)))
+        self.assertEqual(self.stored(), ["m-0", "m-1", "m-2"])
+        self.assertEqual(whole.cut(contents(4)), Cut("a summary", 1))
         self.assertEqual(self.keeper.patches, [{"budget_tokens": 900}])
 
     def test_a_refusal_is_raised(self) -> None:
         whole = WholeConversation("coder", "openai", recapd=Recapd(self.keeper.url, timeout_s=PATIENCE_S))
         self.keeper.status, self.keeper.code = 400, "invalid_message"
         with self.assertRaisesRegex(RecapdError, "not now"):
-            whole.context(contents(1))
+            whole.cut(contents(1))
 
 
 class Settings(ConversationTest):

@@ -1,7 +1,7 @@
 /** Middleware of the Vercel AI SDK, whose messages are told in OpenAI's format. It needs no SDK. */
 
 import type { Message, Recapd } from "./client.js";
-import { WholeConversation } from "./whole.js";
+import { type Cut, WholeConversation } from "./whole.js";
 
 /** A part of a message of the AI SDK, as far as it is read here. */
 interface Part {
@@ -12,20 +12,13 @@ interface Part {
   toolName?: string;
   input?: unknown;
   output?: { type: string; value?: unknown; reason?: string };
+  providerOptions?: Record<string, unknown>;
 }
 
 /** A message of the AI SDK: of its own calls (`ModelMessage`), or of a model's prompt. */
 export interface SdkMessage {
   role: string;
   content: string | readonly Part[];
-}
-
-/** A message of OpenAI's chat API. */
-interface ChatMessage {
-  role: string;
-  content?: unknown;
-  tool_call_id?: string;
-  tool_calls?: { id: string; function: { name: string; arguments: string } }[];
 }
 
 /** What the middleware reads of a call's options and of an answer. */
@@ -44,7 +37,7 @@ interface StreamPart extends Part {
  * Middleware of `wrapLanguageModel`: the model sees the window that recapd keeps, however long the list of messages has grown.
  *
  * What a call brings that is new is stored before the model is asked, and its answer after it. System messages aren't stored.
- * A turn with files or reasoning in it is sent as it is, after the context before it. While the daemon is away the model sees
+ * What stays is sent as it is. While the daemon is away the model sees
  * the caller's own messages. Throws a RecapdError if the daemon refuses a message.
  */
 export function recapdMiddleware(agent: string, options: { recapd?: Recapd; budget?: number } = {}) {
@@ -58,8 +51,8 @@ export function recapdMiddleware(agent: string, options: { recapd?: Recapd; budg
   return {
     specificationVersion: "v3" as const,
     transformParams: async <T extends Call>({ params }: { params: T }) => {
-      const context = await conversation.context(toChat(params.prompt));
-      const shown = { ...params, ...(context && { prompt: inPlaceOf(params.prompt, context as unknown as ChatMessage[]) }) };
+      const cut = await conversation.cut(toChat(params.prompt));
+      const shown = { ...params, ...(cut && { prompt: inWindow(params.prompt, cut) }) };
       brought.set(shown, params.prompt);
       return shown as any;
     },
@@ -95,17 +88,22 @@ function parsedCall(part: Part): Part {
   return part.type === "tool-call" && typeof part.input === "string" ? { ...part, input: parsed(part.input) } : part;
 }
 
-/** The context in place of a prompt, with the caller's system messages. */
-function inPlaceOf(prompt: readonly SdkMessage[], context: readonly ChatMessage[]) {
-  const turn = prompt.slice(prompt.findLastIndex(({ role }) => role === "user"));
-  const before = turn.some(isBeyondWords) ? beforeTurn(turn, context) : undefined;
+/** The text in place of what has left the window, the system messages before it, and the messages after it as they are. */
+function inWindow(prompt: readonly SdkMessage[], { text, first }: Cut): SdkMessage[] {
+  const said = prompt.filter(({ role }) => role !== "system");
+  const sources = said.flatMap((message) => toChat([message]).map(() => message));
+  const kept = said.slice(said.indexOf(sources[first]!));
+  const turn = kept.findLastIndex(({ role }) => role === "user");
+  const shown = kept.map((message, at) => (at < turn ? withoutThinking(message) : message));
   const system = prompt.filter(({ role }) => role === "system");
-  return [...system, ...(before ? [...toPrompt(before), ...turn] : toPrompt(context))];
+  return [...system, { role: "user", content: [{ type: "text", text }] }, ...shown];
 }
 
-/** Whether there are files, reasoning and the like in it. */
-function isBeyondWords({ content }: SdkMessage): boolean {
-  return typeof content !== "string" && content.some(({ type }) => !["text", "tool-call", "tool-result"].includes(type));
+/** Anthropic binds thinking to all that was before it. */
+function withoutThinking(message: SdkMessage): SdkMessage {
+  if (typeof message.content === "string") return message;
+  const isBound = (part: Part) => part.type === "reasoning" && "anthropic" in (part.providerOptions ?? {});
+  return { ...message, content: message.content.filter((part) => !isBound(part)) };
 }
 
 /** Messages of the AI SDK as OpenAI's, without system messages; what is neither text nor tool is left out. */
@@ -119,46 +117,6 @@ function toChat(messages: readonly SdkMessage[]): Message[] {
     const said = { role, content: words, ...(calls.length > 0 && { tool_calls: calls }) };
     return [...(words || calls.length > 0 ? [said] : []), ...content.filter(isResult).map(result)];
   });
-}
-
-/** OpenAI's messages as the prompt of a model of the AI SDK. */
-function toPrompt(messages: readonly ChatMessage[]) {
-  const names = new Map<string, string>();
-  return messages.map((message) => {
-    const words = typeof message.content === "string" ? message.content : text((message.content ?? []) as Part[]);
-    const said = words ? [{ type: "text" as const, text: words }] : [];
-    switch (message.role) {
-      case "system":
-      case "developer":
-        return { role: "system" as const, content: words };
-      case "tool": {
-        const toolCallId = message.tool_call_id ?? "";
-        const output = { type: "text" as const, value: words };
-        const part = { type: "tool-result" as const, toolCallId, toolName: names.get(toolCallId) ?? "", output };
-        return { role: "tool" as const, content: [part] };
-      }
-      case "assistant": {
-        const calls = (message.tool_calls ?? []).map(({ id, function: { name, arguments: input } }) => {
-          names.set(id, name);
-          return { type: "tool-call" as const, toolCallId: id, toolName: name, input: parsed(input) };
-        });
-        return { role: "assistant" as const, content: [...said, ...calls] };
-      }
-      default:
-        return { role: "user" as const, content: said };
-    }
-  });
-}
-
-/** What a context has before this turn, which is stored; nothing if the user said something else last. */
-function beforeTurn(turn: readonly SdkMessage[], context: readonly ChatMessage[]) {
-  const at = context.findLastIndex(({ role }) => role === "user");
-  const [question] = toChat(turn.slice(0, 1));
-  // Neighbouring messages of one side come as one.
-  const [asked, words] = [`\n\n${question?.["content"]}`, `\n\n${context[at]?.content}`];
-  if (!words.endsWith(asked)) return undefined;
-  const rest = words.slice(2, -asked.length);
-  return [...context.slice(0, at), ...(rest ? [{ role: "user", content: rest }] : [])];
 }
 
 function isResult(part: Part): boolean {

@@ -10,6 +10,7 @@ export type { components, paths } from "./schema.js";
 type Schemas = components["schemas"];
 export type AgentSettings = Schemas["AgentSettings"];
 export type AppendReply = Schemas["AppendReply"];
+export type CompactReply = Schemas["CompactReply"];
 export type ConversationReply = Schemas["ConversationReply"];
 export type Context = Schemas["Context"];
 /** What a context may be asked for; `budget` is the most tokens of this one request. */
@@ -151,6 +152,21 @@ export class Recapd {
       fetch: (sent: Request) => this.#send(sent, true),
     };
     return this.#guarded(async () => content(await read(this.http.POST("/v1/agents/{id}/conversation", options)), "agent_id"), undefined);
+  }
+
+  /**
+   * The text that stands for the beginning of the conversation of a provider's request, which is stored as by
+   * `storeConversation`, and `first_kept`, the index of the first message after it: 0 if nothing has left the window. With
+   * `keepTokens`, only about so many tokens of the newest messages stay. Without a request, the text stands for all.
+   */
+  compact(agent: string, request?: Message, format?: RequestFormat, keepTokens?: number): Promise<CompactReply | undefined> {
+    const query = { ...(format && { format }), ...(keepTokens !== undefined && { keep_tokens: keepTokens }) };
+    const options = {
+      params: { path: { id: agent }, query },
+      ...(request && { body: request }),
+      fetch: (sent: Request) => this.#send(sent, true),
+    };
+    return this.#guarded(async () => content(await read(this.http.POST("/v1/agents/{id}/compact", options)), "text"), undefined);
   }
 
   /** The summary as text for a prompt: empty if there is none yet, PLACEHOLDER if it can't be had. */

@@ -1264,6 +1264,8 @@ export interface components {
              */
             first_exchange: number;
             /** Format: int64 */
+            /** @description The index of the first message after those for which the text stands, if the conversation came along. 0 if nothing is to be cut: then there is no text. */
+            first_kept?: number | null;
             summary_version: number;
             /**
              * @description The document, a line about each exchange that it doesn't cover, the newest part as it was said, and how to look
@@ -3512,7 +3514,14 @@ export interface operations {
     };
     compact: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The provider whose messages the body holds. Without it there is no body, and the text stands for the whole conversation. */
+                format?: components["schemas"]["RequestFormat"];
+                /** @description The coding agent that wrote the messages. */
+                host?: string;
+                /** @description About the most tokens of the newest messages that stay as they are; the newest leg always stays. By default, the agent's window stays. */
+                keep_tokens?: number;
+            };
             header?: never;
             path: {
                 /** @description The agent. */
@@ -3520,7 +3529,12 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        /** @description An object with the conversation's `messages`, `input` or `contents`. */
+        requestBody?: {
+            content: {
+                "application/json": unknown;
+            };
+        };
         responses: {
             /** @description The text. */
             200: {

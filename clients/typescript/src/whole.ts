@@ -4,8 +4,14 @@ import { type Message, Recapd } from "./client.js";
 import { isRefusal } from "./outbox.js";
 import { type Format, LIST } from "./shapes.js";
 
+/** The text that stands for the messages before the index `first`. */
+export interface Cut {
+  text: string;
+  first: number;
+}
+
 /**
- * Stores what is new in the list, and gives the context in place of it.
+ * Stores what is new in the list, and says what stands for its beginning.
  *
  * The framework keeps the list, so nothing waits here: what couldn't be stored comes with the next call. `budget` is the budget
  * of the agent's window in tokens, else the daemon's.
@@ -27,37 +33,34 @@ export class WholeConversation {
     this.#raising = this.recapd.raising();
   }
 
+  /** Stores what is new in the list. Throws a RecapdError with everything that the daemon says if it refuses the list. */
+  async store(messages: readonly Message[]): Promise<void> {
+    await this.#ask(messages, (request) => this.#raising.storeConversation(this.agent, request, this.format));
+  }
+
   /**
-   * Stores what is new in the list, and gives the id of the agent that has it, or nothing if that can't be done now. Throws a
-   * RecapdError with everything that the daemon says if it refuses the list.
+   * Stores the list, and says what of it has left the window; nothing if nothing has, or if the daemon can't be asked now.
+   * `keepTokens` is for hosts that compact: about so many tokens stay. Throws as `store` does.
    */
-  store(messages: readonly Message[]): Promise<string | undefined> {
-    const stored = this.#last.then(() => this.#store(messages));
-    this.#last = stored.catch(() => undefined);
-    return stored;
+  async cut(messages: readonly Message[], keepTokens?: number): Promise<Cut | undefined> {
+    const reply = await this.#ask(messages, (request) => this.#raising.compact(this.agent, request, this.format, keepTokens));
+    return reply?.first_kept ? { text: reply.text, first: reply.first_kept } : undefined;
   }
 
-  /** The context in place of the list, which is stored; nothing if the daemon can't be asked now. Throws as `store` does. */
-  async context(messages: readonly Message[]): Promise<Message[] | undefined> {
-    const agent = await this.store(messages);
-    if (agent === undefined) return undefined;
-    try {
-      const context = await this.#raising.context(agent, this.format);
-      return (context?.body as Record<string, Message[]> | undefined)?.[LIST[this.format]];
-    } catch (error) {
-      this.#report(error);
-      return undefined;
-    }
+  /** One after the other. */
+  #ask<T extends { agent_id: string }>(messages: readonly Message[], call: (request: Message) => Promise<T | undefined>) {
+    const asked = this.#last.then(() => this.#answer(messages, call));
+    this.#last = asked.catch(() => undefined);
+    return asked;
   }
 
-  async #store(messages: readonly Message[]): Promise<string | undefined> {
+  async #answer<T extends { agent_id: string }>(messages: readonly Message[], call: (request: Message) => Promise<T | undefined>) {
     if (messages.length === 0) return undefined;
     try {
-      const reply = await this.#raising.storeConversation(this.agent, { [LIST[this.format]]: messages }, this.format);
-      const agent = reply?.agent_id ?? this.agent;
-      await this.#setBudget(agent);
+      const reply = await call({ [LIST[this.format]]: messages });
+      await this.#setBudget(reply?.agent_id ?? this.agent);
       this.#isAway = false;
-      return agent;
+      return reply;
     } catch (error) {
       if (isRefusal(error)) throw error;
       this.#report(error);

@@ -10,12 +10,12 @@ const user = (...content) => ({ role: "user", content });
 const call = { type: "tool-call", toolCallId: "c", toolName: "ls", input: { path: "src" } };
 const result = (output) => ({ type: "tool-result", toolCallId: "c", toolName: "ls", output });
 
-/** A middleware, and the lists of messages that it has stored. */
-function made(shown = (messages) => messages) {
+/** A middleware, and the lists of messages that it has stored. The messages before `first` have left the window. */
+function made(first = 0) {
   const stored = [];
   const fetch = async (request) => {
-    if (request.method === "POST") stored.push((await request.json()).messages);
-    const told = request.method === "POST" ? { agent_id: "coder" } : { body: { messages: shown(stored.at(-1)) } };
+    stored.push((await request.json()).messages);
+    const told = { agent_id: "coder", text: "a summary", first_kept: first };
     return new Response(JSON.stringify(told), { status: 200, headers: { "content-type": "application/json" } });
   };
   return { stored, middleware: recapdMiddleware("coder", { recapd: new Recapd({ server: "http://daemon", fetch }) }) };
@@ -25,7 +25,7 @@ async function promptOf(middleware, prompt) {
   return (await middleware.transformParams({ params: { prompt } })).prompt;
 }
 
-test("messages come back as they were, behind the caller's system messages", async () => {
+test("messages stay as they are while nothing has left the window", async () => {
   const prompt = [
     { role: "system", content: "Be kind." },
     user(text("What is in src?")),
@@ -38,19 +38,17 @@ test("messages come back as they were, behind the caller's system messages", asy
   assert.deepEqual(stored[0].map(({ role }) => role), ["user", "assistant", "tool", "assistant"]);
 });
 
-test("a turn with a file in it is sent as it is, after what was before it", async () => {
-  const file = { type: "file", mediaType: "application/pdf", data: "aGk=" };
-  const turn = user(text("Read this"), file);
-  const hello = { role: "assistant", content: [text("Hello.")] };
-  const { middleware, stored } = made(([first, ...rest]) => [{ role: "user", content: "a summary" }, ...rest]);
-  assert.deepEqual(await promptOf(middleware, [user(text("Hi")), hello, turn]), [user(text("a summary")), hello, turn]);
-  assert.equal(stored[0].at(-1).content, "Read this\n[application/pdf]");
-  // Neighbouring messages of one side come as one.
-  const merged = made(([first, last]) => [{ role: "user", content: `${first.content}\n\n${last.content}` }]);
-  assert.deepEqual(await promptOf(merged.middleware, [user(text("Hi")), turn]), [user(text("Hi")), turn]);
-  // The user has said something else meanwhile: the context has it.
-  const other = made(() => [{ role: "user", content: "Please stop" }]);
-  assert.deepEqual(await promptOf(other.middleware, [turn]), [user(text("Please stop"))]);
+test("a text stands for what has left the window, and the rest stays as it is", async () => {
+  const system = { role: "system", content: "Be kind." };
+  const thinks = (name) => ({ type: "reasoning", text: "Hm.", providerOptions: { [name]: { signature: "s" } } });
+  const answered = (...thoughts) => ({ role: "assistant", content: [...thoughts, text("Hello.")] });
+  const file = user(text("Read this"), { type: "file", mediaType: "application/pdf", data: "aGk=" });
+  const called = { role: "assistant", content: [thinks("anthropic"), call] };
+  const prompt = [system, user(text("Hi")), answered(), user(text("You?")), answered(thinks("anthropic"), thinks("openai")), file, called];
+  const { middleware, stored } = made(2);
+  const shown = [user(text("You?")), answered(thinks("openai")), file, called];
+  assert.deepEqual(await promptOf(middleware, prompt), [system, user(text("a summary")), ...shown]);
+  assert.equal(stored[0].at(-2).content, "Read this\n[application/pdf]");
 });
 
 test("answers are stored behind the prompt, whole or streamed", async () => {

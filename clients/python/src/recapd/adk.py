@@ -8,7 +8,7 @@ from google.adk.agents.callback_context import CallbackContext
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
-from google.genai.types import Content
+from google.genai.types import Content, Part
 
 from .client import Recapd
 from .conversation import on_thread
@@ -28,11 +28,13 @@ class RecapdPlugin(BasePlugin):
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
-        asked = messages(llm_request.contents, "gemini")
+        contents = llm_request.contents
+        asked = messages(contents, "gemini")
         self._asked[place(callback_context)] = asked
-        context = await on_thread(self._conversation(callback_context).context, asked)
-        if context is not None:
-            llm_request.contents = [Content.model_validate(content) for content in context]
+        cut = await on_thread(self._conversation(callback_context).cut, asked)
+        if cut is not None:
+            sources = [content for content in contents for _ in messages(content, "gemini")]
+            llm_request.contents = [Content(role="user", parts=[Part(text=cut.text)]), *sources[cut.first :]]
         return None
 
     async def after_model_callback(

@@ -96,6 +96,24 @@ class Recapd:
 
         return self._guarded(call, None)
 
+    def compact(
+        self,
+        agent: str,
+        request: Mapping[str, Any] | None = None,
+        format: types.RequestFormat | None = None,
+        *,
+        keep_tokens: int | None = None,
+    ) -> types.CompactReply | None:
+        """The text that stands for the beginning of the conversation of a provider's request, which is stored as by
+        `store_conversation`, and `first_kept`, the index of the first message after it: 0 if nothing has left the window. With
+        `keep_tokens`, only about so many tokens of the newest messages stay. Without a request, the text stands for all."""
+
+        def call() -> Any:
+            query = {"format": format, "keep_tokens": keep_tokens}
+            return _told(self.request("POST", _of(agent, "compact"), query, request, is_repeatable=True), "text")
+
+        return self._guarded(call, None)
+
     def summary(self, agent: str) -> str:
         """The summary as text for a prompt: empty if there is none yet, PLACEHOLDER if it can't be had."""
         unavailable, nothing = {"content": PLACEHOLDER}, {"content": ""}

@@ -24,9 +24,9 @@ from langgraph.config import get_config
 from .client import Recapd
 from .conversation import on_thread
 from .shapes import Message
-from .turns import before_question
 from .whole import WholeConversation, WholeConversations
 
+THINKING = ("thinking", "redacted_thinking")
 ROLES = ("user", "assistant", "system", "developer", "tool", "function")
 
 
@@ -39,7 +39,7 @@ def thread_of(config: RunnableConfig) -> str:
 
 
 class RecapdMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Middleware of `create_agent`: the model sees the context in place of the state's messages."""
+    """Middleware of `create_agent`: the model sees the window in place of the state's messages."""
 
     def __init__(self, *, recapd: Recapd | None = None, budget: int | None = None) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class RecapdMiddleware(AgentMiddleware[Any, Any, Any]):
 
 
 class RecapdNode:
-    """A node of LangGraph that asks a model with the context in place of the state's messages."""
+    """A node of LangGraph that asks a model with the window in place of the state's messages."""
 
     def __init__(self, model: LanguageModelLike, *, recapd: Recapd | None = None, budget: int | None = None) -> None:
         self.model = model
@@ -78,12 +78,15 @@ class RecapdNode:
 
 
 def shown(conversation: WholeConversation, messages: list[AnyMessage]) -> list[Any]:
-    """What the model is shown: the context, or the messages themselves while the daemon is away."""
-    context = conversation.context(chat_messages(messages))
-    if context is None:
+    """What the model is shown: the text in place of what has left the window, and the messages after it as they are."""
+    said = [message for message in messages if not isinstance(message, SystemMessage)]
+    cut = conversation.cut(chat_messages(said))
+    if cut is None:
         return messages
     leading = [message for message in messages if isinstance(message, SystemMessage)]
-    return [*leading, *with_turn(context, messages)]
+    kept = said[cut.first :]
+    turn = max((index for index, message in enumerate(kept) if isinstance(message, HumanMessage)), default=0)
+    return [*leading, HumanMessage(cut.text), *map(without_thinking, kept[:turn]), *kept[turn:]]
 
 
 def chat_messages(messages: Sequence[BaseMessage]) -> list[Message]:
@@ -96,21 +99,17 @@ def as_openai(message: BaseMessage) -> Message:
     try:
         converted: Any = convert_to_openai_messages(message)
     except Exception:
-        names = [f"[{block.get('mime_type') or block['type']}]" for block in beyond_words(message) if "type" in block]
+        blocks = message.content if isinstance(message.content, list) else []
+        beyond = [block for block in blocks if isinstance(block, dict) and block.get("type") not in (None, "text", "tool_use")]
+        names = [f"[{block.get('mime_type') or block['type']}]" for block in beyond]
         converted = convert_to_openai_messages(message.model_copy(update={"content": "\n".join([message.text, *names])}))
     role = {} if converted["role"] in ROLES else {"role": "user"}
     return {name: value for name, value in converted.items() if name != "id"} | role
 
 
-def with_turn(context: list[Message], messages: list[AnyMessage]) -> list[Any]:
-    """The context; but a turn with more in it than words and calls stays as the graph has it, as providers want it."""
-    questions = [index for index, message in enumerate(messages) if isinstance(message, HumanMessage)]
-    turn = messages[questions[-1] :] if questions else []
-    before: Any = before_question(context, as_openai(turn[0])) if any(map(beyond_words, turn)) else None
-    return convert_to_messages(context) if before is None else [*convert_to_messages(before), *turn]
-
-
-def beyond_words(message: BaseMessage) -> list[dict[str, Any]]:
-    """Thinking, documents and the like."""
-    blocks = message.content if isinstance(message.content, list) else []
-    return [block for block in blocks if isinstance(block, dict) and block.get("type") not in ("text", "tool_use")]
+def without_thinking(message: AnyMessage) -> AnyMessage:
+    """Anthropic binds thinking to all that was before it."""
+    if not isinstance(message.content, list):
+        return message
+    left = [block for block in message.content if not (isinstance(block, dict) and block.get("type") in THINKING)]
+    return message.model_copy(update={"content": left})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,8 +12,8 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
-    SystemPromptPart,
     TextPart,
+    ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
@@ -22,10 +22,8 @@ from pydantic_ai.models import ModelRequestContext
 
 from .client import Recapd
 from .conversation import on_thread
-from .fields import text_of
 from .shapes import Message
-from .turns import before_question
-from .whole import WholeConversation
+from .whole import Cut, WholeConversation
 
 # Parts that ask the model to try again.
 RETRIES = ("retry-prompt", "retry-feedback")
@@ -33,7 +31,7 @@ RETRIES = ("retry-prompt", "retry-feedback")
 
 @dataclass
 class RecapdCapability(AbstractCapability[Any]):
-    """For an agent with one conversation; make one for each. A turn with files or thinking in it is sent as it is."""
+    """For an agent with one conversation; make one for each."""
 
     agent: str
     recapd: Recapd | None = None
@@ -47,8 +45,8 @@ class RecapdCapability(AbstractCapability[Any]):
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, handler: WrapModelRequestHandler
     ) -> ModelResponse:
         messages = request_context.messages
-        context = await on_thread(self.conversation.context, chat_messages(messages))
-        shown = messages if context is None else in_place_of(messages, context)
+        cut = await on_thread(self.conversation.cut, chat_messages(messages))
+        shown = messages if cut is None else in_window(messages, cut)
         answer = await handler(replace(request_context, messages=shown))
         await on_thread(self.conversation.store, chat_messages([*messages, answer]))
         return answer
@@ -56,15 +54,17 @@ class RecapdCapability(AbstractCapability[Any]):
 
 def chat_messages(messages: Sequence[ModelMessage]) -> list[Message]:
     """The messages in OpenAI's format; files and thinking are named or left out."""
-    told = [answered(message) if isinstance(message, ModelResponse) else asked(message) for message in messages]
-    return [part for parts in told for part in parts]
+    return [said for message in messages for said in chat(message)]
 
 
-def answered(message: ModelResponse) -> Iterator[Message]:
+def chat(message: ModelMessage) -> list[Message]:
+    """An answer is at most one message; of a request, each part that is said is one."""
+    if isinstance(message, ModelRequest):
+        return [asked(part) for part in message.parts if is_said(part)]
     text = "".join(part.content for part in message.parts if isinstance(part, TextPart))
     calls = [call(part) for part in message.parts if isinstance(part, ToolCallPart)]
-    if text or calls:
-        yield {"role": "assistant", "content": text or None} | ({"tool_calls": calls} if calls else {})
+    said = {"role": "assistant", "content": text or None} | ({"tool_calls": calls} if calls else {})
+    return [said] if text or calls else []
 
 
 def call(part: ToolCallPart) -> Message:
@@ -72,17 +72,16 @@ def call(part: ToolCallPart) -> Message:
     return {"id": part.tool_call_id, "type": "function", "function": function}
 
 
-def asked(message: ModelRequest) -> Iterator[Message]:
-    for part in message.parts:
-        if isinstance(part, UserPromptPart):
-            yield {"role": "user", "content": words(part)}
-        elif isinstance(part, ToolReturnPart):
-            yield {"role": "tool", "tool_call_id": part.tool_call_id, "content": part.model_response_str()}
-        elif part.part_kind in RETRIES:
-            yield retried(part)
+def is_said(part: Any) -> bool:
+    """Whether it is part of the conversation, unlike instructions."""
+    return part.part_kind in ("user-prompt", "tool-return", *RETRIES)
 
 
-def retried(part: Any) -> Message:
+def asked(part: Any) -> Message:
+    if isinstance(part, UserPromptPart):
+        return {"role": "user", "content": words(part)}
+    if isinstance(part, ToolReturnPart):
+        return {"role": "tool", "tool_call_id": part.tool_call_id, "content": part.model_response_str()}
     text = part.model_response()
     call_id = getattr(part, "tool_call_id", None) if getattr(part, "tool_name", None) else None
     return {"role": "tool", "tool_call_id": call_id, "content": text} if call_id else {"role": "user", "content": text}
@@ -98,60 +97,32 @@ def named(content: Any) -> str:
     return str(getattr(content, "content", None) or f"[{getattr(content, 'kind', type(content).__name__)}]")
 
 
-def in_place_of(messages: list[ModelMessage], context: list[Message]) -> list[ModelMessage]:
-    """The context with what is no part of the conversation, such as system prompts and instructions."""
-    beginnings = [index for index, message in enumerate(messages) if is_question(message)]
-    turn = messages[beginnings[-1] :] if beginnings else []
-    before = before_question(context, chat_messages(turn[:1])[0]) if any(map(is_beyond_words, turn)) else None
-    shown = converted(context) if before is None else [*converted(before), *turn]
-    requests = [message for message in messages if isinstance(message, ModelRequest)]
-    leading = [part for request in requests for part in request.parts if is_leading(part)]
-    if before is None and isinstance(shown[-1], ModelRequest) and isinstance(messages[-1], ModelRequest):
-        shown[-1] = replace(messages[-1], parts=shown[-1].parts)
-    return [ModelRequest(leading), *shown] if leading else shown
+def in_window(messages: list[ModelMessage], cut: Cut) -> list[ModelMessage]:
+    """The text in place of what has left the window, the instructions before it, and the messages after it as they are."""
+    left = cut.first
+    leading: list[Any] = []
+    for index, message in enumerate(messages):
+        if left < (count := len(chat(message))):
+            break
+        left -= count
+        leading += [part for part in message.parts if isinstance(message, ModelRequest) and not is_said(part)]
+    if left and isinstance(message, ModelRequest):
+        # Results, and what the user says after them: these parts are one message each.
+        leading += [part for part in message.parts if not is_said(part)]
+        message = replace(message, parts=[part for part in message.parts if is_said(part)][left:])
+    kept = [message, *messages[index + 1 :]]
+    turn = max((at for at, said in enumerate(kept) if is_question(said)), default=0)
+    earlier = [without_thinking(said) for said in kept[:turn]]
+    return [ModelRequest([*leading, UserPromptPart(cut.text)]), *earlier, *kept[turn:]]
 
 
 def is_question(message: ModelMessage) -> bool:
     return isinstance(message, ModelRequest) and any(isinstance(part, UserPromptPart) for part in message.parts)
 
 
-def is_leading(part: Any) -> bool:
-    return part.part_kind not in ("user-prompt", "tool-return", *RETRIES)
-
-
-def is_beyond_words(message: ModelMessage) -> bool:
-    """Whether there are files, thinking and the like in it."""
-    if isinstance(message, ModelResponse):
-        return not all(isinstance(part, (TextPart, ToolCallPart)) for part in message.parts)
-    prompts = [part for part in message.parts if isinstance(part, UserPromptPart)]
-    return any(not isinstance(content, str) for part in prompts for content in part.content)
-
-
-def converted(context: Sequence[Any]) -> list[ModelMessage]:
-    """OpenAI's messages as the SDK's own. Results of parallel calls are one request."""
-    names: dict[str, str] = {}
-    shown: list[ModelMessage] = []
-    for message in context:
-        if message["role"] == "assistant":
-            calls = [called(call) for call in message.get("tool_calls") or []]
-            names |= {call.tool_call_id: call.tool_name for call in calls}
-            shown.append(ModelResponse([*([TextPart(message["content"])] if message.get("content") else []), *calls]))
-            continue
-        part = request_part(message, names)
-        if shown and isinstance(shown[-1], ModelRequest):
-            shown[-1] = replace(shown[-1], parts=[*shown[-1].parts, part])
-        else:
-            shown.append(ModelRequest([part]))
-    return shown
-
-
-def called(call: Message) -> ToolCallPart:
-    function = call["function"]
-    return ToolCallPart(function["name"], function["arguments"], call["id"])
-
-
-def request_part(message: Message, names: dict[str, str]) -> Any:
-    if message["role"] == "tool":
-        call_id = message["tool_call_id"]
-        return ToolReturnPart(names.get(call_id, "tool"), text_of(message), call_id)
-    return (UserPromptPart if message["role"] == "user" else SystemPromptPart)(text_of(message))
+def without_thinking(message: ModelMessage) -> ModelMessage:
+    """Anthropic binds thinking to all that was before it."""
+    if isinstance(message, ModelRequest):
+        return message
+    bound = [part for part in message.parts if isinstance(part, ThinkingPart) and part.provider_name == "anthropic"]
+    return replace(message, parts=[part for part in message.parts if part not in bound])

@@ -51,6 +51,7 @@ class CompactReply(TypedDict):
 
     agent_id: AgentId
     first_exchange: int
+    first_kept: NotRequired[int | None]
     summary_version: int
     text: str
     tokens: int

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from .client import Recapd
@@ -13,8 +15,16 @@ from .wire import RecapdError
 KNOWN_MAX = 1_000
 
 
+@dataclass
+class Cut:
+    """The text that stands for the messages before the index `first`."""
+
+    text: str
+    first: int
+
+
 class WholeConversation:
-    """Stores what is new in the list, and gives the context in place of it.
+    """Stores what is new in the list, and says what stands for its beginning.
 
     The framework keeps the list, so nothing waits here: what couldn't be stored comes with the next call. `budget` is the
     budget of the agent's window in tokens, else the daemon's.
@@ -31,36 +41,30 @@ class WholeConversation:
         self._is_away = False
         self._lock = threading.Lock()
 
-    def store(self, messages: list[Message]) -> str | None:
-        """Stores what is new in the list, and returns the id of the agent that has it, or None if that can't be done now.
-        Raises RecapdError with everything that the daemon says if it refuses the list."""
+    def store(self, messages: list[Message]) -> None:
+        """Stores what is new in the list. Raises RecapdError with everything that the daemon says if it refuses the list."""
+        self._ask(self._raising.store_conversation, messages)
+
+    def cut(self, messages: list[Message]) -> Cut | None:
+        """Stores the list, and says what of it has left the window; None if nothing has, or if the daemon can't be asked now.
+        Raises RecapdError as `store` does."""
+        reply = self._ask(self._raising.compact, messages)
+        return Cut(reply["text"], reply["first_kept"]) if reply and reply["first_kept"] else None
+
+    def _ask(self, call: Callable[..., Any], messages: list[Message]) -> Any:
         if not messages:
             return None
         with self._lock:
             try:
-                reply = self._raising.store_conversation(self.agent, {LIST[self.format]: messages}, self.format)
-                agent: str = reply["agent_id"] if reply else self.agent
-                self._set_budget(agent)
+                reply = call(self.agent, {LIST[self.format]: messages}, self.format)
+                self._set_budget(reply["agent_id"] if reply else self.agent)
             except RecapdError as error:
                 if error.is_refusal:
                     raise
                 self._report(error)
                 return None
             self._is_away = False
-            return agent
-
-    def context(self, messages: list[Message]) -> list[Message] | None:
-        """The context in place of the list, which is stored; None if the daemon can't be asked now. Raises RecapdError as
-        `store` does."""
-        agent = self.store(messages)
-        if agent is None:
-            return None
-        try:
-            context = self._raising.context(agent, self.format)
-        except RecapdError as error:
-            self._report(error)
-            return None
-        return None if context is None else context["body"][LIST[self.format]]
+            return reply
 
     def _set_budget(self, agent: str) -> None:
         if self.budget is None or agent in self._set:
