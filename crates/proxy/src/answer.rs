@@ -10,6 +10,7 @@ mod codex;
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+pub(crate) use capsule::CapsuleKey;
 use recapd_config::ProxyMode;
 use serde::Deserialize;
 use tokio::time::timeout;
@@ -83,9 +84,9 @@ pub(crate) fn may_hold_capsules(body: &[u8]) -> bool {
 }
 
 /// Replaces recapd's capsules in a request by their texts. `None` if there are none.
-pub(crate) fn expand_capsules(dialect: Dialect, body: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn expand_capsules(dialect: Dialect, body: &[u8], key: &CapsuleKey) -> Option<Vec<u8>> {
     (dialect == Dialect::OpenAiResponses)
-        .then(|| capsule::expand(body))
+        .then(|| capsule::expand(body, key))
         .flatten()
 }
 
@@ -93,11 +94,12 @@ pub(crate) fn expand_capsules(dialect: Dialect, body: &[u8]) -> Option<Vec<u8>> 
 pub(crate) struct Compactor {
     daemon: Arc<dyn ProxyDaemon>,
     mode: ProxyMode,
+    key: CapsuleKey,
 }
 
 impl Compactor {
-    pub(crate) fn new(daemon: Arc<dyn ProxyDaemon>, mode: ProxyMode) -> Self {
-        Self { daemon, mode }
+    pub(crate) fn new(daemon: Arc<dyn ProxyDaemon>, mode: ProxyMode, key: CapsuleKey) -> Self {
+        Self { daemon, mode, key }
     }
 
     /// Returns the answer; `None` if the request is to be forwarded.
@@ -120,7 +122,7 @@ impl Compactor {
         tracing::info!(agent_id = %agent, version = text.summary_version, tokens = text.tokens, "proxy.compaction_answered");
         match compaction.dialect {
             Dialect::Anthropic => claude::answer(&text, body),
-            _ => codex::answer(&text, agent, compaction.is_own_route, body),
+            _ => codex::answer(&text, agent, &self.key, compaction.is_own_route, body),
         }
     }
 

@@ -10,7 +10,7 @@ use hyper::{HeaderMap, header::CONTENT_ENCODING};
 use tokio::time::timeout;
 
 use crate::{
-    answer::{self, Compaction},
+    answer::{self, CapsuleKey, Compaction},
     compression::unpacked,
     dialect::{Dialect, EndpointKind},
     session::Session,
@@ -47,6 +47,7 @@ pub(crate) struct Unread {
     pub(crate) endpoint: EndpointKind,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    pub(crate) key: CapsuleKey,
 }
 
 impl Unread {
@@ -79,7 +80,7 @@ impl Unread {
         let session = Session::of(self.dialect, &self.headers, &plain);
         Ok(Reading {
             compaction: answer::compaction(self.dialect, self.endpoint, session.class, &plain),
-            expanded: answer::expand_capsules(self.dialect, &plain).map(Bytes::from),
+            expanded: answer::expand_capsules(self.dialect, &plain, &self.key).map(Bytes::from),
             session,
             plain,
         })

@@ -14,7 +14,7 @@ use subtle::ConstantTimeEq as _;
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    answer::{Compaction, CompactionAnswer, Compactor},
+    answer::{CapsuleKey, Compaction, CompactionAnswer, Compactor},
     copies::{Content, Copies, Owner, Place, StoredCopy},
     daemon::ProxyDaemon,
     dialect::{Dialect, EndpointKind},
@@ -150,7 +150,11 @@ impl Proxy {
             relay: Relay::new()?,
             windows: Windows::new(Arc::clone(daemon), Arc::clone(copies.lineages()), tasks.clone()),
             copies,
-            compactor: Compactor::new(Arc::clone(daemon), settings.mode),
+            compactor: Compactor::new(
+                Arc::clone(daemon),
+                settings.mode,
+                CapsuleKey(settings.token.clone()),
+            ),
             metrics,
             settings,
         })))
@@ -274,6 +278,7 @@ impl ProxyParts {
             endpoint: target.endpoint,
             headers: head.headers.clone(),
             body,
+            key: CapsuleKey(self.settings.token.clone()),
         };
         match self.decide(unread, &head.headers).await {
             Ok(turn) => self.forward(head.method, &head.headers, target, turn).await,

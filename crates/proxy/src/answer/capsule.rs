@@ -2,6 +2,9 @@
 //!
 //! It holds the text itself, so that a lost database loses nothing. A provider can't read it, so it is replaced by a
 //! message before a request goes on; capsules of others pass untouched.
+//!
+//! Its code (MAC) is made with the proxy's token. Only a capsule whose code is right speaks with a developer's authority; any
+//! other is the user's word. Without a token the code shows damage alone.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use memchr::memmem;
@@ -9,7 +12,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
 
 use super::CompactReply;
-use recapd_core::domain::{agent::AgentId, text::floor_cut};
+use recapd_core::{
+    domain::{agent::AgentId, text::floor_cut},
+    hash::short_hash,
+};
+use secrecy::{ExposeSecret as _, SecretString};
+use subtle::ConstantTimeEq as _;
 
 /// The beginning of every capsule; it tells the version of its form.
 const MARK: &str = "recapd1.";
@@ -21,6 +29,30 @@ struct Capsule {
     agent: AgentId,
     version: i64,
     text: String,
+    #[serde(default)]
+    mac: String,
+}
+
+impl Capsule {
+    fn is_by(&self, key: &CapsuleKey) -> bool {
+        bool::from(self.mac.as_bytes().ct_eq(key.mac(self).as_bytes()))
+    }
+}
+
+/// What the codes of capsules are made with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CapsuleKey(pub(crate) Option<SecretString>);
+
+impl CapsuleKey {
+    fn mac(&self, capsule: &Capsule) -> String {
+        let key = self.0.as_ref().map_or("", |token| token.expose_secret());
+        short_hash(&[
+            key.as_bytes(),
+            capsule.agent.as_str().as_bytes(),
+            &capsule.version.to_be_bytes(),
+            capsule.text.as_bytes(),
+        ])
+    }
 }
 
 #[derive(Deserialize)]
@@ -35,12 +67,14 @@ struct ItemFields {
 }
 
 /// Seals the text.
-pub(super) fn seal(agent: &AgentId, text: &CompactReply) -> String {
-    let capsule = Capsule {
+pub(super) fn seal(agent: &AgentId, text: &CompactReply, key: &CapsuleKey) -> String {
+    let mut capsule = Capsule {
         agent: agent.clone(),
         version: text.summary_version,
         text: floor_cut(&text.text, TEXT_BYTES_MAX).to_owned(),
+        mac: String::new(),
     };
+    capsule.mac = key.mac(&capsule);
     let json = serde_json::to_vec(&capsule).unwrap_or_default();
     format!("{MARK}{}", URL_SAFE_NO_PAD.encode(json))
 }
@@ -51,7 +85,7 @@ pub(super) fn may_be_in(body: &[u8]) -> bool {
 }
 
 /// Replaces recapd's capsules in the body of a request; all other bytes stay as they are. `None` if there are none.
-pub(super) fn expand(body: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn expand(body: &[u8], key: &CapsuleKey) -> Option<Vec<u8>> {
     if !may_be_in(body) {
         return None;
     }
@@ -64,7 +98,7 @@ pub(super) fn expand(body: &[u8]) -> Option<Vec<u8>> {
         };
         let begin = raw.get().as_ptr().addr() - text.as_ptr().addr();
         expanded.push_str(text.get(copied..begin)?);
-        expanded.push_str(&message(&capsule));
+        expanded.push_str(&message(&capsule, key));
         copied = begin + raw.get().len();
     }
     expanded.push_str(text.get(copied..)?);
@@ -82,11 +116,12 @@ fn opened(item: &str) -> Option<Capsule> {
 }
 
 /// The message that says what the capsule holds.
-fn message(capsule: &Capsule) -> String {
+fn message(capsule: &Capsule, key: &CapsuleKey) -> String {
     let text = format!(
         "The earlier conversation was compacted. This stands for it (recapd, agent {}, version {}):\n\n{}",
         capsule.agent, capsule.version, capsule.text
     );
     let content = json!([{"type": "input_text", "text": text}]);
-    json!({"type": "message", "role": "developer", "content": content}).to_string()
+    let role = if capsule.is_by(key) { "developer" } else { "user" };
+    json!({"type": "message", "role": role, "content": content}).to_string()
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use memchr::memmem;
 use serde_json::{Value, json};
 
-use super::{CompactReply, CompactionAnswer, capsule};
+use super::{CapsuleKey, CompactReply, CompactionAnswer, capsule};
 use recapd_core::domain::agent::AgentId;
 
 const TRIGGER: &str = "compaction_trigger";
@@ -22,12 +22,13 @@ pub(super) fn conversation(body: &[u8]) -> Option<Bytes> {
 pub(super) fn answer(
     text: &CompactReply,
     agent: &AgentId,
+    key: &CapsuleKey,
     is_own_route: bool,
     body: &[u8],
 ) -> Option<CompactionAnswer> {
     let request: Value = serde_json::from_slice(body).ok()?;
     let (version, tokens) = (text.summary_version, text.tokens);
-    let item = json!({"type": "compaction", "id": format!("cmp_recapd_{version}"), "encrypted_content": capsule::seal(agent, text)});
+    let item = json!({"type": "compaction", "id": format!("cmp_recapd_{version}"), "encrypted_content": capsule::seal(agent, text, key)});
     let usage = json!({
         "input_tokens": 0, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": tokens,
         "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": tokens,

@@ -79,7 +79,8 @@ fn codex_gets_a_capsule_that_opens_again() {
     );
 
     let agent: AgentId = "codex:-:1".parse().unwrap();
-    let answer = codex::answer(&text(), &agent, false, body.as_bytes()).unwrap();
+    let key = CapsuleKey(Some("secret".into()));
+    let answer = codex::answer(&text(), &agent, &key, false, body.as_bytes()).unwrap();
     let items = reply::messages(
         Dialect::OpenAiResponses,
         answer.content_type,
@@ -96,19 +97,20 @@ fn codex_gets_a_capsule_that_opens_again() {
     // It comes back with the next request, and goes on as a message. Everything else keeps its bytes.
     let foreign = json!({"type": "compaction", "encrypted_content": "gAAA"});
     let next = format!("{{ \"z\": 1.0,\"input\":[ {hello} , {item},{foreign}] ,\"a\":[]}}");
-    let expanded =
-        String::from_utf8(expand_capsules(Dialect::OpenAiResponses, next.as_bytes()).unwrap()).unwrap();
+    let expand = |request: &str, key: &CapsuleKey| {
+        let expanded = expand_capsules(Dialect::OpenAiResponses, request.as_bytes(), key)?;
+        Some(String::from_utf8(expanded).unwrap())
+    };
+    let expanded = expand(&next, &key).unwrap();
     assert!(!expanded.contains("recapd1."), "{expanded}");
     let (before, after) = expanded
         .split_once(r#"{"content":[{"text":"The earlier"#)
         .unwrap();
     assert!(next.starts_with(before) && next.ends_with(after.split_once(r#""type":"message"}"#).unwrap().1));
     assert!(expanded.contains("CopyReceiver: the parser"));
-    assert_eq!(
-        expand_capsules(
-            Dialect::OpenAiResponses,
-            request(json!([foreign])).to_string().as_bytes()
-        ),
-        None
-    );
+    assert_eq!(expand(&request(json!([foreign])).to_string(), &key), None);
+    // Whoever doesn't know the token can't speak as the developer.
+    assert!(expanded.contains(r#""role":"developer""#), "{expanded}");
+    let unknown = expand(&next, &CapsuleKey::default()).unwrap();
+    assert_eq!(unknown, expanded.replace(r#""role":"developer""#, r#""role":"user""#));
 }
