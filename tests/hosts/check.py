@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import adapters
 import claude
 import codex
 import hooks
@@ -20,13 +21,13 @@ from rig import rig
 IS_CAPSULE = {codex.compacts: lambda body: b"recapd1." in body}
 AWAY = {claude.loses_the_daemon}
 # These ask the provider themselves.
-DIRECT = {hooks.claude, hooks.codex}
+DIRECT = {hooks.claude, hooks.codex, adapters.pi, adapters.opencode}
 SCENARIOS = {
     "claude": [claude.compacts, claude.is_interrupted, claude.delegates, claude.loses_the_daemon, hooks.claude],
     "codex": [codex.compacts, hooks.codex],
-    "opencode": [others.opencode],
+    "opencode": [others.opencode, adapters.opencode],
     "gemini": [others.gemini],
-    "pi": [others.pi],
+    "pi": [others.pi, adapters.pi],
     "aider": [others.aider],
 }
 

@@ -95,9 +95,20 @@ class Rig:
             until(lambda: socket.create_connection(("127.0.0.1", port), 1), f"port {port}")
 
     def get(self, path, accept="application/json"):
-        request = urllib.request.Request(f"{self.base}{path}", headers={"accept": accept})
+        return self.fetch(f"{self.base}{path}", accept)
+
+    @staticmethod
+    def fetch(url, accept="application/json"):
+        request = urllib.request.Request(url, headers={"accept": accept})
         with urllib.request.urlopen(request, timeout=10) as answer:
             return answer.read().decode()
+
+    @staticmethod
+    def call(url, body, method="POST"):
+        headers = {"content-type": "application/json"}
+        request = urllib.request.Request(url, json.dumps(body).encode(), headers, method=method)
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
+            return json.loads(answer.read() or "null")
 
     def run(self, *command):
         """The words that start a host through the proxy."""
