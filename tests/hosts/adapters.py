@@ -107,3 +107,26 @@ def opencode(made):
         assert any(f"recapd expand {agent}" in part.get("text", "") for part in summary["parts"]), summary
         say("Say five")
     made.once(agent, ["Say five"])
+
+
+def openclaw(made):
+    """The model sees the window."""
+    plugin = made.folder / "plugin"
+    write(plugin / "openclaw.plugin.json", {"id": "recapd", "kind": "context-engine", "configSchema": {"type": "object"}})
+    write(plugin / "package.json", {"name": "recapd-openclaw", "type": "module", "openclaw": {"extensions": ["./index.ts"]}})
+    (plugin / "index.ts").write_text(f"export {{ default }} from {json.dumps(str(client(made) / 'openclaw.ts'))}\n")
+    model = {"id": "claude-sonnet-4-5", "name": "fake", "contextWindow": 200_000, "maxTokens": 8_000}
+    provider = {"baseUrl": made.environment["ANTHROPIC_BASE_URL"], "apiKey": "x", "api": "anthropic-messages", "models": [model]}
+    write(made.folder / "home/.openclaw/openclaw.json", {
+        "plugins": {"load": {"paths": [str(plugin)]}, "slots": {"contextEngine": "recapd"}, "entries": {"recapd": {"enabled": True}}},
+        "models": {"providers": {"fake": provider}},
+        "agents": {"defaults": {"model": {"primary": "fake/claude-sonnet-4-5"}, "workspace": str(made.folder / "workspace")}},
+    })
+    agent = "openclaw:-:one"
+    for text in ("one", "two", "three", "four"):
+        made.end(made.begin("openclaw", "agent", "--local", "--session-id", "one", "--message", f"Say {text} {LONG}"))
+        if text == "two":
+            made.call(f"{made.base}/v1/agents/{agent}", {"budget_tokens": 200}, "PATCH")
+    said = json.dumps(asked(made)["messages"])
+    assert "<summary" in said and "Answer 1." not in said and "Say four" in said, said
+    assert made.agents() == [agent], made.agents()

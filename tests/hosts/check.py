@@ -21,7 +21,7 @@ from rig import rig
 IS_CAPSULE = {codex.compacts: lambda body: b"recapd1." in body}
 AWAY = {claude.loses_the_daemon}
 # These ask the provider themselves.
-DIRECT = {hooks.claude, hooks.codex, adapters.pi, adapters.opencode}
+DIRECT = {hooks.claude, hooks.codex, adapters.pi, adapters.opencode, adapters.openclaw}
 SCENARIOS = {
     "claude": [claude.compacts, claude.is_interrupted, claude.delegates, claude.loses_the_daemon, hooks.claude],
     "codex": [codex.compacts, hooks.codex],
@@ -29,6 +29,7 @@ SCENARIOS = {
     "gemini": [others.gemini],
     "pi": [others.pi, adapters.pi],
     "aider": [others.aider],
+    "openclaw": [adapters.openclaw],
 }
 
 

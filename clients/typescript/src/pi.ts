@@ -18,7 +18,7 @@ interface Block {
 }
 
 /** A message of a session; one of a role that isn't known here has no conversation in it. */
-interface PiMessage {
+export interface PiMessage {
   role: string;
   content?: string | readonly Block[];
   toolCallId?: string;
@@ -58,20 +58,20 @@ export default function recapd(pi: Pi, options: ConstructorParameters<typeof Who
     return found;
   };
   pi.on("turn_end", async (_, context) => {
-    const said = context.sessionManager.getBranch().flatMap(messages);
+    const said = context.sessionManager.getBranch().flatMap(({ message }) => toAnthropic(message));
     await conversation(context).store(said).catch((error: unknown) => console.warn(`recapd: ${String(error)}`));
   });
   pi.on("session_before_compact", async ({ customInstructions, branchEntries, preparation }, context) => {
     if (customInstructions) return undefined;
-    const said = branchEntries.flatMap((entry) => messages(entry).map((message) => ({ message, entry })));
+    const said = branchEntries.flatMap((entry) => toAnthropic(entry.message).map((message) => ({ message, entry })));
     const { tokensBefore, settings } = preparation;
     const cut = await conversation(context).cut(said.map(({ message }) => message), settings.keepRecentTokens);
     return cut && { compaction: { summary: cut.text, firstKeptEntryId: said[cut.first]!.entry.id, tokensBefore } };
   });
 }
 
-/** What an entry says, in Anthropic's format. Thinking isn't stored. */
-function messages({ message }: Entry): Message[] {
+/** A message in Anthropic's format; nothing if it has no conversation in it. Thinking isn't stored. */
+export function toAnthropic(message?: PiMessage): Message[] {
   const content = message?.content ?? [];
   const given = typeof content === "string" ? [{ type: "text", text: content }] : content;
   const blocks = given.flatMap(block);
