@@ -3,7 +3,7 @@
  * `export { default } from "recapd/pi"` into a file of `~/.pi/agent/extensions/`. It needs no package of pi's.
  */
 
-import type { Message } from "./client.js";
+import { type Message, Recapd } from "./client.js";
 import { WholeConversation } from "./whole.js";
 
 /** A block of a message, as far as it is read here. */
@@ -48,12 +48,16 @@ interface Pi {
   on(event: "session_before_compact", handler: (event: Compacting, context: Context) => Promise<object | undefined>): void;
 }
 
+/** The most milliseconds that a compaction may take. pi's model takes half a minute. */
+const TIMEOUT_MS = 5_000;
+
 /** What is said is stored after each turn. A compaction with instructions of the user's is left to pi's model. */
 export default function recapd(pi: Pi, options: ConstructorParameters<typeof WholeConversation>[2] = {}): void {
   const known = new Map<string, WholeConversation>();
+  const given = { recapd: new Recapd({ timeoutMs: TIMEOUT_MS }), ...options };
   const conversation = (context: Context) => {
     const agent = `pi:-:${context.sessionManager.getSessionId()}`;
-    const found = known.get(agent) ?? new WholeConversation(agent, "anthropic", options);
+    const found = known.get(agent) ?? new WholeConversation(agent, "anthropic", given);
     known.set(agent, found);
     return found;
   };
