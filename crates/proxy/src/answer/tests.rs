@@ -112,5 +112,8 @@ fn codex_gets_a_capsule_that_opens_again() {
     // Whoever doesn't know the token can't speak as the developer.
     assert!(expanded.contains(r#""role":"developer""#), "{expanded}");
     let unknown = expand(&next, &CapsuleKey::default()).unwrap();
-    assert_eq!(unknown, expanded.replace(r#""role":"developer""#, r#""role":"user""#));
+    assert_eq!(
+        unknown,
+        expanded.replace(r#""role":"developer""#, r#""role":"user""#)
+    );
 }

@@ -24,18 +24,14 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
         .take(leading)
         .flat_map(|turn| texts(turn, notes))
         .collect();
-    let open = open_round(turns);
     let mut input = Vec::new();
-    for (at, (turn, mut calls)) in named(turns, names).enumerate().skip(leading) {
+    for (turn, mut calls) in named(turns, names).skip(leading) {
         match turn.role {
             Role::System => input.extend(said("system", &heard(&turn.pieces, notes))),
             Role::User => input.extend(said("user", &heard(&turn.pieces, notes))),
             Role::Assistant => {
                 // Outputs follow the calls, so nothing may come between calls.
-                input.extend(turn.pieces.iter().flat_map(|piece| {
-                    let kept = reasoning(piece).filter(|_| at >= open);
-                    kept.map_or_else(|| spoken(piece, notes), |kept| vec![kept])
-                }));
+                input.extend(turn.pieces.iter().flat_map(|piece| spoken(piece, notes)));
                 input.extend(turn.parts().filter_map(|part| call(part, &mut calls)));
             }
             Role::Tool => input.extend(results(turn, &mut calls, notes)),
@@ -52,14 +48,7 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
     Value::Object(body)
 }
 
-/// The index of the first turn of a tool round that goes on: what follows the user's last words, if results end the request.
-fn open_round(turns: &[Turn<'_>]) -> usize {
-    let is_open = turns.last().is_some_and(|last| last.role == Role::Tool);
-    let asked = turns.iter().rposition(|turn| turn.role == Role::User);
-    asked.filter(|_| is_open).map_or(turns.len(), |asked| asked + 1)
-}
-
-/// Sealed reasoning, which goes on with the calls that it led to. Without its id it needs none of theirs.
+/// Sealed reasoning: OpenAI wants that of a tool round that goes on, and ignores older. Without its id, what follows needs none.
 fn reasoning(piece: &Piece<'_>) -> Option<Value> {
     let mut item = own::message(RequestFormat::OpenAiResponses, piece)?;
     let is_kept = piece.keeps_thinking && item.get("type").is_some_and(|kind| kind == "reasoning");
@@ -88,8 +77,11 @@ fn heard<'p, 'a: 'p>(pieces: impl IntoIterator<Item = &'p Piece<'a>>, notes: &mu
     content
 }
 
-/// The model's own message with its phase, or one message per text.
+/// The model's own message with its phase, its reasoning, or one message per text.
 fn spoken(piece: &Piece<'_>, notes: &mut Notes) -> Vec<Value> {
+    if let Some(reasoning) = reasoning(piece) {
+        return vec![reasoning];
+    }
     if let Some((own, phase)) = own_message(piece, &OUTPUT) {
         let mut message = json!({"type": "message", "role": "assistant", "content": own});
         if let Some(phase) = phase {

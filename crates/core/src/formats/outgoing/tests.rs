@@ -186,7 +186,7 @@ fn geminis_own_messages_go_back_unchanged() {
     );
 }
 
-/// Reasoning goes with its calls while their round goes on, and no longer.
+/// After an eviction, reasoning goes with its calls while their exchange is open, and no longer.
 #[test]
 fn the_responses_api_gets_the_reasoning_of_an_open_round_back() {
     let talk = |number: u8| {
@@ -201,32 +201,36 @@ fn the_responses_api_gets_the_reasoning_of_an_open_round_back() {
             format!(r#"{{"type":"function_call_output","call_id":"c{number}","output":"3"}}"#),
         ]
     };
-    let lines = talk(1).into_iter().chain(talk(2)).collect::<Vec<_>>();
-    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    for format in [Format::OpenAiResponses, Format::Codex] {
-        let as_rollout = |line: &&str| format!(r#"{{"type":"response_item","payload":{line}}}"#);
-        let rollout: Vec<String> = lines.iter().map(as_rollout).collect();
-        let rollout: Vec<&str> = rollout.iter().map(String::as_str).collect();
-        let given = if format == Format::Codex { &rollout } else { &lines };
-        let out = outgoing(RequestFormat::OpenAiResponses, format, given);
-        let kinds: Vec<&str> = out.body["input"]
-            .as_array()
-            .unwrap()
+    let lines = [talk(1), talk(2)].concat();
+    let as_rollout = |line: &String| format!(r#"{{"type":"response_item","payload":{line}}}"#);
+    let rollout: Vec<String> = lines.iter().map(as_rollout).collect();
+    for (format, lines) in [(Format::OpenAiResponses, lines), (Format::Codex, rollout)] {
+        let messages: Vec<Message> = lines
             .iter()
-            .map(|item| item["type"].as_str().unwrap())
+            .map(|line| formats::parse(format, line).unwrap())
             .collect();
-        let (closed, open) = (&kinds[..3], &kinds[3..]);
-        assert_eq!(closed, ["message", "function_call", "function_call_output"]);
-        assert_eq!(
-            open,
-            ["message", "reasoning", "function_call", "function_call_output"]
+        let mut input = input_of(&messages);
+        (input.evicted, input.exchanges[1].is_open) = (true, true);
+        let options = ContextOptions {
+            system_in_place: true,
+            keep_open_thinking: RequestFormat::OpenAiResponses.keeps_open_thinking(),
+            ..ContextOptions::default()
+        };
+        let out = render(
+            RequestFormat::OpenAiResponses,
+            &build(&input, &options, &Characters).turns,
         );
-        assert_eq!(out.body["input"][4]["encrypted_content"], "c2VhbGVk2");
+        let items = out.body["input"].as_array().unwrap();
+        let kinds: Vec<&str> = items.iter().map(|item| item["type"].as_str().unwrap()).collect();
+        let closed = ["message", "function_call", "function_call_output"];
+        let open = ["message", "reasoning", "function_call", "function_call_output"];
+        assert_eq!(kinds, [closed.as_slice(), open.as_slice()].concat());
+        assert_eq!(items[4]["encrypted_content"], "c2VhbGVk2");
         assert_eq!(validate(Target::OpenAiResponses, &out.body, None), []);
     }
 }
 
-/// Images, phases, and results in blocks; without ids, since reasoning is dropped.
+/// Images, phases, sealed reasoning, and results in blocks; without ids.
 #[test]
 fn the_responses_apis_own_items_go_back_unchanged() {
     let user = r#"{"type":"message","role":"user","content":[{"type":"input_text","text":" "},{"type":"input_text","text":"What is it?"},{"type":"input_image","image_url":"data:image/png;base64,aGk="}]}"#;
@@ -238,8 +242,8 @@ fn the_responses_apis_own_items_go_back_unchanged() {
         r#"{"type":"message","role":"assistant","id":"msg_1","status":"completed","phase":"final_answer","content":[{"type":"output_text","text":"A cat.","annotations":[]},{"type":"refusal","refusal":"No more."}]}"#,
     ];
     let out = outgoing(RequestFormat::OpenAiResponses, Format::OpenAiResponses, &lines);
-    insta::assert_snapshot!(out.body, @r#"{"input":[{"content":[{"text":"What is it?","type":"input_text"},{"image_url":"data:image/png;base64,aGk=","type":"input_image"}],"role":"user","type":"message"},{"arguments":"{}","call_id":"c","name":"look","type":"function_call"},{"call_id":"c","output":[{"text":"3","type":"input_text"},{"image_url":"data:image/png;base64,aGk=","type":"input_image"}],"type":"function_call_output"},{"content":[{"annotations":[],"text":"A cat.","type":"output_text"},{"refusal":"No more.","type":"refusal"}],"phase":"final_answer","role":"assistant","type":"message"}]}"#);
-    assert_eq!(out.notes.len(), 1, "of thinking: {:?}", out.notes);
+    insta::assert_snapshot!(out.body, @r#"{"input":[{"content":[{"text":"What is it?","type":"input_text"},{"image_url":"data:image/png;base64,aGk=","type":"input_image"}],"role":"user","type":"message"},{"encrypted_content":"c2VhbGVk","summary":[],"type":"reasoning"},{"arguments":"{}","call_id":"c","name":"look","type":"function_call"},{"call_id":"c","output":[{"text":"3","type":"input_text"},{"image_url":"data:image/png;base64,aGk=","type":"input_image"}],"type":"function_call_output"},{"content":[{"annotations":[],"text":"A cat.","type":"output_text"},{"refusal":"No more.","type":"refusal"}],"phase":"final_answer","role":"assistant","type":"message"}]}"#);
+    assert_eq!(out.notes, [""; 0]);
 
     let line = format!(r#"{{"timestamp":"2026-01-05T08:00:07Z","type":"response_item","payload":{user}}}"#);
     for line in [user, line.as_str()] {
