@@ -238,8 +238,8 @@ def check_item(kind: str, item: Body, previous: Body, following: list[Body], is_
         json.loads(item["arguments"])
     if kind == "reasoning":
         is_followed = following and (following[0].get("role") == "assistant" or following[0].get("type") in ("reasoning", "function_call"))
-        demand(is_followed, f"Item '{item['id']}' of type 'reasoning' was provided without its required following item.")
-        demand(is_kept or item.get("encrypted_content"), f"Item with id '{item['id']}' not found.")
+        demand(is_followed, f"Item '{item.get('id')}' of type 'reasoning' was provided without its required following item.")
+        demand(is_kept or item.get("encrypted_content"), f"Item with id '{item.get('id')}' not found.")
     reasoned = previous.get("type") in ("reasoning", "function_call")
     demand(kind != "function_call" or "id" not in item or reasoned, f"Item '{item.get('id')}' was provided without its 'reasoning' item.")
 
