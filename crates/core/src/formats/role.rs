@@ -56,8 +56,9 @@ pub(super) fn check_sent(format: Format, author: &Kind, role: &str) -> Result<()
 }
 
 fn check_kind_of(kind: &Kind, role: &str, known: &[&str], rest: &str) -> Result<(), FormatError> {
-    // An item of an unknown type is no message, whatever its role.
-    if *kind != unknown_kind(role) || UNSENT_ROLES.contains(&role) {
+    // An item of an unknown type is no message, whatever its role. A host's transcript may lack a kind for a known one.
+    let is_known = known.contains(&role) || UNSENT_ROLES.contains(&role);
+    if is_known || *kind != unknown_kind(role) {
         return Ok(());
     }
     let cure = format!("give one of {}; {rest}", known.join(", "));
