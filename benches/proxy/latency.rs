@@ -125,7 +125,7 @@ pub(crate) async fn measure(scale: Scale) {
         .layer(DefaultBodyLimit::disable());
     tasks.spawn(async move { axum::serve(provider, app).await.unwrap() });
     let quick = Arc::new(QuickDaemon::default());
-    let daemon: Arc<dyn ProxyDaemon> = quick.clone();
+    let daemon: Arc<dyn ProxyDaemon> = Arc::<QuickDaemon>::clone(&quick);
     let observer = proxy(&config, &daemon, &tasks).await;
     config.proxy.mode = ProxyMode::Window;
     let cutter = proxy(&config, &daemon, &tasks).await;

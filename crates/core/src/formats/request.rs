@@ -154,7 +154,7 @@ pub fn conversation(
             continue;
         }
         let message = SentMessage::read(Writing { format, host }, raw)
-            .and_then(|message| message.with_known_role())
+            .and_then(SentMessage::with_known_role)
             .map_err(|error| FormatError::new(format!("`{list}[{index}]`: {}", error.reason), error.cure))?;
         if message.units().any(|unit| unit.kind == UnitKind::Summary) {
             sent.clear();

@@ -45,7 +45,10 @@ pub(crate) struct CapsuleKey(pub(crate) Option<SecretString>);
 
 impl CapsuleKey {
     fn mac(&self, capsule: &Capsule) -> String {
-        let key = self.0.as_ref().map_or("", |token| token.expose_secret());
+        let key = match &self.0 {
+            Some(token) => token.expose_secret(),
+            None => "",
+        };
         short_hash(&[
             key.as_bytes(),
             capsule.agent.as_str().as_bytes(),

@@ -16,9 +16,10 @@ use recapd_core::domain::{
 use recapd_store::audit::{AuditEvent, AuditKind};
 
 /// The routes that append messages, or are asked with each append.
-const APPENDS: [&str; 3] = [
+const APPENDS: [&str; 4] = [
     "/v1/agents/{id}/messages",
     "/v1/agents/{id}/conversation",
+    "/v1/agents/{id}/compact",
     "/v1/agents/{id}/replacement",
 ];
 const SIGN_IN: &str = "/ui/login";
