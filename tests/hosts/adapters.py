@@ -27,6 +27,11 @@ def asked(made):
     return json.loads(made.requests()[-1].read_text())
 
 
+def answers(made):
+    """The answers in it, without the text in place of what has left."""
+    return [message for message in asked(made)["messages"] if message["role"] == "assistant"]
+
+
 @contextmanager
 def running(made, *command):
     host = subprocess.Popen(command, cwd=made.folder / "project", env=made.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -98,7 +103,7 @@ def opencode(made):
         for text in ("two", "three", "four"):
             say(f"Say {text} {LONG}")
         said = json.dumps(asked(made)["messages"])
-        assert "<summary" in said and "Answer 1." not in said and "Say four" in said, said
+        assert "<summary" in said and "Say four" in said and len(answers(made)) < 3, said
         call(f"/session/{session}/summarize", MODEL)
         ordered = json.dumps(asked(made)["messages"])
         assert "one word" in ordered and "Say three" not in ordered, ordered
@@ -128,5 +133,5 @@ def openclaw(made):
         if text == "two":
             made.call(f"{made.base}/v1/agents/{agent}", {"budget_tokens": 200}, "PATCH")
     said = json.dumps(asked(made)["messages"])
-    assert "<summary" in said and "Answer 1." not in said and "Say four" in said, said
+    assert "<summary" in said and "Say four" in said and len(answers(made)) < 3, said
     assert made.agents() == [agent], made.agents()

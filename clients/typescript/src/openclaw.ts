@@ -46,7 +46,9 @@ export default function register(host: Host): void {
       const isMade = texts.has(agent) && begin.includes(JSON.stringify(texts.get(agent)).slice(1, -1));
       if (isMade) return { messages, estimatedTokens: tokens(messages) };
       const said = messages.flatMap((source) => toAnthropic(source).map((message) => ({ message, source })));
-      const cut = await conversation.cut(said.map(({ message }) => message));
+      // What the daemon refuses is no failure of OpenClaw's.
+      const report = (error: unknown) => conversation.recapd.report(error);
+      const cut = await conversation.cut(said.map(({ message }) => message)).catch(report);
       if (!cut) return { messages, estimatedTokens: tokens(messages) };
       texts.set(agent, cut.text);
       const kept = messages.slice(messages.indexOf(said[cut.first]!.source));

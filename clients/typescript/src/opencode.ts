@@ -49,7 +49,8 @@ export async function Recapd({ client }: Host) {
       const told = said.flatMap((sent) => toAnthropic(sent).map((message) => ({ message, sent })));
       const conversation = known.get(session) ?? new WholeConversation(agent(session), "anthropic", { recapd });
       known.set(session, conversation);
-      const cut = await conversation.cut(told.map(({ message }) => message));
+      // What the daemon refuses is no failure of opencode's.
+      const cut = await conversation.cut(told.map(({ message }) => message)).catch((error: unknown) => recapd.report(error));
       if (!cut) return;
       const kept = said.slice(said.indexOf(told[cut.first]!.sent));
       const turn = kept.findLastIndex(({ info }) => info.role === "user");

@@ -28,14 +28,11 @@ export interface PiMessage {
 }
 
 interface Entry {
-  type: string;
   id: string;
   message?: PiMessage;
 }
 
-interface Context {
-  sessionManager: { getSessionId(): string; getBranch(): readonly Entry[] };
-}
+type Context = { sessionManager: { getSessionId(): string; getBranch(): readonly Entry[] } };
 
 interface Compacting {
   customInstructions?: string;
@@ -55,6 +52,8 @@ const TIMEOUT_MS = 5_000;
 export default function recapd(pi: Pi, options: ConstructorParameters<typeof WholeConversation>[2] = {}): void {
   const known = new Map<string, WholeConversation>();
   const given = { recapd: new Recapd({ timeoutMs: TIMEOUT_MS }), ...options };
+  // What the daemon refuses is no failure of pi's.
+  const report = (error: unknown): undefined => void given.recapd.report(error);
   const conversation = (context: Context) => {
     const agent = `pi:-:${context.sessionManager.getSessionId()}`;
     const found = known.get(agent) ?? new WholeConversation(agent, "anthropic", given);
@@ -63,14 +62,15 @@ export default function recapd(pi: Pi, options: ConstructorParameters<typeof Who
   };
   pi.on("turn_end", async (_, context) => {
     const said = context.sessionManager.getBranch().flatMap(({ message }) => toAnthropic(message));
-    await conversation(context).store(said).catch((error: unknown) => console.warn(`recapd: ${String(error)}`));
+    await conversation(context).store(said).catch(report);
   });
   pi.on("session_before_compact", async ({ customInstructions, branchEntries, preparation }, context) => {
     if (customInstructions) return undefined;
     const said = branchEntries.flatMap((entry) => toAnthropic(entry.message).map((message) => ({ message, entry })));
     const { tokensBefore, settings } = preparation;
-    const cut = await conversation(context).cut(said.map(({ message }) => message), settings.keepRecentTokens);
-    return cut && { compaction: { summary: cut.text, firstKeptEntryId: said[cut.first]!.entry.id, tokensBefore } };
+    const cut = await conversation(context).cut(said.map(({ message }) => message), settings.keepRecentTokens).catch(report);
+    if (!cut) return undefined;
+    return { compaction: { summary: cut.text, firstKeptEntryId: said[cut.first]!.entry.id, tokensBefore } };
   });
 }
 
