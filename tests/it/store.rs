@@ -83,7 +83,7 @@ macro_rules! every_test {
             sessions: a_silence_begins_a_session, an_end_begins_a_session, an_end_and_a_silence_begin_one_session,
                 an_end_makes_what_is_pending_urgent, a_session_starts_with_its_first_live_exchange,
                 a_cleared_session_starts_behind_its_preamble;
-            settings: a_patch_changes_what_it_names, settings_override_the_rules_of_an_append,
+            settings: a_patch_changes_what_it_names, a_patch_before_the_first_message_makes_the_agent, settings_override_the_rules_of_an_append,
                 a_raised_budget_brings_pending_exchanges_back, a_raised_budget_brings_back_no_more_than_fits,
                 returned_exchanges_leave_at_a_later_time, returned_exchanges_are_not_summarised,
                 cleared_exchanges_do_not_come_back,

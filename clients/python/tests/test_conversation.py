@@ -68,9 +68,9 @@ class Keeper(JsonServer):
         return 200, {"accepted": len(batch)}
 
     def patch(self, body: Message) -> tuple[int, Message]:
-        if not self.stored:
-            return 404, {"status": 404, "code": "unknown_agent", "detail": "agent is unknown"}
-        self.patches.append(body)
+        if self.status != 200:
+            return self.status, {"status": self.status, "code": self.code, "detail": "not now"}
+        self.patches.append(body | {"behind": len(self.stored)})
         return 200, body
 
     def context(self, query: str) -> tuple[int, Message]:
@@ -262,7 +262,7 @@ class Whole(ConversationTest):
         self.assertIsNone(whole.cut(contents(3)))
         self.assertEqual(self.stored(), ["m-0", "m-1", "m-2"])
         self.assertEqual(whole.cut(contents(4)), Cut("a summary", 1))
-        self.assertEqual(self.keeper.patches, [{"budget_tokens": 900}])
+        self.assertEqual(self.keeper.patches, [{"budget_tokens": 900, "behind": 0}])
 
     def test_a_refusal_is_raised(self) -> None:
         whole = WholeConversation("coder", "openai", recapd=Recapd(self.keeper.url, timeout_s=PATIENCE_S))
@@ -272,11 +272,11 @@ class Whole(ConversationTest):
 
 
 class Settings(ConversationTest):
-    def test_the_budget_is_set_once_behind_the_first_message(self) -> None:
+    def test_the_budget_is_set_once_before_the_first_message(self) -> None:
         self.conversation = self.made(budget=900)
         for message in contents(3):
             self.conversation.append(message)
-        self.assertEqual(self.keeper.patches, [{"budget_tokens": 900}])
+        self.assertEqual(self.keeper.patches, [{"budget_tokens": 900, "behind": 0}])
 
     def test_a_budget_that_is_refused_is_told_once_and_the_conversation_goes_on(self) -> None:
         self.keeper.patch = lambda body: (403, {"status": 403, "code": "forbidden", "detail": "needs admin"})  # type: ignore[method-assign]

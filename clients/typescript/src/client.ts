@@ -199,17 +199,14 @@ export class Recapd {
     }, undefined);
   }
 
-  /**
-   * Sets the budget of the agent's window, from the next append on; 0 never evicts. Nothing if the agent is unknown: its first
-   * message makes it.
-   */
+  /** Sets the budget of the agent's window, from the next append on; 0 never evicts. The agent may be new. */
   setBudget(agent: string, tokens: number): Promise<AgentSettings | undefined> {
     const options = {
       params: { path: { id: agent } },
       body: { budget_tokens: tokens },
       fetch: (sent: Request) => this.#send(sent, true),
     };
-    return this.#guarded(async () => known(await read(this.http.PATCH("/v1/agents/{id}", options)), "budget_tokens"), undefined);
+    return this.#guarded(async () => content(await read(this.http.PATCH("/v1/agents/{id}", options)), "budget_tokens"), undefined);
   }
 
   /** Closes the session and empties the window; what was in it is summarised. */

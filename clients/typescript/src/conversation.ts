@@ -121,7 +121,6 @@ export class Conversation {
     try {
       await this.#setBudget();
       refusals = await this.#outbox.send();
-      await this.#setBudget();
       this.#isAway = false;
     } catch (error) {
       if (isRefusal(error) && isAsked) throw error;
@@ -132,17 +131,16 @@ export class Conversation {
     if (refusals.length > 0) throw refusalError(this.agent, refusals);
   }
 
-  /** Sets it as soon as there is an agent: its first message makes it. */
   async #setBudget(): Promise<void> {
     if (this.#isBudgetSet || this.options.budget === undefined) return;
     try {
-      this.#isBudgetSet = (await this.#raising.setBudget(this.agent, this.options.budget)) !== undefined;
+      await this.#raising.setBudget(this.agent, this.options.budget);
     } catch (error) {
       if (!isRefusal(error)) throw error;
       // The conversation goes on with the budget that it has.
-      this.#isBudgetSet = true;
       this.recapd.report(error);
     }
+    this.#isBudgetSet = true;
   }
 
   /** The body of the daemon's context, if that has all that was said. */

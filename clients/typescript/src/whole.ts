@@ -57,6 +57,7 @@ export class WholeConversation {
   async #answer<T extends { agent_id: string }>(messages: readonly Message[], call: (request: Message) => Promise<T | undefined>) {
     if (messages.length === 0) return undefined;
     try {
+      await this.#setBudget(this.agent);
       const reply = await call({ [LIST[this.format]]: messages });
       await this.#setBudget(reply?.agent_id ?? this.agent);
       this.#isAway = false;

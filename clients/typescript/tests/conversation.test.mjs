@@ -39,11 +39,11 @@ class Keeper {
     const problem = (status, code, detail, errors) => [status, { status, code, detail, errors }];
     if (this.status !== 200) return problem(this.status, this.code, "not now");
     if (request.method === "POST") return this.append(await request.json(), problem);
-    if (this.stored.size === 0) return problem(404, "unknown_agent", "agent is unknown");
     if (request.method === "PATCH") {
-      this.patches.push(await request.json());
+      this.patches.push({ ...(await request.json()), behind: this.stored.size });
       return [200, this.patches.at(-1)];
     }
+    if (this.stored.size === 0) return problem(404, "unknown_agent", "agent is unknown");
     const format = new URL(request.url).searchParams.get("format");
     const messages = [...this.stored.values()].filter((message) => !("kind" in message)).map(sent);
     return [200, { body: { [LIST[format]]: messages } }];
@@ -177,11 +177,11 @@ test("what is refused because of the caller waits and is told each time", async 
   assert.deepEqual(keeper.contents(), ["m-0", "m-1"]);
 });
 
-test("the budget is set once behind the first message", async (context) => {
+test("the budget is set once before the first message", async (context) => {
   const keeper = new Keeper(context);
   const conversation = keeper.conversation("openai", { budget: 900 });
   for (const message of contents(3)) await conversation.append(message);
-  assert.deepEqual(keeper.patches, [{ budget_tokens: 900 }]);
+  assert.deepEqual(keeper.patches, [{ budget_tokens: 900, behind: 0 }]);
 });
 
 test("instructions lead and are not stored", async (context) => {

@@ -307,11 +307,11 @@ impl Ingestor {
         Ok(())
     }
 
-    /// Changes an agent's settings, which override the configuration from its next append on, and returns all of them. After a change of
-    /// model, messages that the summary doesn't cover are counted again before this returns.
+    /// Changes an agent's settings, which override the configuration from its next append on, and returns all of them. Creates the agent
+    /// if there is none. After a change of model, messages that the summary doesn't cover are counted again before this returns.
     ///
     /// # Errors
-    /// [`StoreError::UnknownAgent`], or another error of the store.
+    /// Those of the store.
     pub async fn change_settings(
         &self,
         agent: &AgentId,

@@ -106,11 +106,8 @@ pub trait Store: Send + Sync {
     /// [`StoreError::UnknownAgent`].
     async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded>;
 
-    /// Changes an agent's settings, which override the configuration from its next append on, and returns all of them. A new provider or
-    /// model starts a recount.
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownAgent`].
+    /// Changes an agent's settings, which override the configuration from its next append on, and returns all of them. Creates the agent
+    /// if there is none. A new provider or model starts a recount.
     async fn change_settings(
         &self,
         agent: &AgentId,

@@ -1,5 +1,6 @@
 //! `GET` and `PATCH /v1/agents/{id}`.
 
+use recapd_core::domain::access::{AccessNames, Reach, Scope};
 use reqwest::Method;
 use serde_json::json;
 
@@ -123,12 +124,42 @@ async fn an_unknown_setting_is_refused_with_the_nearest_name() {
         .await
         .problem(400, "invalid_setting");
     patch(&server, "coder", "{").await.problem(400, "invalid_body");
-    patch(&server, "nobody", "{}").await.problem(404, "unknown_agent");
-    server
-        .get("/v1/agents/nobody")
-        .await
-        .problem(404, "unknown_agent");
     assert_eq!(server.get("/v1/agents/coder").await.json()["settings"], json!({}));
+}
+
+#[tokio::test]
+async fn settings_may_come_before_the_first_message() {
+    let server = Server::start(|_| {}).await;
+    for wrong in [r#"{"budget": 5}"#, r#"{"low_water": 2}"#, "[]", "{"] {
+        assert_eq!(patch(&server, "early", wrong).await.status, 400, "{wrong}");
+    }
+    let missing = server.get("/v1/agents/early").await;
+    missing.problem(404, "unknown_agent");
+    let reply = patch(&server, "early", r#"{"budget_tokens": 200}"#).await;
+    assert_eq!((reply.status, reply.json()), (200, json!({"budget_tokens": 200})));
+    assert_eq!(server.get("/v1/agents/early").await.json()["exchanges"], 0);
+    let appended = server.converse("early", 1..=8).await.json();
+    assert_eq!(appended["window"]["budget_tokens"], 200);
+    let shown = server.get("/v1/agents/early").await.json();
+    assert!(shown["first_exchange"].as_i64() > Some(1), "{shown}");
+
+    server
+        .keep_token(
+            "other",
+            Scope::Admin,
+            Reach::Only(AccessNames {
+                agents: ["other".parse().unwrap()].into(),
+                projects: [].into(),
+            }),
+        )
+        .await;
+    let request = server
+        .request_by(Some("other"), Method::PATCH, "/v1/agents/hidden")
+        .header("content-type", "application/merge-patch+json");
+    let refused = Reply::of(request.body(r#"{"budget_tokens": 200}"#)).await;
+    refused.problem(404, "unknown_agent");
+    let hidden = server.parts.store.agent(&"hidden".parse().unwrap()).await;
+    assert!(hidden.unwrap().is_none());
 }
 
 #[tokio::test]

@@ -58,6 +58,17 @@ async fn summarise(db: &dyn Backend, exchanges_max: i64) {
     db.store().complete(&lease, patch).await.unwrap();
 }
 
+pub(crate) async fn a_patch_before_the_first_message_makes_the_agent(db: &dyn Backend) {
+    let a = agent("a");
+    let settings = set(db, &a, json!({"budget_tokens": 2 * TURN_TOKENS})).await;
+    let row = db.store().agent(&a).await.unwrap().unwrap();
+    assert_eq!((row.settings, row.ledger.last_seq), (settings, 0));
+    clean(db, &a).await;
+    let outcome = db.store().append(append(&a, turns(1..=3))).await.unwrap();
+    assert_eq!((outcome.accepted, outcome.first_exchange), (6, 2));
+    clean(db, &a).await;
+}
+
 pub(crate) async fn a_patch_changes_what_it_names(db: &dyn Backend) {
     let (one, other) = (with_pending(db, "a", 0).await, with_pending(db, "b", 0).await);
     set(db, &one, json!({"budget_tokens": 500, "model": "gpt-5"})).await;
@@ -69,9 +80,6 @@ pub(crate) async fn a_patch_changes_what_it_names(db: &dyn Backend) {
     let row = |agent| async move { db.store().agent(agent).await.unwrap().unwrap() };
     assert_eq!(row(&one).await.settings, settings);
     assert_eq!(row(&other).await.settings, AgentSettings::default());
-    let patch = SettingsPatch::parse(json!({})).unwrap();
-    let unknown = db.store().change_settings(&agent("nobody"), &patch, T0).await;
-    assert!(matches!(unknown, Err(StoreError::UnknownAgent(_))));
     db.raw("UPDATE agents SET settings = '{\"budget\":1}' WHERE agent_id = 'b'")
         .await;
     let broken = db.store().agent(&other).await;

@@ -139,14 +139,13 @@ class Recapd:
         return self._read(agent, f"exchanges/{int(number)}", "exchange", query)
 
     def set_budget(self, agent: str, tokens: int) -> types.AgentSettings | None:
-        """Sets the budget of the agent's window, from the next append on; 0 never evicts. None if the agent is unknown: its
-        first message makes it."""
+        """Sets the budget of the agent's window, from the next append on; 0 never evicts. The agent may be new."""
 
         def call() -> Any:
             body = {"budget_tokens": tokens}
             return _told(self.request("PATCH", _path(agent), None, body, is_repeatable=True), "budget_tokens")
 
-        return self._guarded(lambda: _known(call), None)
+        return self._guarded(call, None)
 
     def end_session(self, agent: str) -> types.SessionEnded | None:
         """Ends the session, so that what is pending is summarised now."""

@@ -117,7 +117,6 @@ class Conversation:
         try:
             self._set_budget()
             refusals = self._outbox.send()
-            self._set_budget()
             self._is_away = self._is_away and bool(refusals)
         except RecapdError as error:
             if error.is_refusal and is_asked:
@@ -130,17 +129,16 @@ class Conversation:
             raise refusal_error(self.agent, refusals)
 
     def _set_budget(self) -> None:
-        """Sets it as soon as there is an agent: its first message makes it."""
         if self._is_budget_set or self.budget is None:
             return
         try:
-            self._is_budget_set = self._raising.set_budget(self.agent, self.budget) is not None
+            self._raising.set_budget(self.agent, self.budget)
         except RecapdError as error:
             if not error.is_refusal:
                 raise
             # The conversation goes on with the budget that it has.
-            self._is_budget_set = True
             self.recapd.report(error)
+        self._is_budget_set = True
 
     def _read(self, limit_tokens: int | None, thinking: str | None) -> dict[str, Any] | None:
         """The body of the daemon's context, if that has all that was said."""

@@ -56,6 +56,7 @@ class WholeConversation:
             return None
         with self._lock:
             try:
+                self._set_budget(self.agent)
                 reply = call(self.agent, {LIST[self.format]: messages}, self.format)
                 self._set_budget(reply["agent_id"] if reply else self.agent)
             except RecapdError as error:

@@ -31,7 +31,7 @@ fn id(description: &str, example: &str) -> RefOr<Schema> {
 impl PartialSchema for AgentId {
     fn schema() -> RefOr<Schema> {
         id(
-            "The id of an agent. Its first message creates the agent.",
+            "The id of an agent. Its first message creates the agent, and so do settings.",
             "coder",
         )
     }

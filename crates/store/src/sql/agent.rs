@@ -1,4 +1,4 @@
-//! Agents' rows: locks, loads and lists them, and changes their settings.
+//! Agents' rows: creates, locks, loads and lists them, and changes their settings.
 
 use crate::sql::{
     Connection, query, sql,
@@ -107,13 +107,53 @@ pub(super) async fn known(connection: &mut Connection, agent: &AgentId) -> Store
     row.ok_or_else(|| StoreError::UnknownAgent(agent.clone()))
 }
 
+/// Loads an agent for changes, and creates it if there is none.
+pub(super) async fn load_or_create(
+    tx: &mut Connection,
+    agent: &AgentId,
+    now: Timestamp,
+) -> StoreResult<AgentRow> {
+    if let Some(row) = load(tx, agent).await? {
+        return Ok(row);
+    }
+    if !create(tx, agent, now).await? {
+        // Another caller has created it in the meantime, perhaps by a fork.
+        lock(tx, agent).await?;
+    }
+    // An agent that is being deleted is hidden.
+    let row = load(tx, agent).await?;
+    row.ok_or_else(|| StoreError::Contended("the agent is being deleted".to_owned()))
+}
+
+/// Creates an agent with an empty summary. Returns false if another caller has created it meanwhile.
+pub(crate) async fn create(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<bool> {
+    let row = sql!(
+        "-- sql/agent.create\nINSERT INTO agents (agent_id, created_at, updated_at) VALUES ($1, $2, $2) \
+                    ON CONFLICT (agent_id) DO NOTHING"
+    );
+    let summary =
+        sql!("-- sql/agent.create_summary\nINSERT INTO summaries (agent_id, updated_at) VALUES ($1, $2)");
+    if query(row)
+        .bind(agent.as_str())
+        .bind(now)
+        .execute(&mut *tx)
+        .await?
+        == 0
+    {
+        return Ok(false);
+    }
+    query(summary).bind(agent.as_str()).bind(now).execute(tx).await?;
+    Ok(true)
+}
+
+/// Changes an agent's settings; see [`super::super::Store::change_settings`].
 pub(super) async fn change_settings(
     tx: &mut Connection,
     agent: &AgentId,
     patch: &SettingsPatch,
     now: Timestamp,
 ) -> StoreResult<AgentSettings> {
-    let row = known(tx, agent).await?;
+    let row = load_or_create(tx, agent, now).await?;
     let settings = patch.apply(&row.settings);
     let sql = sql!(
         "-- sql/agent.change_settings\nUPDATE agents SET settings = $2{::json}, updated_at = $3 WHERE agent_id = $1"

@@ -27,9 +27,7 @@ use recapd_core::{
         lineage::{self as steps, Step},
         message::{Format, is_tombstone},
         number::i64_or_max,
-        settings::AgentSettings,
         time::Timestamp,
-        window::Budget,
         work::Reason,
     },
     formats,
@@ -77,21 +75,19 @@ pub(super) async fn append(
     mut request: AppendRequest,
     steps_required: bool,
 ) -> StoreResult<AppendOutcome> {
-    let mut found = agent::load(tx, &request.agent).await?;
-    if found.is_none() && !write::create(tx, &request.agent, request.now).await? {
-        found = Some(made_meanwhile(tx, &request.agent).await?);
-    }
+    let row = agent::load_or_create(tx, &request.agent, request.now).await?;
+    let budget_before = row.kept_budget();
+    let AgentRow {
+        created_at,
+        version,
+        mut chain,
+        mut ledger,
+        settings,
+        ..
+    } = row;
     if let Some(key) = &request.key {
         keep_key(tx, &request.agent, key, request.now).await?;
     }
-    let known = |row: &AgentRow| (row.created_at, row.version);
-    let (created_at, version) = found.as_ref().map_or((request.now, 0), known);
-    let mut chain = found.as_ref().map(|row| row.chain.clone()).unwrap_or_default();
-    let nothing = || (Ledger::default(), AgentSettings::default(), Budget::unlimited());
-    let (mut ledger, settings, budget_before) = found.map_or_else(nothing, |row| {
-        let kept = row.kept_budget();
-        (row.ledger, row.settings, kept)
-    });
     // From here on the agent's own rules apply.
     let in_force = settings.expanded(&request.rules.basis);
     request.rules.budget = in_force.budget(request.rules.budget);
@@ -148,13 +144,6 @@ fn check_target(step: &StepOutcome) -> StoreResult<()> {
         StepOutcome::NotThere { seq } => Err(StoreError::UnknownMessage(*seq)),
         _ => Ok(()),
     }
-}
-
-/// Loads an agent that another caller has created in the meantime, perhaps by a fork. An agent that is being deleted is hidden.
-async fn made_meanwhile(tx: &mut Connection, agent: &AgentId) -> StoreResult<AgentRow> {
-    agent::lock(tx, agent).await?;
-    let found = agent::load(tx, agent).await?;
-    found.ok_or_else(|| StoreError::Contended("the agent is being deleted".to_owned()))
 }
 
 /// Returns the summary's version after these steps, given the one `before`: a rewind may write one.

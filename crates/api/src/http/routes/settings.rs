@@ -59,7 +59,7 @@ pub(super) async fn show(
     }))
 }
 
-/// Changes settings by a merge patch (RFC 7396), from the next append on. Returns everything that the agent overrides.
+/// Changes settings by a merge patch (RFC 7396), from the next append on. The agent may be new. Returns everything that it overrides.
 #[utoipa::path(
     patch, path = "/v1/agents/{id}", operation_id = "change_agent", tag = "agents",
     params(AgentPath),

@@ -19,7 +19,6 @@ use recapd_core::domain::{
     exchange::Exchange,
     ledger::{Eviction, Ledger},
     number::i64_or_max,
-    time::Timestamp,
 };
 
 /// The most rows that one statement inserts. With sixteen values each, they stay well below SQLite's limit of 32,766 values.
@@ -49,27 +48,6 @@ pub(super) async fn state(
 ) -> StoreResult<()> {
     write_evictions(tx, &request.agent, &written.evictions).await?;
     update_agent(tx, request, (ledger, chain), written).await
-}
-
-/// Creates an agent with an empty summary. Returns false if another caller has created it meanwhile.
-pub(crate) async fn create(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<bool> {
-    let row = sql!(
-        "-- sql/append.create\nINSERT INTO agents (agent_id, created_at, updated_at) VALUES ($1, $2, $2) \
-                    ON CONFLICT (agent_id) DO NOTHING"
-    );
-    let summary =
-        sql!("-- sql/append.create_summary\nINSERT INTO summaries (agent_id, updated_at) VALUES ($1, $2)");
-    if query(row)
-        .bind(agent.as_str())
-        .bind(now)
-        .execute(&mut *tx)
-        .await?
-        == 0
-    {
-        return Ok(false);
-    }
-    query(summary).bind(agent.as_str()).bind(now).execute(tx).await?;
-    Ok(true)
 }
 
 /// Splits `rows` into runs of 64, 32 and so on: few statements to run, however many rows, and only seven different ones to prepare.

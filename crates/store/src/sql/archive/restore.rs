@@ -114,7 +114,7 @@ async fn standing(
 }
 
 async fn create(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> Result<(), ArchiveError> {
-    if write::create(tx, agent, now).await? {
+    if agent::create(tx, agent, now).await? {
         return Ok(());
     }
     Err(StoreError::AgentExists(agent.clone()).into())

@@ -22,7 +22,7 @@ async fn a_pause_between_the_check_and_the_claim_is_respected() {
     let (agent, now): (AgentId, _) = ("a".parse().unwrap(), Timestamp(0));
     let made = store.write(Lock::Nothing, {
         let agent = agent.clone();
-        move |tx| Box::pin(async move { super::super::append::write::create(tx, &agent, now).await })
+        move |tx| Box::pin(async move { super::super::agent::create(tx, &agent, now).await })
     });
     assert!(made.await.unwrap());
     store.enqueue(&agent, Reason::Manual, 0, now).await.unwrap();

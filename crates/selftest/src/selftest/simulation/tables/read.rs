@@ -107,12 +107,14 @@ impl Tables {
         &mut self,
         agent: &AgentId,
         patch: &SettingsPatch,
-        _now: Timestamp,
+        now: Timestamp,
     ) -> StoreResult<AgentSettings> {
-        self.change(agent, |kept| {
-            kept.settings = patch.apply(&kept.settings);
-            Ok(kept.settings.clone())
-        })
+        let found = self.agents.get(agent).cloned();
+        let mut kept = found.unwrap_or_else(|| AgentTables::new(self.time(now)));
+        kept.settings = patch.apply(&kept.settings);
+        let settings = kept.settings.clone();
+        self.commit(agent, kept)?;
+        Ok(settings)
     }
 
     /// Models don't change here.
