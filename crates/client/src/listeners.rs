@@ -1,4 +1,8 @@
-//! Finds the users whose programs listen at addresses of this machine, from Linux's public lists (`proc_pid_net(5)`).
+//! Finds the users whose programs listen at addresses of this machine: the kernel tells, or where it may not be asked,
+//! Linux's public lists (`proc_pid_net(5)`).
+
+#[cfg(target_os = "linux")]
+mod netlink;
 
 use std::{
     fs::File,
@@ -17,21 +21,28 @@ struct ListeningSocket {
     user: u32,
 }
 
-/// The users whose programs may accept a connection to one of `addresses`; `None` if the operating system has no such
-/// lists.
+/// The users whose programs may accept a connection to one of `addresses`; `None` if the operating system doesn't tell.
 pub(super) fn listeners(addresses: &[SocketAddr]) -> Option<Vec<u32>> {
+    #[cfg(target_os = "linux")]
+    let asked = netlink::listening().ok();
+    #[cfg(not(target_os = "linux"))]
+    let asked = None;
+    let sockets = asked.or_else(listed)?.into_iter();
+    let may_get =
+        |listener: &ListeningSocket| addresses.iter().any(|address| gets(listener.address, *address));
+    Some(sockets.filter(may_get).map(|listener| listener.user).collect())
+}
+
+/// The listening sockets in the operating system's lists; `None` if it has none.
+fn listed() -> Option<Vec<ListeningSocket>> {
     let files: Vec<File> = LISTS.iter().filter_map(|list| File::open(list).ok()).collect();
-    if files.is_empty() {
-        return None;
-    }
-    let lines = files.into_iter().flat_map(|file| {
+    let lines = files.iter().flat_map(|file| {
         // Listening sockets come first, followed by all connections of the machine.
         let lines = BufReader::new(file).lines().map_while(Result::ok).skip(1);
         lines.map_while(|line| listener(&line))
     });
-    let may_get =
-        |listener: &ListeningSocket| addresses.iter().any(|address| gets(listener.address, *address));
-    Some(lines.filter(may_get).map(|listener| listener.user).collect())
+    let sockets = lines.collect();
+    (!files.is_empty()).then_some(sockets)
 }
 
 /// Returns true if a listener at `at` may accept connections to `address`. One on all IPv6 addresses may accept IPv4, too.
