@@ -23,8 +23,14 @@ use crate::domain::{
 };
 pub use cut::{MessageOutline, cut};
 
-/// What Claude Code puts around texts that it adds to the user's messages.
-const REMINDER: (&str, &str) = ("<system-reminder>", "</system-reminder>");
+/// What Claude Code puts around texts that it adds to the user's messages. The older versions (1.0) have tags of their own for what
+/// hooks say.
+const REMINDERS: [(&str, &str); 4] = [
+    ("<system-reminder>", "</system-reminder>"),
+    ("<session-start-hook>", "</session-start-hook>"),
+    ("<user-prompt-submit-hook>", "</user-prompt-submit-hook>"),
+    ("<post-tool-use-hook>", "</post-tool-use-hook>"),
+];
 /// How Claude Code's message begins that stands for what it compacted. The transcript marks it `isCompactSummary`.
 const CLAUDE_SUMMARY: &str = "This session is being continued from a previous conversation";
 /// The items of OpenAI's Responses API that stand for what was compacted.
@@ -479,7 +485,8 @@ pub fn shows_files(message: &str) -> bool {
 }
 
 fn is_reminder(format: Format, block: &str) -> bool {
-    if format != Format::Anthropic || !block.contains(REMINDER.0) {
+    let has_one = || REMINDERS.iter().any(|(open, _)| block.contains(open));
+    if format != Format::Anthropic || !has_one() {
         return false;
     }
     let value: Value = serde_json::from_str(block).unwrap_or_default();
@@ -490,16 +497,21 @@ fn is_reminder(format: Format, block: &str) -> bool {
 
 /// `text` without the reminders that Claude Code adds to it.
 fn without_reminders(text: &str) -> String {
-    let (mut left, mut rest) = (String::new(), text);
-    while let Some((before, tail)) = rest.split_once(REMINDER.0) {
-        let Some((_, after)) = tail.split_once(REMINDER.1) else {
-            break;
-        };
-        left.push_str(before);
-        rest = after;
-    }
-    left.push_str(rest);
-    left
+    let marks = REMINDERS.iter();
+    marks.fold(text.to_owned(), |text, (open, close)| {
+        if !text.contains(open) {
+            return text;
+        }
+        let (mut left, mut rest) = (String::new(), text.as_str());
+        while let Some((before, tail)) = rest.split_once(open) {
+            let Some((_, after)) = tail.split_once(close) else {
+                break;
+            };
+            left.push_str(before);
+            rest = after;
+        }
+        left + rest
+    })
 }
 
 /// `json` without cache breakpoints: they are the request's, and a later context sets its own.

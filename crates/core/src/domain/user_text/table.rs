@@ -80,8 +80,10 @@ const CLAUDE_CODE: Host = Host {
         Tag("command-message"),
         TypedTag("command-name"),
         TypedTag("command-args"),
-        // A hook's addition to a prompt.
+        // Hooks' additions to a prompt, until 1.0.
         Tag("user-prompt-submit-hook"),
+        Tag("session-start-hook"),
+        Tag("post-tool-use-hook"),
     ],
 };
 

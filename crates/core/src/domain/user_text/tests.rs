@@ -62,7 +62,10 @@ fn what_claude_code_writes_is_not_the_users() {
             "/review PR 12",
         ),
         (
-            &["<user-prompt-submit-hook>ok</user-prompt-submit-hook> Go on."],
+            &[
+                "<session-start-hook>Notes.</session-start-hook>",
+                "<user-prompt-submit-hook>ok</user-prompt-submit-hook> Go on.",
+            ],
             "Go on.",
         ),
     ];

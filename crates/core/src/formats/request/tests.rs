@@ -161,6 +161,7 @@ fn the_new_part_of_a_message_is_a_message() {
     let body = json!({"messages": [{"role": "user", "content": [
         {"type": "tool_result", "tool_use_id": "t1", "content": "ok"},
         {"type": "text", "text": "<system-reminder>Careful.</system-reminder>"},
+        {"type": "text", "text": "<session-start-hook>Notes.</session-start-hook>"},
         {"type": "text", "text": "And now?", "cache_control": {"type": "ephemeral"}}]}]});
     let sent = conversation(Format::Anthropic, None, &body.to_string()).unwrap();
     let part = sent[0].part(|position| position == 1, &[]).unwrap().unwrap();
