@@ -14,7 +14,7 @@ use recapd_core::{
         context::{ContextInput, ContextOptions, SourceExchange, build},
         exchange::{ExchangeState, PREAMBLE},
         legs::{Legs, settle},
-        neutralize::{defanged, quoted},
+        neutralize::{QUOTE_MARK, defanged, quoted},
         recall::{EXCERPT_CHARS_MAX, Query, Term, searchable},
         redaction::Redactor,
         text::one_line,
@@ -268,11 +268,13 @@ fn recall_match(found: &FoundExchange, terms: &[Term], query: &Query, redactor: 
 fn excerpt(stored: &StoredMessage, query: &Query, redactor: &Redactor) -> Excerpt {
     let text = searchable(&stored.message);
     let line = query.excerpt(&redactor.redact(&text));
+    let text = quoted(&defanged(&line), EXCERPT_CHARS_MAX);
     Excerpt {
         seq: stored.seq,
         kind: stored.message.kind.name().to_owned(),
         said_at: stored.said_at,
-        text: quoted(&defanged(&line), EXCERPT_CHARS_MAX),
+        // Its kind says who said it.
+        text: text.strip_prefix(QUOTE_MARK).unwrap_or(&text).to_owned(),
     }
 }
 
