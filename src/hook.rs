@@ -23,6 +23,7 @@ mod push;
 mod rollout;
 mod spool;
 mod status;
+mod successor;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -39,6 +40,7 @@ use recapd_client::Credentials;
 use recapd_config::{Config, Environment};
 use recapd_platform::clock::Clock;
 pub use status::{AgentStatus, statuses};
+pub use successor::current_session;
 
 pub const TIME_MAX: Duration = Duration::from_millis(290);
 /// The part of it for the daemon.
@@ -91,6 +93,7 @@ impl HookCall<'_> {
         let Some(folder) = StateFolder::of(self.environment) else {
             return;
         };
+        successor::note(&folder, self.event, input, self.environment);
         let owner = self.owner(input);
         let told = match self.event {
             Event::SessionStart => self.injection(&folder, &owner, input),

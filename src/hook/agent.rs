@@ -14,7 +14,7 @@ use recapd_core::{
 /// The part of a template that gives each session an agent of its own.
 const SESSION: &str = "{session}";
 /// Claude Code's variable for the folder in which the session began; `cwd` changes during it.
-const PROJECT_VARIABLE: &str = "CLAUDE_PROJECT_DIR";
+pub(super) const PROJECT_VARIABLE: &str = "CLAUDE_PROJECT_DIR";
 /// Limits of a folder's name in an agent's id: bytes of the name, then digits of its hash, which tells namesakes apart.
 const NAME_BYTES_MAX: usize = 40;
 const HASH_DIGITS: usize = 8;

@@ -96,6 +96,8 @@ pub struct Input {
     pub folder: Option<PathBuf>,
     /// Why a session starts: `startup`, `resume`, `clear`, `compact`, in Claude Code also `fork`.
     pub source: Option<String>,
+    /// Why a session ends, such as `clear`.
+    pub reason: Option<String>,
     /// True if the hook was called for a sub-agent rather than the session itself.
     pub is_subagent: bool,
     /// True if the input has fields that only Codex sends.
@@ -120,6 +122,7 @@ impl Input {
             transcript,
             folder: text("cwd").map(PathBuf::from),
             source: text("source"),
+            reason: text("reason"),
             is_subagent: text("agent_id").is_some(),
             is_codex: is_rollout || text("turn_id").is_some(),
         })

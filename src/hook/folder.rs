@@ -67,6 +67,20 @@ impl StateFolder {
         self.0.join("cache").join(format!("{name}.md"))
     }
 
+    /// The session that a process of the host has cleared.
+    pub(super) fn cleared_in(&self, process: &str) -> PathBuf {
+        self.followed(&[b"process", process.as_bytes()])
+    }
+
+    /// The session that follows a cleared one.
+    pub(super) fn successor(&self, session: &str) -> PathBuf {
+        self.followed(&[b"session", session.as_bytes()])
+    }
+
+    fn followed(&self, name: &[&[u8]]) -> PathBuf {
+        self.0.join("cleared").join(short_hash(name))
+    }
+
     pub(super) fn agent(&self, agent: &AgentId) -> AgentFolder {
         AgentFolder(
             self.0
@@ -93,6 +107,7 @@ impl StateFolder {
     /// Removes files that are no longer needed, until `deadline`.
     pub(super) fn prune(&self, now: Timestamp, deadline: Instant) {
         remove_old(&self.0.join("cache"), now);
+        remove_old(&self.0.join("cleared"), now);
         for folder in self.agents() {
             if deadline <= Instant::now() {
                 return;

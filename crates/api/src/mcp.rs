@@ -25,7 +25,7 @@ mod uri;
 mod watch;
 mod way;
 
-pub use default_agent::AgentHints;
+pub use default_agent::{AgentHints, SessionLookup};
 pub use endpoint::{Endpoint, EndpointSettings};
 pub use local::{CallerScope, Local};
 pub use remote::Remote;

@@ -1,5 +1,7 @@
 //! Which agent is meant by a call that names none.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::source::{AgentLine, Source, SourceError};
@@ -15,13 +17,18 @@ const NAMED_MAX: usize = 5;
 /// Where Codex says in each call which session it belongs to.
 const CODEX_METADATA: &str = "x-codex-turn-metadata";
 
+/// Finds the id of the session that a host is in now, as the host names it.
+pub type SessionLookup = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
 /// What is known about the caller's agent. What comes first decides.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct AgentHints {
     /// The agent that the user named for all calls.
     pub agent: Option<AgentId>,
     /// The session's id, as its host names it.
     pub session: Option<String>,
+    /// Finds it for hosts whose calls don't name it.
+    pub lookup: Option<SessionLookup>,
     /// The project of the session's folder.
     pub project: Option<String>,
     /// True if the caller sees the agents of one project only, so that the newest of them is meant.
@@ -29,9 +36,10 @@ pub struct AgentHints {
 }
 
 impl AgentHints {
-    /// Adds the session that a call's metadata name.
+    /// Adds the session that a call's metadata name, or that its host is in.
     pub(super) fn with_call(mut self, metadata: &serde_json::Map<String, Value>) -> Self {
-        self.session = session_of(metadata).or(self.session);
+        let looked_up = || self.lookup.as_ref().and_then(|lookup| lookup());
+        self.session = session_of(metadata).or_else(looked_up);
         self
     }
 

@@ -25,9 +25,6 @@ use recapd_platform::clock::SystemClock;
 use recapd_store::Store;
 use recapd_telemetry::{self as telemetry, Surroundings};
 
-/// Claude Code's variable for the session that it starts a server for.
-const SESSION_VARIABLE: &str = "CLAUDE_CODE_SESSION_ID";
-
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Hosts start it themselves; docs/mcp.md says how to tell them. It asks the daemon at http.listen while one runs there, else
@@ -50,13 +47,14 @@ impl Mcp {
     ) -> Result<ExitCode, CommandFailure> {
         let _logging = telemetry::init(&config.log, &Surroundings::of_standard_error(environment), None)
             .map_err(|error| CommandFailure::new(CONFIGURATION, error))?;
+        let surroundings = environment.clone();
         let hints = AgentHints {
             agent: self.agent,
-            session: environment.get(SESSION_VARIABLE).map(str::to_owned),
+            lookup: Some(Arc::new(move || hook::current_session(&surroundings))),
             project: current_dir()
                 .ok()
                 .map(|folder| hook::project_of(&folder, environment)),
-            of_project: false,
+            ..AgentHints::default()
         };
         open::block_on(async {
             let way = way(config, shared).await?;

@@ -1,0 +1,106 @@
+//! Which session follows one that was cleared. The server of `recapd mcp` outlives the session that Claude Code started it for.
+//!
+//! `SessionEnd` leaves the cleared session for the process that it ran in, and `SessionStart` of the next one takes it from there.
+
+use std::fs;
+
+use recapd_config::Environment;
+
+use super::{
+    Event, Input, StateFolder,
+    agent::PROJECT_VARIABLE,
+    folder::{read_text, replace},
+};
+
+/// Claude Code's variables for its process, which not all versions tell, and for the session that it is in.
+const PROCESS_VARIABLE: &str = "CLAUDE_PID";
+const SESSION_VARIABLE: &str = "CLAUDE_CODE_SESSION_ID";
+const CLEAR: &str = "clear";
+/// How many sessions of one process are followed.
+const FOLLOWED_MAX: usize = 1_000;
+
+/// Notes that a session was cleared, or which one follows it. Without that, tools are about the cleared one.
+pub(super) fn note(folder: &StateFolder, event: Event, input: &Input, environment: &Environment) {
+    // In a folder, hardly two sessions are cleared at the same moment.
+    let process = environment
+        .get(PROCESS_VARIABLE)
+        .or_else(|| environment.get(PROJECT_VARIABLE));
+    let Some(process) = process else {
+        return;
+    };
+    let cleared = folder.cleared_in(process);
+    match event {
+        Event::SessionEnd if input.reason.as_deref() == Some(CLEAR) => {
+            replace(&cleared, input.session.as_bytes()).ok();
+        }
+        Event::SessionStart if input.source.as_deref() == Some(CLEAR) => {
+            if let Some(before) = read_text(&cleared) {
+                replace(&folder.successor(&before), input.session.as_bytes()).ok();
+                fs::remove_file(cleared).ok();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns the session that the calling host is in now; `None` if it names none.
+pub fn current_session(environment: &Environment) -> Option<String> {
+    let first = environment.get(SESSION_VARIABLE)?.to_owned();
+    let Some(folder) = StateFolder::of(environment) else {
+        return Some(first);
+    };
+    let next = |session: &String| read_text(&folder.successor(session));
+    std::iter::successors(Some(first), next).take(FOLLOWED_MAX).last()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(pairs: &[(&str, &str)]) -> Environment {
+        let pairs = pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        pairs.collect()
+    }
+
+    fn input(session: &str, why: &str) -> Input {
+        Input::read(&format!(
+            r#"{{"session_id":"{session}","source":"{why}","reason":"{why}"}}"#
+        ))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_process_is_followed_through_its_clears() {
+        let home = tempfile::tempdir().unwrap();
+        let of = |process: &str| {
+            let home = home.path().to_str().unwrap();
+            let pairs = [
+                ("HOME", home),
+                (PROCESS_VARIABLE, process),
+                (SESSION_VARIABLE, "one"),
+            ];
+            environment(&pairs)
+        };
+        let folder = StateFolder::of(&of("7")).unwrap();
+        let run = |process: &str, event, session: &str, why: &str| {
+            note(&folder, event, &input(session, why), &of(process));
+        };
+        let current = || current_session(&of("7")).unwrap();
+        assert_eq!(current(), "one");
+        run("7", Event::SessionEnd, "one", "clear");
+        // Another process starts a session meanwhile, and this one resumes one.
+        run("8", Event::SessionStart, "other", "clear");
+        run("7", Event::SessionStart, "resumed", "resume");
+        assert_eq!(current(), "one");
+        run("7", Event::SessionStart, "two", "clear");
+        assert_eq!(current(), "two");
+        run("7", Event::SessionEnd, "two", "clear");
+        run("7", Event::SessionStart, "three", "clear");
+        run("7", Event::SessionEnd, "three", "other");
+        run("7", Event::SessionStart, "four", "clear");
+        assert_eq!(current(), "three");
+        assert_eq!(current_session(&environment(&[("HOME", "/x")])), None);
+    }
+}
