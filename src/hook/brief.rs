@@ -89,8 +89,6 @@ impl HookCall<'_> {
         if brief.text.trim().is_empty() {
             return None;
         }
-        // The answer or the copy may not come from a daemon.
-        brief.text = neutralize_document(&brief.text);
         let mark = short_hash(&[brief.text.as_bytes()]);
         let state: SessionState = read_json(&folder.agent(agent).session(&input.session)).unwrap_or_default();
         // What was injected before the context was emptied is no longer in view.
@@ -98,6 +96,8 @@ impl HookCall<'_> {
         if !is_emptied && state.given.contains(&mark) {
             return None;
         }
+        // The answer or the copy may not come from a daemon.
+        brief.text = neutralize_document(&brief.text);
         let (text, output) = self.fitted(subject, self.host(input), &brief)?;
         Some(Injection {
             output,

@@ -4,7 +4,7 @@
 //! extraction of the prompt, secrecy towards the user, standing orders, sending data away; in the languages in which such texts are seen.
 //! They are matched on lower-case text. A false match adds quotation marks, and loses no word.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use aho_corasick::AhoCorasick;
 use regex::bytes::{Regex, RegexBuilder};
@@ -27,7 +27,9 @@ struct Phrases {
 }
 
 struct Phrase {
-    pattern: Regex,
+    /// The pattern's text, and the pattern once a text has a word of it: to compile all takes longer than a hook may.
+    text: String,
+    compiled: OnceLock<Regex>,
     /// True if it counts only at the beginning of a sentence.
     begins: bool,
     /// True if recapd itself writes it: it is forged in a conversation, but not in a document.
@@ -95,15 +97,15 @@ fn phrases() -> Vec<(&'static [&'static str], String)> {
 }
 
 static PHRASES: LazyLock<Phrases> = LazyLock::new(|| {
-    let compiled = |pattern: &str| RegexBuilder::new(pattern).unicode(false).build();
     let (mut words, mut worded, mut all) = (Vec::<&str>::new(), Vec::new(), Vec::new());
     for (number, (hints, text)) in phrases().into_iter().enumerate() {
         words.extend(hints.iter().copied());
         worded.extend(hints.iter().map(|_| number));
         all.push(Phrase {
-            pattern: compiled(text.trim_start_matches(['^', '~'])).expect("a test uses all"),
             begins: text.starts_with('^'),
             is_own: text.starts_with('~'),
+            compiled: OnceLock::new(),
+            text,
         });
     }
     let words = AhoCorasick::new(words).expect("a few hundred short words");
@@ -129,8 +131,15 @@ impl Phrases {
 }
 
 impl Phrase {
+    fn pattern(&self) -> &Regex {
+        let text = self.text.trim_start_matches(['^', '~']);
+        let compile = || RegexBuilder::new(text).unicode(false).build();
+        self.compiled
+            .get_or_init(|| compile().expect("a test compiles all"))
+    }
+
     fn is_in(&self, text: &str) -> bool {
-        let mut found = self.pattern.find_iter(text.as_bytes());
+        let mut found = self.pattern().find_iter(text.as_bytes());
         found.any(|found| !self.begins || begins_sentence(text, found.start()))
     }
 }
@@ -290,5 +299,21 @@ fn latin(c: char) -> char {
         'ᴜ' => 'u',
         'ᴢ' => 'z',
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_phrase_is_a_pattern() {
+        for phrase in &PHRASES.all {
+            assert!(
+                !phrase.pattern().as_str().starts_with(['^', '~']),
+                "{}",
+                phrase.text
+            );
+        }
     }
 }
