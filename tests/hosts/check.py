@@ -1,6 +1,6 @@
 """Runs real coding agents through the proxy and with hooks, in scratch homes, against a fake provider on loopback.
 
-  check.py RECAPD NODE_MODULES [HOST…]
+  check.py RECAPD NODE_MODULES [HOST[.MODULE]…]
 
 Each scenario has a provider, a proxy and a daemon of its own. What the archive holds is compared with what the host said
 and was told, and every request and answer with what passed on the other side of the proxy.
@@ -34,8 +34,11 @@ SCENARIOS = {
 
 
 def main():
-    for host in sys.argv[3:] or ("claude", "codex"):
+    for word in sys.argv[3:] or ("claude", "codex"):
+        host, _, module = word.partition(".")
         for scenario in SCENARIOS[host]:
+            if module not in ("", scenario.__module__):
+                continue
             began = time.monotonic()
             with rig(has_daemon=scenario not in AWAY) as made:
                 version = subprocess.run([host, "--version"], env=made.environment, capture_output=True, text=True, check=True)

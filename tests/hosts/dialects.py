@@ -68,6 +68,10 @@ def call(request):
         return None
     if "RUN_A_TOOL" in last and "Bash" in names:
         return "Bash", {"command": "echo hi", "description": "say hi"}
+    if "TRY_WHAT_IS_DENIED" in last and "Bash" in names:
+        return "Bash", {"command": "touch denied", "description": "make a file"}
+    if "ASK_RECAPD" in last and "mcp__recapd__expand" in names:
+        return "mcp__recapd__expand", {"exchanges": "1"}
     if "RUN_A_TASK" in last and names & {"Agent", "Task"}:
         (name, *_) = names & {"Agent", "Task"}
         return name, {"description": "look", "prompt": "Look around in SUB_AGENT", "subagent_type": "general-purpose", "run_in_background": False}

@@ -13,11 +13,11 @@ from rig import PATIENCE_SECONDS, RECAPD, until
 LINE_BYTES = 150
 
 
-def direct(made, *command):
+def direct(made, *command, stdin=subprocess.DEVNULL):
     """Starts a host that asks the provider without the proxy."""
     provider = f"http://127.0.0.1:{made.provider_port}"
     environment = {**made.environment, "ANTHROPIC_BASE_URL": provider}
-    return made.begin(*command, environment=environment)
+    return made.begin(*command, environment=environment, stdin=stdin)
 
 
 def recapd(made, *words):
@@ -37,7 +37,7 @@ def said(line):
         return False
     content = line["message"]["content"]
     texts = [content] if isinstance(content, str) else [block.get("text", "x") for block in content]
-    return not all(text.startswith(("<command-", "<local-command-")) or not text for text in texts)
+    return not all(text.startswith(("<command-", "<local-command-", "<session-start-hook>")) or not text for text in texts)
 
 
 def payloads(made, agent):
@@ -65,12 +65,42 @@ def as_said(made, session):
     return talk, room, transcript.stat().st_size
 
 
+class Dialogue:
+    """A process of Claude Code that is told one thing after the other, with recapd's tools."""
+
+    def __init__(self, made):
+        server = {"command": str(RECAPD), "args": ["mcp", "--server", made.base]}
+        options = ["--mcp-config", json.dumps({"mcpServers": {"recapd": server}}), "--allowedTools", "mcp__recapd__expand"]
+        stream = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+        self.process = direct(made, "claude", "-p", *stream, *options, stdin=subprocess.PIPE)
+
+    def say(self, text):
+        """Returns the session in which it was said."""
+        self.process.stdin.write(json.dumps({"type": "user", "message": {"role": "user", "content": text}}) + "\n")
+        self.process.stdin.flush()
+        for line in self.process.stdout:
+            if (event := json.loads(line))["type"] == "result":
+                return event["session_id"]
+        raise AssertionError(f"no answer to {text}: {self.process.stderr.read()}")
+
+
+def clears(made):
+    """Clears a session, and asks for its first exchange. Returns the sessions: old versions clear none without a terminal."""
+    dialogue = Dialogue(made)
+    sessions = [dialogue.say(text) for text in ("Say one, before the clear", "/clear", "Say one, behind the clear")]
+    dialogue.say("ASK_RECAPD please")
+    made.end(dialogue.process)
+    wanted = f"#1 of claude-code:-:{sessions[-1]}"
+    assert told(made, "#1 of claude-code:-:").count(wanted) == 1, wanted
+    return sorted(set(sessions))
+
+
 def claude(made):
-    """Two sessions at once in one folder, one of them killed and resumed, compacted, with the daemon away for a turn. At last a
-    session with hooks and proxy."""
+    """Two sessions at once in one folder, one of them killed and resumed, compacted, with the daemon away for a turn, and a call that
+    the user's rules deny. Then a process that clears its session and calls recapd, and a session with hooks and proxy."""
     settings = made.folder / "home/.claude/settings.json"
     settings.parent.mkdir(exist_ok=True)
-    settings.write_text(before := '{\n\t"permissions": { "allow": ["Bash(ls:*)"] }\n}\n')
+    settings.write_text(before := '{\n\t"permissions": { "allow": ["Bash(ls:*)"], "deny": ["Bash(touch:*)"] }\n}\n')
     recapd(made, "hook", "install", "claude-code", "--user", "--yes", "--program", str(RECAPD), "--server", made.base)
 
     def turn(text, *options):
@@ -90,6 +120,9 @@ def claude(made):
     killed.communicate()
     made.flag("go", True)
     made.end(turn("RUN_A_TOOL after the kill", "--allowedTools", "Bash", *resume[0]))
+    made.end(turn("TRY_WHAT_IS_DENIED", "--allowedTools", "Bash", *resume[1]))
+    assert "denied" in told(made, "touch denied").partition("tool_result")[2], told(made, "touch denied")
+    assert not (made.folder / "project/denied").exists(), "the rules of the settings aren't in force"
     made.kill_daemon()
     made.end(turn("Said without a daemon", *resume[0]))
     made.start_daemon()
@@ -98,7 +131,7 @@ def claude(made):
     third = session_of(turn("Say one, third session"))
     brief = told(made, "Say one, third session")
     assert "<summary project=" in brief and "first session" in brief, brief[:5_000]
-    sessions = [first, second, third]
+    sessions = [first, second, third, *clears(made)]
     sizes = [as_said(made, session) for session in sessions]
     talk, room, all_ = map(sum, zip(*sizes))
     assert room <= 1.3 * talk, f"{room} bytes stored of {talk} said, {all_} in the transcripts"
@@ -110,7 +143,7 @@ def claude(made):
     both = json.loads(made.host("claude", "-p", "Say one, with both", "--output-format", "json"))["session_id"]
     made.host("claude", "-p", "Say two, with both", "--output-format", "json", "--resume", both)
     made.once(f"claude-code:-:{both}", ["Say one, with both", "Say two, with both"])
-    assert len(made.agents()) == 4, made.agents()
+    assert len(made.agents()) == len(sessions) + 1, made.agents()
     texts = json.dumps(payloads(made, f"claude-code:-:{both}"))
     assert texts.count("Say one, with both") == 1 and len(re.findall(r"Answer \d+", texts)) == 2, texts
     recapd(made, "hook", "uninstall", "claude-code", "--user", "--yes")

@@ -8,6 +8,8 @@ ask for more:
 
   RUN_A_TOOL      a call of the shell
   RUN_A_TASK      a call of a sub-agent
+  TRY_WHAT_IS_DENIED  a call of the shell that the user's rules deny
+  ASK_RECAPD      a call of recapd's tool `expand`
   WAIT_IN_STREAM  the answer stops before its last event until FOLDER/go exists
   BREAK_OFF       the answer ends before its end
   FAIL_400        an error with this status, and `retry-after`; FAIL_529_ONCE only the first time

@@ -114,9 +114,9 @@ class Rig:
         """The words that start a host through the proxy."""
         return [RECAPD, "run", "--set", f"proxy.listen=127.0.0.1:{self.tap_port}", *command]
 
-    def begin(self, *command, environment=None):
+    def begin(self, *command, environment=None, stdin=subprocess.DEVNULL):
         """Starts a host in the project's folder."""
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        pipes = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         return subprocess.Popen(command, cwd=self.folder / "project", env=environment or self.environment, start_new_session=True, **pipes)
 
     def end(self, host):
