@@ -53,6 +53,7 @@ mod vectors;
 mod verify;
 mod versions;
 mod views;
+mod withdrawals;
 
 use recapd_core::domain::{agent::AgentId, time::Timestamp, work::Lease};
 use recapd_store::verify::{AgentReport, Invariant};
@@ -228,6 +229,8 @@ macro_rules! every_test {
                 lost_messages_are_found, torn_exchanges_are_found, a_window_that_does_not_fit_is_found,
                 exchanges_in_two_states_are_found, a_document_over_its_ceiling_is_found,
                 a_broken_chain_of_versions_is_found, falsified_items_are_found;
+            withdrawals: items_count_no_more_before_their_rows_say_so, whoever_changes_items_writes_those_rows_first,
+                a_plan_overtaken_by_appends_is_made_again, the_next_daemon_finishes_it;
         }
     };
 }

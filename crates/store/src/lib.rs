@@ -317,6 +317,13 @@ pub trait Store: Send + Sync {
     /// [`StoreError::UnknownAgent`].
     async fn rebuild(&self, request: RebuildRequest) -> StoreResult<RevisionOutcome>;
 
+    /// Writes the rows of more items that a rollback or a rebuild removed and that weren't in the document, in one transaction. Returns
+    /// true if some are left. Nobody sees a difference; after a crash it can continue.
+    async fn withdraw_some(&self, agent: &AgentId) -> StoreResult<bool>;
+
+    /// Returns agents for which [`Self::withdraw_some`] has something to do.
+    async fn withdrawals_due(&self, limit: i64) -> StoreResult<Vec<AgentId>>;
+
     /// Returns the items that cover exchanges, in order of their numbers.
     async fn items(&self, agent: &AgentId, query: ItemQuery) -> StoreResult<Vec<ItemRow>>;
 

@@ -34,6 +34,7 @@ mod rebuild;
 pub(super) mod recall;
 mod recount;
 mod revise;
+mod revision_plan;
 mod rollback;
 mod row;
 mod schedule;
@@ -46,6 +47,7 @@ mod totals;
 pub(super) mod value;
 mod verify;
 mod version;
+mod withdrawals;
 
 use std::collections::HashMap;
 
@@ -75,6 +77,7 @@ use recapd_core::domain::{
     time::Timestamp,
     work::{Lease, Reason},
 };
+use revision_plan::{RevisionRequest, revise};
 pub(super) use statement::sql;
 pub(super) use value::{Row, Value};
 
@@ -300,19 +303,19 @@ impl Store for SqlStore {
     }
 
     async fn roll_back(&self, request: RollbackRequest) -> StoreResult<RevisionOutcome> {
-        let agent = request.agent.clone();
-        self.write_extent(Lock::Agent(agent), WriteSize::Unbounded, move |tx| {
-            Box::pin(rollback::roll_back(tx, request))
-        })
-        .await
+        revise(self, RevisionRequest::Rollback(request)).await
     }
 
     async fn rebuild(&self, request: RebuildRequest) -> StoreResult<RevisionOutcome> {
-        let agent = request.agent.clone();
-        self.write_extent(Lock::Agent(agent), WriteSize::Unbounded, move |tx| {
-            Box::pin(rebuild::rebuild(tx, request))
-        })
-        .await
+        revise(self, RevisionRequest::Rebuild(request)).await
+    }
+
+    async fn withdraw_some(&self, agent: &AgentId) -> StoreResult<bool> {
+        withdrawals::write_some(self, agent).await
+    }
+
+    async fn withdrawals_due(&self, limit: i64) -> StoreResult<Vec<AgentId>> {
+        withdrawals::due(&mut self.reader().await?, limit).await
     }
 
     async fn items(&self, agent: &AgentId, query: ItemQuery) -> StoreResult<Vec<ItemRow>> {

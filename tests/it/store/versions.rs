@@ -61,8 +61,15 @@ async fn roll_back(db: &dyn Backend, name: &str, version: i64) -> RevisionOutcom
         now: minute(100),
     };
     let revised = db.store().roll_back(request).await.unwrap();
-    clean(db, &agent(name)).await;
+    written(db, name).await;
     revised
+}
+
+/// Writes the rows of all removed items, and verifies the agent before and after.
+async fn written(db: &dyn Backend, name: &str) {
+    clean(db, &agent(name)).await;
+    while db.store().withdraw_some(&agent(name)).await.unwrap() {}
+    clean(db, &agent(name)).await;
 }
 
 fn rebuild_request(name: &str) -> RebuildRequest {
@@ -75,7 +82,7 @@ fn rebuild_request(name: &str) -> RebuildRequest {
 
 pub(super) async fn rebuild(db: &dyn Backend, name: &str) -> RevisionOutcome {
     let revised = db.store().rebuild(rebuild_request(name)).await.unwrap();
-    clean(db, &agent(name)).await;
+    written(db, name).await;
     revised
 }
 

@@ -32,7 +32,7 @@ pub(crate) const PARTITION: &str =
     include_str!("../../../migrations/postgres/optional/partition_message_log.sql");
 
 /// The tables that make up a store's state. The counter of lease tokens is left out, since it changes with every claim.
-pub(crate) const TABLES: [&str; 26] = [
+pub(crate) const TABLES: [&str; 27] = [
     "agents",
     "message_log",
     "recounts",
@@ -59,6 +59,7 @@ pub(crate) const TABLES: [&str; 26] = [
     "idempotency_keys",
     "forgettings",
     "prunings",
+    "withdrawals",
 ];
 
 /// A fresh database. Statements given to it must be valid SQL in every dialect; times are copied from other columns,

@@ -172,6 +172,8 @@ pass! {
     fn version(agent: &AgentId, version: i64) -> Option<Version>;
     fn roll_back(request: RollbackRequest) -> RevisionOutcome;
     fn rebuild(request: RebuildRequest) -> RevisionOutcome;
+    fn withdraw_some(agent: &AgentId) -> bool;
+    fn withdrawals_due(limit: i64) -> Vec<AgentId>;
     fn items(agent: &AgentId, query: ItemQuery) -> Vec<ItemRow>;
     fn facts(agent: &AgentId, query: FactQuery) -> Vec<FactRow>;
     fn change_fact(request: FactRequest) -> FactEdited;

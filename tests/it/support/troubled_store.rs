@@ -321,6 +321,14 @@ impl Store for TroubledStore {
         self.enter("rebuild").await?.rebuild(request).await
     }
 
+    async fn withdraw_some(&self, agent: &AgentId) -> StoreResult<bool> {
+        self.enter("withdraw_some").await?.withdraw_some(agent).await
+    }
+
+    async fn withdrawals_due(&self, limit: i64) -> StoreResult<Vec<AgentId>> {
+        self.enter("withdrawals_due").await?.withdrawals_due(limit).await
+    }
+
     async fn items(&self, agent: &AgentId, query: ItemQuery) -> StoreResult<Vec<ItemRow>> {
         self.enter("items").await?.items(agent, query).await
     }

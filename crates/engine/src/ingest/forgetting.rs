@@ -165,7 +165,7 @@ impl Ingestor {
         })
     }
 
-    /// Finishes what a crash or a failure interrupted: forgettings, deletions, running totals. It may run at the same time as the original
+    /// Finishes what a crash or a failure interrupted: forgettings, deletions, running totals, rollbacks, rebuilds. It may run at the same time as the original
     /// request without harm.
     ///
     /// # Errors
@@ -182,6 +182,9 @@ impl Ingestor {
         }
         for agent in self.store.totals_due(BEGUN_MAX).await? {
             outcome = outcome.and(self.settle(&agent).await);
+        }
+        for agent in self.store.withdrawals_due(BEGUN_MAX).await? {
+            outcome = outcome.and(self.withdraw(&agent).await);
         }
         outcome
     }

@@ -1,7 +1,7 @@
 //! Changes of a document by an operator: rolling it back, rebuilding it, editing an item.
 
 use serde::Serialize;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::Ingestor;
 use recapd_core::domain::{
@@ -142,7 +142,7 @@ impl Ingestor {
         };
         let revised = self.store.roll_back(request).await?;
         info!(agent_id = %agent, to_version = version, ?revised, "summary.rolled_back");
-        Ok(self.after_revision(agent, revised))
+        Ok(self.after_revision(agent, revised).await)
     }
 
     /// Drops all items and has everything that left the window summarised again. Readers get the old document until the new one covers as
@@ -158,7 +158,7 @@ impl Ingestor {
         };
         let revised = self.store.rebuild(request).await?;
         info!(agent_id = %agent, ?revised, "summary.rebuilding");
-        Ok(self.after_revision(agent, revised))
+        Ok(self.after_revision(agent, revised).await)
     }
 
     /// Edits an item for an operator. Secrets in the new texts are redacted.
@@ -180,14 +180,24 @@ impl Ingestor {
         Ok(edited.into())
     }
 
-    fn after_revision(&self, agent: &AgentId, revised: RevisionOutcome) -> RevisedReply {
+    /// Notifies everybody, and finishes it. It has taken effect, so a failure is only logged, and the daemon finishes it later.
+    async fn after_revision(&self, agent: &AgentId, revised: RevisionOutcome) -> RevisedReply {
         if revised.uncovered > 0 {
             // Exchanges that the summary no longer covers may have been counted for an earlier model.
             self.learning.work.notify_one();
         }
         self.tell_queue(revised.enqueued, Reason::Manual);
         self.after_document(agent);
+        if let Err(error) = self.withdraw(agent).await {
+            warn!(agent_id = %agent, %error, "summary.withdrawal_left");
+        }
         RevisedReply::new(agent.clone(), revised)
+    }
+
+    /// Writes the rows of items that a rollback or a rebuild removed, some at a time.
+    pub(super) async fn withdraw(&self, agent: &AgentId) -> StoreResult<()> {
+        while self.store.withdraw_some(agent).await? {}
+        Ok(())
     }
 
     /// Notifies readers and workers: an update under way lost its lease, so its row can be claimed at once.

@@ -107,4 +107,9 @@ pub(crate) const MIGRATIONS: [(i64, &str, &str); 21] = [
         "recall vectors",
         include_str!("../../migrations/postgres/0022_recall_vectors.sql"),
     ),
+    (
+        24,
+        "withdrawals",
+        include_str!("../../migrations/postgres/0024_withdrawals.sql"),
+    ),
 ];

@@ -7,6 +7,7 @@ use super::{
     agent, lineage,
     revise::{self, Revision},
     row,
+    withdrawals::{self, in_force},
 };
 use recapd_core::domain::{
     agent::AgentId,
@@ -31,7 +32,9 @@ pub(super) async fn list(
     let sql = sql!(
         "-- sql/edit.list\nSELECT ",
         item_columns!(),
-        " FROM summary_items i WHERE i.agent_id = $1 AND i.item > $2 AND i.removed_version IS NULL ",
+        " FROM summary_items i WHERE i.agent_id = $1 AND i.item > $2 AND ",
+        in_force!(),
+        " ",
         "AND ($3 OR i.dropped_version IS NULL) ORDER BY i.item LIMIT $4"
     );
     let found = query(sql)
@@ -53,6 +56,7 @@ pub(super) async fn edit(tx: &mut Connection, request: EditRequest) -> StoreResu
         now,
     } = request;
     let row = agent::known(tx, &agent).await?;
+    withdrawals::rest(tx, &agent).await?;
     let Some(found) = load(tx, &agent, item).await? else {
         let now = successor(tx, &agent, item).await?;
         return Err(StoreError::UnknownItem { item, now });

@@ -24,7 +24,7 @@ use crate::sql::{Connection, query, sql};
 
 use super::{
     super::{Forget, ForgetStep, StoreResult},
-    recall, row,
+    recall, row, withdrawals,
 };
 use labels::LabelReplacement;
 use plan::ForgettingRow;
@@ -32,6 +32,7 @@ use purge::Purge;
 use recapd_core::domain::{
     agent::AgentId,
     message::{Kind, tombstone},
+    recall::block_of,
 };
 
 /// The most exchanges that one transaction forgets …
@@ -67,6 +68,9 @@ struct Some {
 pub(super) async fn forget_some(tx: &mut Connection, request: &Forget) -> StoreResult<ForgetStep> {
     let mut step = ForgetStep::default();
     let some = next(tx, &request.agent).await?;
+    for agent in some.touched.keys() {
+        withdrawals::rest(tx, agent).await?;
+    }
     let lightened = lighten::lighten(tx, &some.touched, request.now).await?;
     step.versions = lightened.versions;
     if lightened.is_light {
@@ -100,7 +104,14 @@ async fn next(tx: &mut Connection, agent: &AgentId) -> StoreResult<Some> {
     let mut some = Some::default();
     for wanted in plan::next(tx, agent, EXCHANGES_MAX).await? {
         let found = find(tx, &wanted).await?;
-        if !some.wanted.is_empty() && some.buried.len() + found.len() > MESSAGES_MAX {
+        let is_too_many = some.buried.len() + found.len() > MESSAGES_MAX;
+        // The index is rewritten by blocks of messages.
+        let is_elsewhere = |first: &ForgettingRow| block_of(first.first_seq) != block_of(wanted.first_seq);
+        if some
+            .wanted
+            .first()
+            .is_some_and(|first| is_too_many || is_elsewhere(first))
+        {
             break;
         }
         if let Some(first) = found.first() {

@@ -1,17 +1,18 @@
 //! Rebuild: discards the items and makes them again from the archive.
 //!
 //! Everything outside of the window becomes pending again, and the queue does the rest, batch by batch. Readers get the old document
-//! until the new one covers as much ([`hold`]). A fork's inherited items cover exchanges for which it has no rows, so they stay; missing
-//! ones are restored from the record made at the fork.
+//! until the new one covers as much ([`super::hold`]). A fork's inherited items cover exchanges for which it has no rows, so they stay;
+//! missing ones are restored from the record made at the fork.
 
 use crate::sql::{Connection, query, sql};
 
 use super::{
-    super::{RebuildRequest, RevisionOutcome, StoreResult},
-    agent, exchange, facts, fork, hold,
-    revise::{self, Revision, WrittenVersion},
-    rollback,
+    super::{RebuildRequest, StoreResult},
+    exchange, facts, fork,
+    revise::WrittenVersion,
+    revision_plan::{PlanBasis, RevisionPlan},
     seal::fill,
+    withdrawals::RemovedItems,
 };
 use recapd_core::domain::{
     agent::AgentId,
@@ -21,48 +22,33 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-pub(super) async fn rebuild(tx: &mut Connection, request: RebuildRequest) -> StoreResult<RevisionOutcome> {
-    let RebuildRequest { agent, policy, now } = request;
-    let row = agent::known(tx, &agent).await?;
-    let record = fork::record::found(tx, &agent).await?;
-    mend(tx, &agent, now).await?;
-    let covered = row.ledger.summarized_through;
-    let through = base(tx, &agent).await?;
-    let (removed, edited) = own_items(tx, &agent, through).await?;
-    let lost = lost_items(tx, &agent, record, through).await?;
-    let restored = i64_or_max(lost.len());
-    hold::begin(tx, &agent).await?;
-    let boundary = revise::move_watermark(tx, &agent, through, now).await?;
-    let facts = facts::beyond(tx, &agent, through).await?;
-    let written = revise::write(
-        tx,
-        Revision {
-            agent: &agent,
-            kind: VersionKind::Rebuild,
-            through,
-            gains: None,
-            removed: removed.clone(),
-            added: lost.iter().map(item).collect(),
-            hidden: Vec::new(),
-            facts,
-            policy: &policy,
-            as_of: row.as_of.unwrap_or(now),
-            now,
-        },
-    )
-    .await?;
-    note_sources(tx, &agent, &lost, written).await?;
-    seal_removed(tx, &agent, written.version).await?;
-    let is_pending = boundary > through + 1;
-    hold::release(tx, &agent, through, !is_pending).await?;
-    Ok(RevisionOutcome {
-        version: written.version,
-        covers_through: through,
-        uncovered: exchange::count(tx, &agent, through + 1, covered).await?,
-        restored,
-        removed: i64_or_max(removed.len()),
-        edited,
-        enqueued: rollback::wake(tx, &agent, through < covered, is_pending, now).await?,
+/// Plans a rebuild from a consistent state of the agent.
+pub(super) async fn plan(
+    tx: &mut Connection,
+    request: &RebuildRequest,
+    basis: PlanBasis,
+) -> StoreResult<RevisionPlan> {
+    let agent = &request.agent;
+    let record = fork::record::found(tx, agent).await?;
+    let covered = basis.row.ledger.summarized_through;
+    let through = base(tx, agent).await?;
+    let lost = lost_items(tx, agent, record, through).await?;
+    Ok(RevisionPlan {
+        kind: VersionKind::Rebuild,
+        policy: request.policy,
+        now: request.now,
+        through,
+        // Items that cover nothing any more go, too.
+        removed: RemovedItems::of(tx, agent, |_, last_exchange| last_exchange <= through).await?,
+        added: lost.iter().map(item).collect(),
+        has_digests: false,
+        hidden: Vec::new(),
+        restored: i64_or_max(lost.len()),
+        inherited: lost,
+        facts: facts::beyond(tx, agent, through).await?,
+        gained: 0,
+        uncovered: exchange::count(tx, agent, through + 1, covered).await?,
+        basis,
     })
 }
 
@@ -79,7 +65,7 @@ async fn base(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
 }
 
 /// Creates the row of the agent's document if the table was emptied; versions continue from the last one.
-async fn mend(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
+pub(super) async fn mend(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/rebuild.mend\nINSERT INTO summaries (agent_id, version, updated_at) \
                SELECT $1, coalesce(max(version), 0), $2 FROM summary_versions WHERE agent_id = $1 \
@@ -87,22 +73,6 @@ async fn mend(tx: &mut Connection, agent: &AgentId, now: Timestamp) -> StoreResu
     );
     query(sql).bind(agent.as_str()).bind(now).execute(tx).await?;
     Ok(())
-}
-
-/// Returns the items that cover anything after `through`, or nothing any more, and how many of them an operator edited or pinned.
-async fn own_items(tx: &mut Connection, agent: &AgentId, through: i64) -> StoreResult<(Vec<i64>, i64)> {
-    let sql = sql!(
-        "-- sql/rebuild.own_items\nSELECT i.item, i.origin = 'edited' OR i.pinned = {true} FROM summary_items i \
-               LEFT JOIN summary_item_ranges r ON r.agent_id = i.agent_id AND r.item = i.item \
-               WHERE i.agent_id = $1 AND i.removed_version IS NULL GROUP BY i.item, i.origin, i.pinned \
-               HAVING coalesce(max(r.last_exchange) > $2, {true}) ORDER BY i.item"
-    );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(through)
-        .fetch_all(tx)
-        .await?;
-    rollback::marked(&found)
 }
 
 async fn lost_items(
@@ -151,7 +121,7 @@ fn item(kept: &ItemRecord) -> Item {
 }
 
 /// Seals discarded items as they are: whoever rebuilds knows that something was wrong with them.
-async fn seal_removed(tx: &mut Connection, agent: &AgentId, version: i64) -> StoreResult<()> {
+pub(super) async fn seal_removed(tx: &mut Connection, agent: &AgentId, version: i64) -> StoreResult<()> {
     let sql = sql!(
         "-- sql/rebuild.seal_removed\nUPDATE summary_items SET digest = NULL WHERE agent_id = $1 AND removed_version = $2"
     );
@@ -164,7 +134,7 @@ async fn seal_removed(tx: &mut Connection, agent: &AgentId, version: i64) -> Sto
 }
 
 /// Records the items of which these are copies.
-async fn note_sources(
+pub(super) async fn note_sources(
     tx: &mut Connection,
     agent: &AgentId,
     lost: &[ItemRecord],

@@ -5,14 +5,17 @@
 //! of the earlier version, because the later ones are undone, but never into the window, where a rewind or a raised budget may have
 //! brought exchanges back.
 
+use std::collections::BTreeSet;
+
 use crate::sql::{Connection, Row, query, sql};
 
 use super::{
-    super::{EnqueueOutcome, RevisionOutcome, RollbackRequest, StoreError, StoreResult},
-    agent, exchange, facts, hold, lineage, queue, recount,
-    revise::{self, Revision},
+    super::{RollbackRequest, StoreError, StoreResult},
+    exchange, facts,
+    revision_plan::{PlanBasis, RevisionPlan},
     row::{self, exchange_columns},
     version,
+    withdrawals::RemovedItems,
 };
 use recapd_core::domain::{
     agent::AgentId,
@@ -23,8 +26,6 @@ use recapd_core::domain::{
         item::{ExchangeRange, Item},
         version::VersionKind,
     },
-    time::Timestamp,
-    work::Reason,
 };
 
 struct Former {
@@ -35,29 +36,28 @@ struct Former {
     stands: bool,
 }
 
-pub(super) async fn roll_back(tx: &mut Connection, request: RollbackRequest) -> StoreResult<RevisionOutcome> {
-    let RollbackRequest {
-        agent,
-        version,
-        policy,
-        now,
-    } = request;
-    let row = agent::known(tx, &agent).await?;
-    let covered = row.ledger.summarized_through;
-    let through = covers_through(tx, &agent, version)
+/// Plans a rollback from a consistent state of the agent.
+pub(super) async fn plan(
+    tx: &mut Connection,
+    request: &RollbackRequest,
+    basis: PlanBasis,
+) -> StoreResult<RevisionPlan> {
+    let (agent, ledger) = (&request.agent, &basis.row.ledger);
+    let covered = ledger.summarized_through;
+    let through = covers_through(tx, agent, request.version)
         .await?
-        .min(row.ledger.first_exchange - 1);
-    let former = former_items(tx, &agent, version, through).await?;
-    let stands: Vec<i64> = former
+        .min(ledger.first_exchange - 1);
+    let former = former_items(tx, agent, request.version, through).await?;
+    let stands: BTreeSet<i64> = former
         .iter()
         .filter(|former| former.stands)
         .map(|former| former.item.item)
         .collect();
-    let (removed, edited) = others(tx, &agent, &stands).await?;
-    let orphans = orphans(tx, &agent, &former, through).await?;
+    let removed = RemovedItems::of(tx, agent, |item, _| stands.contains(&item)).await?;
+    let orphans = orphans(tx, agent, &former, through).await?;
     let (mut added, mut hidden) = (Vec::new(), Vec::new());
     for former in former.into_iter().filter(|former| !former.stands) {
-        let item = as_of_today(tx, &agent, former.item).await?;
+        let item = as_of_today(tx, agent, former.item).await?;
         if former.was_hidden {
             &mut hidden
         } else {
@@ -67,58 +67,22 @@ pub(super) async fn roll_back(tx: &mut Connection, request: RollbackRequest) -> 
     }
     let restored = i64_or_max(added.len() + hidden.len());
     added.extend(digest_items(&orphans));
-    let has_digests = !orphans.is_empty();
-    hold::release(tx, &agent, 0, true).await?;
-    let boundary = revise::move_watermark(tx, &agent, through, now).await?;
-    let gained = exchange::count(tx, &agent, covered + 1, through).await?;
-    let facts = facts::as_of(tx, &agent, version, through).await?;
-    let written = revise::write(
-        tx,
-        Revision {
-            agent: &agent,
-            kind: VersionKind::Rollback,
-            through,
-            gains: (through > covered).then_some((covered, gained)),
-            removed: removed.clone(),
-            added,
-            hidden,
-            facts,
-            policy: &policy,
-            as_of: row.as_of.unwrap_or(now),
-            now,
-        },
-    )
-    .await?;
-    let is_work = has_digests || boundary > through + 1;
-    Ok(RevisionOutcome {
-        version: written.version,
-        covers_through: through,
-        uncovered: exchange::count(tx, &agent, through + 1, covered).await?,
+    Ok(RevisionPlan {
+        kind: VersionKind::Rollback,
+        policy: request.policy,
+        now: request.now,
+        through,
+        removed,
+        added,
+        has_digests: !orphans.is_empty(),
+        hidden,
+        inherited: Vec::new(),
         restored,
-        removed: i64_or_max(removed.len()),
-        edited,
-        enqueued: wake(tx, &agent, through < covered, is_work, now).await?,
+        facts: facts::as_of(tx, agent, request.version, through).await?,
+        gained: exchange::count(tx, agent, covered + 1, through).await?,
+        uncovered: exchange::count(tx, agent, through + 1, covered).await?,
+        basis,
     })
-}
-
-/// Voids the lease of an update in progress, and wakes the queue for exchanges that are no longer covered. These may be due for a
-/// recount.
-pub(super) async fn wake(
-    tx: &mut Connection,
-    agent: &AgentId,
-    goes_back: bool,
-    is_work: bool,
-    now: Timestamp,
-) -> StoreResult<Option<EnqueueOutcome>> {
-    if goes_back {
-        recount::begin_again(tx, agent).await?;
-    }
-    lineage::void_lease(tx, agent, now).await?;
-    if !is_work {
-        return Ok(None);
-    }
-    let wake = queue::Wake::at_once(Reason::Manual, now);
-    Ok(Some(queue::enqueue(tx, agent, wake).await?))
 }
 
 async fn covers_through(tx: &mut Connection, agent: &AgentId, version: i64) -> StoreResult<i64> {
@@ -170,31 +134,6 @@ async fn former_items(
         })
     };
     found.iter().map(read).collect()
-}
-
-/// Returns the other items in force than `kept`, and how many of them are edited or pinned.
-async fn others(tx: &mut Connection, agent: &AgentId, kept: &[i64]) -> StoreResult<(Vec<i64>, i64)> {
-    let sql = sql!(
-        "-- sql/rollback.others\nSELECT item, origin = 'edited' OR pinned = {true} FROM summary_items \
-               WHERE agent_id = $1 AND removed_version IS NULL AND item NOT IN (SELECT CAST(value AS bigint) FROM {each}($2{::jsonb})) \
-               ORDER BY item"
-    );
-    let found = query(sql)
-        .bind(agent.as_str())
-        .bind(serde_json::json!(kept).to_string())
-        .fetch_all(tx)
-        .await?;
-    marked(&found)
-}
-
-/// Reads pairs of an item's number and whether an operator edited or pinned it.
-pub(super) fn marked(found: &[Row]) -> StoreResult<(Vec<i64>, i64)> {
-    let (mut items, mut edited) = (Vec::with_capacity(found.len()), 0);
-    for row in found {
-        items.push(row.try_get(0)?);
-        edited += i64::from(row.try_get::<bool>(1)?);
-    }
-    Ok((items, edited))
 }
 
 /// Returns the live exchanges up to `through` that no former item covers.

@@ -17,6 +17,7 @@ use super::{
         },
     },
     agent, fork, row, totals,
+    withdrawals::in_force,
 };
 use recapd_core::{
     domain::{agent::AgentId, summary::item::ExchangeRange, tokens::TokenCounter},
@@ -137,7 +138,9 @@ async fn items(tx: &mut Connection, agent: &AgentId) -> StoreResult<Vec<ItemFact
                AND s.ended_at = i.ended_at AND s.source_tokens = i.source_tokens, {false}) FROM summary_items i \
                LEFT JOIN summary_items s ON s.agent_id = i.source_agent_id AND s.item = coalesce(i.source_item, i.item) LEFT JOIN summary_item_ranges r \
                ON r.agent_id = i.agent_id AND r.item = i.item \
-               WHERE i.agent_id = $1 AND i.removed_version IS NULL ORDER BY i.item, r.first_exchange"
+               WHERE i.agent_id = $1 AND ",
+        in_force!(),
+        " ORDER BY i.item, r.first_exchange"
     );
     let mut items: Vec<ItemFact> = Vec::new();
     for row in query(sql).bind(agent.as_str()).fetch_all(&mut *tx).await? {

@@ -121,4 +121,9 @@ pub(crate) const MIGRATIONS: [(i64, &str, &str); 27] = [
         "recall vectors",
         include_str!("../../migrations/sqlite/0029_recall_vectors.sql"),
     ),
+    (
+        31,
+        "withdrawals",
+        include_str!("../../migrations/sqlite/0031_withdrawals.sql"),
+    ),
 ];

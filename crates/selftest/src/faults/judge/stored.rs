@@ -91,7 +91,8 @@ pub(super) fn read(place: &Place) -> Result<BTreeMap<String, AgentRecord>, Refus
     each(
         "first_exchange, last_exchange",
         "summary_item_ranges r WHERE EXISTS (SELECT 1 FROM summary_items i WHERE i.agent_id = r.agent_id \
-         AND i.item = r.item AND i.removed_version IS NULL) ORDER BY agent_id, first_exchange",
+         AND i.item = r.item AND i.removed_version IS NULL AND NOT EXISTS (SELECT 1 FROM withdrawals w \
+         WHERE w.agent_id = i.agent_id AND i.item BETWEEN w.first_item AND w.last_item)) ORDER BY agent_id, first_exchange",
         |stored, row| stored.covered.push((int(row, 1), int(row, 2))),
     )?;
     each(

@@ -192,6 +192,8 @@ seam! {
     absent fn version(agent: &AgentId, version: i64) -> Option<Version>;
     absent fn roll_back(request: RollbackRequest) -> RevisionOutcome;
     absent fn rebuild(request: RebuildRequest) -> RevisionOutcome;
+    absent fn withdraw_some(agent: &AgentId) -> bool;
+    absent fn withdrawals_due(limit: i64) -> Vec<AgentId>;
     absent fn items(agent: &AgentId, query: ItemQuery) -> Vec<ItemRow>;
     absent fn facts(agent: &AgentId, query: FactQuery) -> Vec<FactRow>;
     absent fn change_fact(request: FactRequest) -> FactEdited;

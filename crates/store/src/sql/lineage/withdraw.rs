@@ -10,6 +10,7 @@ use super::super::{
     facts,
     revise::{self, Revision},
     row::{self, exchange_columns},
+    withdrawals,
 };
 use recapd_core::domain::{
     agent::AgentId,
@@ -27,6 +28,7 @@ pub(super) async fn withdraw(
     at: Timestamp,
 ) -> StoreResult<i64> {
     let (agent, through) = (&request.agent, ledger.summarized_through);
+    withdrawals::rest(tx, agent).await?;
     let removed = reaching_beyond(tx, agent, through).await?;
     let orphans = covered_before(tx, agent, &removed, through).await?;
     let (_, as_of) = revise::current(tx, agent).await?;

@@ -1,0 +1,191 @@
+//! Rollbacks and rebuilds: planned from a snapshot, so that the writer, on whom everybody waits, only writes.
+//!
+//! What is read grows with the agent's history, and what is written doesn't: the document's items, a version, the watermark. The other
+//! removed items follow ([`withdrawals`]). A plan is used only if the agent is still as it was. Else it is made again, at last within the
+//! transaction.
+
+use crate::sql::{Connection, Lock, SqlStore, query, sql};
+
+use super::{
+    super::{AgentRow, RebuildRequest, RevisionOutcome, RollbackRequest, StoreResult, sqlite::WriteSize},
+    agent, hold, lineage, queue, rebuild, recount,
+    revise::{self, Revision},
+    rollback, row,
+    withdrawals::{self, RemovedItems},
+};
+use recapd_core::domain::{
+    agent::AgentId,
+    journal::ItemRecord,
+    summary::{compaction::SummaryPolicy, item::Item, state::FactUpdate, version::VersionKind},
+    time::Timestamp,
+    work::Reason,
+};
+
+/// Plans that are made before the agent is kept from changing meanwhile.
+const PLANS_MAX: usize = 3;
+
+#[derive(Clone, Debug)]
+pub(super) enum RevisionRequest {
+    Rollback(RollbackRequest),
+    Rebuild(RebuildRequest),
+}
+
+/// What a plan starts from.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PlanBasis {
+    pub(super) row: AgentRow,
+    /// The newest version, which readers may not get yet.
+    version: Option<i64>,
+    forgotten_at: Option<Timestamp>,
+    recount_before: Option<i64>,
+    /// True while rows of items removed earlier aren't written yet.
+    has_withdrawals: bool,
+}
+
+impl PlanBasis {
+    async fn read(tx: &mut Connection, agent: &AgentId) -> StoreResult<Self> {
+        let row = agent::known(tx, agent).await?;
+        let sql = sql!(
+            "-- sql/revision_plan.basis\nSELECT s.version, a.forgotten_at, a.recount_before FROM agents a \
+                   LEFT JOIN summaries s ON s.agent_id = a.agent_id WHERE a.agent_id = $1"
+        );
+        let found = query(sql).bind(agent.as_str()).fetch_one(&mut *tx).await?;
+        Ok(Self {
+            row,
+            version: found.try_get(0)?,
+            forgotten_at: row::time(&found, 1)?,
+            recount_before: found.try_get(2)?,
+            has_withdrawals: withdrawals::recorded(tx, agent).await?.is_some(),
+        })
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct RevisionPlan {
+    pub(super) basis: PlanBasis,
+    pub(super) kind: VersionKind,
+    pub(super) policy: SummaryPolicy,
+    pub(super) now: Timestamp,
+    /// The last exchange that the version covers.
+    pub(super) through: i64,
+    pub(super) removed: RemovedItems,
+    /// New items for the document.
+    pub(super) added: Vec<Item>,
+    /// Whether digests that are to be condensed are among them.
+    pub(super) has_digests: bool,
+    /// New items that only cover their exchanges.
+    pub(super) hidden: Vec<Item>,
+    /// The first of `added`, if these are copies of what a fork began with.
+    pub(super) inherited: Vec<ItemRecord>,
+    /// How many items come back.
+    pub(super) restored: i64,
+    pub(super) facts: FactUpdate,
+    /// Exchanges that are covered then and weren't before.
+    pub(super) gained: i64,
+    /// Exchanges that were covered before and aren't then.
+    pub(super) uncovered: i64,
+}
+
+/// See [`super::super::Store::roll_back`] and [`super::super::Store::rebuild`].
+pub(super) async fn revise(store: &SqlStore, request: RevisionRequest) -> StoreResult<RevisionOutcome> {
+    let lock = Lock::Agent(request.agent().clone());
+    for _ in 0..PLANS_MAX {
+        while withdrawals::write_some(store, request.agent()).await? {}
+        let plan = request.plan(&mut store.snapshot().await?).await?;
+        let write = store.write_extent(lock.clone(), WriteSize::Unbounded, move |tx| {
+            Box::pin(plan.apply_if_current(tx))
+        });
+        if let Some(revised) = write.await? {
+            return Ok(revised);
+        }
+    }
+    store
+        .write_extent(lock, WriteSize::Unbounded, move |tx| {
+            Box::pin(async move {
+                withdrawals::rest(tx, request.agent()).await?;
+                request.plan(tx).await?.apply(tx).await
+            })
+        })
+        .await
+}
+
+impl RevisionRequest {
+    fn agent(&self) -> &AgentId {
+        match self {
+            Self::Rollback(request) => &request.agent,
+            Self::Rebuild(request) => &request.agent,
+        }
+    }
+
+    async fn plan(&self, tx: &mut Connection) -> StoreResult<RevisionPlan> {
+        let basis = PlanBasis::read(tx, self.agent()).await?;
+        match self {
+            Self::Rollback(request) => rollback::plan(tx, request, basis).await,
+            Self::Rebuild(request) => rebuild::plan(tx, request, basis).await,
+        }
+    }
+}
+
+impl RevisionPlan {
+    /// Returns `None`, and changes nothing, if the agent has changed since.
+    async fn apply_if_current(self, tx: &mut Connection) -> StoreResult<Option<RevisionOutcome>> {
+        if self.basis.has_withdrawals || PlanBasis::read(tx, &self.basis.row.agent).await? != self.basis {
+            return Ok(None);
+        }
+        self.apply(tx).await.map(Some)
+    }
+
+    async fn apply(self, tx: &mut Connection) -> StoreResult<RevisionOutcome> {
+        let (agent, now, through) = (self.basis.row.agent.clone(), self.now, self.through);
+        let covered = self.basis.row.ledger.summarized_through;
+        let is_rebuild = self.kind == VersionKind::Rebuild;
+        if is_rebuild {
+            rebuild::mend(tx, &agent, now).await?;
+            hold::begin(tx, &agent).await?;
+        } else {
+            hold::release(tx, &agent, 0, true).await?;
+        }
+        let boundary = revise::move_watermark(tx, &agent, through, now).await?;
+        let is_pending = boundary > through + 1;
+        let revision = Revision {
+            agent: &agent,
+            kind: self.kind,
+            through,
+            gains: (through > covered).then_some((covered, self.gained)),
+            removed: self.removed.shown.clone(),
+            added: self.added,
+            hidden: self.hidden,
+            facts: self.facts,
+            policy: &self.policy,
+            as_of: self.basis.row.as_of.unwrap_or(now),
+            now,
+        };
+        let written = revise::write(tx, revision).await?;
+        withdrawals::note(tx, &agent, written.version, &self.removed.hidden, is_rebuild).await?;
+        if is_rebuild {
+            rebuild::note_sources(tx, &agent, &self.inherited, written).await?;
+            rebuild::seal_removed(tx, &agent, written.version).await?;
+            hold::release(tx, &agent, through, !is_pending).await?;
+        }
+        if through < covered {
+            // Exchanges that are no longer covered may be due for a recount.
+            recount::begin_again(tx, &agent).await?;
+        }
+        lineage::void_lease(tx, &agent, now).await?;
+        let enqueued = if is_pending || self.has_digests {
+            let wake = queue::Wake::at_once(Reason::Manual, now);
+            Some(queue::enqueue(tx, &agent, wake).await?)
+        } else {
+            None
+        };
+        Ok(RevisionOutcome {
+            version: written.version,
+            covers_through: through,
+            uncovered: self.uncovered,
+            restored: self.restored,
+            removed: self.removed.count,
+            edited: self.removed.edited,
+            enqueued,
+        })
+    }
+}
