@@ -276,11 +276,13 @@ pub(crate) async fn many_earlier_texts_go_first(db: &dyn Backend) {
     }
     let request = all_of("a", std::iter::once(1));
     db.store().begin_forget(&request).await.unwrap();
-    let first = db.store().forget_some(&request).await.unwrap();
-    assert_eq!((first.versions, first.left), (64, 1));
-    let second = db.store().forget_some(&request).await.unwrap();
-    assert_eq!(second.left, 0);
-    assert!(second.versions > 10, "{second:?}");
+    for _ in 0..2 {
+        let some = db.store().forget_some(&request).await.unwrap();
+        assert_eq!((some.versions, some.left), (32, 1));
+    }
+    let last = db.store().forget_some(&request).await.unwrap();
+    assert_eq!(last.left, 0);
+    assert!(last.versions > 10, "{last:?}");
     let texts = "SELECT count(*) FROM summary_versions WHERE agent_id = 'a' AND content <> ''";
     assert_eq!(db.number(texts).await, Some(1), "of the document itself");
     clean(db, &a).await;

@@ -9,7 +9,7 @@ use super::{super::super::StoreResult, TouchedAgent};
 use recapd_core::domain::{agent::AgentId, number::i64_or_max, time::Timestamp};
 
 /// The most versions of one agent whose texts one transaction removes: each may have 40 kB, and is overwritten.
-const VERSIONS_MAX: i64 = 64;
+const VERSIONS_MAX: i64 = 32;
 /// The most short rows of one agent that one transaction deletes.
 const ROWS_MAX: i64 = 1_000;
 
