@@ -5,10 +5,11 @@
 //! including any queueing. There are two large agents: `told`, whose history the built-in summariser has summarised,
 //! and `wide`, whose window holds its whole history. They are made once; each operation gets a copy of that database.
 //! `cargo bench --bench upheaval -- MESSAGES FORGOTTEN` (default: 100,000 messages and 1,000 exchanges). It runs on
-//! SQLite, and on PostgreSQL if `RECAPD_TEST_POSTGRES` names a server (`scripts/with-postgres --durable`). Further
+//! SQLite, where it also shows for how long the one writer was busy at most, and on PostgreSQL if `RECAPD_TEST_POSTGRES` names a server (`scripts/with-postgres --durable`). Further
 //! words select the operations whose names contain one of them.
 
 mod database;
+mod holds;
 #[path = "../measure/mod.rs"]
 #[expect(dead_code, reason = "nothing is compared side by side")]
 mod measure;
@@ -62,6 +63,7 @@ enum Upheaval {
     Forget(&'static str),
     RollBack,
     Rebuild,
+    RebuildAndBack,
     OtherModel,
     Delete(&'static str),
 }
@@ -73,18 +75,20 @@ impl Upheaval {
             Self::Forget(agent) => format!("forget, {agent}"),
             Self::RollBack => "roll back, told".to_owned(),
             Self::Rebuild => "rebuild, told".to_owned(),
+            Self::RebuildAndBack => "rebuild and roll back, told".to_owned(),
             Self::OtherModel => "another model, wide".to_owned(),
             Self::Delete(agent) => format!("delete, {agent}"),
         }
     }
 }
 
-const ALL: [Upheaval; 8] = [
+const ALL: [Upheaval; 9] = [
     Upheaval::Nothing,
     Upheaval::Forget("told"),
     Upheaval::Forget("wide"),
     Upheaval::RollBack,
     Upheaval::Rebuild,
+    Upheaval::RebuildAndBack,
     Upheaval::OtherModel,
     Upheaval::Delete("told"),
     Upheaval::Delete("wide"),
@@ -101,7 +105,8 @@ async fn main() -> anyhow::Result<()> {
         .collect();
     let is_chosen = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word));
     let title = format!("{messages} messages, {forgotten} exchanges forgotten");
-    let columns = ["took", "appends: p50", "p99", "slowest"];
+    let columns = ["took", "appends: p50", "p99", "slowest", "longest commit"];
+    holds::observe();
     for model in database::models()? {
         let mut table = Table::new(&format!("{title}, {}", model.name()), &columns);
         let opened = model.begin().await?;
@@ -159,6 +164,7 @@ async fn lived(model: &Model, upheaval: Upheaval, forgotten: u32) -> anyhow::Res
     let mut tasks = JoinSet::new();
     tasks.spawn(others(opened.parts.clone(), Arc::clone(&is_over)));
     tokio::time::sleep(REST).await;
+    holds::take_longest();
     let start = Instant::now();
     let happened = timeout(PATIENCE, happen(&opened, upheaval, forgotten)).await;
     let took = start.elapsed();
@@ -171,7 +177,12 @@ async fn lived(model: &Model, upheaval: Upheaval, forgotten: u32) -> anyhow::Res
         Ok(Err(error)) => format!("{} ({error:#})", show(took)),
         Err(_) => "given up".to_owned(),
     };
-    let waits = [waited.p50(), waited.percentile(99), waited.percentile(100)];
+    let waits = [
+        waited.p50(),
+        waited.percentile(99),
+        waited.percentile(100),
+        holds::take_longest(),
+    ];
     Ok(std::iter::once(took).chain(waits.map(show)).collect())
 }
 
@@ -196,6 +207,10 @@ async fn happen(opened: &Opened, upheaval: Upheaval, forgotten: u32) -> anyhow::
             ingestor.roll_back(&told, (version / 2).max(1)).await?;
         }
         Upheaval::Rebuild => drop(ingestor.rebuild(&told).await?),
+        Upheaval::RebuildAndBack => {
+            let rebuilt = ingestor.rebuild(&told).await?.version;
+            ingestor.roll_back(&told, rebuilt - 1).await?;
+        }
         Upheaval::OtherModel => {
             let patch = SettingsPatch::parse(json!({"provider": "openai", "model": "gpt-5"}))?;
             ingestor.change_settings(&"wide".parse()?, &patch).await?;

@@ -10,7 +10,11 @@ use std::{panic::AssertUnwindSafe, path::Path, sync::Arc};
 
 use futures::{FutureExt as _, future::BoxFuture};
 use rusqlite::{OpenFlags, config::DbConfig};
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+use tracing::trace;
 
 use super::{
     super::{
@@ -21,6 +25,7 @@ use super::{
     checkpoint::{CommitCounter, PAGES_MAX},
     condition::Condition,
 };
+use recapd_core::domain::number::i64_or_max;
 use recapd_platform::threads::ComputationPanic;
 
 /// Operations that may queue for the writer; further ones wait for a place.
@@ -185,7 +190,7 @@ async fn write_all(
     committed.finish(&mut connection).await;
     let mut group = Vec::with_capacity(group_max);
     while queue.recv_many(&mut group, group_max).await > 0 {
-        let before = changes(&mut connection);
+        let (before, start) = (changes(&mut connection), Instant::now());
         let commit = match condition.check_place() {
             Ok(()) => commit_group(&mut connection, &mut group, &committed).await,
             Err(moved) => Err(moved),
@@ -194,6 +199,9 @@ async fn write_all(
         if commit.is_ok() && changes(&mut connection) != before {
             condition.written();
         }
+        // Everybody who writes waited that long.
+        let took_us = i64_or_max(start.elapsed().as_micros());
+        trace!(operations = group.len(), took_us, "store.committed");
         committed.add(group.len());
         for job in group.drain(..) {
             job.finish(&commit, &condition);
