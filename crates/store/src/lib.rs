@@ -56,6 +56,7 @@ pub use version::*;
 use recapd_core::domain::{
     agent::AgentId,
     exchange::Exchange,
+    ledger::CutPoint,
     project::ProjectId,
     recall::ArchiveSearch,
     settings::{AgentSettings, SettingsPatch},
@@ -154,6 +155,10 @@ pub trait Store: Send + Sync {
     async fn exchanges(&self, agent: &AgentId, query: ExchangeQuery) -> StoreResult<Vec<StoredExchange>>;
 
     async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64>;
+
+    /// Returns the live exchanges at these places of the history, in order, with the first pending one and the boundary. A place is a
+    /// number of tokens from the beginning. It costs an index look-up for each.
+    async fn landmarks(&self, agent: &AgentId, places: &[i64]) -> StoreResult<Vec<CutPoint>>;
 
     /// Returns the first live exchange of a session among the agent's own rows, or `None`. For a fork that lacks the rows at the
     /// beginning of its running session, returns the number with which that session begins; its ancestors hold those rows.

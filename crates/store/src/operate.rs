@@ -28,6 +28,18 @@ pub enum QueueState {
     Parked,
 }
 
+impl QueueState {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Running => "running",
+            Self::Scheduled => "scheduled",
+            Self::Paused => "paused",
+            Self::Parked => "parked",
+        }
+    }
+}
+
 /// The reason why a row waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

@@ -71,6 +71,7 @@ pub(super) use query::{insert, query, query_made};
 use recapd_core::domain::{
     agent::AgentId,
     exchange::Exchange,
+    ledger::CutPoint,
     project::ProjectId,
     recall::ArchiveSearch,
     settings::{AgentSettings, SettingsPatch},
@@ -191,6 +192,10 @@ impl Store for SqlStore {
 
     async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64> {
         exchange::count(&mut self.reader().await?, agent, from, through).await
+    }
+
+    async fn landmarks(&self, agent: &AgentId, places: &[i64]) -> StoreResult<Vec<CutPoint>> {
+        exchange::landmarks(&mut self.reader().await?, agent, places).await
     }
 
     async fn session_start(&self, agent: &AgentId, session: i64) -> StoreResult<Option<i64>> {

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use recapd_core::domain::{
     agent::AgentId,
     exchange::Exchange,
+    ledger::CutPoint,
     project::ProjectId,
     recall::ArchiveSearch,
     settings::{AgentSettings, SettingsPatch},
@@ -148,6 +149,7 @@ pass! {
     fn agents(after: Option<&AgentId>, limit: i64) -> Vec<AgentRow>;
     fn exchanges(agent: &AgentId, query: ExchangeQuery) -> Vec<StoredExchange>;
     fn count_exchanges(agent: &AgentId, from: i64, through: i64) -> i64;
+    fn landmarks(agent: &AgentId, places: &[i64]) -> Vec<CutPoint>;
     fn session_start(agent: &AgentId, session: i64) -> Option<i64>;
     fn has_evicted(agent: &AgentId) -> bool;
     fn last_said(agent: &AgentId, limit: i64) -> Vec<SaidMessage>;

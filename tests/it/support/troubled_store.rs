@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use recapd_core::domain::{
     agent::AgentId,
     exchange::Exchange,
+    ledger::CutPoint,
     project::ProjectId,
     recall::ArchiveSearch,
     settings::{AgentSettings, SettingsPatch},
@@ -173,6 +174,11 @@ impl Store for TroubledStore {
     async fn count_exchanges(&self, agent: &AgentId, from: i64, through: i64) -> StoreResult<i64> {
         let inner = self.enter("count_exchanges").await?;
         inner.count_exchanges(agent, from, through).await
+    }
+
+    async fn landmarks(&self, agent: &AgentId, places: &[i64]) -> StoreResult<Vec<CutPoint>> {
+        let inner = self.enter("landmarks").await?;
+        inner.landmarks(agent, places).await
     }
 
     async fn session_start(&self, agent: &AgentId, session: i64) -> StoreResult<Option<i64>> {

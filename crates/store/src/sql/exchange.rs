@@ -12,6 +12,7 @@ use super::{
 use recapd_core::domain::{
     agent::AgentId,
     exchange::{Exchange, PREAMBLE},
+    ledger::CutPoint,
     perspective::HUMANS,
 };
 
@@ -198,6 +199,39 @@ pub(super) async fn count(
     );
     let query = query(sql).bind(agent.as_str()).bind(from).bind(through);
     Ok(query.fetch_one(connection).await?.try_get(0)?)
+}
+
+/// See [`super::super::Store::landmarks`].
+pub(super) async fn landmarks(
+    connection: &mut Connection,
+    agent: &AgentId,
+    places: &[i64],
+) -> StoreResult<Vec<CutPoint>> {
+    let sql = sql!(
+        "-- sql/exchange.landmarks\nSELECT e.exchange, e.tokens_before FROM exchange_log e WHERE e.agent_id = $1 \
+               AND e.set_aside_at IS NULL AND e.role = 'exchange' AND e.exchange IN (\
+               SELECT (SELECT c.exchange FROM exchange_log c WHERE c.agent_id = $1 \
+               AND c.tokens_before <= CAST(p.value AS bigint) AND c.set_aside_at IS NULL AND c.role = 'exchange' \
+               ORDER BY c.tokens_before DESC, c.exchange DESC LIMIT 1) FROM {each}($2{::jsonb}) p \
+               UNION ALL SELECT (SELECT w.exchange FROM exchange_log w WHERE w.agent_id = $1 \
+               AND w.exchange > a.summarized_through AND w.set_aside_at IS NULL AND w.role = 'exchange' \
+               ORDER BY w.exchange LIMIT 1) FROM agents a WHERE a.agent_id = $1 \
+               UNION ALL SELECT (SELECT b.exchange FROM exchange_log b WHERE b.agent_id = $1 \
+               AND b.exchange >= a.first_exchange AND b.set_aside_at IS NULL AND b.role = 'exchange' \
+               ORDER BY b.exchange LIMIT 1) FROM agents a WHERE a.agent_id = $1) ORDER BY e.exchange"
+    );
+    let found = query(sql)
+        .bind(agent.as_str())
+        .bind(serde_json::json!(places).to_string())
+        .fetch_all(connection)
+        .await?;
+    let landmarks = found.iter().map(|row| {
+        Ok(CutPoint {
+            exchange: row.try_get(0)?,
+            tokens_before: row.try_get(1)?,
+        })
+    });
+    landmarks.collect()
 }
 
 /// See [`super::super::Store::session_start`]. The session's row gives the number to start from. Set-aside exchanges don't start a

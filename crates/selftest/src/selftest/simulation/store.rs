@@ -12,6 +12,7 @@ use super::{
 use recapd_core::domain::{
     agent::AgentId,
     exchange::Exchange,
+    ledger::CutPoint,
     project::ProjectId,
     recall::ArchiveSearch,
     settings::{AgentSettings, SettingsPatch},
@@ -169,6 +170,7 @@ seam! {
     absent fn agents(after: Option<&AgentId>, limit: i64) -> Vec<AgentRow>;
     absent fn exchanges(agent: &AgentId, query: ExchangeQuery) -> Vec<StoredExchange>;
     absent fn count_exchanges(agent: &AgentId, from: i64, through: i64) -> i64;
+    absent fn landmarks(agent: &AgentId, places: &[i64]) -> Vec<CutPoint>;
     absent fn session_start(agent: &AgentId, session: i64) -> Option<i64>;
     absent fn has_evicted(agent: &AgentId) -> bool;
     absent fn last_said(agent: &AgentId, limit: i64) -> Vec<SaidMessage>;
