@@ -9,6 +9,7 @@ const QUOTED_CHARS: usize = 24;
 
 #[derive(Clone, Copy)]
 pub(super) struct Discreet<'a> {
+    pub(super) provider: &'static str,
     pub(super) key: Option<&'a str>,
     pub(super) material: &'a str,
 }
@@ -57,6 +58,7 @@ mod tests {
     #[test]
     fn passes_on_only_harmless_text() {
         let discreet = Discreet {
+            provider: "openai",
             key: Some("sk-secret"),
             material: "USER: My password is hunter2, please remember it.",
         };

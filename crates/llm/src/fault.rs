@@ -80,9 +80,10 @@ enum Trouble {
 pub(super) fn refused(reply: &HttpReply, status: u16, discreet: Discreet<'_>) -> LlmError {
     let error = ErrorBody::read(&reply.body).unwrap_or_default();
     let retry_after = retry_after(&reply.headers, &error);
-    let message = message(reply, status, &error, discreet);
+    let said = provider_words(reply, status, &error, discreet);
+    let message = format!("status {status}{said}");
     match trouble(reply, status, &error) {
-        Trouble::Account => LlmError::Auth(message),
+        Trouble::Account => LlmError::Auth(account(status, &error, discreet.provider, &said)),
         Trouble::TooLong => LlmError::ContextOverflow(message),
         Trouble::Content => declined(message),
         Trouble::Rate => LlmError::RateLimited { retry_after, message },
@@ -100,6 +101,19 @@ pub(super) fn refused(reply: &HttpReply, status: u16, discreet: Discreet<'_>) ->
         }),
         Trouble::Request => LlmError::Permanent(message),
     }
+}
+
+/// Says who refuses what, and then the provider's own words: `OpenAI refuses the API key (401) invalid_api_key: …`.
+fn account(status: u16, error: &ErrorBody, provider: &str, said: &str) -> String {
+    let provider = match provider {
+        "anthropic" => "Anthropic",
+        "gemini" => "Gemini",
+        "ollama" => "Ollama",
+        _ => "OpenAI",
+    };
+    let is_key = status == 401 || error.message.to_lowercase().contains("api key");
+    let what = if is_key { "API key" } else { "account" };
+    format!("{provider} refuses the {what} ({status}){said}")
 }
 
 /// Returns the error of a successful answer that can't be used.
@@ -179,9 +193,9 @@ fn asks_to_retry(reply: &HttpReply) -> bool {
         .is_some_and(|value| value == "true")
 }
 
-/// Formats status, code, message and request id as far as they are given. A body of unknown format isn't shown: it may be a proxy's page,
+/// Formats code, message and request id as far as they are given. A body of unknown format isn't shown: it may be a proxy's page,
 /// or echo the request.
-fn message(reply: &HttpReply, status: u16, error: &ErrorBody, discreet: Discreet<'_>) -> String {
+fn provider_words(reply: &HttpReply, status: u16, error: &ErrorBody, discreet: Discreet<'_>) -> String {
     let code = [&error.code, &error.kind]
         .into_iter()
         .find(|word| !word.is_empty() && **word != status.to_string());
@@ -190,8 +204,7 @@ fn message(reply: &HttpReply, status: u16, error: &ErrorBody, discreet: Discreet
     let said = said.map(|said| format!(": {}", discreet.message(said)));
     let request = request_id(reply, &error.request_id, discreet);
     let request = request.map(|id| format!(" (request {id})"));
-    let parts = [code, said, request].into_iter().flatten();
-    parts.fold(format!("status {status}"), |message, part| message + &part)
+    [code, said, request].into_iter().flatten().collect()
 }
 
 pub(super) fn said(reply: &HttpReply, said: &str, discreet: Discreet<'_>) -> String {

@@ -112,7 +112,7 @@ pub enum LlmError {
         usage: Option<Usage>,
     },
     /// The key is wrong, or its money is spent: only an operator can help.
-    #[error("the provider refuses the key or the account: {0}")]
+    #[error("{0}")]
     Auth(String),
     /// The request is wrong: trying again is useless.
     #[error("the provider refuses the request: {0}")]

@@ -278,6 +278,7 @@ impl<P: Protocol> RemoteModel<P> {
 
     fn discreet<'a>(&'a self, material: &'a str) -> Discreet<'a> {
         Discreet {
+            provider: P::PROVIDER,
             key: self
                 .settings
                 .api_key

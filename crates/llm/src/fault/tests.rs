@@ -20,6 +20,7 @@ fn reply(status: u16, body: &str, headers: &[(&'static str, &'static str)]) -> H
 
 fn class(status: u16, body: &str) -> &'static str {
     let discreet = Discreet {
+        provider: "openai",
         key: None,
         material: "",
     };
@@ -267,6 +268,7 @@ fn every_error_has_its_class() {
 #[test]
 fn the_servers_waits_and_retry_hints_are_obeyed() {
     let discreet = Discreet {
+        provider: "openai",
         key: None,
         material: "",
     };
@@ -294,6 +296,7 @@ fn the_servers_waits_and_retry_hints_are_obeyed() {
 #[test]
 fn messages_are_short_and_name_the_request() {
     let discreet = Discreet {
+        provider: "openai",
         key: Some("sk-1234"),
         material: "USER: the quick brown fox jumps",
     };
@@ -306,6 +309,10 @@ fn messages_are_short_and_name_the_request() {
     insta::assert_snapshot!(
         said(r#"{"error":"can't read `the quick brown fox jumps`"}"#),
         @"the provider refuses the request: status 400: (left out, it quotes the prompt) (request req_1)"
+    );
+    insta::assert_snapshot!(
+        refused(&reply(401, r#"{"error":{"message":"Incorrect API key provided: sk-1234","code":"invalid_api_key"}}"#, &[]), 401, discreet),
+        @"OpenAI refuses the API key (401) invalid_api_key: Incorrect API key provided: [key]"
     );
     insta::assert_snapshot!(
         said("a page with sk-1234"),
@@ -323,6 +330,7 @@ fn a_daily_quota_waits_longer_than_google_says() {
         )
     };
     let discreet = Discreet {
+        provider: "openai",
         key: None,
         material: "",
     };
@@ -340,6 +348,7 @@ fn a_daily_quota_waits_longer_than_google_says() {
 #[test]
 fn a_success_that_holds_an_error_means_that_error() {
     let discreet = Discreet {
+        provider: "openai",
         key: None,
         material: "",
     };

@@ -57,6 +57,9 @@ pub struct Circuit {
     pub model: String,
     /// When the provider will be called again; null if the circuit is closed.
     pub open_until: Option<Timestamp>,
+    /// What the provider said when it last failed; null since it answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -225,11 +228,15 @@ impl Provider {
         let mut circuits = self.locked_circuits();
         let is_it = |circuit: &&mut Circuit| circuit.provider == provider && circuit.model == model;
         match circuits.iter_mut().find(is_it) {
-            Some(circuit) => circuit.open_until = open_until,
+            Some(circuit) => {
+                circuit.open_until = open_until;
+                circuit.why = circuit.why.take().filter(|_| open_until.is_some());
+            }
             None => circuits.push(Circuit {
                 provider: provider.to_owned(),
                 model: model.to_owned(),
                 open_until,
+                why: None,
             }),
         }
         let of_provider = circuits.iter().filter(|circuit| circuit.provider == provider);
@@ -237,6 +244,15 @@ impl Provider {
         let provider = self.model(provider, model).provider;
         let gauge = self.circuits_open.get_or_create(&ProviderLabels { provider });
         gauge.set(i64_or_max(open));
+    }
+
+    /// Remembers what a model's provider said when it failed.
+    pub fn said(&self, provider: &str, model: &str, why: String) {
+        let mut circuits = self.locked_circuits();
+        let is_it = |circuit: &&mut Circuit| circuit.provider == provider && circuit.model == model;
+        if let Some(circuit) = circuits.iter_mut().find(is_it) {
+            circuit.why = Some(why);
+        }
     }
 
     pub fn circuits(&self) -> Vec<Circuit> {

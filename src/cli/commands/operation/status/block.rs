@@ -160,6 +160,7 @@ mod tests {
                 provider: "anthropic".to_owned(),
                 model: "claude-haiku-5-5".to_owned(),
                 open_until: None,
+                why: None,
             }],
             window_hours: 24,
             updates: RunFigures {

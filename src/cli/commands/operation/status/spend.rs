@@ -71,12 +71,14 @@ fn line(circuit: &Circuit, now: Timestamp) -> String {
         provider,
         model,
         open_until,
+        why,
     } = circuit;
     let how = open_until.map_or("ok".to_owned(), |until| match until.since_ms(now) {
         wait_ms @ 1.. => format!("failing, left alone for {}", span(wait_ms)),
         _ => "failing, to be asked again".to_owned(),
     });
-    format!("{provider} {model} {how}")
+    let why = why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+    format!("{provider} {model} {how}{why}")
 }
 
 /// Formats dollars to the cent; below a dollar to a hundredth of a cent.
@@ -131,6 +133,7 @@ mod tests {
             provider: "anthropic".to_owned(),
             model: "claude-haiku-5-5".to_owned(),
             open_until,
+            why: None,
         };
         let mut sample = Sample {
             last_run: Some(LastRun {
