@@ -8,6 +8,7 @@ use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    call_log::CallLog,
     embedder::{Embedder, EmbedderParts},
     ingest::{Ingestor, Operator},
     journal::live::{Journal, LiveJournal},
@@ -124,6 +125,7 @@ impl Parts {
             notices: notices.clone(),
             metrics: metrics.clone(),
             redactor: redactor.clone(),
+            calls: Arc::default(),
         };
         Self {
             ingestor: ingestor(config, shared(), time(), notices.clone(), metrics.clone())
@@ -208,6 +210,11 @@ impl Parts {
             given_to_worker,
             ..self
         }
+    }
+
+    /// The last calls of models.
+    pub fn calls(&self) -> Arc<CallLog> {
+        Arc::clone(&self.given_to_worker.calls)
     }
 
     /// The progress of the worker's loop, for health checks.

@@ -11,6 +11,7 @@
 //! - [`assembly`]: from configuration to parts.
 
 pub mod assembly;
+pub mod call_log;
 pub mod conversations;
 pub mod embedder;
 pub mod ingest;

@@ -43,6 +43,7 @@ use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument as _, error, info, warn};
 
+use crate::call_log::CallLog;
 pub use batch::{BatchServices, BatchSettings};
 pub use batch_poller::BatchPoller;
 use compact::CompactionCooldown;
@@ -121,6 +122,7 @@ pub struct WorkerParts {
     pub metrics: Metrics,
     /// Removes secrets from what a model reads and answers.
     pub redactor: Redactor,
+    pub calls: Arc<CallLog>,
 }
 
 /// A lease that is worked on, and the tokens that end its wait for a model.

@@ -6,12 +6,15 @@ use futures::FutureExt as _;
 use tracing::{Instrument as _, Span, warn};
 
 use super::{Interruption, LeaseGuard, Worker, ask::origin, condense::CondenseError, reason, span, trace};
+use crate::call_log::LoggedCall;
 use recapd_core::domain::{
     agent::AgentId,
     number::i64_or_max,
     price::Usage,
+    prompt::Prompt,
     spend::{SpendLimit, SpendTotal, day_start, next_day},
     summary::item::Origin,
+    time::Timestamp,
 };
 use recapd_llm::{ChatModel, LlmError, ModelAnswer, ModelRequest};
 use recapd_store::{RunRecord, SpendPause, StoreResult};
@@ -59,6 +62,9 @@ impl Worker {
             run.model_calls -= i64::from(is_model);
             return Err(error.into());
         }
+        if is_model {
+            self.log_call(guard, request, asked_at, &answer);
+        }
         run.provider = Some(model.provider().to_owned());
         run.model = Some(model.model().to_owned());
         let took = span(self.parts.clock.now().since_ms(asked_at));
@@ -70,6 +76,7 @@ impl Worker {
                 let class = reason(error.class());
                 let class = ProviderErrorClass::from_reason(class).unwrap_or(ProviderErrorClass::Server);
                 metrics.failed(model.provider(), model.model(), class, took);
+                metrics.said(model.provider(), model.model(), error.to_string());
                 if error.outage().is_some() {
                     warn!(agent_id = %guard.lease.agent, provider = model.provider(), model = model.model(), %error, "llm.outage");
                 }
@@ -83,6 +90,23 @@ impl Worker {
                 .note_spent(&guard.lease, of_call(before, spent_by(run)));
         }
         Ok(answer?)
+    }
+
+    fn log_call(
+        &self,
+        guard: &LeaseGuard,
+        request: &ModelRequest,
+        asked_at: Timestamp,
+        answer: &Result<ModelAnswer, LlmError>,
+    ) {
+        let Prompt { system, user, .. } = &request.prompt;
+        let answer = answer.as_ref().map_err(ToString::to_string);
+        self.parts.calls.note(LoggedCall {
+            agent: guard.lease.agent.clone(),
+            asked_at,
+            prompt: format!("{system}\n\n{user}"),
+            answer: answer.map(|answer| self.parts.redactor.redact(&answer.text).into_owned()),
+        });
     }
 
     /// Fails if a daily limit is used up, counting what this run has spent.

@@ -128,6 +128,7 @@ impl SimulatedDaemon {
             notices: notices.clone(),
             metrics: metrics.clone(),
             redactor: course.redactor.clone(),
+            calls: Arc::default(),
         };
         let seed = world.draw(|random| random.u64(..));
         let worker = Worker::new(parts, worker_settings(course, number, seed));
