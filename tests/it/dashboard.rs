@@ -3,6 +3,7 @@
 mod actions;
 mod filters;
 mod legs;
+mod live;
 mod pages;
 mod session;
 mod sizes;

@@ -29,7 +29,7 @@ const FIELD_WORDS: [(&str, &str); 18] = [
     ("stock", "database_totals"),
     ("shortcut", "fast_path"),
     ("lamp", "health"),
-    ("strata", "layers"),
+    ("strata", "agent"),
     ("elide", "truncate_results"),
     ("own_words", "user_text"),
     ("inert", "neutralize"),

@@ -154,6 +154,18 @@ pub struct ContextReply {
     pub elided: Vec<Elision>,
     /// What was left out or shortened and why, and what could not be carried over to this provider.
     pub notes: Vec<String>,
+    /// Its parts in order, for people.
+    #[serde(skip)]
+    pub parts: Vec<RequestPart>,
+}
+
+/// What of a request is of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestPart {
+    pub name: &'static str,
+    /// How many messages, or parts of them, it is made of.
+    pub pieces: i64,
+    pub tokens: i64,
 }
 
 /// Reads what the context of `agent` is built from. `snapshot` is the summary of the step ([`Store::summary_of_step`]). It

@@ -4,6 +4,7 @@
 //! is shown as text: [`maud`] escapes it, and [`text::visible`] shows characters that would hide or reorder it. Pages work
 //! without scripts and styles, and contain neither, so that the strictest policy holds ([`POLICY`]).
 
+mod agent;
 mod agents;
 mod archive;
 mod chart;
@@ -13,9 +14,10 @@ mod fault;
 mod filter;
 mod frame;
 mod health;
-mod layers;
+mod map;
 mod overview;
 mod queue;
+mod request;
 mod runs;
 mod search;
 mod system;
@@ -23,6 +25,7 @@ mod text;
 mod versions;
 
 pub use self::{
+    agent::{AgentScreen, agent_screen},
     agents::{AgentLine, AgentList, agents_page},
     archive::{Archive, archive_page},
     exchange::{ExchangePage, MESSAGE_CHARS_MAX, exchange_page},
@@ -30,12 +33,13 @@ pub use self::{
     filter::{Filter, FilterError, QUEUE_STATES, RUN_STATES},
     frame::{DashboardArea, Frame, Viewer},
     health::{
-        DEPTH_MAX, DOCUMENT_TOKENS_MAX, DURATION_MS_MAX, FAILURES_MIN, FAILURES_PERCENT_MAX, HealthLight,
-        Lights, PENDING_MS_MAX, lamps,
+        DEPTH_MAX, DOCUMENT_TOKENS_MAX, DURATION_MS_MAX, FAILURES_MIN, FAILURES_PERCENT_MAX, HealthFacts,
+        HealthStatus, PENDING_MS_MAX, statuses,
     },
-    layers::{Strata, strata_page},
+    map::map_places,
     overview::{Overview, Stale, overview_page},
     queue::{QueueList, RETRIED_MAX, queue_page},
+    request::request_page,
     runs::{RunList, run_page, runs_page},
     search::{Search, search_page},
     system::{DaemonFacts, Setting, System, system_page},
@@ -52,9 +56,5 @@ pub const SCRIPT: &str = include_str!("dashboard/live.js");
 /// The icon in the browser's tab.
 pub const ICON: &str = include_str!("dashboard/icon.svg");
 
-/// The most exchanges of the window on an agent's page, the newest.
-pub const WINDOW_SHOWN: i64 = 200;
-/// The most pending exchanges on an agent's page, the newest.
-pub const PENDING_SHOWN: i64 = 100;
-/// The most summarised exchanges on an agent's page, the newest.
-pub const COVERED_SHOWN: i64 = 60;
+/// The most exchanges of the window, and of those that wait, on an agent's page: the newest.
+pub const COLUMN_EXCHANGES_MAX: i64 = 50;

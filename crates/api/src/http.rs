@@ -47,6 +47,7 @@ use recapd_core::domain::{
 };
 use recapd_engine::{
     assembly,
+    call_log::CallLog,
     conversations::Conversations,
     embedder::Embedder,
     ingest::{Ingestor, Operator},
@@ -100,6 +101,8 @@ pub struct HttpState {
     /// `None` outside of a daemon.
     pub health_checker: Option<Arc<dyn HealthChecker>>,
     pub store: Arc<dyn Store>,
+    /// The last calls of models in this daemon.
+    pub calls: Arc<CallLog>,
     pub metrics: Metrics,
     pub clock: Arc<dyn Clock>,
     /// Cancelled when the daemon begins to end. It isn't ready from then on.
@@ -209,6 +212,7 @@ impl HttpState {
             access,
             health_checker: None,
             store: Arc::clone(&parts.store),
+            calls: parts.calls(),
             metrics: parts.metrics.clone(),
             clock: Arc::clone(&parts.clock),
             ending: stop.clone(),

@@ -130,14 +130,16 @@ async fn the_queue_shows_reasons_times_and_failures() {
     server.converse("coder", 1..=8).await;
     let body = page(&server, "/ui/queue").await;
     assert!(
-        body.contains("waits for more exchanges, until") || body.contains("may be taken by any worker"),
+        body.contains("waits for more exchanges; begins <time")
+            || body.contains("may be taken by any worker"),
         "{body}"
     );
     post(&server, "/ui/queue/coder/cancel", &key(&server).await).await;
     let body = page(&server, "/ui/queue").await;
     assert!(
-        body.contains("its attempts are used up, or it was cancelled"),
+        body.contains("its attempts are used up, or it was parked by hand"),
         "{body}"
     );
+    assert!(!body.contains("Cancel"), "nobody confirms a cancellation: {body}");
     assert!(body.contains("action=\"/ui/queue/coder/retry\""), "{body}");
 }

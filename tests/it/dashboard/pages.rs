@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use recapd_core::domain::time::HOUR_MS;
-use recapd_store::Store as _;
+use recapd_store::{ExchangeQuery, Store as _};
 use serde_json::json;
 
 use super::{assert_page, links, page};
@@ -48,8 +48,24 @@ async fn every_page_that_is_linked_answers() {
     }
 }
 
+/// Returns the summary, what waits and the window of an agent's page.
+fn columns(body: &str) -> [&str; 3] {
+    let part = |id: &str, next: &str| {
+        let rest = body
+            .split(&format!("id=\"{id}\" class=\"column\""))
+            .nth(1)
+            .unwrap();
+        rest.split(next).next().unwrap()
+    };
+    [
+        part("summary", "id=\"pending\""),
+        part("pending", "id=\"window\""),
+        part("window", "</main>"),
+    ]
+}
+
 #[tokio::test]
-async fn the_strata_show_each_exchange_where_it_stands() {
+async fn an_agents_page_shows_each_exchange_where_it_stands() {
     let server = Server::summarised().await;
     server.converse("coder", 9..=12).await;
     let row = server
@@ -61,31 +77,132 @@ async fn the_strata_show_each_exchange_where_it_stands() {
     let (boundary, through) = (row.ledger.first_exchange, row.ledger.summarized_through);
     assert!(1 < through && through + 1 < boundary && boundary < 12);
     let body = page(&server, "/ui/agents/coder").await;
-    let [window, rest] = body
-        .split("<p class=\"rule\"")
-        .collect::<Vec<_>>()
-        .try_into()
-        .unwrap();
-    let [pending, settled] = rest
-        .split("id=\"settled\"")
-        .collect::<Vec<_>>()
-        .try_into()
-        .unwrap();
+    let [summary, pending, window] = columns(&body);
     for number in 1..=12 {
-        let layer = format!(" id=\"x{number}\"");
-        let line = format!("data-n=\"{number}\"><a href");
-        assert_eq!(window.contains(&layer), number >= boundary, "#{number}");
+        let entry = format!(" id=\"x{number}\"");
+        assert_eq!(window.contains(&entry), number >= boundary, "#{number}");
         assert_eq!(
-            pending.contains(&layer),
+            pending.contains(&entry),
             through < number && number < boundary,
             "#{number}"
         );
-        assert_eq!(settled.contains(&line), number <= through, "#{number}");
     }
-    assert!(pending.contains("the model sees from here · "), "{pending}");
-    assert!(settled.contains("<h3 id=\"part-0\">Previously in This Session ("));
-    assert!(settled.contains("data-x=\"1-6\""), "{settled}");
-    assert!(settled.contains("<a href=\"/ui/agents/coder/exchanges/1\">#1</a>"));
+    assert!(summary.contains("<h3 id=\"part-0\">Previously in This Session ("));
+    assert!(summary.contains("data-x=\"1-6\""), "{summary}");
+    assert!(summary.contains("<a href=\"/ui/agents/coder/exchanges/1\">#1</a>"));
+    let ranges = [
+        (summary, format!("#1–#{through}")),
+        (pending, format!("#{}–#{}", through + 1, boundary - 1)),
+        (window, format!("#{boundary}–#12")),
+    ];
+    for (column, range) in ranges {
+        let range = format!("<span class=\"range\">{range}</span>");
+        assert!(column.contains(&range), "{range} in {column}");
+    }
+}
+
+/// Returns the segments of the history map: class, first exchange, begin and width.
+fn segments(body: &str) -> Vec<(String, i64, i64, i64)> {
+    let attribute = |text: &str, name: &str| {
+        let rest = text.split(&format!("{name}=\"")).nth(1).unwrap();
+        rest.split('"').next().unwrap().to_owned()
+    };
+    let rects = body
+        .split("<rect class=\"m-")
+        .skip(1)
+        .filter(|rect| rect.contains("data-n="));
+    let segment = |rect: &str| {
+        let number = |name| attribute(rect, name).parse().unwrap();
+        let class = rect.split('"').next().unwrap().to_owned();
+        (class, number("data-n"), number(" x"), number("width"))
+    };
+    rects
+        .map(|rect| segment(rect.split('>').next().unwrap()))
+        .collect()
+}
+
+#[tokio::test]
+async fn the_history_map_is_in_true_proportion() {
+    let server = Server::summarised().await;
+    server.converse("coder", 9..=12).await;
+    let agent = "coder".parse().unwrap();
+    let row = server.store.agent(&agent).await.unwrap().unwrap();
+    let body = page(&server, "/ui/agents/coder").await;
+    let found = segments(&body);
+    let query = ExchangeQuery {
+        from: 1,
+        through: i64::MAX,
+        limit: 100,
+        bytes_max: 0,
+    };
+    let exchanges = server.store.exchanges(&agent, query).await.unwrap();
+    let whole = row.ledger.tokens_through();
+    assert_eq!(found.len(), exchanges.len());
+    for ((class, number, begins, width), stored) in found.iter().zip(&exchanges) {
+        let exchange = &stored.exchange;
+        assert_eq!(*number, exchange.exchange);
+        let share = |tokens: i64| tokens * 10_000 / whole;
+        assert_eq!(*begins, share(exchange.tokens_before), "#{number}");
+        assert!((width - share(exchange.tokens)).abs() <= 1, "#{number}");
+        let place = match *number {
+            number if number <= row.ledger.summarized_through => "covered",
+            number if number < row.ledger.first_exchange => "pending",
+            _ => "window",
+        };
+        assert_eq!(class, place, "#{number}");
+        assert!(links(&body).contains(&format!("/ui/agents/coder/exchanges/{number}")));
+    }
+}
+
+#[tokio::test]
+async fn a_summary_that_is_still_to_begin_says_what_waits_for_it() {
+    let server = Server::small().await;
+    server.converse("coder", 1..=8).await;
+    let row = server
+        .store
+        .agent(&"coder".parse().unwrap())
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(row.pending_exchanges > 1);
+    let body = page(&server, "/ui/agents/coder").await;
+    let words = format!("None yet: {} exchanges will begin it", row.pending_exchanges);
+    assert!(body.contains(&words), "{body}");
+    assert!(!body.contains("it begins when exchanges leave the window"));
+    server.converse("new", 1..=1).await;
+    let body = page(&server, "/ui/agents/new").await;
+    assert!(body.contains("None yet: it begins when exchanges leave the window"));
+}
+
+#[tokio::test]
+async fn the_request_is_shown_as_it_is_sent_with_its_parts() {
+    let server = Server::summarised().await;
+    for format in ["anthropic", "openai", "openai-responses", "gemini"] {
+        let sent = server
+            .get(&format!("/v1/agents/coder/context?format={format}"))
+            .await
+            .json();
+        let body = page(&server, &format!("/ui/agents/coder/context?format={format}")).await;
+        let of = |name: &str| -> i64 {
+            let rest = body.split(&format!("<th scope=\"row\">{name}</th>")).nth(1);
+            let cell = rest.and_then(|rest| rest.split("data-name=\"Tokens\">").nth(1));
+            cell.map_or(0, |cell| {
+                cell.split('<').next().unwrap().replace(',', "").parse().unwrap()
+            })
+        };
+        let parts = ["Preamble", "Anchor", "Summary", "Window", "Repairs", "Framing"].map(of);
+        assert_eq!(
+            parts.iter().sum::<i64>(),
+            sent["tokens"].as_i64().unwrap(),
+            "{format}: {body}"
+        );
+        assert!(of("Summary") > 0 && of("Window") > 0, "{format}: {body}");
+        assert!(body.contains("aria-current=\"page\">Request</a>"));
+    }
+    assert_eq!(
+        server.get("/ui/agents/coder/context?format=latin").await.status,
+        400
+    );
 }
 
 #[tokio::test]
@@ -156,7 +273,7 @@ async fn the_overview_shows_health_and_figures() {
         let figure = format!("<dt>{name}</dt><dd><strong>{value}</strong>");
         assert!(body.contains(&figure), "{figure} in {body}");
     }
-    assert_eq!(body.matches("class=\"lamp good\"").count(), 4, "{body}");
+    assert!(!body.contains("class=\"banner"), "{body}");
     assert_eq!(body.matches("<svg viewBox=\"0 0 380").count(), 5);
     for line in ["30 s", "10k", "9.5k", "50"] {
         let line = format!("text-anchor=\"end\">{line}</text>");
@@ -192,7 +309,7 @@ fn limit_of(alerts: &str, name: &str) -> f64 {
 
 #[test]
 #[expect(clippy::cast_precision_loss, reason = "limits are small numbers")]
-fn lamps_and_lines_have_the_limits_of_the_alerts() {
+fn statuses_and_lines_have_the_limits_of_the_alerts() {
     use recapd_api::dashboard::{
         DEPTH_MAX, DOCUMENT_TOKENS_MAX, DURATION_MS_MAX, FAILURES_MIN, FAILURES_PERCENT_MAX, PENDING_MS_MAX,
     };
@@ -243,6 +360,7 @@ async fn a_missing_thing_has_a_page_that_says_so() {
             "{path}"
         );
         assert_eq!(reply.body.matches("<h1").count(), 1, "{path}");
+        assert!(reply.body.contains("<nav aria-label=\"Main\">"), "{path}");
         assert!(!reply.body.contains("<b>"));
     }
     let search = page(&server, "/ui/agents/coder/search?q=%22%22").await;

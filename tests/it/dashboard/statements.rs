@@ -12,10 +12,11 @@ use crate::support::server::Server;
 const STATEMENT_LOG: &str = "RECAPD_TEST_STATEMENT_LOG";
 
 /// The pages. The agent has a summary in two versions.
-const PAGES: [&str; 16] = [
+const PAGES: [&str; 17] = [
     "/ui/",
     "/ui/agents",
     "/ui/agents/coder",
+    "/ui/agents/coder/context",
     "/ui/agents/coder/exchanges",
     "/ui/agents/coder/exchanges?before=9",
     "/ui/agents/coder/exchanges/3",

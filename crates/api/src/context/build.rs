@@ -2,15 +2,17 @@
 
 use std::collections::HashSet;
 
-use super::{ContextMaterial, ContextQuery, ContextReply, LEFT_OUT_PASSES, NAMED_MAX, SUMMARY_SHARE};
+use super::{
+    ContextMaterial, ContextQuery, ContextReply, LEFT_OUT_PASSES, NAMED_MAX, RequestPart, SUMMARY_SHARE,
+};
 use recapd_core::{
     domain::{
         context::{
-            Context, ContextInput, ContextOptions, Elision, LeftCopy, Role, SourceCopy, SourceExchange,
-            SourceMessage, SourceRequest, build, fence,
+            Context, ContextInput, ContextOptions, Elision, LeftCopy, PieceOrigin, Reason, Role, SourceCopy,
+            SourceExchange, SourceMessage, SourceRequest, build, fence,
         },
         legs::are_open,
-        number::count,
+        number::{count, i64_or_max},
         perspective::Perspective,
         summary::pending::{PendingLine, with_left_out, with_pending},
         tokens::TokenCounter,
@@ -42,6 +44,7 @@ impl ContextMaterial {
             Some(room) => self.telling_of_left_out(built, room, &options, counter),
             None => built,
         };
+        let parts = parts(&context, counter);
         let Outgoing { body, mut notes } = render(query.format, &context.turns);
         if shortened.is_some() {
             let why = if room == query.summary_max_tokens {
@@ -81,6 +84,7 @@ impl ContextMaterial {
             copied: context.copied,
             elided: self.elided(context.elided),
             notes,
+            parts,
         }
     }
 
@@ -290,5 +294,41 @@ fn copy(pin: &Pin) -> SourceCopy<'_> {
         exchange: pin.exchange,
         pinned: pin.pinned,
         message: pin.message.source(),
+    }
+}
+
+/// Adds up the pieces of a context by kind. What encloses messages is a part, too, so that the parts add up to the whole.
+fn parts(context: &Context<'_>, counter: &dyn TokenCounter) -> Vec<RequestPart> {
+    let mut parts: Vec<RequestPart> = Vec::new();
+    let mut add = |name: &'static str, pieces: i64, tokens: i64| match parts
+        .iter_mut()
+        .find(|part| part.name == name)
+    {
+        Some(part) => (part.pieces, part.tokens) = (part.pieces + pieces, part.tokens + tokens),
+        None => parts.push(RequestPart { name, pieces, tokens }),
+    };
+    let mut rest = context.tokens;
+    for turn in &context.turns {
+        for piece in &turn.pieces {
+            let tokens = piece.cost(counter);
+            rest -= tokens;
+            add(part_name(turn.role, turn.exchange, piece.origin), 1, tokens);
+        }
+    }
+    if rest > 0 {
+        add("Framing", i64_or_max(context.turns.len()), rest);
+    }
+    parts
+}
+
+fn part_name(role: Role, exchange: i64, origin: PieceOrigin) -> &'static str {
+    match origin {
+        PieceOrigin::Stored { .. } if exchange > 0 => "Window",
+        PieceOrigin::Stored { .. } if role == Role::System => "Preamble",
+        PieceOrigin::Stored { .. } => "Anchor",
+        PieceOrigin::Synthetic(Reason::Summary | Reason::LeftOut) => "Summary",
+        PieceOrigin::Synthetic(Reason::Copy) => "Pins",
+        PieceOrigin::Synthetic(Reason::Request) => "Open request",
+        PieceOrigin::Synthetic(_) => "Repairs",
     }
 }

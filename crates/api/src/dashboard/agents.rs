@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::{
-    frame::{DashboardArea, Frame, next_page, page},
+    frame::{DashboardArea, Frame, live, next_page, page},
     text::{agent_path, count, dollars, grouped, moment, percent, tokens},
 };
 use recapd_core::domain::{
@@ -39,7 +39,7 @@ pub fn agents_page(frame: &Frame, list: &AgentList) -> String {
                 button type="submit" { "Go" }
             }
         }
-        div.wide #list data-live { (table(frame, list)) }
+        (live(frame, "list", "wide", &html! { (table(frame, list)) }))
         (next_page(list.next.as_ref().map(|next| format!("/ui/agents?cursor={next}")), "Next page"))
     };
     page(frame, DashboardArea::Agents, "Agents", &content)

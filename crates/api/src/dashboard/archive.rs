@@ -3,7 +3,7 @@
 use maud::html;
 
 use super::{
-    frame::{DashboardArea, Frame, agent_head, agent_tabs, next_page, page},
+    frame::{DashboardArea, Frame, agent_head, agent_tabs, live, next_page, page},
     text::{agent_path, exchange_path, line, moment, tokens},
 };
 use recapd_core::domain::{
@@ -31,7 +31,7 @@ pub fn archive_page(frame: &Frame, archive: &Archive) -> String {
     let content = html! {
         (agent_head(agent, &heading, &html! {}))
         (agent_tabs(agent, "Exchanges"))
-        div.wide #list data-live {
+        (live(frame, "list", "wide", &html! {
             @if archive.exchanges.is_empty() { p.empty { "None" } } @else {
                 table {
                     thead { tr {
@@ -58,7 +58,7 @@ pub fn archive_page(frame: &Frame, archive: &Archive) -> String {
                     }
                 }
             }
-        }
+        }))
         (next_page(oldest.map(|oldest| format!("{}/exchanges?before={}", agent_path(agent), oldest.exchange.exchange)), "Older exchanges"))
     };
     page(

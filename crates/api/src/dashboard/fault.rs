@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::frame::bare_page;
+use super::frame::{Viewer, bare_page};
 
 pub struct Fault<'f> {
     /// In short.
@@ -11,6 +11,8 @@ pub struct Fault<'f> {
     pub detail: &'f str,
     pub hint: Option<&'f str>,
     pub request_id: &'f str,
+    /// Who asked, if they were let in.
+    pub viewer: Option<&'f Viewer>,
 }
 
 pub fn fault_page(fault: &Fault<'_>) -> String {
@@ -19,11 +21,11 @@ pub fn fault_page(fault: &Fault<'_>) -> String {
             h1 { (fault.title) }
             p.lead { (fault.detail) }
             @if let Some(hint) = fault.hint { p { (hint) } }
-            p { a href="/ui/" { "To the overview" } }
+            p { a href="/ui/agents" { "To the agents" } }
             p.note { "Request " code { (fault.request_id) } }
         }
     };
-    bare_page(fault.title, &content)
+    bare_page(fault.viewer, fault.title, &content)
 }
 
 /// Renders the sign-in page. Signing in leads to `to`.
@@ -36,7 +38,7 @@ pub fn sign_in_page(to: &str, was_refused: bool) -> String {
             p.note { "An administrator makes tokens: " code { "recapd token create NAME --scope read" } }
         }
     };
-    bare_page("Sign in", &content)
+    bare_page(None, "Sign in", &content)
 }
 
 fn form(to: &str) -> Markup {

@@ -5,8 +5,6 @@
 use recapd_core::domain::agent::AgentId;
 use recapd_store::operate::{QueueRow, QueueState, Run};
 
-use super::layers::state_name;
-
 /// The states of a row of the queue. `failed` matches any row whose last attempt failed, whether or not it will be tried again.
 pub const QUEUE_STATES: [&str; 6] = ["ready", "running", "scheduled", "paused", "parked", FAILED];
 /// The ways in which a run can end.
@@ -103,7 +101,7 @@ impl Filter {
         let has_failed = row.last_error.is_some()
             && matches!(row.state, QueueState::Parked | QueueState::Scheduled)
             && row.attempts > 0;
-        let is_state = |state| state == state_name(row.state) || (state == FAILED && has_failed);
+        let is_state = |state| state == row.state.name() || (state == FAILED && has_failed);
         self.state.is_none_or(is_state) && self.is_of(&row.agent_id) && self.is_for(&row.reason, class)
     }
 

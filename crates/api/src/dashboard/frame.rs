@@ -44,6 +44,8 @@ pub struct Frame {
     pub address: String,
     /// The address of the event stream, if anything on the page can change.
     pub events: Option<String>,
+    /// The prints of the live parts that the browser has, for an update of a page; empty for a whole page.
+    pub known: String,
     pub now: Timestamp,
 }
 
@@ -72,8 +74,20 @@ fn head(title: &str) -> Markup {
     }
 }
 
-/// Renders a whole page. `content` begins with its only `h1`.
+/// Renders a part that follows changes. One that the browser has is named, but not sent again.
+pub(super) fn live(frame: &Frame, id: &str, class: &str, content: &Markup) -> Markup {
+    let print = stamp(&content.0);
+    let is_known = frame.known.contains(&print);
+    html! {
+        div #(id) class=[Some(class).filter(|class| !class.is_empty())] data-live=(print) data-same[is_known] { @if !is_known { (content) } }
+    }
+}
+
+/// Renders a whole page, or the update of one. `content` begins with its only `h1`.
 pub(super) fn page(frame: &Frame, part: DashboardArea, title: &str, content: &Markup) -> String {
+    if !frame.known.is_empty() {
+        return html! { main { (content) } footer.foot { (moment_exact(frame.now)) } }.into_string();
+    }
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -81,6 +95,7 @@ pub(super) fn page(frame: &Frame, part: DashboardArea, title: &str, content: &Ma
             body data-events=[frame.events.as_deref()] {
                 a.skip href="#main" { "Skip to content" }
                 (bar(&frame.viewer, part))
+                p.away #away role="alert" hidden {}
                 main #main tabindex="-1" { (content) }
                 footer.foot {
                     p {
@@ -97,14 +112,17 @@ pub(super) fn page(frame: &Frame, part: DashboardArea, title: &str, content: &Ma
     page.into_string()
 }
 
-/// Renders a page for users who aren't let in, without anything that needs a token.
-pub(super) fn bare_page(title: &str, content: &Markup) -> String {
+/// Renders a page that needs nothing from the daemon. A `viewer` who was let in may go on from it.
+pub(super) fn bare_page(viewer: Option<&Viewer>, title: &str, content: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
             (head(title))
             body.bare {
-                header.bar { a.brand href="/ui/" { (mark()) "recapd" } }
+                @match viewer {
+                    Some(viewer) => { (bar(viewer, DashboardArea::Other)) },
+                    None => { header.bar { a.brand href="/ui/" { (mark()) "recapd" } } },
+                }
                 main #main { (content) }
             }
         }
@@ -210,7 +228,8 @@ pub(super) fn agent_head(agent: &AgentId, title: &str, actions: &Markup) -> Mark
 pub(super) fn agent_tabs(agent: &AgentId, here: &str) -> Markup {
     let base = format!("/ui/agents/{agent}");
     let tabs = [
-        ("Strata", base.clone()),
+        ("Now", base.clone()),
+        ("Request", format!("{base}/context")),
         ("Exchanges", format!("{base}/exchanges")),
         ("Versions", format!("{base}/versions")),
         ("Runs", format!("/ui/runs?q=agent:{agent}")),

@@ -1,8 +1,10 @@
-//! Four lamps: is the daemon healthy, and if not, why?
+//! Four statuses: is the daemon healthy, and if not, why?
 //!
 //! The limits are those of the alerts in `monitoring/alerts.yml`; a test compares them.
 
-use super::text::{count, duration, percent, span, tokens};
+use maud::{Markup, html};
+
+use super::text::{count, duration, line, percent, span, tokens};
 use recapd_core::domain::time::{MINUTE_MS, Timestamp};
 use recapd_store::Sample;
 use recapd_telemetry::metrics::Circuit;
@@ -30,37 +32,54 @@ pub(super) enum Level {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HealthLight {
+pub struct HealthStatus {
     pub(super) name: &'static str,
     pub(super) level: Level,
     /// The faults, or a description of the good state.
     pub(super) why: Vec<String>,
 }
 
-pub struct Lights<'l> {
+impl HealthStatus {
+    pub(super) fn is_fault(&self) -> bool {
+        self.level > Level::Good
+    }
+}
+
+/// Renders a status that isn't good, to be seen at once.
+pub(super) fn banner(status: &HealthStatus) -> Markup {
+    let class = if status.level == Level::Bad { "bad" } else { "warn" };
+    html! {
+        div.banner.(class) role="status" {
+            strong { (status.name) }
+            @for (at, why) in status.why.iter().enumerate() { @if at > 0 { ";" } " " bdi { (line(why)) } }
+        }
+    }
+}
+
+pub struct HealthFacts<'f> {
     /// The figures of the moment and of the last day; `None` if the database doesn't answer.
-    pub sample: Option<&'l Sample>,
+    pub sample: Option<&'f Sample>,
     /// One for each model that may be used.
-    pub circuits: &'l [Circuit],
+    pub circuits: &'f [Circuit],
     pub paused_since: Option<Timestamp>,
     /// The database's error, if it failed.
-    pub database: Option<&'l str>,
+    pub database: Option<&'f str>,
     /// How long exchanges may wait for a batch, in milliseconds.
     pub batch_wait_ms: i64,
     pub now: Timestamp,
 }
 
-pub fn lamps(lights: &Lights<'_>) -> [HealthLight; 4] {
+pub fn statuses(facts: &HealthFacts<'_>) -> [HealthStatus; 4] {
     [
-        queue(lights),
-        provider(lights),
-        database(lights),
-        freshness(lights),
+        queue(facts),
+        provider(facts.sample, facts.circuits, facts.now),
+        database(facts),
+        freshness(facts),
     ]
 }
 
-/// Makes a lamp that shows `faults`, or is green with `well` if there are none.
-fn lamp(name: &'static str, faults: Vec<(Level, String)>, well: String) -> HealthLight {
+/// Makes a status that lists `faults`, or is good with `well` if there are none.
+fn status(name: &'static str, faults: Vec<(Level, String)>, well: String) -> HealthStatus {
     let level = faults
         .iter()
         .map(|(level, _)| *level)
@@ -70,26 +89,26 @@ fn lamp(name: &'static str, faults: Vec<(Level, String)>, well: String) -> Healt
     if why.is_empty() {
         why.push(well);
     }
-    HealthLight { name, level, why }
+    HealthStatus { name, level, why }
 }
 
-fn unknown(name: &'static str) -> HealthLight {
-    lamp(
+fn unknown(name: &'static str) -> HealthStatus {
+    status(
         name,
         vec![(Level::Bad, "unknown: the database doesn't answer".to_owned())],
         String::new(),
     )
 }
 
-fn queue(lights: &Lights<'_>) -> HealthLight {
-    let Some(sample) = lights.sample else {
+fn queue(facts: &HealthFacts<'_>) -> HealthStatus {
+    let Some(sample) = facts.sample else {
         return unknown("Queue");
     };
     let mut faults = Vec::new();
-    if let Some(since) = lights.paused_since {
+    if let Some(since) = facts.paused_since {
         faults.push((
             Level::Warn,
-            format!("all updates are paused, for {}", span(lights.now.since_ms(since))),
+            format!("all updates are paused, for {}", span(facts.now.since_ms(since))),
         ));
     }
     let busy = sample.ready + sample.running;
@@ -102,8 +121,8 @@ fn queue(lights: &Lights<'_>) -> HealthLight {
             ),
         ));
     }
-    let waited_ms = sample.oldest_ready_at.map_or(0, |at| lights.now.since_ms(at));
-    if waited_ms > READY_MS_MAX && lights.paused_since.is_none() {
+    let waited_ms = sample.oldest_ready_at.map_or(0, |at| facts.now.since_ms(at));
+    if waited_ms > READY_MS_MAX && facts.paused_since.is_none() {
         faults.push((
             Level::Bad,
             format!("no worker has taken the oldest update for {}", span(waited_ms)),
@@ -128,24 +147,28 @@ fn queue(lights: &Lights<'_>) -> HealthLight {
         "{} ready, {} running, {} waiting for their time",
         sample.ready, sample.running, sample.scheduled
     );
-    lamp("Queue", faults, well)
+    status("Queue", faults, well)
 }
 
-fn provider(lights: &Lights<'_>) -> HealthLight {
+pub(super) fn provider(sample: Option<&Sample>, circuits: &[Circuit], now: Timestamp) -> HealthStatus {
     let mut faults = Vec::new();
-    for circuit in lights.circuits {
+    for circuit in circuits {
         if let Some(until) = circuit.open_until {
-            let rest = span(until.since_ms(lights.now));
+            let rest = span(until.since_ms(now));
+            let said = circuit
+                .why
+                .as_ref()
+                .map_or_else(String::new, |why| format!("{why}; "));
             faults.push((
                 Level::Bad,
                 format!(
-                    "{} {} is left alone for another {rest}",
+                    "{said}{} {} is left alone for another {rest}",
                     circuit.provider, circuit.model
                 ),
             ));
         }
     }
-    if let Some(sample) = lights.sample {
+    if let Some(sample) = sample {
         let ended = sample.completed + sample.failed;
         let too_many = sample.failed.saturating_mul(100) > ended.saturating_mul(FAILURES_PERCENT_MAX);
         if sample.failed >= FAILURES_MIN && too_many {
@@ -167,31 +190,27 @@ fn provider(lights: &Lights<'_>) -> HealthLight {
             ));
         }
     }
-    let names: Vec<&str> = lights
-        .circuits
-        .iter()
-        .map(|circuit| circuit.model.as_str())
-        .collect();
+    let names: Vec<&str> = circuits.iter().map(|circuit| circuit.model.as_str()).collect();
     let well = if names.is_empty() {
         "the built-in summariser needs none".to_owned()
     } else {
         format!("{} can be asked", names.join(", "))
     };
-    lamp("Provider", faults, well)
+    status("Provider", faults, well)
 }
 
-fn database(lights: &Lights<'_>) -> HealthLight {
-    let faults = lights.database.map(|why| (Level::Bad, why.to_owned()));
-    lamp("Database", faults.into_iter().collect(), "answers".to_owned())
+fn database(facts: &HealthFacts<'_>) -> HealthStatus {
+    let faults = facts.database.map(|why| (Level::Bad, why.to_owned()));
+    status("Database", faults.into_iter().collect(), "answers".to_owned())
 }
 
-fn freshness(lights: &Lights<'_>) -> HealthLight {
-    let Some(sample) = lights.sample else {
+fn freshness(facts: &HealthFacts<'_>) -> HealthStatus {
+    let Some(sample) = facts.sample else {
         return unknown("Freshness");
     };
     let mut faults = Vec::new();
-    let waits_ms = sample.oldest_pending_at.map_or(0, |at| lights.now.since_ms(at));
-    if waits_ms > PENDING_MS_MAX + lights.batch_wait_ms {
+    let waits_ms = sample.oldest_pending_at.map_or(0, |at| facts.now.since_ms(at));
+    if waits_ms > PENDING_MS_MAX + facts.batch_wait_ms {
         faults.push((
             Level::Bad,
             format!("exchanges have waited for a summary for {}", span(waits_ms)),
@@ -215,7 +234,7 @@ fn freshness(lights: &Lights<'_>) -> HealthLight {
         Some(_) => format!("the oldest exchange has waited for {}", span(waits_ms)),
         None => "every summary reaches up to its window".to_owned(),
     };
-    lamp("Freshness", faults, well)
+    status("Freshness", faults, well)
 }
 
 #[cfg(test)]
@@ -226,7 +245,7 @@ mod tests {
     const NOW: Timestamp = Timestamp(1_795_000_000_000);
 
     fn levels(sample: Option<&Sample>, circuits: &[Circuit], database: Option<&str>) -> Vec<(Level, String)> {
-        let lights = Lights {
+        let facts = HealthFacts {
             sample,
             circuits,
             paused_since: None,
@@ -234,14 +253,14 @@ mod tests {
             batch_wait_ms: 0,
             now: NOW,
         };
-        let told = lamps(&lights)
+        let told = statuses(&facts)
             .into_iter()
-            .map(|lamp| (lamp.level, lamp.why.join("; ")));
+            .map(|status| (status.level, status.why.join("; ")));
         told.collect()
     }
 
     #[test]
-    fn lamps_are_green_without_faults() {
+    fn all_is_good_without_faults() {
         let sample = Sample {
             completed: 100,
             failed: 5,
@@ -264,7 +283,7 @@ mod tests {
                 oldest_pending_at: Some(NOW.plus_ms(-waits_ms)),
                 ..Sample::default()
             };
-            let lights = Lights {
+            let facts = HealthFacts {
                 sample: Some(&sample),
                 circuits: &[],
                 paused_since: None,
@@ -272,7 +291,7 @@ mod tests {
                 batch_wait_ms,
                 now: NOW,
             };
-            freshness(&lights).level
+            freshness(&facts).level
         };
         assert_eq!(level(PENDING_MS_MAX + 1, 0), Level::Bad);
         assert_eq!(level(4 * HOUR_MS, 4 * HOUR_MS), Level::Good);
@@ -280,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn each_lamp_says_why() {
+    fn each_status_says_why() {
         let sample = Sample {
             completed: 90,
             failed: 10,
@@ -295,6 +314,7 @@ mod tests {
             provider: "openai".to_owned(),
             model: "small".to_owned(),
             open_until: Some(NOW.plus_ms(90_000)),
+            why: Some("OpenAI refuses the API key (401)".to_owned()),
         };
         let told = |found: &[(Level, String)], expected: [(Level, &str); 4]| {
             let found: Vec<(Level, &str)> = found.iter().map(|(level, why)| (*level, why.as_str())).collect();
@@ -310,7 +330,7 @@ mod tests {
                 ),
                 (
                     Level::Bad,
-                    "openai small is left alone for another 1m 30s; 10% of the attempts of the last day failed",
+                    "OpenAI refuses the API key (401); openai small is left alone for another 1m 30s; 10% of the attempts of the last day failed",
                 ),
                 (Level::Good, "answers"),
                 (

@@ -5,26 +5,24 @@
 // Styles show what needs the script only with this class.
 document.documentElement.classList.add("scripted");
 
-// --- Items and their exchanges highlight each other.
+// --- What belongs together lights up: items of the summary, exchanges, and segments of the map.
 
-const spans = (item) => item.dataset.x.split(" ").filter(Boolean).map((span) => span.split("-").map(Number));
-const covers = (item, number) => spans(item).some(([first, last]) => first <= number && number <= last);
+// The ranges of exchanges that an element is about.
+function ranges(element) {
+  const { x, n, to } = element.dataset;
+  if (n) return [[Number(n), Number(to ?? n)]];
+  return x.split(" ").filter(Boolean).map((span) => span.split("-").map(Number));
+}
 
 function light(origin) {
   document.querySelectorAll(".lit").forEach((lit) => lit.classList.remove("lit"));
-  const item = origin?.closest("[data-x]");
-  const exchange = origin?.closest("[data-n]");
-  if (item) {
-    item.classList.add("lit");
-    for (const one of document.querySelectorAll("[data-n]")) {
-      one.classList.toggle("lit", covers(item, Number(one.dataset.n)));
-    }
-  } else if (exchange) {
-    const number = exchange.dataset.n;
-    document.querySelectorAll(`[data-n="${number}"]`).forEach((one) => one.classList.add("lit"));
-    for (const one of document.querySelectorAll("[data-x]")) {
-      one.classList.toggle("lit", covers(one, Number(number)));
-    }
+  const link = origin?.closest("svg.map a")?.querySelector("[data-n]");
+  const source = link ?? origin?.closest("[data-x], [data-n]");
+  if (!source) return;
+  const own = ranges(source);
+  const meets = ([first, last]) => own.some(([from, to]) => from <= last && first <= to);
+  for (const one of document.querySelectorAll("[data-x], [data-n]")) {
+    one.classList.toggle("lit", ranges(one).some(meets));
   }
 }
 for (const kind of ["mouseover", "focusin"]) {
@@ -49,9 +47,10 @@ document.addEventListener("toggle", async (event) => {
   details.querySelector(".inside").append(messages);
 }, true);
 
-async function asked(address) {
+async function asked(address, known = []) {
   try {
-    const answer = await fetch(address, { headers: { accept: "text/html" }, cache: "no-store" });
+    const headers = { accept: "text/html", ...(known.length ? { "recapd-known": known.join(" ") } : {}) };
+    const answer = await fetch(address, { headers, cache: "no-store" });
     return answer.ok ? new DOMParser().parseFromString(await answer.text(), "text/html") : null;
   } catch {
     return null;
@@ -99,53 +98,66 @@ function morph(old, fresh) {
   }
 }
 
-// The pause between two updates, in milliseconds. Many events lead to one update.
+// The pause between two updates, in milliseconds. It doubles while events keep coming, so that a busy agent costs little.
 const PAUSE_MS = 250;
+const PAUSE_MS_MAX = 2_000;
 let asking = false;
 let again = false;
 
 async function follow() {
   if (asking) { again = true; return; }
   asking = true;
-  do {
+  for (let pause = PAUSE_MS, more = true; more; pause = Math.min(2 * pause, PAUSE_MS_MAX)) {
     again = false;
-    const page = await asked(location.href);
+    const known = [...document.querySelectorAll("[data-live]")].map((part) => part.dataset.live);
+    const page = await asked(location.href, known);
     if (!page) { mark(false); break; }
-    for (const fresh of page.querySelectorAll("[data-live]")) {
+    for (const fresh of page.querySelectorAll("[data-live]:not([data-same])")) {
       const old = document.getElementById(fresh.id);
       if (old) morph(old, fresh);
     }
     const [time, newer] = [document.querySelector(".foot time"), page.querySelector(".foot time")];
     if (time && newer) time.replaceWith(newer);
-    await new Promise((done) => setTimeout(done, PAUSE_MS));
-  } while (again);
+    await new Promise((done) => setTimeout(done, pause));
+    more = again;
+  }
   asking = false;
 }
 
+// Without the daemon the page shows an earlier state, and says so.
 function mark(isLive) {
-  // Without a connection, lamps show an earlier state that may no longer hold.
-  for (const lamp of document.querySelectorAll(".lamp")) lamp.classList.toggle("unknown", !isLive);
-  const pulse = document.getElementById("pulse");
-  if (!pulse) return;
+  const [pulse, away] = [document.getElementById("pulse"), document.getElementById("away")];
+  if (!pulse || !away) return;
+  document.body.classList.toggle("is-away", !isLive);
   pulse.className = isLive ? "pulse on" : "pulse off";
-  const word = isLive ? "Live" : "Not connected";
+  const word = isLive ? "live" : "not connected";
   if (pulse.textContent !== word) pulse.textContent = word;
+  if (away.hidden === isLive) return;
+  away.hidden = isLive;
+  const since = document.querySelector(".foot time")?.textContent ?? "";
+  away.textContent = isLive ? "" : `The daemon doesn't answer. This page shows what it knew at ${since}.`;
 }
 
 // --- The server sends events; a hidden page doesn't listen.
 
-const KINDS = ["agent.changed", "agent.deleted", "turn.appended", "window.evicted", "window.returned", "summary.updated",
-  "update.failed", "queue.changed"];
+const KINDS = ["changed", "agent.deleted", "lagged"];
+// The daemon sends something every two seconds.
+const SILENCE_MS_MAX = 3_800;
 const address = document.body.dataset.events;
 let source = null;
+let heard = 0;
 
 function listen() {
   if (!address || source || document.hidden) return;
+  heard = Date.now();
   source = new EventSource(address);
-  source.onopen = () => { mark(true); follow(); };
+  source.onopen = () => { heard = Date.now(); mark(true); follow(); };
   source.onerror = () => mark(false);
-  for (const kind of KINDS) source.addEventListener(kind, follow);
+  source.addEventListener("beat", () => { heard = Date.now(); mark(true); });
+  for (const kind of KINDS) source.addEventListener(kind, () => { heard = Date.now(); follow(); });
 }
+
+setInterval(() => { if (source && Date.now() - heard > SILENCE_MS_MAX) mark(false); }, 500);
 
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden) { listen(); return; }

@@ -1,11 +1,11 @@
-//! The overview: four lamps, the figures of the last day, and the agents that wait longest.
+//! The overview: what is wrong, the figures of the last day, and the agents that wait longest.
 
 use maud::{Markup, html};
 
 use super::{
     chart::{Bars, Chart, Series},
-    frame::{DashboardArea, Frame, figure, page},
-    health::{DEPTH_MAX, DURATION_MS_MAX, HealthLight, Level, Lights, lamps},
+    frame::{DashboardArea, Frame, figure, live, page},
+    health::{DEPTH_MAX, DURATION_MS_MAX, HealthFacts, HealthStatus, banner, statuses},
     text::{agent_path, count, dollars, duration, grouped, moment, percent, tokens},
 };
 use recapd_core::domain::{
@@ -49,7 +49,7 @@ pub struct Overview {
 }
 
 pub fn overview_page(frame: &Frame, shown: &Overview) -> String {
-    let lights = Lights {
+    let facts = HealthFacts {
         sample: shown.sample.as_ref(),
         circuits: &shown.circuits,
         paused_since: shown.paused_since,
@@ -59,30 +59,22 @@ pub fn overview_page(frame: &Frame, shown: &Overview) -> String {
     };
     let content = html! {
         header.head { div { h1 { "Overview" } } }
-        section #lamps data-live aria-label="Is it well?" { ul.lamps aria-live="polite" { @for lamp in lamps(&lights) { (light(&lamp)) } } }
+        (live(frame, "status", "banners", &health(&statuses(&facts))))
         @if let Some(sample) = &shown.sample {
-            section #day data-live aria-labelledby="day-title" { h2 #day-title { "Summary updates, last 24 hours" } (day(shown, sample)) }
-            section #hours data-live aria-labelledby="hours-title" {
-                h2.quiet-hear #hours-title { "By the hour" }
-                (charts(frame, shown, sample))
-            }
-            section.card #stale data-live aria-labelledby="stale-title" { h2 #stale-title { "Waiting the longest" } (stale(frame, &shown.stale)) }
+            (live(frame, "day", "", &html! { h2 { "Summary updates, last 24 hours" } (day(shown, sample)) }))
+            (live(frame, "hours", "", &html! { h2.quiet-hear { "By the hour" } (charts(frame, shown, sample)) }))
+            (live(frame, "stale", "card", &html! { h2 { "Waiting the longest" } (stale(frame, &shown.stale)) }))
         }
     };
     page(frame, DashboardArea::Overview, "Overview", &content)
 }
 
-fn light(lamp: &HealthLight) -> Markup {
-    let (class, sign, word) = match lamp.level {
-        Level::Good => ("good", "●", "well"),
-        Level::Warn => ("warn", "▲", "look"),
-        Level::Bad => ("bad", "■", "trouble"),
-    };
+/// Shows faults as banners, and the rest as one quiet line.
+fn health(statuses: &[HealthStatus]) -> Markup {
+    let (faults, good): (Vec<_>, Vec<_>) = statuses.iter().partition(|status| status.is_fault());
     html! {
-        li.lamp.(class) {
-            span.name { span.sign aria-hidden="true" { (sign) } " " (lamp.name) span.word { (word) } }
-            @for why in &lamp.why { span.why { (why) } }
-        }
+        @for fault in faults { (banner(fault)) }
+        dl.well { @for status in good { div { dt { (status.name) } dd { (status.why.join("; ")) } } } }
     }
 }
 
@@ -219,7 +211,7 @@ fn stale(frame: &Frame, stale: &[Stale]) -> Markup {
                 thead { tr { th scope="col" { "Agent" } th.num scope="col" { "Exchanges" } th scope="col" { "Since" } } }
                 tbody {
                     @for waiting in stale {
-                        tr { th scope="row" { a href=(agent_path(&waiting.agent)) { (waiting.agent) } } td.num { (grouped(waiting.exchanges)) } td { (moment(waiting.since, frame.now)) } }
+                        tr { th scope="row" { a href=(agent_path(&waiting.agent)) { (waiting.agent) } } td.num data-name="Exchanges" { (grouped(waiting.exchanges)) } td data-name="Since" { (moment(waiting.since, frame.now)) } }
                     }
                 }
             }
@@ -248,7 +240,7 @@ fn spent(shown: &Overview, sample: &Sample) -> Markup {
     html! {
         table {
             thead { tr { th scope="col" { "What" } th.num scope="col" { "Today" } th.num scope="col" { "Limit" } } }
-            tbody { @for (name, spent, limit) in rows { tr { th scope="row" { (name) } td.num { (spent) } td.num { (limit) } } } }
+            tbody { @for (name, spent, limit) in rows { tr { th scope="row" { (name) } td.num data-name="Today" { (spent) } td.num data-name="Limit" { (limit) } } } }
         }
         @if today.unpriced_calls > 0 { p.note { (count(today.unpriced_calls, "call")) " had no known price" } }
     }

@@ -4,8 +4,7 @@ use maud::{Markup, html};
 
 use super::{
     filter::{Filter, FilterError, QUEUE_STATES},
-    frame::{DashboardArea, Frame, action, action_on, filters, next_page, page},
-    layers::state_name,
+    frame::{DashboardArea, Frame, action, action_on, filters, live, next_page, page},
     text::{agent_path, count, grouped, moment, span, value},
 };
 use recapd_core::domain::{access::Scope, agent::AgentId, time::Timestamp};
@@ -58,12 +57,12 @@ fn rows(frame: &Frame, list: &QueueList, filter: &Filter) -> Markup {
         "Next page"
     };
     html! {
-        div.wide #list data-live {
+        (live(frame, "list", "wide", &html! {
             @if !list.rows.is_empty() { (table(frame, &list.rows)) }
             @else if list.next.is_some() { p.empty { "None so far: " (grouped(SEARCHED_MAX)) " rows were looked at" } }
             @else if filter.is_empty() { p.empty { "Nothing is to be done: every summary is up to date" } }
             @else { p.empty { "Nothing matches" } }
-        }
+        }))
         (next_page(next, more))
     }
 }
@@ -145,19 +144,19 @@ fn state(state: QueueState) -> Markup {
         QueueState::Paused => ("warn", "‖"),
         QueueState::Parked => ("bad", "■"),
     };
-    html! { span.light.(class) { span.sign aria-hidden="true" { (sign) } " " (state_name(state)) } }
+    html! { span.light.(class) { span.sign aria-hidden="true" { (sign) } " " (state.name()) } }
 }
 
 /// Says why a row waits, and when it is tried next.
 pub(super) fn wait(row: &QueueRow, now: Timestamp) -> Markup {
     let why = match (row.state, row.waits_for) {
         (QueueState::Running, _) => "a worker has it; its lease ends",
-        (QueueState::Parked, _) => "its attempts are used up, or it was cancelled",
-        (_, Some(QueueWait::Batching)) => "waits for more exchanges, until",
-        (_, Some(QueueWait::Provider)) => "waits for the provider, asked again",
-        (_, Some(QueueWait::Backoff)) => "failed, and is tried again",
-        (_, Some(QueueWait::Batch)) => "waits for a batch's answer, looked at",
-        (_, Some(QueueWait::Limit)) => "a limit of spending is used up, until",
+        (QueueState::Parked, _) => "its attempts are used up, or it was parked by hand",
+        (_, Some(QueueWait::Batching)) => "waits for more exchanges; begins",
+        (_, Some(QueueWait::Provider)) => "waits for the provider; asked again",
+        (_, Some(QueueWait::Backoff)) => "failed; tried again",
+        (_, Some(QueueWait::Batch)) => "waits for a batch's answer; looked at",
+        (_, Some(QueueWait::Limit)) => "a limit of spending is used up; goes on",
         (_, Some(QueueWait::Operator)) => "paused by hand",
         (_, None) => "may be taken by any worker",
     };
@@ -185,7 +184,7 @@ fn by_hand(frame: &Frame, row: &QueueRow) -> Markup {
                         (action(viewer, &format!("/ui/queue/{id}/retry"), "Retry", "Makes it due, with another series of attempts."))
                     }
                     @if row.state != QueueState::Parked {
-                        (action(viewer, &format!("/ui/queue/{id}/cancel"), "Cancel", "Parks it, and stops the update under way. Its exchanges wait; the next eviction brings it back, or a hand."))
+                        (action(viewer, &format!("/ui/queue/{id}/cancel"), "Park", "Stops the update under way, and tries it no more. Its exchanges wait until the next eviction, or until it is retried."))
                     }
                     (action(viewer, &format!("/ui/agents/{id}/pause"), "Pause", "Stops this agent's updates until they are resumed."))
                 }

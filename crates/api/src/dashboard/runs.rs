@@ -4,10 +4,14 @@ use maud::{Markup, html};
 
 use super::{
     filter::{Filter, FilterError, RUN_STATES},
-    frame::{DashboardArea, Frame, copy_button, figure, filters, next_page, page},
-    text::{agent_path, count, dollars, duration, grouped, moment, tokens, value},
+    frame::{DashboardArea, Frame, copy_button, figure, filters, live, next_page, page},
+    text::{agent_path, count, dollars, duration, grouped, moment, tokens, value, visible},
 };
+use recapd_engine::call_log::LoggedCall;
 use recapd_store::operate::{Run, RunOutcome, SEARCHED_MAX};
+
+/// The most characters shown of a prompt or an answer.
+const TEXT_CHARS_MAX: usize = 200_000;
 
 pub struct RunList {
     /// Newest first.
@@ -46,11 +50,11 @@ fn runs(frame: &Frame, list: &RunList, filter: &Filter) -> Markup {
         "Older runs"
     };
     html! {
-        div.wide #list data-live {
+        (live(frame, "list", "wide", &html! {
             @if !list.runs.is_empty() { (table(frame, &list.runs)) }
             @else if list.next.is_some() { p.empty { "None among " (grouped(SEARCHED_MAX)) " runs" } }
             @else { p.empty { "None that are kept" } }
-        }
+        }))
         (next_page(next, more))
     }
 }
@@ -101,7 +105,8 @@ fn cost(run: &Run) -> String {
     }
 }
 
-pub fn run_page(frame: &Frame, run: &Run) -> String {
+/// Renders an attempt. `calls` are those of its model calls that the daemon remembers.
+pub fn run_page(frame: &Frame, run: &Run, calls: &[LoggedCall]) -> String {
     let agent = &run.agent_id;
     let base = agent_path(agent);
     let model = [run.provider.as_deref(), run.model.as_deref()];
@@ -124,13 +129,39 @@ pub fn run_page(frame: &Frame, run: &Run) -> String {
             (figure("Cost", &html! { (cost(run)) }, &html! { (model.join(" ")) }))
         }
         @if let Some(error) = &run.error {
-            section { h2 { "What it failed with" } p.note { (run.error_class.as_deref().unwrap_or("")) } (copy_button(error, "the error")) pre.error dir="auto" { (super::text::visible(error, 20_000).0) } }
+            section { h2 { "What it failed with" } p.note { (run.error_class.as_deref().unwrap_or("")) } (copy_button(error, "the error")) pre.error dir="auto" { (visible(error, TEXT_CHARS_MAX).0) } }
         }
+        (texts(run, calls))
         @if let Some(version) = run.version.filter(|version| *version > 1) {
             p.more { a href=(format!("{base}/diff?from={}&to={version}", version - 1)) { "What it changed" } }
         }
     };
     page(frame, DashboardArea::Runs, &format!("Run {}", run.run), &content)
+}
+
+/// Shows what was asked and answered.
+fn texts(run: &Run, calls: &[LoggedCall]) -> Markup {
+    let block = |name: &str, text: &str| {
+        let (shown, is_cut) = visible(text, TEXT_CHARS_MAX);
+        html! {
+            h3 { (name) " " span.note { (grouped(text.chars().count())) " characters" } }
+            pre.body dir="auto" tabindex="0" aria-label=(name) { (shown) @if is_cut { "\n…" } }
+        }
+    };
+    html! {
+        @for (at, call) in calls.iter().enumerate() {
+            section aria-labelledby=(format!("call-{at}")) {
+                h2 #(format!("call-{at}")) { "Call " (at + 1) " " span.note { (call.asked_at.format("%H:%M:%S UTC")) } }
+                div.texts {
+                    div { (block("Prompt", &call.prompt)) }
+                    div { @match &call.answer { Ok(answer) => (block("Answer", answer)), Err(error) => (block("Error", error)) } }
+                }
+            }
+        }
+        @if calls.is_empty() && run.model_calls > 0 {
+            p.note { "The daemon that asked keeps prompts and answers for an hour, in memory. These are gone, or another daemon asked." }
+        }
+    }
 }
 
 fn covers(run: &Run) -> Markup {

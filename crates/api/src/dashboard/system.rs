@@ -3,8 +3,8 @@
 use maud::{Markup, html};
 
 use super::{
-    frame::{DashboardArea, Frame, figure, page},
-    text::{agent_path, count, grouped, moment, span},
+    frame::{DashboardArea, Frame, figure, live, page},
+    text::{agent_path, count, grouped, line, moment, span},
 };
 use recapd_core::domain::{
     access::Scope,
@@ -51,13 +51,15 @@ pub struct System {
 pub fn system_page(frame: &Frame, system: &System) -> String {
     let content = html! {
         header.head { div { h1 { "System" } } }
-        (figures(frame, system))
-        @if let Some(examined) = &system.examined { (checks(&examined.checks)) }
-        div.pair {
-            (leases(frame, system))
-            (circuits(frame, &system.circuits))
-            @if let Some(examined) = &system.examined { (firings(frame, &examined.firings)) }
-        }
+        (live(frame, "now", "", &html! {
+            (figures(frame, system))
+            @if let Some(examined) = &system.examined { (checks(&examined.checks)) }
+            div.pair {
+                (leases(frame, system))
+                (circuits(frame, &system.circuits))
+                @if let Some(examined) = &system.examined { (firings(frame, &examined.firings)) }
+            }
+        }))
         @if let Some(examined) = &system.examined {
             @if frame.viewer.may(Scope::Admin) { (configuration(&examined.settings)) }
             @else { p.note { "The configuration is shown to tokens of scope admin." } }
@@ -69,7 +71,7 @@ pub fn system_page(frame: &Frame, system: &System) -> String {
 fn figures(frame: &Frame, system: &System) -> Markup {
     let uptime = span(frame.now.since_ms(system.started_at));
     html! {
-        dl.figures #figures data-live {
+        dl.figures {
             (figure("recapd", &html! { (system.version) }, &html! { "up for " (uptime) }))
             @if let Some(examined) = &system.examined {
                 (figure("Daemon", &html! { (examined.owner) }, &html! { "its name among others (queue.owner)" }))
@@ -82,7 +84,7 @@ fn figures(frame: &Frame, system: &System) -> Markup {
 
 fn checks(checks: &[Check]) -> Markup {
     html! {
-        section #checks data-live aria-labelledby="checks-title" {
+        section #checks aria-labelledby="checks-title" {
             h2 #checks-title { "What doctor says, without asking a provider" }
             div.wide {
                 table {
@@ -115,7 +117,7 @@ fn verdict(verdict: Verdict) -> Markup {
 
 fn leases(frame: &Frame, system: &System) -> Markup {
     html! {
-        section #leases data-live aria-labelledby="leases-title" {
+        section #leases aria-labelledby="leases-title" {
             h2 #leases-title { "Updates under way" }
             @if system.running.is_empty() { p.empty { "None" } }
             @else {
@@ -125,9 +127,9 @@ fn leases(frame: &Frame, system: &System) -> Markup {
                         @for row in &system.running {
                             tr {
                                 th scope="row" { a href=(agent_path(&row.agent_id)) { (row.agent_id) } }
-                                td { (row.owner.as_deref().unwrap_or("–")) }
-                                td { @if let Some(at) = row.leased_at { (moment(at, frame.now)) } }
-                                td { @if let Some(at) = row.next_at { (moment(at, frame.now)) } }
+                                td data-name="Daemon" { (row.owner.as_deref().unwrap_or("–")) }
+                                td data-name="Since" { @if let Some(at) = row.leased_at { (moment(at, frame.now)) } }
+                                td data-name="Lease ends" { @if let Some(at) = row.next_at { (moment(at, frame.now)) } }
                             }
                         }
                     }
@@ -139,7 +141,7 @@ fn leases(frame: &Frame, system: &System) -> Markup {
 
 fn circuits(frame: &Frame, circuits: &[Circuit]) -> Markup {
     html! {
-        section #circuits data-live aria-labelledby="circuits-title" {
+        section #circuits aria-labelledby="circuits-title" {
             h2 #circuits-title { "Models" }
             @if circuits.is_empty() { p.empty { "The built-in summariser, which asks nobody" } }
             @else {
@@ -149,10 +151,10 @@ fn circuits(frame: &Frame, circuits: &[Circuit]) -> Markup {
                         @for circuit in circuits {
                             tr {
                                 th scope="row" { (circuit.provider) }
-                                td { (circuit.model) }
-                                td {
+                                td data-name="Model" { (circuit.model) }
+                                td data-name="Circuit" {
                                     @match circuit.open_until {
-                                        Some(until) => { span.light.bad { "■ left alone" } span.note { (moment(until, frame.now)) " it is tried again" } },
+                                        Some(until) => { span.light.bad { "■ left alone" } span.note { "tried again " (moment(until, frame.now)) @if let Some(why) = &circuit.why { ": " (line(why)) } } },
                                         None => { span.light.good { "● may be asked" } },
                                     }
                                 }
@@ -168,7 +170,7 @@ fn circuits(frame: &Frame, circuits: &[Circuit]) -> Markup {
 fn firings(frame: &Frame, firings: &[Firing]) -> Markup {
     let at = |at: Option<Timestamp>, never: &'static str| html! { @match at { Some(at) => { (moment(at, frame.now)) }, None => { (never) } } };
     html! {
-        section #firings data-live aria-labelledby="firings-title" {
+        section #firings aria-labelledby="firings-title" {
             h2 #firings-title { "By the clock" }
             table {
                 thead { tr { th scope="col" { "Job" } th scope="col" { "Cron" } th scope="col" { "Last" } th scope="col" { "Next" } } }
@@ -176,9 +178,9 @@ fn firings(frame: &Frame, firings: &[Firing]) -> Markup {
                     @for firing in firings {
                         tr {
                             th scope="row" { (firing.name) }
-                            td { code { (firing.crontab) } }
-                            td { (at(firing.last_at, "never")) }
-                            td { (at(firing.next_at, "never")) }
+                            td data-name="Cron" { code { (firing.crontab) } }
+                            td data-name="Last" { (at(firing.last_at, "never")) }
+                            td data-name="Next" { (at(firing.next_at, "never")) }
                         }
                     }
                 }

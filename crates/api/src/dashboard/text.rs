@@ -56,12 +56,13 @@ pub(super) fn moment(at: Timestamp, now: Timestamp) -> Markup {
     html! { time datetime=(at.format("%Y-%m-%dT%H:%M:%SZ")) title=(exact) { (told(at, now)) } }
 }
 
-/// Formats a moment as `in 5m`, `just now`, `30m ago`.
+/// Formats a moment as `in 5m`, `now`, `just now`, `30m ago`.
 fn told(at: Timestamp, now: Timestamp) -> String {
     match at.since_ms(now) {
-        since_ms if since_ms.abs() < MINUTE_MS => "just now".to_owned(),
-        ..MINUTE_MS => age(at, now),
-        ahead_ms => format!("in {}", span(ahead_ms)),
+        SECOND_MS.. => format!("in {}", span(at.since_ms(now))),
+        0..SECOND_MS => "now".to_owned(),
+        since_ms if since_ms > -MINUTE_MS => "just now".to_owned(),
+        _ => age(at, now),
     }
 }
 
@@ -203,6 +204,21 @@ mod tests {
             (187_200_000, "2d 4h"),
         ] {
             assert_eq!(duration(span_ms), told);
+        }
+    }
+
+    #[test]
+    fn the_future_is_never_just_now() {
+        let now = Timestamp(1_795_000_000_000);
+        for (ahead_ms, words) in [
+            (90_000, "in 1m 30s"),
+            (12_000, "in 12s"),
+            (400, "now"),
+            (-1, "just now"),
+            (-59_000, "just now"),
+            (-60_000, "1m ago"),
+        ] {
+            assert_eq!(told(now.plus_ms(ahead_ms), now), words);
         }
     }
 

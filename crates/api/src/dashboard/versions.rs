@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::{
     document::{Level, document, item},
-    frame::{DashboardArea, Frame, action_on, agent_head, agent_tabs, copy_button, next_page, page},
+    frame::{DashboardArea, Frame, action_on, agent_head, agent_tabs, copy_button, live, next_page, page},
     text::{agent_path, grouped, linked, moment, tokens},
 };
 use recapd_core::domain::{
@@ -42,7 +42,7 @@ pub fn versions_page(frame: &Frame, list: &VersionList) -> String {
         @if list.versions.is_empty() { p.empty { "No version yet: the first one comes when exchanges leave the window" } }
         @else {
             form.compare method="get" action=(format!("{}/diff", agent_path(agent))) {
-                div.wide #list data-live { (table(frame, list)) }
+                (live(frame, "list", "wide", &html! { (table(frame, list)) }))
                 p { button type="submit" { "Compare the two" } }
             }
         }

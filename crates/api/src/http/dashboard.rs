@@ -11,6 +11,8 @@ pub(super) mod shared_look;
 mod system;
 mod updates;
 
+use std::sync::Arc;
+
 use axum::{
     Extension, Router,
     body::Body,
@@ -28,7 +30,10 @@ use axum::{
 };
 
 use super::{SharedApp, edge::access::CallerExtension, response::problem::Problem, routes::events};
-use crate::dashboard::{Fault, Frame, ICON, POLICY, SCRIPT, STYLE, Viewer, fault_page, sign_in_page};
+use crate::{
+    access::Caller,
+    dashboard::{Fault, Frame, ICON, POLICY, SCRIPT, STYLE, Viewer, fault_page, sign_in_page},
+};
 
 /// For assets whose names change with their content.
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
@@ -58,7 +63,8 @@ pub(super) fn mount(routes: Router<SharedApp>) -> Router<SharedApp> {
         .route("/ui/logout", post(session::sign_out))
         .route("/ui/agents", get(agents::list))
         .route("/ui/agents/find", get(agents::find))
-        .route("/ui/agents/{id}", get(agents::strata))
+        .route("/ui/agents/{id}", get(agents::now))
+        .route("/ui/agents/{id}/context", get(agents::request))
         .route("/ui/agents/{id}/exchanges", get(agents::archive))
         .route("/ui/agents/{id}/exchanges/{n}", get(agents::exchange))
         .route("/ui/agents/{id}/exchanges/{n}/raw", get(agents::raw))
@@ -89,6 +95,9 @@ fn asset(kind: &'static str, content: &'static str) -> Response {
     (headers, content).into_response()
 }
 
+/// The prints of the live parts that the page's script has, separated by blanks.
+const KNOWN_PARTS: HeaderName = HeaderName::from_static("recapd-known");
+
 struct FramedPage(Frame);
 
 impl FromRequestParts<SharedApp> for FramedPage {
@@ -98,17 +107,30 @@ impl FromRequestParts<SharedApp> for FramedPage {
         let asking = CallerExtension::from_request_parts(parts, app).await;
         let Extension(caller) = asking.map_err(|_| Problem::internal())?;
         let address = parts.uri.path_and_query().map_or("/ui/", |path| path.as_str());
+        let known = parts
+            .headers
+            .get(KNOWN_PARTS)
+            .and_then(|known| known.to_str().ok());
         Ok(Self(Frame {
             viewer: Viewer {
-                name: caller.token.as_ref().map(|name| name.as_str().to_owned()),
-                scope: caller.scope,
-                sees_all: caller.reach.named().is_none(),
                 form_key: session::form_key(app, &parts.uri, &parts.headers),
+                ..viewer(&caller)
             },
             address: address.to_owned(),
             events: Some(events_of(parts.uri.path())),
+            known: known.unwrap_or_default().to_owned(),
             now: app.parts.clock.now(),
         }))
+    }
+}
+
+/// Returns the caller as pages show them, without the key of their forms.
+fn viewer(caller: &Caller) -> Viewer {
+    Viewer {
+        name: caller.token.as_ref().map(|name| name.as_str().to_owned()),
+        scope: caller.scope,
+        sees_all: caller.reach.named().is_none(),
+        form_key: String::new(),
     }
 }
 
@@ -130,11 +152,14 @@ pub(super) fn written(mut response: Response, uri: &Uri, request_id: &str) -> Re
             sign_in_page(uri.path_and_query().map_or("/ui/", |path| path.as_str()), false)
         } else {
             let (title, detail, hint) = problem.told();
+            let caller = response.extensions().get::<Arc<Caller>>();
+            let viewer = caller.map(|caller| viewer(caller));
             fault_page(&Fault {
                 title,
                 detail,
                 hint,
                 request_id,
+                viewer: viewer.as_ref(),
             })
         };
         let headers = response.headers_mut();

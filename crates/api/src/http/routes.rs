@@ -4,7 +4,7 @@ mod age;
 pub(super) mod agents;
 mod audit;
 mod compact;
-mod context;
+pub(super) mod context;
 mod conversation;
 pub(super) mod events;
 mod facts;

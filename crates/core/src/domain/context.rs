@@ -418,7 +418,8 @@ impl Piece<'_> {
         self.tokens = Some(self.cost(counter));
     }
 
-    fn cost(&self, counter: &dyn TokenCounter) -> i64 {
+    /// Its tokens.
+    pub fn cost(&self, counter: &dyn TokenCounter) -> i64 {
         self.tokens.unwrap_or_else(|| {
             let parts = self.parts.iter();
             parts.map(|part| count_part(counter, part)).sum()

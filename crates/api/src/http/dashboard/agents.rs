@@ -18,6 +18,7 @@ use super::{
         response::problem::Problem,
         routes::{
             agents::{known, rows},
+            context::ContextSource,
             recall::{ExchangePath, unknown_exchange},
             versions::kept,
         },
@@ -25,10 +26,11 @@ use super::{
     FramedPage, shown,
 };
 use crate::{
+    context::ContextQuery,
     dashboard::{
-        AgentLine, AgentList, Archive, COVERED_SHOWN, Diff, ExchangePage, PENDING_SHOWN, Search, Strata,
-        VersionList, WINDOW_SHOWN, agents_page, archive_page, diff_page, exchange_page, search_page,
-        strata_page, versions_page,
+        AgentLine, AgentList, AgentScreen, Archive, COLUMN_EXCHANGES_MAX, Diff, ExchangePage, Search,
+        VersionList, agent_screen, agents_page, archive_page, diff_page, exchange_page, map_places,
+        request_page, search_page, versions_page,
     },
     recall::{self, ArchiveQuestion},
 };
@@ -38,6 +40,8 @@ use recapd_core::domain::{
     legs::{Legs, settle},
     spend::SpendTotal,
 };
+use recapd_core::formats::outgoing::RequestFormat;
+use recapd_platform::threads;
 use recapd_store::{
     AgentRow, ExchangeQuery, MessageRange, MessageScope, StoreResult, StoredExchange, VersionQuery,
 };
@@ -112,7 +116,7 @@ async fn exchanges(
     app.parts.store.exchanges(agent, query).await
 }
 
-pub(super) async fn strata(
+pub(super) async fn now(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
     uri: Uri,
@@ -121,19 +125,62 @@ pub(super) async fn strata(
     Parameters::read(&uri, &[])?;
     let row = known(&app, &agent).await?;
     let (boundary, through) = (row.ledger.first_exchange, row.ledger.summarized_through);
-    let from = FIRST_EXCHANGE;
-    let mut window = exchanges(&app, &agent, boundary.max(from), i64::MAX, WINDOW_SHOWN).await?;
+    let places = map_places(row.ledger.tokens_through());
+    let (from, most) = (boundary.max(FIRST_EXCHANGE), COLUMN_EXCHANGES_MAX);
+    let mut window = exchanges(&app, &agent, from, i64::MAX, most).await?;
     settle(window.iter_mut().map(|stored| &mut stored.exchange), None);
-    let strata = Strata {
+    let screen = AgentScreen {
+        landmarks: app.parts.store.landmarks(&agent, &places).await?,
         window,
-        pending: exchanges(&app, &agent, through + 1, boundary - 1, PENDING_SHOWN).await?,
-        covered: exchanges(&app, &agent, from, through, COVERED_SHOWN).await?,
+        pending: exchanges(&app, &agent, through + 1, boundary - 1, most).await?,
         summary: app.parts.store.summary(&agent).await?,
         summary_tokens_max: app.settings.summary_tokens_max,
         queued: app.parts.operator.row(&agent).await?,
+        circuits: app.parts.metrics.provider.circuits(),
         row,
     };
-    Ok(shown(strata_page(&frame, &strata)))
+    Ok(shown(agent_screen(&frame, &screen)))
+}
+
+/// Shows the request that the agent's next call would send.
+pub(super) async fn request(
+    State(app): State<SharedApp>,
+    Agent(agent): Agent,
+    uri: Uri,
+    FramedPage(frame): FramedPage,
+) -> Result<Response, Problem> {
+    let parameters = Parameters::read(&uri, &["format"])?;
+    let name = parameters
+        .text("format")
+        .unwrap_or(RequestFormat::Anthropic.name());
+    let format = RequestFormat::from_name(name).ok_or_else(|| {
+        invalid(
+            "format",
+            &format!("can't be `{name}`"),
+            "choose one of the page's formats",
+        )
+    })?;
+    let query = ContextQuery {
+        format,
+        budget_tokens: None,
+        alternation: None,
+        summary_max_tokens: None,
+        keeps_open_thinking: false,
+    };
+    let ContextSource {
+        material,
+        defaults,
+        counter,
+        share,
+    } = ContextSource::of(&app, &agent, None).await?;
+    let page = move || {
+        (
+            request_page(&frame, &material.build(query, defaults, counter.as_ref())),
+            share,
+        )
+    };
+    let (page, share) = threads::computed("building a context", page).await?;
+    Ok(share.until_sent(shown(page)).await)
 }
 
 pub(super) async fn archive(

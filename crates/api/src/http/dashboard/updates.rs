@@ -135,5 +135,6 @@ pub(super) async fn run(
     FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     let run = runs::run_of(&app, &caller, number).await?;
-    Ok(shown(run_page(&frame, &run)))
+    let calls = app.parts.calls.of(&run.agent_id, run.started_at, run.finished_at);
+    Ok(shown(run_page(&frame, &run, &calls)))
 }

@@ -64,34 +64,37 @@ pub(crate) type CallerExtension = Extension<Arc<Caller>>;
 /// Passes a request on to its handler, or answers it.
 pub(crate) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    match admit(&app, &mut parts).await {
-        Ok(caller) => {
-            parts.extensions.insert(caller);
-            next.run(Request::from_parts(parts, body)).await
-        }
-        Err(problem) => {
-            let mut response = problem.into_response();
-            if response.status() == StatusCode::UNAUTHORIZED {
-                let scheme = HeaderValue::from_static("Bearer realm=\"recapd\"");
-                response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
-            }
-            response
-        }
+    let admitted = admit(&app, &mut parts).await;
+    let caller = parts.extensions.get::<Arc<Caller>>().cloned();
+    let mut response = match admitted {
+        Ok(()) => next.run(Request::from_parts(parts, body)).await,
+        Err(problem) => problem.into_response(),
+    };
+    if response.status() == StatusCode::UNAUTHORIZED && caller.is_none() {
+        let scheme = HeaderValue::from_static("Bearer realm=\"recapd\"");
+        response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
     }
+    if let Some(caller) = caller {
+        // For the page about a problem.
+        response.extensions_mut().insert(caller);
+    }
+    response
 }
 
-async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
+/// Decides whether a request may go on, and notes who asks as soon as that is known.
+async fn admit(app: &App, parts: &mut Parts) -> Result<(), Problem> {
     let path = parts.extensions.get::<MatchedPath>().cloned();
     let rule = rules::of(&parts.method, path.as_ref().map(MatchedPath::as_str));
     origin::check_site(&parts.method, &parts.uri, &parts.headers)?;
-    if rule.whose == Whose::Open && parts.method != Method::POST {
-        return Ok(Arc::new(Caller::anybody()));
+    if rule.whose == Whose::Open {
+        if parts.method == Method::POST {
+            origin::check_origin(&parts.uri, &parts.headers)?;
+            check_rate(app, None, &parts.extensions)?;
+        }
+        parts.extensions.insert(Arc::new(Caller::anybody()));
+        return Ok(());
     }
     origin::check_origin(&parts.uri, &parts.headers)?;
-    if rule.whose == Whose::Open {
-        check_rate(app, None, &parts.extensions)?;
-        return Ok(Arc::new(Caller::anybody()));
-    }
     let session = session_of(&parts.uri, &parts.headers);
     let identified = match &session {
         Some(key) => app.parts.access.identify_session(key).await,
@@ -99,6 +102,7 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
     };
     check_rate(app, identified.as_ref().ok(), &parts.extensions)?;
     let caller = identified.map_err(|_| stranger())?;
+    parts.extensions.insert(Arc::clone(&caller));
     if let Some(trail) = parts.extensions.get::<Trail>() {
         trail.note(caller.token.as_ref());
     }
@@ -110,7 +114,7 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<Arc<Caller>, Problem> {
     if let Some(key) = session {
         parts.extensions.insert(key);
     }
-    Ok(caller)
+    Ok(())
 }
 
 /// Returns what a route demands; `None` for an unknown one.
@@ -174,7 +178,7 @@ fn session_of(uri: &Uri, headers: &HeaderMap) -> Option<SessionKey> {
 }
 
 /// True if a request is for the dashboard.
-pub(super) fn is_page(uri: &Uri) -> bool {
+pub(crate) fn is_page(uri: &Uri) -> bool {
     uri.path() == "/ui" || uri.path().starts_with("/ui/")
 }
 

@@ -68,12 +68,12 @@ pub(super) async fn read(
 }
 
 /// What a context is built from, and how.
-pub(super) struct ContextSource {
-    pub(super) material: ContextMaterial,
-    pub(super) defaults: ContextOptions,
-    pub(super) counter: Arc<dyn TokenCounter>,
+pub(crate) struct ContextSource {
+    pub(crate) material: ContextMaterial,
+    pub(crate) defaults: ContextOptions,
+    pub(crate) counter: Arc<dyn TokenCounter>,
     /// The room in memory that the answer takes.
-    pub(super) share: RoomShare,
+    pub(crate) share: RoomShare,
 }
 
 impl ContextSource {
@@ -96,7 +96,7 @@ impl ContextSource {
     }
 
     /// Reads it, for `speaker` in a conversation of several.
-    pub(super) async fn of(
+    pub(crate) async fn of(
         app: &SharedApp,
         agent: &AgentId,
         speaker: Option<String>,

@@ -65,6 +65,10 @@ use recapd_telemetry::metrics::SubscriberGuard;
 const TICK: Duration = Duration::from_secs(2);
 /// The number of ticks without an event after which a comment keeps the connection open: 14 s.
 const TICKS_PER_BEAT: u32 = 7;
+/// The event for a page: something changed, and it asks for what differs.
+const CHANGED: &str = "changed";
+/// The event that tells a page at each tick that the daemon is there.
+const BEAT: &str = "beat";
 /// When a client should reconnect after its connection broke.
 const RETRY: Duration = Duration::from_secs(3);
 const GATHER: Duration = Duration::from_millis(200);
@@ -145,6 +149,7 @@ pub(crate) struct Subscriber {
     /// Set for a browser that is signed in.
     session: Option<SessionKey>,
     holder: Holder,
+    is_page: bool,
 }
 
 impl FromRequestParts<SharedApp> for Subscriber {
@@ -157,6 +162,7 @@ impl FromRequestParts<SharedApp> for Subscriber {
             caller,
             session: parts.extensions.get().cloned(),
             holder: access::holder(&parts.extensions),
+            is_page: access::is_page(&parts.uri),
         })
     }
 }
@@ -166,6 +172,8 @@ struct Subscription {
     caller: Arc<Caller>,
     /// Set for a browser that is signed in.
     session: Option<SessionKey>,
+    /// True for a page of the dashboard, which needs to know only that something happened.
+    is_page: bool,
     moves: Receiver<Change>,
     watch: Watch,
     /// The last state reported of each agent.
@@ -191,6 +199,7 @@ impl Subscription {
             caller,
             session,
             holder,
+            is_page,
         } = subscriber;
         let place = app.subscribers.take(&holder, 1);
         let place = place.map_err(|lack| too_many(lack, app.settings.subscribers_max))?;
@@ -201,6 +210,7 @@ impl Subscription {
             app,
             caller,
             session,
+            is_page,
             moves,
             watch: Watch::default(),
             known: HashMap::new(),
@@ -259,7 +269,7 @@ impl Subscription {
             Err(RecvError::Lagged(_)) => self.note(None),
             Err(RecvError::Closed) => self.is_over = true,
         }
-        if self.watch.is_of_all() {
+        if self.is_page || self.watch.is_of_all() {
             sleep(GATHER).await;
         }
         loop {
@@ -287,6 +297,11 @@ impl Subscription {
             return;
         }
         self.watch.again();
+        if self.is_page {
+            // Browsers drop events without data.
+            self.ready.push_back(told(&(BEAT, json!(null))));
+            return;
+        }
         self.ticks_since_beat += 1;
         if self.ticks_since_beat == TICKS_PER_BEAT {
             self.ticks_since_beat = 0;
@@ -329,6 +344,11 @@ impl Subscription {
             None => vec![first_told(state)],
         };
         let position = state.position();
+        let all = if self.is_page {
+            all.into_iter().take(1).map(|_| (CHANGED, json!(null))).collect()
+        } else {
+            all
+        };
         // The last event carries the id for all of them.
         let last = all.len().saturating_sub(1);
         for (number, event) in all.iter().enumerate() {

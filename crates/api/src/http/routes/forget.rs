@@ -59,6 +59,7 @@ pub(super) async fn forget(
         }
     };
     let ingestor = app.parts.ingestor.clone();
+    app.parts.calls.forget(&agent);
     let reply = app.see_through(async move { ingestor.forget(&agent, what).await });
     Ok(Json(reply.await?))
 }
@@ -84,6 +85,7 @@ pub(super) async fn delete(
         return Err(invalid("confirm", "isn't the agent's id", &cure));
     }
     let ingestor = app.parts.ingestor.clone();
+    app.parts.calls.forget(&agent);
     let reply = app.see_through(async move { ingestor.delete(&agent).await });
     Ok(Json(reply.await?))
 }

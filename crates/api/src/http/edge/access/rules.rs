@@ -128,6 +128,7 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("GET", "/ui/agents/find", Read, Caller),
     ("GET", "/ui/agents/{id}", Read, Agent),
     ("GET", "/ui/agents/{id}/events", Read, Agent),
+    ("GET", "/ui/agents/{id}/context", Read, Agent),
     ("GET", "/ui/agents/{id}/exchanges", Read, Agent),
     ("GET", "/ui/agents/{id}/exchanges/{n}", Read, Agent),
     ("GET", "/ui/agents/{id}/exchanges/{n}/raw", Read, Agent),
