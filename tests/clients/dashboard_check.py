@@ -209,6 +209,27 @@ def links_up(browser) -> None:
     page.close()
 
 
+def words(browser) -> None:
+    """What pages say agrees with what is so."""
+    page = browser.new_page()
+    push("waiting", "Begin")
+    ask("/v1/agents/waiting/pause", "{}")
+    for number in range(6):
+        push("waiting", f"Much {number}. " + "Word for word. " * 3_400)
+    waiting = json.loads(ask("/v1/agents/waiting"))["pending_exchanges"]
+    page.goto(URL + "/ui/agents/waiting")
+    check(f"None yet: {waiting} exchanges" in page.locator("#summary").inner_text(), "a summary that is to begin says what waits")
+    check(f"{waiting} exchanges" in page.locator("#pending").inner_text(), "both count the same")
+    check(page.locator("#pending .rows > li").count() == waiting, "what is counted is listed")
+    page.goto(URL + "/ui/queue")
+    notes = " ".join(page.locator("td .note").all_inner_texts())
+    check(not any(f"{word} just now" in notes for word in ("until", "begins", "again", "ends")), f"the future isn't just now: {notes}")
+    check(page.get_by_text("Cancel").count() == 0, "nobody confirms a cancellation")
+    page.goto(URL + PAGES["missing"])
+    check(page.locator("nav[aria-label=Main] a").count() == 5, "a page about an unknown agent leads on")
+    page.close()
+
+
 def alive(browser) -> None:
     """What is pushed moves on the page, and nothing else does."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
@@ -500,6 +521,7 @@ def main() -> None:
         ask(f"/v1/agents/{AGENT}/resume", "{}")
         settle()
         links_up(browser)
+        words(browser)
         alive(browser)
         keys(browser)
         actions(browser)

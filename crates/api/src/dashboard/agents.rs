@@ -53,7 +53,7 @@ fn table(frame: &Frame, list: &AgentList) -> Markup {
             table {
                 thead { tr {
                     th scope="col" { "Agent" } th scope="col" { "Window" } th scope="col" { "Summary" }
-                    th.num scope="col" { "Waiting" } th.num scope="col" { "Exchanges" } th.num scope="col" { "Spent today" } th scope="col" { "Last written" }
+                    th.num scope="col" { "Waiting" } th.num scope="col" { "Newest" } th.num scope="col" { "Spent today" } th scope="col" { "Last written" }
                 } }
                 tbody { @for of in &list.lines { (line(frame, list, of)) } }
             }
@@ -77,7 +77,7 @@ fn line(frame: &Frame, list: &AgentList, of: &AgentLine) -> Markup {
                 @else { (gauge(row.summary_tokens, list.summary_tokens_max, "summary")) }
             }
             td.num data-name="Waiting" { @if pending > 0 { (grouped(pending)) span.note { @if let Some(since) = row.pending_since { (moment(since, frame.now)) } } } @else { "0" } }
-            td.num data-name="Exchanges" { (grouped(ledger.last_exchange)) }
+            td.num data-name="Newest" { "#" (ledger.last_exchange) }
             td.num data-name="Spent today" { (spent(of)) }
             td data-name="Last written" { (moment(row.updated_at, frame.now)) }
         }

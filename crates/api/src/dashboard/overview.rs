@@ -92,7 +92,7 @@ fn day(shown: &Overview, sample: &Sample) -> Markup {
             (figure("Failed", &html! { (grouped(sample.failed)) }, &failed))
             (figure("Average duration", &html! { (duration(sample.mean_duration_ms)) }, &html! { "limit 30s" }))
             (figure("Average size", &size, &ceiling))
-            (figure("Queue", &html! { (grouped(sample.ready + sample.running)) }, &html! { (grouped(sample.scheduled)) " waiting, " (grouped(sample.parked)) " parked" }))
+            (figure("Queue", &html! { (grouped(sample.ready + sample.running)) }, &html! { (grouped(sample.scheduled)) " scheduled, " (grouped(sample.parked)) " parked" }))
             (figure("Agents", &html! { (estimated) (grouped(sample.agents)) }, &documents))
         }
     }
