@@ -273,7 +273,7 @@ async fn the_overview_shows_health_and_figures() {
         let figure = format!("<dt>{name}</dt><dd><strong>{value}</strong>");
         assert!(body.contains(&figure), "{figure} in {body}");
     }
-    assert!(!body.contains("class=\"banner"), "{body}");
+    assert!(!body.contains("class=\"banner "), "{body}");
     assert_eq!(body.matches("<svg viewBox=\"0 0 380").count(), 5);
     for line in ["30 s", "10k", "9.5k", "50"] {
         let line = format!("text-anchor=\"end\">{line}</text>");
