@@ -148,7 +148,7 @@ fn pending(frame: &Frame, screen: &AgentScreen) -> Markup {
         @if waiting == 0 { "Nothing: the summary reaches up to the window" } @else {
             (count(waiting, "exchange"))
             @if let Some(since) = row.pending_since { ", the oldest " (moment(since, frame.now)) }
-            @if let Some(queued) = &screen.queued { "; the update " (wait(queued, frame.now)) }
+            @if let Some(queued) = &screen.queued { "; update: " (wait(queued, frame.now)) }
         }
     };
     let shown = &screen.pending;
