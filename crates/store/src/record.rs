@@ -12,7 +12,7 @@ use recapd_core::{
         message::Message,
         preset::Basis,
         settings::{AgentSettings, OnOverflow},
-        summary::{compaction::SummaryPolicy, section::Ageing},
+        summary::{compaction::SummaryPolicy, empty::WindowFill, section::Ageing},
         time::Timestamp,
         window::Budget,
         zone::Zone,
@@ -265,6 +265,13 @@ pub struct AgentRow {
 impl AgentRow {
     pub fn kept_budget(&self) -> Budget {
         Budget::new(self.budget_tokens, 1.0).with_max_messages(self.max_messages)
+    }
+
+    pub fn fill(&self) -> WindowFill {
+        WindowFill {
+            tokens: self.ledger.window_tokens(),
+            budget_tokens: self.budget_tokens,
+        }
     }
 }
 

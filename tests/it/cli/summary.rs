@@ -34,8 +34,15 @@ async fn a_summary_is_printed_in_the_length_asked_for() {
         assert_eq!(printed, content);
     }
     for printed in both(&["summary", "coder", "planner"]) {
-        let expected = "──── planner ────\n\n(no summary yet: nothing has left the window)\n";
-        assert!(printed.ends_with(expected), "{printed}");
+        let (_, planner) = printed.split_once("──── planner ────\n\n").unwrap();
+        assert!(
+            planner.starts_with("(nothing has left the window yet: "),
+            "{planner}"
+        );
+        assert!(
+            planner.ends_with(" tokens; try --set window.budget_tokens=4000)\n"),
+            "{planner}"
+        );
     }
     for printed in both(&["summary", "coder", "planner", "--raw"]) {
         assert_eq!(printed, content);
@@ -60,13 +67,14 @@ async fn a_summary_that_has_aged_away_says_so() {
     }
     // If nothing fits, the output doesn't claim that nothing has left the window.
     for printed in both(&["summary", "coder", "--max-tokens", "5"]) {
-        assert!(
-            printed.starts_with("(nothing of the summary is shown: "),
-            "{printed}"
-        );
+        assert!(printed.starts_with("(no line of the summary fits: "), "{printed}");
     }
     for printed in both(&["history", "coder"]) {
         assert!(printed.contains("summarised since v"), "{printed}");
+        assert!(printed.contains(", all archived\n"), "{printed}");
+    }
+    for printed in both(&["agents"]) {
+        assert!(printed.contains(", archived  "), "{printed}");
     }
     let args = ["project", "join", "ikigai", "coder"];
     assert_eq!(code(&ask(&server, &args)), Some(0));

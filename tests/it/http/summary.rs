@@ -25,13 +25,20 @@ async fn an_agent_without_a_summary_has_an_empty_one() {
     assert_eq!(reply.header("recapd-version"), "0");
     assert_eq!(reply.header("recapd-pending-exchanges"), "0");
     assert_eq!(reply.header("last-modified"), "");
+    let hint = reply.header("recapd-hint").to_owned();
+    assert!(hint.starts_with("nothing has left the window yet: "), "{hint}");
+    assert!(
+        hint.ends_with(" tokens; try --set window.budget_tokens=4000"),
+        "{hint}"
+    );
     let reply = server.get_as(PATH, "application/json").await;
-    insta::assert_snapshot!(reply.pretty(), @r#"
+    insta::assert_snapshot!(reply.pretty().replace(&hint, "HINT"), @r#"
     {
       "agent_id": "coder",
       "content": "",
       "covers_through": 0,
       "first_exchange": 1,
+      "hint": "HINT",
       "pending_exchanges": 0,
       "pending_since": null,
       "sections": [],

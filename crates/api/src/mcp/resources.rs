@@ -48,6 +48,12 @@ fn resource(line: &AgentLine) -> Resource {
     let agent = &line.agent_id;
     let described = match line.version {
         0 => "no summary yet: nothing has left the window, or it waits to be summarised".to_owned(),
+        version if line.summary_tokens == 0 => {
+            format!(
+                "version {version}, all archived, covers through #{}",
+                line.covers_through
+            )
+        }
         version => format!(
             "version {version}, {} tokens, covers through #{}",
             line.summary_tokens, line.covers_through

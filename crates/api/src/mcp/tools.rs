@@ -18,7 +18,7 @@ use recapd_core::{
     domain::{
         agent::AgentId,
         number::{count, i64_or_max},
-        summary::{pending::with_pending, render::in_place_of_nothing},
+        summary::{empty::WindowFill, pending::with_pending},
     },
     tokenizer,
 };
@@ -125,7 +125,7 @@ impl ToolCall<'_> {
         };
         let mut text = match shown.content.trim_end() {
             "" if is_shortened => "(no room: ask with a larger max_tokens)".to_owned(),
-            "" => in_place_of_nothing(shown.covers_through > 0 || shown.pending_exchanges > 0).to_owned(),
+            "" => self.hint(&agent).await?,
             content => content.to_owned(),
         };
         if let Some(since) = shown.stale_since {
@@ -144,6 +144,16 @@ impl ToolCall<'_> {
             text.extend(["\n\n(agent ", agent.as_str(), ")"]);
         }
         Ok(text)
+    }
+
+    /// Says why the agent has no summary.
+    async fn hint(&self, agent: &AgentId) -> Result<String, ToolRefusal> {
+        let view = self.source.window(agent).await?;
+        let fill = WindowFill {
+            tokens: view["window"]["tokens"].as_i64().unwrap_or_default(),
+            budget_tokens: view["budget_tokens"].as_i64().unwrap_or_default(),
+        };
+        Ok(format!("({})", fill.hint()))
     }
 
     async fn search(&self, arguments: &Arguments) -> Result<String, ToolRefusal> {

@@ -14,6 +14,7 @@ pub mod compaction;
 pub mod coverage;
 pub mod diff;
 pub mod edit;
+pub mod empty;
 pub mod fact;
 pub mod item;
 pub mod line;

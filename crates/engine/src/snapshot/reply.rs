@@ -27,6 +27,9 @@ pub struct SummaryReply<'a> {
     pending_exchanges: i64,
     pending_since: Option<Timestamp>,
     stale_since: Option<Timestamp>,
+    /// Why the content is empty, and what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 impl<'a> SummaryReply<'a> {
@@ -54,6 +57,7 @@ impl<'a> SummaryReply<'a> {
             pending_exchanges: snapshot.pending_exchanges,
             pending_since: snapshot.pending_since,
             stale_since,
+            hint: None,
         }
     }
 }

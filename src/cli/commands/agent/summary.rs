@@ -12,7 +12,11 @@ use crate::cli::{
 };
 use recapd_client::PLACEHOLDER;
 use recapd_config::Config;
-use recapd_core::domain::{agent::AgentId, project::ProjectId, summary::render::in_place_of_nothing};
+use recapd_core::domain::{
+    agent::AgentId,
+    project::ProjectId,
+    summary::empty::{NOTHING_SHOWN, in_place_of_shared},
+};
 
 /// Most tokens that can be asked for; far above the ceiling of a document.
 const TOKENS_MAX: i64 = 1_000_000;
@@ -91,20 +95,26 @@ async fn document_of(
 /// Returns the text of a document, or why there is none.
 fn content(document: &Value) -> String {
     match document["content"].as_str() {
-        None | Some("") => in_place_of_nothing(has_past(document)).to_owned(),
+        None | Some("") => in_place_of(document),
         Some(content) => content.trim_end().to_owned(),
     }
 }
 
-/// True if anything has left the window of the agent, or of one of the project's agents.
-fn has_past(document: &Value) -> bool {
-    let has = |figures: &Value| {
-        ["covers_through", "pending_exchanges"]
-            .iter()
-            .any(|name| figures[*name].as_i64() > Some(0))
-    };
-    let members = document["members"].as_array();
-    has(document) || members.is_some_and(|members| members.iter().any(has))
+fn in_place_of(document: &Value) -> String {
+    if let Some(members) = document["members"].as_array() {
+        return in_place_of_shared(members.iter().any(has_past)).to_owned();
+    }
+    match document["hint"].as_str() {
+        Some(hint) => format!("({hint})"),
+        None => NOTHING_SHOWN.to_owned(),
+    }
+}
+
+/// True if anything has left the window of the agent.
+fn has_past(figures: &Value) -> bool {
+    ["covers_through", "pending_exchanges"]
+        .iter()
+        .any(|name| figures[*name].as_i64() > Some(0))
 }
 
 /// Prints the text that a prompt has in place of a summary that is unavailable (seed 003), if a server was asked.

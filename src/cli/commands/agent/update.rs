@@ -203,11 +203,14 @@ fn print(
 }
 
 fn line(run: &Run) -> String {
+    let size = match run.document_tokens.unwrap_or_default() {
+        0 => ", all of it older than summary.week_hours and archived,".to_owned(),
+        tokens => format!(" of {} tokens", thousands(tokens)),
+    };
     format!(
-        "updated {}: version {} of {} tokens through #{}, {} in {}",
+        "updated {}: version {}{size} through #{}, {} in {}",
         run.agent_id,
         run.version.unwrap_or_default(),
-        thousands(run.document_tokens.unwrap_or_default()),
         run.covers_through.unwrap_or_default(),
         count(run.exchanges, "exchange"),
         duration(run.duration_ms)

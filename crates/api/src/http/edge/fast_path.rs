@@ -32,6 +32,10 @@ fn at_once<B>(app: &App, request: &Request<B>, agent: &AgentId) -> Option<Respon
     }
     let caller = access::reader_at_once(app, request, agent)?;
     let reading = app.parts.snapshots.cached(agent)?;
+    // Why there is nothing, the database says.
+    if reading.snapshot.markdown.is_empty() {
+        return None;
+    }
     access::check_rate(app, Some(&caller), request.extensions()).ok()?;
     let arrived = InFlightRequest::now(app, request);
     let response = summary::cached(app, agent, &reading, request.headers());

@@ -41,6 +41,8 @@ pub(crate) const PATH: &str = "/v1/agents/{id}/summary";
 /// When a client should retry if too many others wait for changes, in seconds.
 const WAITS_RETRY_SECONDS: u32 = 5;
 const VERSION: HeaderName = HeaderName::from_static("recapd-version");
+const HINT: HeaderName = HeaderName::from_static("recapd-hint");
+const NO_ROOM: &str = "no line of the summary fits: ask for more tokens or characters";
 const PENDING: HeaderName = HeaderName::from_static("recapd-pending-exchanges");
 
 /// Reads a summary.
@@ -53,7 +55,7 @@ const PENDING: HeaderName = HeaderName::from_static("recapd-pending-exchanges");
         ("wait" = Option<String>, Query, pattern = "^[0-9]{1,2}s?$", description = "With `If-None-Match`: answers when the summary changes, at the latest after this many seconds, at most 60.", example = "30s"),
         ("if-none-match" = Option<String>, Header, description = "The `etag` of the copy that the client has."),
         ("accept-encoding" = Option<String>, Header, description = "`gzip`: compressed, if a compressed copy exists already. Its `etag` differs; either of the two matches both.")),
-    responses((status = 200, description = "The document. Before the first summary, it is empty and has version 0.", content((SummaryReply<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does, but not with what a brief says about the open exchange."), ("recapd-version" = i64, description = "The summary's version."), ("recapd-pending-exchanges" = i64, description = "Exchanges that wait to be summarised."), ("recapd-stale" = String, description = "While the database is away or slow: the age of this copy, such as `41s`."))),
+    responses((status = 200, description = "The document. Before the first summary, it is empty and has version 0.", content((SummaryReply<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does, but not with what a brief says about the open exchange."), ("recapd-version" = i64, description = "The summary's version."), ("recapd-pending-exchanges" = i64, description = "Exchanges that wait to be summarised."), ("recapd-hint" = String, description = "Why the document is empty, and what to do."), ("recapd-stale" = String, description = "While the database is away or slow: the age of this copy, such as `41s`."))),
         (status = 304, description = "The client's copy is current."),
         (status = 503, description = "There is no copy, and the database doesn't answer within two seconds. As Markdown, the text can be shown to a model.", content((crate::http::response::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
         answers::Faults,
@@ -81,10 +83,21 @@ pub(super) async fn read(
     let took = wait.is_none().then(|| began.elapsed());
     let (result, answer) = match (read, wanted) {
         (Ok(None), _) => return Err(Problem::unknown_agent(&agent)),
+        (Ok(Some(reading)), None) if reading.snapshot.markdown.is_empty() => {
+            let nothing = Excerpt::default();
+            empty(&app, &agent, &reading, &nothing)
+                .await
+                .answer(form, headers, app.parts.clock.now())
+        }
         (Ok(Some(reading)), None) => whole(&app, &agent, &reading, (form, headers)),
         (Ok(Some(reading)), Some(wanted)) => {
             let excerpt = excerpt::made(wanted, &app, &agent, &reading).await?;
-            document(&agent, &reading, &excerpt).answer(form, headers, app.parts.clock.now())
+            let document = if excerpt.text.is_empty() {
+                empty(&app, &agent, &reading, &excerpt).await
+            } else {
+                document(&agent, &reading, &excerpt)
+            };
+            document.answer(form, headers, app.parts.clock.now())
         }
         (Err(error), _) => unavailable(error, form),
     };
@@ -171,6 +184,27 @@ fn document<'a>(agent: &'a AgentId, reading: &'a Lookup, excerpt: &'a Excerpt) -
         stale_since: reading.stale_since,
         headers: own_headers(&reading.snapshot),
     }
+}
+
+/// Returns a document without text, and says why there is none if the database knows.
+async fn empty<'a>(
+    app: &App,
+    agent: &'a AgentId,
+    reading: &'a Lookup,
+    excerpt: &'a Excerpt,
+) -> Document<SummaryReply<'a>> {
+    let mut document = document(agent, reading, excerpt);
+    let hint = if reading.snapshot.markdown.is_empty() {
+        let row = app.parts.store.agent(agent).await.ok().flatten();
+        row.map(|row| row.fill().hint())
+    } else {
+        Some(NO_ROOM.to_owned())
+    };
+    if let Some(hint) = &hint {
+        insert(&mut document.headers, HINT, hint.clone());
+    }
+    document.json.hint = hint;
+    document
 }
 
 fn own_headers(snapshot: &Snapshot) -> HeaderMap {

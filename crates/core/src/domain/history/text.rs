@@ -86,6 +86,9 @@ fn figures(view: &HistoryView) -> String {
     };
     match view.summary {
         None => format!("{budget} · no summary yet"),
+        Some(summary) if summary.tokens == 0 => {
+            format!("{budget} · summary v{}, all archived", summary.version)
+        }
         Some(summary) => format!(
             "{budget} · summary v{}, {} of {}",
             summary.version,

@@ -63,7 +63,7 @@ pub struct BriefOptions {
 }
 
 /// A part of a document, or all of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Excerpt {
     /// Markdown.
     pub text: String,

@@ -79,15 +79,6 @@ pub(super) fn is_footer(line: &str) -> bool {
     line.starts_with(FOOTER_HEAD) && line.ends_with(FOOTER_TAIL)
 }
 
-/// Returns the text instead of an empty document. `has_past` is true if anything has left the windows of the agent or project.
-pub fn in_place_of_nothing(has_past: bool) -> &'static str {
-    if has_past {
-        "(nothing of the summary is shown: what has left the window is archived, and recall finds it)"
-    } else {
-        "(no summary yet: nothing has left the window)"
-    }
-}
-
 /// Returns the items in `section`, in the document's order; an index outside `items` is skipped.
 pub(super) fn of_section<'a>(
     items: &'a [Item],

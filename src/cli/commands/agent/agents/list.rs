@@ -87,6 +87,7 @@ fn text(page: &AgentListPage, now: Timestamp) -> String {
             agent.pending_exchanges.to_string(),
             match agent.version {
                 0 => "-".to_owned(),
+                version if agent.summary_tokens == 0 => format!("v{version}, archived"),
                 version => format!("v{version}, {}", thousands(agent.summary_tokens)),
             },
             ago(agent.updated_at, now),

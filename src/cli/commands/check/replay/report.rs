@@ -15,7 +15,7 @@ use recapd_core::domain::{
     agent::AgentId,
     history::{HistoryView, render_text},
     number::count,
-    summary::render::in_place_of_nothing,
+    summary::empty::WindowFill,
     time::DAY_MS,
 };
 use recapd_engine::assembly::Parts;
@@ -24,6 +24,8 @@ use recapd_engine::assembly::Parts;
 const AGENTS_PRINTED_MAX: usize = 1;
 /// Lines of that table.
 const TABLE_LINES_MAX: usize = 40;
+
+const SMALL_WINDOW: &str = "--budget 4000";
 
 #[derive(Serialize)]
 pub(super) struct Report {
@@ -228,14 +230,21 @@ impl AgentOutcome {
         }))
     }
 
+    fn fill(&self) -> WindowFill {
+        WindowFill {
+            tokens: self.window_tokens,
+            budget_tokens: self.budget_tokens,
+        }
+    }
+
     fn sections(&self) -> Vec<String> {
         let history = self
             .history
             .as_ref()
             .map(|view| render_text(view, output::width()));
         let summary = match self.summary.trim_end() {
-            "" => in_place_of_nothing(self.covers_through > 0 || self.pending_exchanges > 0),
-            summary => summary,
+            "" => format!("({})", self.fill().hint_with(SMALL_WINDOW)),
+            summary => summary.to_owned(),
         };
         let title = format!(
             "──── summary v{}, {} tokens ────",
