@@ -259,7 +259,7 @@ async fn an_agents_own_settings_are_in_force_until_the_request_says_otherwise() 
         (r#"{"system_reserve_tokens": 30000}"#, 110_000),
         (r#"{"context_max_tokens": 100000}"#, 50_000),
         (
-            r#"{"preset": "structured-memory", "context_max_tokens": null}"#,
+            r#"{"preset": "long-memory", "context_max_tokens": null}"#,
             104_000,
         ),
     ] {
@@ -267,7 +267,7 @@ async fn an_agents_own_settings_are_in_force_until_the_request_says_otherwise() 
         assert_eq!(limit("").await, tokens, "{patch}");
     }
     assert_eq!(limit("&budget=80000").await, 30_000);
-    change(&server, r#"{"preset": "last-n", "max_messages": 4}"#).await;
+    change(&server, r#"{"preset": "chat", "max_messages": 4}"#).await;
     server.converse("coder", 15..=15).await;
     let path = format!("{PATH}?format=openai");
     let has_moved = |reply: &Reply| reply.json()["first_exchange"] == 14;

@@ -61,7 +61,7 @@ async fn each_value_has_its_source() {
         (value["value"].clone(), value["from"].as_str().unwrap().to_owned())
     };
     for (name, expected, from) in [
-        ("preset", json!("pidgin"), "agent"),
+        ("preset", json!("dialogue"), "agent"),
         ("low_water", json!(0.7), "agent"),
         ("on_overflow", json!("end"), "preset"),
         ("context_max_tokens", json!(90_000), "preset"),

@@ -430,7 +430,7 @@ pub(crate) async fn a_preset_decides_what_is_not_set(db: &dyn Backend) {
     set(
         db,
         &agent,
-        json!({"preset": "last-n", "max_messages": 4, "budget_tokens": 0}),
+        json!({"preset": "chat", "max_messages": 4, "budget_tokens": 0}),
     )
     .await;
     let outcome = next_turn(db, &agent, 4).await;
@@ -441,7 +441,7 @@ pub(crate) async fn a_preset_decides_what_is_not_set(db: &dyn Backend) {
     set(
         db,
         &agent,
-        json!({"preset": "ikigai", "max_messages": null, "budget_tokens": null}),
+        json!({"preset": "request-limit", "max_messages": null, "budget_tokens": null}),
     )
     .await;
     let outcome = next_turn(db, &agent, 5).await;
@@ -495,7 +495,7 @@ pub(crate) async fn a_child_inherits_all_settings(db: &dyn Backend) {
     let settings = set(
         db,
         &parent,
-        json!({"preset": "last-n", "max_messages": 4, "context_max_tokens": 9_000, "output_reserve_tokens": 1_000,
+        json!({"preset": "chat", "max_messages": 4, "context_max_tokens": 9_000, "output_reserve_tokens": 1_000,
                "system_reserve_tokens": 2_000, "anchor": false, "alternation": "keep", "on_overflow": "refuse"}),
     )
     .await;

@@ -2,13 +2,13 @@
 //!
 //! | preset | window | whole request | cut | legs | overflow |
 //! |---|---|---|---|---|---|
-//! | `ikigai` | what the request leaves | 100,000 | just enough | none | evict |
-//! | `structured-memory` | 90,000 | window, summary, pins, reserves | just enough | one step | evict |
-//! | `pidgin` | what the request leaves | 0.9 of the provider's limit | just enough | none | end |
-//! | `last-n` | the newest 20 messages | as configured | just enough | none | evict |
+//! | `request-limit` | what the request leaves | 100,000 | just enough | none | evict |
+//! | `long-memory` | 90,000 | window, summary, pins, reserves | just enough | one step | evict |
+//! | `dialogue` | what the request leaves | 0.9 of the provider's limit | just enough | none | end |
+//! | `chat` | the newest 20 messages | as configured | just enough | none | evict |
 //!
 //! No exchange is cut into legs where the origin keeps the newest exchange whole whatever its size, or ends the session if it is too big.
-//! Only `last-n` keeps an anchor, with the lecture's acknowledgement. Explicit settings override the preset's, and derived values follow
+//! Only `chat` keeps an anchor, with the lecture's acknowledgement. Explicit settings override the preset's, and derived values follow
 //! from them.
 
 use serde::{Deserialize, Serialize};
@@ -23,9 +23,9 @@ use super::{
 pub const IKIGAI_TOKENS: i64 = 100_000;
 /// The tokens of the structured memory's window (origins 2.1).
 pub const STRUCTURED_MEMORY_TOKENS: i64 = 90_000;
-/// The default number of messages that `last-n` keeps (lecture 4.2: "system + last 20").
+/// The default number of messages that `chat` keeps (lecture 4.2: "system + last 20").
 pub const LAST_N_MESSAGES: i64 = 20;
-/// The percentage of a provider's limit that `pidgin` uses, as its estimates may be wrong.
+/// The percentage of a provider's limit that `dialogue` uses, as its estimates may be wrong.
 const PIDGIN_SAFETY_PERCENT: i64 = 90;
 
 /// A named set of settings.
@@ -36,14 +36,18 @@ pub enum Preset {
     /// No preset.
     #[default]
     None,
-    /// Seeds 000 and 001: 100,000 tokens in total, evict just enough, no anchor.
-    Ikigai,
-    /// Seed 003's layers: a window of 90,000 tokens and a summary of 10,000.
-    StructuredMemory,
-    /// Seed 002: the provider's limit, with a margin. The session ends when one exchange is too big.
-    Pidgin,
-    /// Seed 004: the newest messages, with the first one as anchor and an acknowledgement between them.
-    LastN,
+    /// Seeds 000 and 001 (ikigai): 100,000 tokens in total, evict just enough, no anchor.
+    #[serde(alias = "ikigai")]
+    RequestLimit,
+    /// Seed 003's layers (structured memory): a window of 90,000 tokens and a summary of 10,000.
+    #[serde(alias = "structured-memory")]
+    LongMemory,
+    /// Seed 002 (pidgin): the provider's limit, with a margin. The session ends when one exchange is too big.
+    #[serde(alias = "pidgin")]
+    Dialogue,
+    /// Seed 004 (last n): the newest messages, with the first one as anchor and an acknowledgement between them.
+    #[serde(alias = "last-n")]
+    Chat,
 }
 
 /// The configuration's values, from which a preset derives its own unless they are set explicitly.
@@ -85,20 +89,20 @@ impl Preset {
     /// All presets, in the order in which they are shown.
     pub const ALL: [Self; 5] = [
         Self::None,
-        Self::Ikigai,
-        Self::StructuredMemory,
-        Self::Pidgin,
-        Self::LastN,
+        Self::RequestLimit,
+        Self::LongMemory,
+        Self::Dialogue,
+        Self::Chat,
     ];
 
     /// The name in the configuration and in settings.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
-            Self::Ikigai => "ikigai",
-            Self::StructuredMemory => "structured-memory",
-            Self::Pidgin => "pidgin",
-            Self::LastN => "last-n",
+            Self::RequestLimit => "request-limit",
+            Self::LongMemory => "long-memory",
+            Self::Dialogue => "dialogue",
+            Self::Chat => "chat",
         }
     }
 
@@ -106,7 +110,7 @@ impl Preset {
     pub fn values(self, given: &AgentSettings, basis: &Basis) -> AgentSettings {
         match self {
             Self::None => AgentSettings::default(),
-            Self::Ikigai => AgentSettings {
+            Self::RequestLimit => AgentSettings {
                 output_reserve_tokens: Some(0),
                 leg_tokens: Some(0),
                 ..within(
@@ -118,8 +122,8 @@ impl Preset {
                     },
                 )
             },
-            Self::StructuredMemory => structured_memory(given, basis),
-            Self::Pidgin => {
+            Self::LongMemory => structured_memory(given, basis),
+            Self::Dialogue => {
                 let provider = given.provider.as_deref();
                 let limit = provider.map_or(basis.provider_limit_tokens, provider_limit_tokens);
                 AgentSettings {
@@ -128,7 +132,7 @@ impl Preset {
                     ..within(limit * PIDGIN_SAFETY_PERCENT / 100, given, basis)
                 }
             }
-            Self::LastN => AgentSettings {
+            Self::Chat => AgentSettings {
                 low_water: Some(1.0),
                 leg_tokens: Some(0),
                 max_messages: Some(LAST_N_MESSAGES),
@@ -207,24 +211,24 @@ mod tests {
             (json!({}), json!({})),
             (json!({"preset": "none"}), json!({"preset": "none"})),
             (
-                json!({"preset": "ikigai"}),
-                json!({"preset": "ikigai", "budget_tokens": 90_000, "context_max_tokens": 100_000,
+                json!({"preset": "request-limit"}),
+                json!({"preset": "request-limit", "budget_tokens": 90_000, "context_max_tokens": 100_000,
                        "output_reserve_tokens": 0, "low_water": 1.0, "leg_tokens": 0, "anchor": false}),
             ),
             (
-                json!({"preset": "structured-memory"}),
-                json!({"preset": "structured-memory", "budget_tokens": 90_000, "context_max_tokens": 100_000,
+                json!({"preset": "long-memory"}),
+                json!({"preset": "long-memory", "budget_tokens": 90_000, "context_max_tokens": 100_000,
                        "low_water": 1.0, "anchor": false}),
             ),
             (
-                json!({"preset": "pidgin", "provider": "anthropic"}),
-                json!({"preset": "pidgin", "provider": "anthropic", "budget_tokens": 134_000,
+                json!({"preset": "dialogue", "provider": "anthropic"}),
+                json!({"preset": "dialogue", "provider": "anthropic", "budget_tokens": 134_000,
                        "context_max_tokens": 144_000, "low_water": 1.0, "leg_tokens": 0,
                        "anchor": false, "on_overflow": "end"}),
             ),
             (
-                json!({"preset": "last-n"}),
-                json!({"preset": "last-n", "max_messages": 20, "low_water": 1.0, "leg_tokens": 0, "anchor": true,
+                json!({"preset": "chat"}),
+                json!({"preset": "chat", "max_messages": 20, "low_water": 1.0, "leg_tokens": 0, "anchor": true,
                        "alternation": "ack"}),
             ),
         ];
@@ -237,61 +241,57 @@ mod tests {
     fn explicit_settings_override_a_preset_which_derives_the_rest() {
         let cases = [
             (
-                json!({"preset": "ikigai", "context_max_tokens": 50_000}),
+                json!({"preset": "request-limit", "context_max_tokens": 50_000}),
                 "budget_tokens",
                 json!(40_000),
             ),
             (
-                json!({"preset": "ikigai", "budget_tokens": 70_000}),
+                json!({"preset": "request-limit", "budget_tokens": 70_000}),
                 "budget_tokens",
                 json!(70_000),
             ),
             (
-                json!({"preset": "ikigai", "system_reserve_tokens": 8_000}),
+                json!({"preset": "request-limit", "system_reserve_tokens": 8_000}),
                 "budget_tokens",
                 json!(82_000),
             ),
             (
-                json!({"preset": "ikigai", "context_max_tokens": 0}),
+                json!({"preset": "request-limit", "context_max_tokens": 0}),
                 "budget_tokens",
                 Value::Null,
             ),
             (
-                json!({"preset": "ikigai", "low_water": 0.5}),
+                json!({"preset": "request-limit", "low_water": 0.5}),
                 "low_water",
                 json!(0.5),
             ),
             (
-                json!({"preset": "structured-memory", "budget_tokens": 20_000}),
+                json!({"preset": "long-memory", "budget_tokens": 20_000}),
                 "context_max_tokens",
                 json!(30_000),
             ),
             (
-                json!({"preset": "structured-memory", "budget_tokens": 0}),
+                json!({"preset": "long-memory", "budget_tokens": 0}),
                 "context_max_tokens",
                 Value::Null,
             ),
             (
-                json!({"preset": "pidgin", "on_overflow": "evict"}),
+                json!({"preset": "dialogue", "on_overflow": "evict"}),
                 "on_overflow",
                 json!("evict"),
             ),
-            (json!({"preset": "pidgin"}), "context_max_tokens", json!(90_000)),
+            (json!({"preset": "dialogue"}), "context_max_tokens", json!(90_000)),
             (
-                json!({"preset": "pidgin", "provider": "gemini"}),
+                json!({"preset": "dialogue", "provider": "gemini"}),
                 "context_max_tokens",
                 json!(720_000),
             ),
             (
-                json!({"preset": "last-n", "max_messages": 6}),
+                json!({"preset": "chat", "max_messages": 6}),
                 "max_messages",
                 json!(6),
             ),
-            (
-                json!({"preset": "last-n", "anchor": false}),
-                "anchor",
-                json!(false),
-            ),
+            (json!({"preset": "chat", "anchor": false}), "anchor", json!(false)),
         ];
         for (settings, name, value) in cases {
             assert_eq!(expanded(settings.clone(), &PLAIN)[name], value, "{settings}");
@@ -305,7 +305,7 @@ mod tests {
         for provider in ["openai", "anthropic", "gemini", "xai", "local", "unheard-of"] {
             for system_reserve_tokens in [0, 1_000, 10_000_000] {
                 let settings = AgentSettings {
-                    preset: Some(Preset::Pidgin),
+                    preset: Some(Preset::Dialogue),
                     provider: Some(provider.to_owned()),
                     system_reserve_tokens: Some(system_reserve_tokens),
                     ..AgentSettings::default()

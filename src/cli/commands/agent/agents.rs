@@ -26,7 +26,7 @@ Examples:
   recapd agents                                      which there are, by name
   recapd agents show my-agent
   recapd agents set my-agent budget_tokens=50_000 model=gpt-5
-  recapd agents set my-agent preset=last-n max_messages=20
+  recapd agents set my-agent preset=chat max_messages=20
   recapd agents set my-agent budget_tokens=          takes it back to the configuration
   recapd agents pause my-agent                       no updates of its summary, until `recapd agents resume my-agent`")]
 pub(crate) struct Agents {
@@ -47,7 +47,7 @@ enum AgentsAction {
     Set {
         /// The agent
         agent: AgentId,
-        /// The settings: `preset` (none, ikigai, structured-memory, pidgin, last-n), `budget_tokens`, `low_water`,
+        /// The settings: `preset` (none, request-limit, long-memory, dialogue, chat), `budget_tokens`, `low_water`,
         /// `max_messages`, `on_overflow` (evict, refuse, end), `provider`, `model`, `context_max_tokens`,
         /// `output_reserve_tokens`, `system_reserve_tokens`, `anchor`, `alternation` (merge, ack, keep), `participants`,
         /// `human_tag`, `mode` (talk, choose-names, meditation), `calls_per_day`, `tokens_per_day`, `usd_per_day` (of models,

@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn a_value_comes_from_agent_preset_or_configuration() {
         let settings = AgentSettings {
-            preset: Some(Preset::Pidgin),
+            preset: Some(Preset::Dialogue),
             low_water: Some(0.7),
             ..AgentSettings::default()
         };
@@ -78,7 +78,7 @@ mod tests {
             .map(|value| format!("{} = {} {:?}", value.name, value.value, value.from))
             .collect();
         insta::assert_snapshot!(lines.join("\n"), @r#"
-        preset = "pidgin" Agent
+        preset = "dialogue" Agent
         budget_tokens = 68000 Preset
         low_water = 0.7 Agent
         leg_tokens = 0 Preset

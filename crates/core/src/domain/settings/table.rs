@@ -16,7 +16,7 @@ pub const PARTICIPANTS_BYTES_MAX: usize = 4_096;
 /// The settings' names, the configuration keys that they override, and their allowed values.
 #[rustfmt::skip]
 pub(super) const SETTINGS: [(&str, &str, &str); 20] = [
-    ("preset", "window.preset", "none, ikigai, structured-memory, pidgin or last-n"),
+    ("preset", "window.preset", "none, request-limit, long-memory, dialogue or chat"),
     ("budget_tokens", "window.budget_tokens", "an integer from 0 to 100000000; 0 never evicts"),
     ("low_water", "window.low_water", "a number above 0, at most 1"),
     ("leg_tokens", "window.leg_tokens", "an integer from -1 to 100000000; 0 never cuts, -1 is one eviction step"),

@@ -90,7 +90,7 @@ fn invalid_values_are_refused() {
 #[test]
 fn every_setting_has_a_row_in_the_table() {
     let all = AgentSettings {
-        preset: Some(Preset::LastN),
+        preset: Some(Preset::Chat),
         budget_tokens: Some(1),
         low_water: Some(0.5),
         leg_tokens: Some(2_000),

@@ -479,12 +479,12 @@ fn each_preset_behaves_like_its_origin_in_a_long_exchange() {
         (left > 0, ended, window.is_over_budget())
     };
     // Seeds 000 and 001: the newest exchange stays whole, however big, and is reported.
-    assert_eq!(live(Preset::Ikigai, 400), (false, 0, true));
+    assert_eq!(live(Preset::RequestLimit, 400), (false, 0, true));
     // Seed 002: it ends the session, once.
-    assert_eq!(live(Preset::Pidgin, 400), (false, 1, true));
+    assert_eq!(live(Preset::Dialogue, 400), (false, 1, true));
     // Seed 004: the newest exchange stays whole, however many messages it has.
-    assert_eq!(live(Preset::LastN, 400), (false, 0, true));
+    assert_eq!(live(Preset::Chat, 400), (false, 0, true));
     // Seed 003 doesn't define this: its legs leave.
-    assert_eq!(live(Preset::StructuredMemory, 400), (true, 0, false));
+    assert_eq!(live(Preset::LongMemory, 400), (true, 0, false));
     assert_eq!(live(Preset::None, 400), (true, 0, false));
 }
