@@ -120,7 +120,7 @@ fn the_package_contains_what_it_names() {
 #[test]
 fn packaged_files_set_the_services_database_only() {
     let nobodys = "#url = \"\"";
-    let begun = recapd_config::commented();
+    let begun = recapd_config::starting();
     assert!(begun.lines().any(|line| line == nobodys));
     assert!(
         begun

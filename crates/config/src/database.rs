@@ -87,7 +87,11 @@ impl DatabaseConfig {
 
 /// The URL of a database given on a command line as a URL or a file's path.
 pub fn url_of(place: &str) -> String {
-    if is_postgres(place) || place.starts_with("sqlite:") {
+    // A scheme that isn't known stays one, so that the error names it.
+    let has_scheme = place
+        .split_once("://")
+        .is_some_and(|(scheme, _)| !scheme.is_empty() && !scheme.contains('/'));
+    if has_scheme || place.starts_with("sqlite:") {
         place.to_owned()
     } else {
         // The characters that begin an escape or a query in a URL are part of a file's name.
@@ -129,6 +133,11 @@ fn cure(url: &str) -> Option<&'static str> {
              in PGPASSFILE, or set PGPASSWORD",
         );
     }
+    if url.contains("://") && !url.starts_with("sqlite:") {
+        return Some(
+            "must be an SQLite file or `postgres://USER@HOST/DATABASE`: recapd keeps its data in no other database",
+        );
+    }
     match url.split_once(':') {
         // Parameters after a `?` would apply to some connections only.
         Some(("sqlite", path)) if !path.is_empty() && !path.contains('?') => None,
@@ -160,6 +169,8 @@ mod tests {
             ("sqlite:a%20b.db", "sqlite:a%20b.db"),
             ("sqlite://work.db", "sqlite://work.db"),
             ("postgres://me@host/db", "postgres://me@host/db"),
+            ("mysql://me@host/db", "mysql://me@host/db"),
+            ("./a://b.db", "sqlite:./a://b.db"),
             ("postgresql://me@host/db", "postgresql://me@host/db"),
         ] {
             assert_eq!(url_of(place), url);

@@ -7,8 +7,8 @@ use recapd_core::domain::preset::Preset;
 /// The configuration can't be used. The daemon then exits with 78.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    #[error("the configuration file {} can't be read: {source}", path.display())]
-    Unreadable { path: PathBuf, source: io::Error },
+    #[error("the configuration file {} can't be read: {reason}; {}", path.display(), cure(reason))]
+    Unreadable { path: PathBuf, reason: io::Error },
     /// It has errors: all that were found, one per line.
     #[error("{}", lines(.0))]
     Invalid(Vec<ConfigProblem>),
@@ -40,6 +40,13 @@ impl fmt::Display for ConfigProblem {
     }
 }
 
+fn cure(reason: &io::Error) -> &'static str {
+    match reason.kind() {
+        io::ErrorKind::NotFound => "name another one with --config, or write it with `recapd init FILE`",
+        _ => "give it to this user, or name another one with --config",
+    }
+}
+
 fn lines(problems: &[ConfigProblem]) -> String {
     let lines: Vec<String> = problems.iter().map(ConfigProblem::to_string).collect();
     lines.join("\n")
@@ -60,6 +67,8 @@ pub enum ConfigSource {
     Environment(String),
     /// `--set` on the command line.
     Set,
+    /// Another option of the command line, by its name.
+    CommandOption(&'static str),
 }
 
 impl fmt::Display for ConfigSource {
@@ -70,6 +79,7 @@ impl fmt::Display for ConfigSource {
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
             Self::Environment(name) => write!(f, "env {name}"),
             Self::Set => f.write_str("--set"),
+            Self::CommandOption(option) => f.write_str(option),
         }
     }
 }

@@ -35,9 +35,9 @@ pub(super) fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<String> {
 
 /// Returns the settings of a file, and errors for unknown sections.
 pub(super) fn read(path: &Path, keys: &Keys) -> Result<(Vec<Setting>, Vec<ConfigProblem>), ConfigError> {
-    let text = read_bounded(path, FILE_BYTES_MAX).map_err(|source| ConfigError::Unreadable {
+    let text = read_bounded(path, FILE_BYTES_MAX).map_err(|reason| ConfigError::Unreadable {
         path: path.to_owned(),
-        source,
+        reason,
     })?;
     let at = |offset: usize| ConfigSource::File {
         path: path.to_owned(),

@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use super::DEFAULT_TOML;
+use super::{DEFAULT_TOML, duration::DurationUnit};
 use recapd_core::domain::{
     spend::{CALLS_PER_DAY_MAX, TOKENS_PER_DAY_MAX},
     text,
@@ -159,14 +159,22 @@ impl Keys {
             )]
             (Value::Float(_), RawValue::Toml(Value::Integer(whole))) => Some(Value::Float(*whole as f64)),
             (Value::Integer(_), RawValue::Text(text)) => {
-                text.trim().replace('_', "").parse().ok().map(Value::Integer)
+                let number = text.trim().replace('_', "").parse().ok();
+                number.or_else(|| duration(key, text)).map(Value::Integer)
+            }
+            (Value::Integer(_), RawValue::Toml(Value::String(text))) => {
+                duration(key, text).map(Value::Integer)
             }
             (Value::Float(_), RawValue::Text(text)) => text.trim().parse().ok().map(Value::Float),
             (Value::Boolean(_), RawValue::Text(text)) => text.trim().parse().ok().map(Value::Boolean),
             (Value::String(_), RawValue::Text(text)) => Some(Value::String(text.clone())),
             _ => None,
         };
-        let value = value.ok_or_else(|| format!("{key} must be {}, not {}", kind(default), shown(given)))?;
+        let value = value.ok_or_else(|| {
+            let expected = DurationUnit::of(key).map(DurationUnit::expected);
+            let expected = expected.unwrap_or_else(|| kind(default).to_owned());
+            format!("{key} must be {expected}, not {}", shown(given))
+        })?;
         match value.as_integer().and_then(|integer| beyond_limits(key, integer)) {
             Some(text) => Err(text),
             None => Ok(value),
@@ -207,6 +215,10 @@ impl Keys {
             }
         })
     }
+}
+
+fn duration(key: &str, text: &str) -> Option<i64> {
+    DurationUnit::of(key)?.read(text)
 }
 
 fn texts(value: &Value) -> Option<Value> {

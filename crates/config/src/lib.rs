@@ -10,8 +10,10 @@
 mod batch;
 mod check;
 mod database;
+mod duration;
 mod environment;
 mod error;
+mod expert;
 mod fallback;
 mod file;
 mod http;
@@ -52,7 +54,7 @@ pub use patterns::RedactPatterns;
 pub use private::read_private;
 pub use proxy::{ProxyConfig, ProxyMode};
 pub use recall::RecallConfig;
-pub use reference::{commented, json_schema, markdown};
+pub use reference::{commented, json_schema, markdown, starting};
 pub use reload::{RELOADED, ReloadOutcome};
 pub use secret::{KeyError, api_key, embeddings_api_key, fallback_api_key};
 pub use sections::{

@@ -32,7 +32,14 @@ pub struct Loader {
     variables: Vec<(String, String)>,
     state_folder: Option<PathBuf>,
     runtime_folders: RuntimeFolders,
-    sets: Vec<String>,
+    sets: Vec<Assignment>,
+}
+
+/// `section.key=value`, and the option that gave it.
+#[derive(Clone)]
+struct Assignment {
+    origin: ConfigSource,
+    text: String,
 }
 
 #[derive(Clone, Debug)]
@@ -100,8 +107,18 @@ impl Loader {
 
     /// Sets a key, as `--set` does: `section.key=value`.
     #[must_use]
-    pub fn set(mut self, assignment: impl Into<String>) -> Self {
-        self.sets.push(assignment.into());
+    pub fn set(self, assignment: impl Into<String>) -> Self {
+        self.assign(ConfigSource::Set, assignment.into())
+    }
+
+    /// Sets a key for the option named `option`, which errors then name.
+    #[must_use]
+    pub fn option(self, option: &'static str, assignment: impl Into<String>) -> Self {
+        self.assign(ConfigSource::CommandOption(option), assignment.into())
+    }
+
+    fn assign(mut self, origin: ConfigSource, text: String) -> Self {
+        self.sets.push(Assignment { origin, text });
         self
     }
 
@@ -231,15 +248,15 @@ pub(super) fn insert(table: &mut Table, key: &str, value: Value) {
     }
 }
 
-fn assigned(assignment: &str) -> Result<Setting, ConfigProblem> {
-    match assignment.split_once('=') {
+fn assigned(Assignment { origin, text }: &Assignment) -> Result<Setting, ConfigProblem> {
+    match text.split_once('=') {
         Some((key, value)) => Ok(Setting {
-            origin: ConfigSource::Set,
+            origin: origin.clone(),
             key: key.trim().to_owned(),
             given: RawValue::Text(value.to_owned()),
         }),
         None => Err(ConfigProblem {
-            origin: ConfigSource::Set,
+            origin: origin.clone(),
             text: "expected section.key=value, such as window.budget_tokens=50000".to_owned(),
         }),
     }

@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 use toml::Table;
 
-use super::{DEFAULT_TOML, check::SHARES, keys::INTEGER_LIMITS, reload::is_reloaded};
+use super::{
+    DEFAULT_TOML, check::SHARES, duration::DurationUnit, expert::EXPERT, keys::INTEGER_LIMITS,
+    reload::is_reloaded,
+};
 
 /// The text above the tables of [`markdown`].
 const HEAD: &str = "\
@@ -21,10 +24,46 @@ errors. There is no `${VARIABLE}` in the file; secrets come from files and crede
 
 Keys marked with ↻ take effect when a running daemon reads its configuration again (`systemctl reload recapd`, or SIGHUP). The
 others wait for a restart, and the log names them.
+
+Keys in `_ms`, `_minutes`, `_hours` and `_days` also take a text with units: `\"90s\"`, `\"15m\"`, `\"1h30m\"`, `\"7d\"`.
+`recapd init` writes the keys that people change. Those whose defaults nearly everybody keeps stand
+[at the end](#for-experts).
+";
+
+/// The head of the expert keys' table.
+const EXPERT_HEAD: &str = "
+## For experts
+
+Limits, time limits and internals. Their defaults are measured, and nearly everybody keeps them.
+
+| key | default | |
+|---|---|---|
+";
+
+/// The keys that people change; `recapd init` writes them.
+pub(super) const STARTING: [&str; 8] = [
+    "database.url",
+    "window.budget_tokens",
+    "window.provider",
+    "summary.time_zone",
+    "model.mode",
+    "model.model",
+    "spend.usd_per_day",
+    "http.listen",
+];
+
+/// The text above them.
+const STARTING_HEAD: &str = "\
+# What people change, with the defaults. `recapd config default` prints all other keys, and `recapd init --all` writes them.
+# A key of a provider is never written here: put it into the provider's variable, such as ANTHROPIC_API_KEY, or into a file
+# that model.api_key_file names. Durations are written as \"15m\", \"2h\" or \"7d\".
 ";
 
 /// Where packages install the schema, for editors.
 const SCHEMA_FILE: &str = "/usr/share/recapd/config.schema.json";
+
+/// What a duration as text looks like.
+const DURATION_PATTERN: &str = "^([0-9]+(ms|s|m|h|d))+$";
 
 const CHOICES: &str = "One of ";
 
@@ -69,8 +108,34 @@ pub(super) fn documented() -> Vec<DocumentedKey> {
     found
 }
 
-/// `config.toml` with every key commented out, as a start for a file of one's own. The first line tells editors where the
-/// schema is.
+/// The [`STARTING`] keys with their comments, commented out, as a start for a file of one's own. The first line tells editors
+/// where the schema is.
+pub fn starting() -> String {
+    let (mut text, mut section, mut comment) = (begun(STARTING_HEAD), "", String::new());
+    let mut written = section;
+    for line in DEFAULT_TOML.lines() {
+        if line.starts_with('#') {
+            comment.push_str(line);
+            comment.push('\n');
+            continue;
+        }
+        if line.starts_with('[') {
+            section = line;
+        }
+        let name = line.split_once(" = ").map_or("", |(name, _)| name);
+        if STARTING.contains(&format!("{}.{name}", section.trim_matches(['[', ']'])).as_str()) {
+            if written != section {
+                text.extend(["\n", section, "\n"]);
+                written = section;
+            }
+            text.extend([comment.as_str(), "#", line, "\n"]);
+        }
+        comment.clear();
+    }
+    text
+}
+
+/// `config.toml` with every key commented out.
 pub fn commented() -> String {
     let lines = DEFAULT_TOML.lines().map(|line| {
         let is_key = !line.is_empty() && !line.starts_with(['#', '[']);
@@ -80,36 +145,53 @@ pub fn commented() -> String {
             format!("{line}\n")
         }
     });
-    std::iter::once(format!("#:schema {SCHEMA_FILE}\n"))
-        .chain(lines)
-        .collect()
+    begun(&lines.collect::<String>())
 }
 
-/// The keys as a page of the documentation.
+fn begun(text: &str) -> String {
+    format!("#:schema {SCHEMA_FILE}\n{text}")
+}
+
+/// The keys as a page of the documentation, those for experts last.
 pub fn markdown() -> String {
     let (mut text, mut section) = (HEAD.to_owned(), String::new());
     let defaults: Table = toml::from_str(DEFAULT_TOML).expect("a test reads the embedded config.toml");
-    for documented in documented() {
-        let DocumentedKey {
-            section: of,
-            name,
-            comment,
-        } = &documented;
-        if section != *of {
-            write!(text, "\n## \\[{of}\\]\n\n| key | default | |\n|---|---|---|\n").ok();
-            section.clone_from(of);
+    let (expert, others): (Vec<DocumentedKey>, Vec<DocumentedKey>) = documented()
+        .into_iter()
+        .partition(|documented| EXPERT.contains(&documented.key().as_str()));
+    for documented in &others {
+        if section != documented.section {
+            write!(
+                text,
+                "\n## \\[{}\\]\n\n| key | default | |\n|---|---|---|\n",
+                documented.section
+            )
+            .ok();
+            section.clone_from(&documented.section);
         }
-        let mark = if is_reloaded(&documented.key()) {
-            " ↻"
-        } else {
-            ""
-        };
-        let default = defaults.get(of).and_then(|keys| keys.get(name));
-        let default = default.map(ToString::to_string).unwrap_or_default();
-        let comment = comment.replace('|', "\\|");
-        writeln!(text, "| `{name}`{mark} | `{default}` | {comment} |").ok();
+        text.push_str(&row(documented, &documented.name, &defaults));
     }
+    text.push_str(EXPERT_HEAD);
+    text.extend(
+        expert
+            .iter()
+            .map(|documented| row(documented, &documented.key(), &defaults)),
+    );
     text
+}
+
+fn row(documented: &DocumentedKey, name: &str, defaults: &Table) -> String {
+    let mark = if is_reloaded(&documented.key()) {
+        " ↻"
+    } else {
+        ""
+    };
+    let default = defaults
+        .get(&documented.section)
+        .and_then(|keys| keys.get(&documented.name));
+    let default = default.map(ToString::to_string).unwrap_or_default();
+    let comment = documented.comment.replace('|', "\\|");
+    format!("| `{name}`{mark} | `{default}` | {comment} |\n")
 }
 
 /// The JSON Schema (2020-12) of a configuration file, for editors: every key with its description, type, default and
@@ -156,6 +238,10 @@ fn property(documented: &DocumentedKey, default: &toml::Value) -> Value {
     }
     if let Some(choices) = documented.choices() {
         property["enum"] = json!(choices);
+    }
+    if DurationUnit::of(&key).is_some() {
+        property["type"] = json!([kind, "string"]);
+        property["pattern"] = json!(DURATION_PATTERN);
     }
     if kind == "array" {
         property["items"] = json!({ "type": "string" });

@@ -349,6 +349,46 @@ fn every_value_in_the_comments_is_accepted_and_no_other() {
 }
 
 #[test]
+fn durations_are_read_from_every_source() {
+    let file = "[queue]\nmax_wait_ms = \"1m30s\"\n[summary]\nweek_hours = \"30d\"\n";
+    let variables = [("RECAPD__SESSION__IDLE_GAP_MINUTES", "8h")];
+    let config = load(Some(file), &variables, &["queue.debounce_ms=10s"])
+        .unwrap()
+        .config;
+    assert_eq!(
+        (config.queue.max_wait_ms, config.queue.debounce_ms),
+        (90_000, 10_000)
+    );
+    assert_eq!(
+        (config.summary.week_hours, config.session.idle_gap_minutes),
+        (720, 480)
+    );
+    let error = load(None, &[], &["summary.week_hours=90m"]).unwrap_err();
+    assert_eq!(
+        error,
+        "--set: summary.week_hours must be a whole number of hours, or a duration such as 7d, not `90m`"
+    );
+}
+
+#[test]
+fn the_start_has_the_keys_that_people_change() {
+    let text = starting();
+    let keys = text
+        .lines()
+        .filter_map(|line| line.strip_prefix('#')?.split_once(" = "));
+    let names: Vec<&str> = keys
+        .map(|(name, _)| name)
+        .filter(|name| !name.contains(' '))
+        .collect();
+    assert_eq!(names.len(), reference::STARTING.len(), "{text}");
+    let set = text.replace("#budget_tokens = 100000", "budget_tokens = 5000");
+    assert_eq!(
+        load(Some(&set), &[], &[]).unwrap().config.window.budget_tokens,
+        5_000
+    );
+}
+
+#[test]
 fn the_schema_knows_every_key_with_its_default_and_its_limits() {
     let schema = json_schema();
     let defaults: Value = toml::from_str(DEFAULT_TOML).unwrap();

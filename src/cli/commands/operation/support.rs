@@ -173,7 +173,7 @@ fn origin(origin: &ConfigSource) -> String {
 /// Says what is wrong with a configuration, without its values: one may be a secret in the wrong place.
 fn wrong(error: &ConfigError, places: &Places) -> String {
     match error {
-        ConfigError::Unreadable { path, source } => format!("{}: {source}", outline(&path.to_string_lossy())),
+        ConfigError::Unreadable { path, reason } => format!("{}: {reason}", outline(&path.to_string_lossy())),
         ConfigError::Invalid(problems) => {
             let lines = problems.iter().map(|problem| {
                 let what = places.outlined(&problem.without_values());

@@ -16,20 +16,28 @@ const FILE: &str = "recapd.toml";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Writes every key with its meaning, limits and default, all of them commented out: what isn't set follows the defaults of each
-version. An existing file is never overwritten. Examples:
-  recapd init                                  ./recapd.toml
-  recapd init /etc/recapd/config.toml          where recapd looks by itself
+Writes the keys that people change, with their meaning, limits and defaults, all of them commented out: what isn't set follows
+the defaults of each version. An existing file is never overwritten. Examples:
+  recapd init                             ./recapd.toml
+  recapd init /etc/recapd/config.toml     where recapd looks by itself
+  recapd init --all all.toml              every key that there is
   recapd init - | less")]
 pub(crate) struct Init {
     /// The file; `-` prints it
     #[arg(default_value = FILE)]
     file: PathBuf,
+    /// Write all keys, not only those that people change
+    #[arg(long)]
+    all: bool,
 }
 
 impl Init {
     pub(crate) fn run(self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let text = config::commented();
+        let text = if self.all {
+            config::commented()
+        } else {
+            config::starting()
+        };
         if self.file.as_os_str() == "-" {
             output::text(&text)?;
             return Ok(ExitCode::SUCCESS);
@@ -65,7 +73,9 @@ fn write(file: &Path, text: &str) -> Result<(), CommandFailure> {
                     "{name} is there already, and isn't written over; name another file"
                 ))
             } else {
-                CommandFailure::usage(format!("{name}: {error}"))
+                CommandFailure::usage(format!(
+                    "{name} can't be written: {error}; make its folder first, or name another file"
+                ))
             }
         })?;
     Ok(made.write_all(text.as_bytes())?)

@@ -1,0 +1,96 @@
+//! The keys whose defaults nearly everybody keeps: limits, time limits and internals. The reference lists them last.
+
+pub(super) const EXPERT: &[&str] = &[
+    "database.group_commit_max",
+    "database.readers",
+    "database.busy_timeout_ms",
+    "database.synchronous",
+    "database.connections",
+    "database.statement_timeout_ms",
+    "database.read_lag_ms_max",
+    "window.leg_tokens",
+    "window.on_overflow",
+    "context.pins_max_tokens",
+    "context.anchor",
+    "context.alternation",
+    "convergence.profile",
+    "convergence.weights",
+    "convergence.window_messages",
+    "convergence.warn_at",
+    "convergence.stop_at",
+    "summary.append_below",
+    "summary.merge_below",
+    "summary.compact_by_model",
+    "summary.style",
+    "queue.batch_exchanges",
+    "queue.batch_tokens_min",
+    "queue.max_wait_ms",
+    "queue.debounce_ms",
+    "queue.poll_ms",
+    "queue.lease_ms",
+    "queue.attempts_max",
+    "queue.crashes_max",
+    "queue.backoff_base_ms",
+    "queue.backoff_max_ms",
+    "queue.revive_after_ms",
+    "queue.reconcile_ms",
+    "queue.project_spacing_ms",
+    "queue.owner",
+    "worker.input_tokens_max",
+    "worker.batch_exchanges_max",
+    "worker.tool_chars_max",
+    "worker.said_chars_max",
+    "worker.drain_ms",
+    "model.connect_timeout_ms",
+    "model.output_limit_field",
+    "model.thinking_reserve_tokens",
+    "model.anthropic_version",
+    "model.breaker_failures",
+    "model.breaker_rest_ms",
+    "batch.gather_ms",
+    "batch.requests_max",
+    "batch.bytes_max",
+    "batch.open_max",
+    "schedule.sample_ms",
+    "schedule.journal_keep_hours",
+    "http.socket",
+    "http.socket_mode",
+    "http.body_bytes_max",
+    "http.answers_bytes_max",
+    "http.request_timeout_ms",
+    "http.head_timeout_ms",
+    "http.idle_timeout_ms",
+    "http.stall_timeout_ms",
+    "http.connections_max",
+    "http.connections_per_peer_max",
+    "http.subscribers_max",
+    "http.requests_per_second",
+    "http.requests_burst",
+    "http.batch_messages_max",
+    "http.snapshot_bytes_max",
+    "http.audit_rows_max",
+    "proxy.body_bytes_max",
+    "proxy.answer_bytes_max",
+    "proxy.copies_bytes_max",
+    "proxy.decide_ms",
+    "hook.max_chars",
+    "trace.timeout_ms",
+    "trace.gather_ms",
+    "trace.service_name",
+    "trace.attributes",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::EXPERT;
+    use crate::{keys::Keys, reference::STARTING};
+
+    #[test]
+    fn they_are_keys_and_nobody_starts_with_them() {
+        let known: Vec<String> = Keys::new().names().collect();
+        for key in EXPERT {
+            assert!(known.iter().any(|name| name == key), "{key}");
+            assert!(!STARTING.contains(key), "{key}");
+        }
+    }
+}
