@@ -9,6 +9,7 @@ mod conversations;
 #[cfg(test)]
 mod documented;
 mod exit;
+mod help;
 mod terminal;
 mod unshown;
 
@@ -39,7 +40,7 @@ use terminal::output;
 
 /// Keeps LLM agents' context windows in budget, and a short, true, always-ready summary of everything that fell out.
 #[derive(Debug, Parser)]
-#[command(name = "recapd", version, propagate_version = true, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(name = "recapd", version, propagate_version = true, arg_required_else_help = true, max_term_width = help::COLUMNS, after_help = EXAMPLES)]
 struct Cli {
     #[command(flatten)]
     shared: GlobalOptions,
@@ -62,6 +63,7 @@ Examples:
 
 Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 not found, 4 not ready, 69 database or daemon unreachable,
 75 not done yet, 78 configuration.
+
 To read: recapd help exit-codes, recapd help environment, recapd help hooks.";
 
 #[derive(Clone, Debug, Args)]
@@ -345,7 +347,8 @@ pub fn main() -> ExitCode {
     if let Some(call) = hook::called(&arguments) {
         return called_by_host(call, &environment, began);
     }
-    let cli = Cli::parse();
+    let cli =
+        Cli::try_parse_from(&arguments).unwrap_or_else(|error| help::laid_out(error, &arguments).exit());
     output::adapt(&environment);
     let is_daemon = matches!(cli.command, Command::Serve(_));
     let log = is_daemon.then(|| sources(&cli.shared, &cli.command, &environment));
@@ -360,13 +363,13 @@ pub fn main() -> ExitCode {
 /// to people.
 fn called_by_host(call: Vec<OsString>, environment: &Environment, began: Instant) -> ExitCode {
     hook::end_in_time(environment);
-    match Cli::try_parse_from(call) {
+    match Cli::try_parse_from(&call) {
         Ok(_) if crate::hook::is_off(environment) => {}
         Ok(cli) => {
             run(cli, environment, began).ok();
         }
         Err(error) if is_for_a_person(&error) => {
-            error.print().ok();
+            help::laid_out(error, &call).print().ok();
         }
         Err(_) => {}
     }
@@ -485,19 +488,19 @@ fn sources(shared: &GlobalOptions, command: &Command, environment: &Environment)
         .state_folder(environment.state_folder())
         .runtime_folders(environment.runtime_folders());
     if let Some(place) = &shared.db {
-        loader = loader.set(format!("database.url={}", config::url_of(place)));
-    }
-    if let Some(level) = shared.log_level() {
-        loader = loader.set(format!("log.level={}", level.name()));
+        loader = loader.option("--db", format!("database.url={}", config::url_of(place)));
     }
     if let Command::Replay(replay) = command {
         loader = replay.settings().into_iter().fold(loader, Loader::set);
     }
     if let Command::Serve(serve) = command {
-        loader = serve.settings().into_iter().fold(loader, Loader::set);
+        loader = serve.configure(loader);
     }
     if let Command::Proxy(proxy) = command {
-        loader = proxy.settings().into_iter().fold(loader, Loader::set);
+        loader = proxy.configure(loader);
+    }
+    if let Some(level) = shared.log_level() {
+        loader = loader.set(format!("log.level={}", level.name()));
     }
     shared.set.iter().cloned().fold(loader, Loader::set)
 }

@@ -67,7 +67,7 @@ impl CommandFailure {
     /// The files that were named can't be listed.
     pub(super) fn unlisted(error: ListError) -> Self {
         match error {
-            ListError::Missing(_) => Self::new(USAGE, error),
+            ListError::Missing(_) => Self::usage(format!("{error}; check the path")),
             ListError::Unreadable { .. } => anyhow::Error::new(error).into(),
         }
     }

@@ -67,7 +67,10 @@ impl Unshown {
     pub(super) fn told(&self) -> Option<String> {
         let are_most = self.is_much() && self.hidden * 2 > self.read;
         let cure = match (self.are_nearly_all(), are_most) {
-            (true, _) => "; if this is a conversation, say with --format how it is written",
+            (true, _) => {
+                "; if this is a conversation, say with --format how it is written, or give its messages the roles user, \
+                 assistant, system, developer or tool"
+            }
             (false, true) => "",
             (false, false) => return None,
         };
@@ -159,7 +162,8 @@ mod tests {
         assert_eq!(
             unshown(&kinds).told().unwrap(),
             "2,021 of 2,021 messages are of kinds no model is shown: human (2,000), b (7), c (7), d (5), a (1), and 1 more \
-             kind; if this is a conversation, say with --format how it is written"
+             kind; if this is a conversation, say with --format how it is written, or give its messages the roles user, \
+             assistant, system, developer or tool"
         );
     }
 }

@@ -37,6 +37,7 @@ mod terminal;
 mod token;
 mod topics;
 mod versions;
+mod wrong_input;
 
 use std::{
     io::{BufRead as _, BufReader},

@@ -266,14 +266,20 @@ impl Api {
     }
 
     /// Makes a failure of a request that got no answer.
+    #[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
     fn unanswered(&self, error: HttpClientError) -> CommandFailure {
         let cure = match error {
             HttpClientError::Late(_) => "no answer in time; ask again later, or name the database with --db",
             HttpClientError::Untrusted(_) => "nothing was sent; without --server the database is read",
             _ => "is the daemon running there? without --server the database is read",
         };
-        let context = format!("{}: {cure}", self.transport.place());
-        CommandFailure::new(UNAVAILABLE, anyhow::Error::new(error).context(context))
+        let (place, reason) = (self.transport.place().to_string(), error.to_string());
+        let named = if reason.contains(&place) {
+            reason
+        } else {
+            format!("{place}: {reason}")
+        };
+        CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("{named}; {cure}"))
     }
 
     /// Returns the message for an agent that the daemon doesn't know, with similar names.

@@ -1,6 +1,10 @@
 //! Hints for a database that can't be used.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::{self, File},
+    io::{ErrorKind, Read as _},
+    path::{Path, PathBuf},
+};
 
 use rustix::{
     fs::{Access, access},
@@ -29,6 +33,50 @@ pub(crate) fn of(url: &str, error: &StoreError) -> &'static str {
 pub(crate) fn file(url: &str) -> Option<PathBuf> {
     let is_path = !url.is_empty() && !url.contains("://");
     sqlite::file_of(url).or_else(|| is_path.then(|| PathBuf::from(url)))
+}
+
+/// The first bytes of every SQLite database.
+const SQLITE_HEAD: &[u8] = b"SQLite format 3\0";
+
+/// Says what is wrong with the file of the database `url` and what to do, if a look at the file shows it.
+pub(crate) fn of_wrong_file(url: &str) -> Option<String> {
+    let file = file(url)?;
+    let name = file.display();
+    match fs::metadata(&file) {
+        Ok(found) if found.is_dir() => Some(format!(
+            "{name} is a folder, and a database is one file: name that file with --db"
+        )),
+        Ok(_) if is_of_another_kind(&file) => Some(format!(
+            "{name} is no SQLite database: name another file with --db; a damaged database is restored from a backup, see \
+             docs/backup.md"
+        )),
+        Err(error) if error.kind() == ErrorKind::NotFound => missing(&file),
+        _ => None,
+    }
+}
+
+fn missing(file: &Path) -> Option<String> {
+    let name = file.display();
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    // The daemon makes the user's own folder by itself.
+    let is_default = file.ends_with(Path::new("recapd").join(DEFAULT_FILE));
+    if let Some(folder) = folder.filter(|folder| !is_default && !folder.exists()) {
+        let folder = folder.display();
+        return Some(format!(
+            "there is no folder {folder} for the database {name}: make it, or name another file with --db"
+        ));
+    }
+    let cure =
+        "`recapd serve` or `recapd migrate up` makes it; or name another one with --db or database.url";
+    (!lies_here(file)).then(|| format!("there is no database {name}: {cure}"))
+}
+
+/// True if the file has content, and that of another kind.
+fn is_of_another_kind(file: &Path) -> bool {
+    let mut head = Vec::new();
+    let bytes = u64::try_from(SQLITE_HEAD.len()).unwrap_or_default();
+    let is_read = File::open(file).and_then(|file| file.take(bytes).read_to_end(&mut head));
+    is_read.is_ok() && !head.is_empty() && head != SQLITE_HEAD
 }
 
 /// True if the working directory holds a database, where earlier versions looked for it.
@@ -81,6 +129,28 @@ mod tests {
         assert!(of("postgres://db/recapd", &failed(OutageKind::Io)).contains("PGPASSFILE"));
         std::fs::write(folder.path().join("none.db"), "").unwrap();
         assert!(cure(OutageKind::Io).contains("--db"));
+    }
+
+    #[test]
+    fn a_wrong_file_is_named_with_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = |name: &str| of_wrong_file(&sqlite::url_of(&folder.path().join(name)));
+        fs::write(folder.path().join("notes.txt"), "hello").unwrap();
+        fs::write(folder.path().join("new.db"), "").unwrap();
+        fs::write(folder.path().join("real.db"), SQLITE_HEAD).unwrap();
+        for (name, words) in [
+            ("", "is a folder"),
+            ("notes.txt", "notes.txt is no SQLite database"),
+            ("none.db", "none.db: `recapd serve`"),
+            ("none/x.db", "there is no folder"),
+            ("none/recapd/recapd.db", "there is no database"),
+        ] {
+            assert!(told(name).unwrap().contains(words), "{name}: {:?}", told(name));
+        }
+        for name in ["new.db", "real.db"] {
+            assert_eq!(told(name), None, "{name}");
+        }
+        assert_eq!(of_wrong_file("postgres://db/recapd"), None);
     }
 
     #[test]

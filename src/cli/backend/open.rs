@@ -94,7 +94,10 @@ pub(crate) fn named(url: &str, error: StoreError) -> CommandFailure {
     } else {
         UNAVAILABLE
     };
-    CommandFailure::new(code, anyhow::anyhow!("{url}: {error}; {hint}"))
+    let is_unavailable = matches!(error, StoreError::Unavailable(_));
+    let text = cure::of_wrong_file(url).filter(|_| is_unavailable);
+    let text = text.unwrap_or_else(|| format!("{url}: {error}; {hint}"));
+    CommandFailure::new(code, anyhow::Error::msg(text))
 }
 
 /// Returns the error for an unknown agent, with the names of existing agents.

@@ -1,11 +1,12 @@
 //! First steps: `recapd init`, `serve --demo`, `version`, `completions`, `man`.
 
-use std::process::{Child, Stdio};
-
-use tokio::time::Instant;
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Child, Stdio},
+};
 
 use super::{code, json, recapd, stderr, stdout};
-use crate::support::{PATIENCE, port::Port};
+use crate::support::port::Port;
 
 #[test]
 fn a_starting_configuration_has_the_defaults_and_overwrites_nothing() {
@@ -26,6 +27,10 @@ fn a_starting_configuration_has_the_defaults_and_overwrites_nothing() {
         written.starts_with("#:schema ") && written.contains("\n#budget_tokens = 100000\n"),
         "{written}"
     );
+    let keys = written
+        .lines()
+        .filter(|line| line.contains(" = ") && !line.starts_with("# "));
+    assert_eq!(keys.count(), 8, "{written}");
     let output = run(&["config", "check", "--json", "--config", "recapd.toml"]);
     assert_eq!(json(&output)["changed"], 0, "{}", stderr(&output));
     let output = run(&["init"]);
@@ -36,6 +41,11 @@ fn a_starting_configuration_has_the_defaults_and_overwrites_nothing() {
         stderr(&output)
     );
     assert_eq!(stdout(&run(&["init", "-"])), written);
+    let all = stdout(&run(&["init", "--all", "-"]));
+    assert!(
+        all.starts_with("#:schema ") && all.contains("\n#poll_ms = 1000\n"),
+        "{all}"
+    );
     assert_eq!(code(&run(&["init", "no/such/folder/x.toml"])), Some(2));
 }
 
@@ -139,27 +149,30 @@ fn a_demonstration_needs_nothing_and_leaves_nothing() {
         .env("TMPDIR", folder.path())
         .env("HOME", folder.path())
         .current_dir(folder.path());
-    command.args([
-        "serve",
-        "--demo",
-        "--listen",
-        &address.to_string(),
-        "--set",
-        "log.level=error",
-    ]);
-    let _demo = Demo(
+    command.args(["serve", "--demo", "--listen", &address.to_string()]);
+    let mut demo = Demo(
         command
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap(),
     );
     let url = format!("http://{address}");
-    let run = |args: &[&str]| recapd().args(args).args(["--server", &url]).output().unwrap();
-    let end = Instant::now() + PATIENCE;
-    while code(&run(&["health"])) != Some(0) {
-        assert!(Instant::now() < end, "it isn't ready");
+    let mut lines = BufReader::new(demo.0.stderr.take().unwrap()).lines();
+    let told: Vec<String> = lines
+        .by_ref()
+        .map(Result::unwrap)
+        .take_while(|line| line != "Ctrl-C ends it.")
+        .collect();
+    assert!(told[0].contains(&format!("{url}/ui/")), "{told:?}");
+    let commands = told.iter().filter_map(|line| line.strip_prefix("  recapd "));
+    let commands: Vec<&str> = commands.map(|line| line.split("  ").next().unwrap()).collect();
+    assert_eq!(commands.len(), 3, "{told:?}");
+    for command in commands {
+        let output = recapd().args(command.split(' ')).output().unwrap();
+        assert_eq!(code(&output), Some(0), "{command}: {}", stderr(&output));
     }
+    let run = |args: &[&str]| recapd().args(args).args(["--server", &url]).output().unwrap();
     let output = run(&["history", "demo"]);
     let history = stdout(&output);
     assert!(

@@ -13,12 +13,14 @@ pub(super) fn failed(status: StatusCode, text: &str) -> CommandFailure {
     let problem: Value = serde_json::from_str(text).unwrap_or_default();
     let detail = told(&problem).unwrap_or_else(|| text.trim().to_owned());
     match status {
-        StatusCode::NOT_FOUND => CommandFailure::not_found(detail),
+        StatusCode::NOT_FOUND => CommandFailure::not_found(format!("{detail}{}", command(&problem))),
         StatusCode::UNAUTHORIZED => {
             anyhow::anyhow!("{detail}; put one into {TOKEN_VARIABLE} or --token-file").into()
         }
         // The request conflicts with the state, or this token may not make it.
-        StatusCode::CONFLICT | StatusCode::FORBIDDEN => anyhow::anyhow!("{detail}").into(),
+        StatusCode::CONFLICT | StatusCode::FORBIDDEN => {
+            anyhow::anyhow!("{detail}{}", command(&problem)).into()
+        }
         StatusCode::BAD_REQUEST
         | StatusCode::PAYLOAD_TOO_LARGE
         | StatusCode::UNSUPPORTED_MEDIA_TYPE
@@ -26,6 +28,26 @@ pub(super) fn failed(status: StatusCode, text: &str) -> CommandFailure {
         StatusCode::TOO_MANY_REQUESTS => CommandFailure::new(RETRY_LATER, anyhow::anyhow!("{detail}")),
         status => CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("{status}: {detail}")),
     }
+}
+
+/// What to type about a problem, by its code.
+const COMMANDS: [(&str, &str); 8] = [
+    ("unknown_version", "`recapd versions AGENT` lists them"),
+    ("unknown_exchange", "`recapd history AGENT --all` lists them"),
+    ("unknown_message", "`recapd window AGENT` shows their numbers"),
+    ("unknown_mark", "`recapd mark AGENT NAME` sets one"),
+    ("unknown_item", "`recapd items list AGENT --all` lists them"),
+    ("unknown_fact", "`recapd facts AGENT --all` lists them"),
+    ("unknown_run", "`recapd runs` lists them"),
+    (
+        "agent_exists",
+        "name another one; `recapd agents` lists those that there are",
+    ),
+];
+
+fn command(problem: &Value) -> String {
+    let command = COMMANDS.iter().find(|(code, _)| problem["code"] == *code);
+    command.map_or(String::new(), |(_, command)| format!("; {command}"))
 }
 
 /// Returns the agent if the refusal is that the daemon doesn't know it.

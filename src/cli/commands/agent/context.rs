@@ -27,8 +27,8 @@ Examples:
 pub(crate) struct ContextCommand {
     /// The agent
     agent: AgentId,
-    /// The provider's API whose request to write
-    #[arg(long, value_name = "anthropic|openai|openai-responses|gemini", value_parser = format_named)]
+    /// The provider's API whose request to write: anthropic, openai, openai-responses or gemini
+    #[arg(long, value_name = "FORMAT", value_parser = format_named)]
     format: RequestFormat,
     /// The most tokens of the whole request; 0 is no limit [default: `context_max_tokens` of the agent, else
     /// `context.max_tokens`]

@@ -52,8 +52,8 @@ pub(crate) struct Facts {
     /// Only facts with larger numbers
     #[arg(long, default_value_t = 0)]
     after: i64,
-    /// Print at most this many, up to 200
-    #[arg(long, default_value_t = SHOWN_MAX, value_parser = clap::value_parser!(i64).range(1..=SHOWN_MAX))]
+    /// Show at most this many
+    #[arg(long, default_value_t = SHOWN_MAX, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=SHOWN_MAX))]
     limit: i64,
 }
 

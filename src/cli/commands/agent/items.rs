@@ -32,7 +32,7 @@ Items are what a document's lines are written from. A pinned one stays in the do
 ones have a quarter of its room. New words give an item a new number, and no model changes them. Examples:
   recapd items list my-agent
   recapd items pin my-agent 12
-  recapd items edit my-agent 12 --text \"Chose RS256 for the tokens\" --importance decision")]
+  recapd items edit my-agent 12 --text \"Chose RS256\" --importance decision")]
 pub(crate) struct Items {
     #[command(subcommand)]
     action: ItemsAction,
@@ -50,8 +50,8 @@ enum ItemsAction {
         /// Only items with larger numbers
         #[arg(long, default_value_t = 0)]
         after: i64,
-        /// Print at most this many, up to 200
-        #[arg(long, default_value_t = SHOWN_MAX, value_parser = clap::value_parser!(i64).range(1..=SHOWN_MAX))]
+        /// Show at most this many
+        #[arg(long, default_value_t = SHOWN_MAX, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=SHOWN_MAX))]
         limit: i64,
     },
     /// Keep an item in the document, in full

@@ -38,7 +38,7 @@ pub(crate) struct Recall {
     #[arg(required = true, value_name = "WORDS")]
     words: Vec<String>,
     /// Show at most this many exchanges
-    #[arg(long, default_value_t = FOUND_SHOWN, value_parser = clap::value_parser!(i64).range(1..=FOUND_MAX))]
+    #[arg(long, default_value_t = FOUND_SHOWN, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=FOUND_MAX))]
     limit: i64,
     /// Only what they said: user, assistant, tool or system
     #[arg(long)]
@@ -86,7 +86,7 @@ pub(crate) struct Expand {
     #[arg(long, default_value_t = 0, value_name = "SEQ")]
     after: i64,
     /// Show at most this many messages of each exchange
-    #[arg(long, default_value_t = MESSAGES_SHOWN, value_parser = clap::value_parser!(i64).range(1..=MESSAGES_MAX))]
+    #[arg(long, default_value_t = MESSAGES_SHOWN, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=MESSAGES_MAX))]
     limit: i64,
 }
 

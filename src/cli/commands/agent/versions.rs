@@ -40,8 +40,8 @@ pub(crate) struct Versions {
     /// Print the document of this version
     #[arg(value_name = "VERSION")]
     number: Option<i64>,
-    /// Print at most this many, up to 200
-    #[arg(long, default_value_t = SHOWN, value_parser = clap::value_parser!(i64).range(1..=SHOWN_MAX))]
+    /// Show at most this many
+    #[arg(long, default_value_t = SHOWN, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=SHOWN_MAX))]
     limit: i64,
 }
 

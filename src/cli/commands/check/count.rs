@@ -30,9 +30,9 @@ const BODY_BYTES_MAX: u64 = 64 << 20;
 #[command(after_help = "\
 Examples:
   recapd count --provider openai --model gpt-5 request.json
-  recapd count --provider anthropic --model claude-opus-5 --json - < request.json
-  recapd count --provider anthropic --model claude-opus-5 --db recapd.db request.json
-                                                      with what agents' reports say about the estimate")]
+  recapd count --provider anthropic --model claude-opus-5 - < request.json
+  recapd count --provider anthropic --model claude-opus-5 --db a.db request.json
+      with what agents' reports say about the estimate")]
 pub(crate) struct Count {
     /// The provider whose tokenizer to use: openai, anthropic, google or local; any other is counted by bytes
     /// [default: window.provider]
@@ -116,8 +116,15 @@ async fn calibrated(
 }
 
 fn body(file: &Path) -> Result<Vec<u8>, CommandFailure> {
-    let unreadable =
-        |error: std::io::Error| CommandFailure::new(USAGE, anyhow::anyhow!("{}: {error}", file.display()));
+    let unreadable = |error: std::io::Error| {
+        CommandFailure::new(
+            USAGE,
+            anyhow::anyhow!(
+                "can't read {}: {error}; check the path and its permissions",
+                file.display()
+            ),
+        )
+    };
     let mut bytes = Vec::new();
     let source: Box<dyn Read> = if file == Path::new("-") {
         Box::new(stdin().lock())

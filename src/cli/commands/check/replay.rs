@@ -52,7 +52,7 @@ pub(crate) struct Replay {
     #[arg(long)]
     agent: Option<AgentId>,
     /// The window's ceiling in tokens; 0 evicts nothing
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", allow_hyphen_values = true, value_parser = tokens)]
     budget: Option<i64>,
     /// The summariser: `offline`, or the name of a model at the configured provider; if that is `offline`, at the
     /// provider whose models have such names
@@ -61,6 +61,15 @@ pub(crate) struct Replay {
     /// True if the database outlives the command.
     #[arg(skip)]
     is_kept: bool,
+}
+
+fn tokens(text: &str) -> Result<i64, String> {
+    let tokens = text
+        .replace('_', "")
+        .parse::<i64>()
+        .ok()
+        .filter(|tokens| *tokens >= 0);
+    tokens.ok_or_else(|| "expected a whole number of tokens, such as 8000; 0 evicts nothing".to_owned())
 }
 
 pub(crate) fn format_name() -> impl TypedValueParser<Value = Format> {

@@ -42,9 +42,11 @@ pub(crate) struct Backup {
 Writes a new database from a backup, brings its tables up to date and checks it. No daemon may run on it, and no database
 may exist there: move it away first, with its -wal file. The backup isn't changed. The user who runs this owns the database: for
 a service, run it as its user. Start the service only after success: without a database it makes an empty one. Examples:
-  flock -n recapd.db.lock mkdir old && mv $(ls recapd.db recapd.db-wal recapd.db-shm 2>/dev/null) old/
+  flock -n recapd.db.lock mkdir old &&
+    mv $(ls recapd.db recapd.db-wal recapd.db-shm 2>/dev/null) old/
   recapd restore recapd-2026-11-20.db --db recapd.db
-  sudo -u recapd recapd restore /var/backups/recapd/2026-11-20.db --db /var/lib/recapd/recapd.db")]
+  sudo -u recapd recapd restore /var/backups/recapd/2026-11-20.db \\
+    --db /var/lib/recapd/recapd.db")]
 pub(crate) struct Restore {
     /// The backup
     #[arg(value_name = "FILE")]
@@ -153,6 +155,9 @@ fn failed(about: &str, error: BackupError) -> CommandFailure {
         }
         BackupError::Store(error) => CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("{about}: {error}")),
         BackupError::OtherTools => CommandFailure::usage(format!("{error}; see docs/backup.md")),
-        BackupError::Exists(_) | BackupError::File { .. } => anyhow::Error::new(error).into(),
+        BackupError::Exists(_) => anyhow::Error::new(error).into(),
+        BackupError::File { .. } => {
+            anyhow::anyhow!("{error}; check the path, its folder and the permissions").into()
+        }
     }
 }

@@ -11,7 +11,15 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use crate::cli::{GlobalOptions, backend::open, exit::CommandFailure, terminal::output};
+use crate::cli::{
+    GlobalOptions,
+    backend::open,
+    exit::CommandFailure,
+    terminal::{
+        colour::{DIM, GREEN, RED, YELLOW, painted},
+        output,
+    },
+};
 use recapd_config::{Config, Environment};
 use recapd_core::domain::{
     diagnosis::{Check, Verdict},
@@ -36,18 +44,19 @@ pub(crate) struct Doctor {
 }
 
 fn line(check: &Check) -> String {
-    let word = match check.verdict {
-        Verdict::Ok => "ok",
-        Verdict::Warn => "warn",
-        Verdict::Fail => "FAIL",
-        Verdict::Skip => "-",
+    let (word, style) = match check.verdict {
+        Verdict::Ok => ("ok", GREEN),
+        Verdict::Warn => ("warn", YELLOW),
+        Verdict::Fail => ("FAIL", RED),
+        Verdict::Skip => ("-", DIM),
     };
+    let word = painted(style, &format!("{word:<5}"));
     let fix = check
         .fix
         .as_ref()
         .map(|fix| format!("\n{:17}fix: {fix}", ""))
         .unwrap_or_default();
-    format!("{word:<5}{:<12}{}{fix}", check.name, check.detail)
+    format!("{word}{:<12}{}{fix}", check.name, check.detail)
 }
 
 /// Checks that a daemon makes of itself: all but those that ask someone over the network.

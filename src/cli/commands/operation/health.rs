@@ -56,7 +56,9 @@ impl Health {
                 };
                 return Err(CommandFailure::new(
                     UNAVAILABLE,
-                    anyhow::anyhow!("nobody answers at {at}"),
+                    anyhow::anyhow!(
+                        "nobody answers at {at}; start the daemon with `recapd serve`, or name it with --server"
+                    ),
                 ));
             }
             Err(NotReady::Says(why)) => {

@@ -17,7 +17,7 @@ use crate::cli::{
     exit::{CONFIGURATION, CommandFailure},
 };
 use recapd_client::{DaemonEndpoint, PlaceError, Transport};
-use recapd_config::{Config, Environment, ProxyConfig, read_private};
+use recapd_config::{Config, Environment, Loader, ProxyConfig, read_private};
 use recapd_platform::{
     clock::{Clock, SystemClock},
     http_client::HttpSettings,
@@ -50,11 +50,11 @@ pub(crate) struct ProxyCommand {
 
 impl ProxyCommand {
     /// What this command sets before `--set` does.
-    pub(crate) fn settings(&self) -> Vec<String> {
-        self.listen
-            .iter()
-            .map(|listen| format!("proxy.listen={listen}"))
-            .collect()
+    pub(crate) fn configure(&self, loader: Loader) -> Loader {
+        match &self.listen {
+            Some(listen) => loader.option("--listen", format!("proxy.listen={listen}")),
+            None => loader,
+        }
     }
 
     #[expect(clippy::unused_self, reason = "commands run themselves")]

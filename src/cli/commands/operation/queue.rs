@@ -70,7 +70,7 @@ enum QueueAction {
 
 #[derive(Debug, Args)]
 struct QueueList {
-    /// Show at most this many rows
+    /// Show at most this many
     #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
     limit: i64,
     /// Only agents after this one, in the order of their names

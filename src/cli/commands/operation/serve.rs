@@ -28,6 +28,7 @@ use tracing::{info, warn};
 use crate::cli::{
     backend::open::{self, ApiKeys},
     exit::CommandFailure,
+    terminal::output::note,
 };
 use health_checker::HealthChecker;
 use patience::patiently;
@@ -59,8 +60,9 @@ Examples:
   recapd serve --config /etc/recapd/config.toml       as the service does
   recapd serve --listen 127.0.0.1:8080 --db /var/lib/recapd/recapd.db
 
-  curl --json '{\"kind\":\"user\",\"content\":\"Hello\"}' http://127.0.0.1:7411/v1/agents/me/messages
-  curl http://127.0.0.1:7411/v1/agents/me/summary")]
+  curl --json '{\"kind\":\"user\",\"content\":\"Hello\"}' \\
+    http://127.0.0.1:7411/v1/agents/me/messages
+  curl -i http://127.0.0.1:7411/v1/agents/me/summary")]
 pub(crate) struct Serve {
     /// Address and port to listen on, or `unix:` and a path [default: http.listen of the configuration]
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -76,10 +78,14 @@ pub(crate) struct Serve {
 
 impl Serve {
     /// Settings that this command applies below `--set`.
-    pub(crate) fn settings(&self) -> Vec<String> {
-        let listen = self.listen.iter().map(|listen| format!("http.listen={listen}"));
+    pub(crate) fn configure(&self, loader: Loader) -> Loader {
+        let loader = match &self.listen {
+            Some(listen) => loader.option("--listen", format!("http.listen={listen}")),
+            None => loader,
+        };
         let demo = if self.demo { demo::settings() } else { Vec::new() };
-        listen.chain(demo).collect()
+        demo.into_iter()
+            .fold(loader, |loader, setting| loader.option("--demo", setting))
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
@@ -121,7 +127,11 @@ impl Serve {
         if !self.demo {
             return open::block_on(serve(&loaded.config, loaded.prices.clone(), given, exporter));
         }
-        if *loaded.origin("database.url") == config::ConfigSource::Set {
+        let origin = loaded.origin("database.url");
+        if matches!(
+            origin,
+            config::ConfigSource::Set | config::ConfigSource::CommandOption(_)
+        ) {
             let cure = "leave --db away, or --demo";
             return Err(CommandFailure::usage(format!(
                 "a demonstration has a database of its own: {cure}"
@@ -184,7 +194,7 @@ async fn serve(
         model,
         reclaimed,
     } = ground;
-    let notify = given.notify.clone();
+    let (notify, is_demo) = (given.notify.clone(), given.is_demo);
     let lifecycle = Lifecycle::new();
     lifecycle.spawn_serving("access", {
         let (access, last) = (Arc::clone(&access), lifecycle.last().clone());
@@ -208,6 +218,11 @@ async fn serve(
     lifecycle.spawn_vital("supervisor", supervisor.run(config.clone(), hangups));
     ingest_inbox(&lifecycle, &parts, store);
     info!(listen = %config.http.listen, database = %config.database.url, owner, model, reclaimed, "daemon.ready");
+    if is_demo {
+        note(&demo::next(&config.http.listen));
+    } else if std::io::stderr().is_terminal() {
+        note(&welcome(&config.http.listen));
+    }
     notify.ready();
     let soft = lifecycle.soft().clone();
     let watch = service::watch(notify.clone(), parts.clone(), config.queue.poll(), soft.clone());
@@ -227,6 +242,19 @@ async fn serve(
     }
     info!(manner = %ending.manner, "daemon.stopped");
     Ok(ExitCode::from(u8::from(ending.is_failure)))
+}
+
+/// Says where people find the daemon that has started.
+fn welcome(listen: &Listen) -> String {
+    format!("recapd is ready at {}{}", listen.base(), dashboard(listen))
+}
+
+/// Formats where the dashboard is; a browser can't open a socket.
+fn dashboard(listen: &Listen) -> String {
+    match listen {
+        Listen::Address(_) => format!(", and its dashboard at {}/ui/", listen.base()),
+        Listen::Socket(_) => String::new(),
+    }
 }
 
 /// Opens and builds what a daemon needs. All waiting of a start happens here.
@@ -269,7 +297,6 @@ async fn prepare(
     let reclaimed = patiently(database, || enqueue_missing(&store, &parts, owner)).await?;
     if given.is_demo {
         demo::tell(&parts).await?;
-        crate::cli::terminal::output::note(demo::NEXT);
     }
     Ok(Ground {
         store,
@@ -292,18 +319,13 @@ fn end_early(notify: &Notify, signal: StopSignal) -> ExitCode {
 }
 
 async fn listen(config: &HttpConfig) -> anyhow::Result<http::Listener> {
-    let listening = match &config.listen {
+    let listening: io::Result<http::Listener> = match &config.listen {
         Listen::Address(address) => TcpListener::bind(address).await.map(Into::into),
         Listen::Socket(path) => http::Socket::listen(path, config.socket_mode.0)
             .await
             .map(Into::into),
     };
-    let listener: http::Listener = listening.with_context(|| {
-        format!(
-            "listening on {}; is another recapd running? see http.listen",
-            config.listen
-        )
-    })?;
+    let listener = listening.map_err(|error| unheard(&config.listen, &error))?;
     let Some(path) = &config.sockets.own else {
         return Ok(listener);
     };
@@ -319,6 +341,23 @@ async fn listen(config: &HttpConfig) -> anyhow::Result<http::Listener> {
             Err(anyhow::Error::new(error).context(context))
         }
     }
+}
+
+/// Says why nobody can listen there, and what to do.
+fn unheard(listen: &Listen, error: &io::Error) -> anyhow::Error {
+    let cure = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "is another recapd running? `recapd status` asks it; or choose another port, such as --listen 127.0.0.1:7500"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "no address of this machine is that: choose one with --listen, such as 127.0.0.1:7411"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "this user may not: choose a port from 1024 on with --listen, or a socket in a folder of this user"
+        }
+        _ => "choose another place with --listen, or http.listen",
+    };
+    anyhow::anyhow!("can't listen on {listen}: {error}; {cure}")
 }
 
 /// Listens at the socket next to the address. Only recapd's user may enter its folder below the runtime folder.

@@ -1,11 +1,6 @@
 //! Colours of a history on a terminal: dim above the rule, bold for the rule, highlights for what isn't finished.
 
-const END: &str = "\u{1b}[0m";
-const BOLD: &str = "\u{1b}[1m";
-const DIM: &str = "\u{1b}[2m";
-const RED: &str = "\u{1b}[31m";
-const GREEN: &str = "\u{1b}[32m";
-const YELLOW: &str = "\u{1b}[33m";
+use crate::cli::terminal::colour::{BOLD, DIM, END, GREEN, RED, YELLOW};
 
 /// Adds colours to a history without changing its words.
 pub(super) fn coloured(text: &str) -> String {

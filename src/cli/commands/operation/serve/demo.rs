@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::dashboard;
 use crate::cli::exit::CommandFailure;
+use recapd_config::{Config, Listen};
 use recapd_core::{
     domain::{
         agent::AgentId,
@@ -81,16 +83,30 @@ pub(super) fn settings() -> Vec<String> {
         "fallback.mode=none".to_owned(),
         "queue.batch_exchanges=1".to_owned(),
         "queue.debounce_ms=0".to_owned(),
+        // Only what to try next is worth a newcomer's terminal; --verbose shows more.
+        "log.level=warn".to_owned(),
     ]
     .into()
 }
 
-/// What to try next, printed at the start.
-pub(super) const NEXT: &str = "\
-recapd: a demonstration: nothing of it stays, no key is needed, no model is asked. In another terminal:
-  recapd history demo      which exchanges the model still sees
-  recapd summary demo      what is known of the others
-  recapd status            how updates are doing";
+/// Says where to look, and what to try next; the commands ask this daemon.
+pub(super) fn next(listen: &Listen) -> String {
+    let is_found = *listen == Config::default().http.listen;
+    let server = if is_found {
+        String::new()
+    } else {
+        format!(" --server {}", listen.base())
+    };
+    format!(
+        "recapd shows a conversation of the agent `{AGENT}`{}. Nothing of it stays, and no model is asked.\n\
+         In another terminal:\n\
+         \x20 recapd history {AGENT}{server}    what the model still sees, below the rule\n\
+         \x20 recapd summary {AGENT}{server}    what it is told of the rest\n\
+         \x20 recapd status{server}          how the updates are doing\n\
+         Ctrl-C ends it.",
+        dashboard(listen)
+    )
+}
 
 /// Stores the conversation as if it had just taken place.
 pub(super) async fn tell(parts: &Parts) -> Result<(), CommandFailure> {

@@ -3,6 +3,7 @@
 
 use super::{StatusFigures, spend};
 use crate::cli::terminal::{
+    colour::{BOLD, RED, YELLOW, painted},
     figures::{duration, permille, span, thousands},
     output,
 };
@@ -19,11 +20,36 @@ const LEFT_COLUMNS: usize = 50;
 pub(super) fn text(figures: &StatusFigures, now: Timestamp, tokens_max: i64) -> String {
     let left = left(figures, tokens_max);
     let right = right(figures, now);
-    let block = left.iter().zip(&right).map(|(left, right)| {
+    let (updates, sample) = (&figures.updates, &figures.sample);
+    let styles = Styles {
+        left: [
+            BOLD,
+            "",
+            alarming(updates.failed),
+            "",
+            "",
+            alarming(updates.truncated),
+        ],
+        right: ["", "", "", alarming(sample.parked), "", ""],
+    };
+    let rows = left.iter().zip(&right).zip(styles.left.iter().zip(styles.right));
+    let block = rows.map(|((left, right), (left_style, right_style))| {
         let blanks = LEFT_COLUMNS.saturating_sub(left.chars().count()).max(1);
+        let (left, right) = (painted(left_style, left), painted(right_style, right));
         format!("{left}{}{right}", " ".repeat(blanks))
     });
     block.chain(below(figures, now)).collect::<Vec<_>>().join("\n")
+}
+
+/// The styles of the block's lines.
+struct Styles {
+    left: [&'static str; 6],
+    right: [&'static str; 6],
+}
+
+/// The style of a number that should be 0.
+fn alarming(number: i64) -> &'static str {
+    if number > 0 { RED } else { "" }
 }
 
 fn left(figures: &StatusFigures, tokens_max: i64) -> [String; 6] {
@@ -99,8 +125,8 @@ fn below(figures: &StatusFigures, now: Timestamp) -> Vec<String> {
     let not_ready = figures.not_ready.as_ref();
     lines
         .into_iter()
-        .chain(not_ready.map(|why| format!("the daemon isn't ready: {why}")))
-        .chain(paused)
+        .chain(not_ready.map(|why| painted(RED, &format!("the daemon isn't ready: {why}"))))
+        .chain(paused.map(|paused| painted(YELLOW, &paused)))
         .chain(spend::lines(sample, &figures.circuits, now))
         .chain(super::batches::line(&sample.batches, now))
         .chain(sample.calibrations.iter().map(calibration))

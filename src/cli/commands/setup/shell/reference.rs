@@ -3,7 +3,7 @@
 use clap::{Arg, Command};
 
 use super::super::topics;
-use crate::cli::exit;
+use crate::cli::{exit, help, terminal::paragraphs::wrapped};
 
 /// The text above the commands.
 const HEAD: &str = "\
@@ -68,7 +68,8 @@ fn section(command: &Command, parent: &str, text: &mut String) {
     });
     own.for_each(|argument| describe(argument, text));
     if let Some(more) = command.get_after_help() {
-        text.extend([format!("\n```text\n{}\n```\n", more.to_string().trim_end())]);
+        let more = wrapped(more.to_string().trim_end(), help::COLUMNS);
+        text.extend([format!("\n```text\n{more}\n```\n")]);
     }
     for sub in visible(command) {
         section(sub, &name, text);

@@ -1,0 +1,121 @@
+//! Text in lines of a given width: prose is filled, and the comments of examples stand beside or below them.
+
+/// The least room for comments beside their examples.
+const BESIDE_MIN: usize = 28;
+/// The indentation of comments below their examples.
+const BELOW: usize = 6;
+
+/// Breaks `text` into lines of at most `columns`. Lines that are indented are examples: a command, then two blanks and a
+/// comment. Others are prose.
+pub(crate) fn wrapped(text: &str, columns: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let paragraphs = lines
+        .chunk_by(|one, next| is_example(one) == is_example(next) && !one.is_empty() && !next.is_empty());
+    let broken = paragraphs.flat_map(|paragraph| match paragraph.first() {
+        Some(first) if is_example(first) => examples(paragraph, columns),
+        _ => filled(&paragraph.join(" "), columns),
+    });
+    broken.collect::<Vec<_>>().join("\n")
+}
+
+/// Breaks prose into lines.
+pub(crate) fn filled(prose: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in prose.split_whitespace() {
+        let line = lines
+            .last_mut()
+            .filter(|line| line.is_empty() || line.chars().count() + 1 + word.chars().count() <= columns);
+        match line {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) => line.extend([" ", word]),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+fn is_example(line: &str) -> bool {
+    line.starts_with(' ')
+}
+
+struct Example<'a> {
+    /// The command with its indentation.
+    command: &'a str,
+    comment: &'a str,
+}
+
+impl<'a> Example<'a> {
+    fn read(line: &'a str) -> Self {
+        let start = line.len() - line.trim_start().len();
+        let end = line.get(start..).and_then(|rest| rest.find("  "));
+        let (command, comment) = line.split_at(end.map_or(line.len(), |end| start + end));
+        Self {
+            command,
+            comment: comment.trim_start(),
+        }
+    }
+
+    /// Writes the comment from `column` on, in the first line or below the command.
+    fn lines(&self, column: usize, columns: usize, is_beside: bool) -> Vec<String> {
+        if self.comment.is_empty() {
+            return vec![self.command.to_owned()];
+        }
+        let mut comment = filled(self.comment, columns.saturating_sub(column)).into_iter();
+        let first = match comment.next().filter(|_| is_beside) {
+            Some(first) => format!("{:<column$}{first}", self.command),
+            None => {
+                comment = filled(self.comment, columns.saturating_sub(column)).into_iter();
+                self.command.to_owned()
+            }
+        };
+        std::iter::once(first)
+            .chain(comment.map(|line| format!("{:column$}{line}", "")))
+            .collect()
+    }
+}
+
+fn examples(lines: &[&str], columns: usize) -> Vec<String> {
+    if lines.iter().all(|line| line.chars().count() <= columns) {
+        return lines.iter().map(|line| (*line).to_owned()).collect();
+    }
+    let examples: Vec<Example<'_>> = lines.iter().map(|line| Example::read(line)).collect();
+    let commented = examples.iter().filter(|example| !example.comment.is_empty());
+    let widest = commented.map(|example| example.command.chars().count()).max();
+    let column = widest.unwrap_or_default() + 2;
+    let is_beside = column + BESIDE_MIN <= columns;
+    let column = if is_beside { column } else { BELOW };
+    examples
+        .iter()
+        .flat_map(|example| example.lines(column, columns, is_beside))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prose_is_filled_and_comments_keep_their_column() {
+        let text = "One two three four five six seven eight nine ten,\neleven. Examples:\n  do a        it does a, and then it does something else\n  do bb\n\nEnd.";
+        assert_eq!(
+            wrapped(text, 40),
+            "One two three four five six seven eight\nnine ten, eleven. Examples:\n\
+             \x20 do a  it does a, and then it does\n        something else\n  do bb\n\nEnd."
+        );
+    }
+
+    #[test]
+    fn comments_that_find_no_room_stand_below() {
+        let text = "  do --this --and that    one two three four\n  do it                   five";
+        assert_eq!(
+            wrapped(text, 40),
+            "  do --this --and that\n      one two three four\n  do it\n      five"
+        );
+    }
+
+    #[test]
+    fn what_fits_stays_as_it_is() {
+        let text = "  do a        one\n  do bb       two";
+        assert_eq!(wrapped(text, 40), text);
+    }
+}
