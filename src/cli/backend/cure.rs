@@ -127,7 +127,7 @@ mod tests {
         assert!(cure(OutageKind::Full).contains("space"));
         assert!(cure(OutageKind::Busy).contains("another program"));
         assert!(of("postgres://db/recapd", &failed(OutageKind::Io)).contains("PGPASSFILE"));
-        std::fs::write(folder.path().join("none.db"), "").unwrap();
+        fs::write(folder.path().join("none.db"), "").unwrap();
         assert!(cure(OutageKind::Io).contains("--db"));
     }
 

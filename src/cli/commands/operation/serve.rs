@@ -11,7 +11,8 @@ mod traces;
 
 use std::{
     convert::Infallible,
-    fs, io,
+    fs,
+    io::{self, IsTerminal as _},
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     pin::pin,
@@ -220,7 +221,7 @@ async fn serve(
     info!(listen = %config.http.listen, database = %config.database.url, owner, model, reclaimed, "daemon.ready");
     if is_demo {
         note(&demo::next(&config.http.listen));
-    } else if std::io::stderr().is_terminal() {
+    } else if io::stderr().is_terminal() {
         note(&welcome(&config.http.listen));
     }
     notify.ready();

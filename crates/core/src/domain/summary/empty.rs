@@ -8,8 +8,9 @@ const SMALL_WINDOW: &str = "--set window.budget_tokens=4000";
 /// The fill of a window that nothing has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowFill {
+    /// What the window has.
     pub tokens: i64,
-    /// 0 is no limit.
+    /// What it may have; 0 is no limit.
     pub budget_tokens: i64,
 }
 
