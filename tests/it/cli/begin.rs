@@ -164,7 +164,7 @@ fn a_demonstration_needs_nothing_and_leaves_nothing() {
         .map(Result::unwrap)
         .take_while(|line| line != "Ctrl-C ends it.")
         .collect();
-    assert!(told[0].contains(&format!("{url}/ui/")), "{told:?}");
+    assert!(told.concat().contains(&format!("{url}/ui/")), "{told:?}");
     let commands = told.iter().filter_map(|line| line.strip_prefix("  recapd "));
     let commands: Vec<&str> = commands.map(|line| line.split("  ").next().unwrap()).collect();
     assert_eq!(commands.len(), 3, "{told:?}");
