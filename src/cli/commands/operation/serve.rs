@@ -219,11 +219,7 @@ async fn serve(
     lifecycle.spawn_vital("supervisor", supervisor.run(config.clone(), hangups));
     ingest_inbox(&lifecycle, &parts, store);
     info!(listen = %config.http.listen, database = %config.database.url, owner, model, reclaimed, "daemon.ready");
-    if is_demo {
-        note(&demo::next(&config.http.listen));
-    } else if io::stderr().is_terminal() {
-        note(&welcome(&config.http.listen));
-    }
+    greet(&config.http.listen, is_demo);
     notify.ready();
     let soft = lifecycle.soft().clone();
     let watch = service::watch(notify.clone(), parts.clone(), config.queue.poll(), soft.clone());
@@ -245,9 +241,17 @@ async fn serve(
     Ok(ExitCode::from(u8::from(ending.is_failure)))
 }
 
-/// Says where people find the daemon that has started.
-fn welcome(listen: &Listen) -> String {
-    format!("recapd is ready at {}{}", listen.base(), dashboard(listen))
+/// Says where people find the daemon that has started; services have their log.
+fn greet(listen: &Listen, is_demo: bool) {
+    if is_demo {
+        note(&demo::next(listen));
+    } else if io::stderr().is_terminal() {
+        note(&format!(
+            "recapd is ready at {}{}",
+            listen.base(),
+            dashboard(listen)
+        ));
+    }
 }
 
 /// Formats where the dashboard is; a browser can't open a socket.
