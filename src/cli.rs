@@ -22,8 +22,8 @@ use backend::api::{self, DaemonTarget};
 use commands::agent::mcp;
 use commands::{
     agent::{
-        agents, context, facts, forget, handoff, history, hook, items, lineage, pins, project, push, recall,
-        run, summary, update, versions, window,
+        agents, context, facts, forget, handoff, history, hook, items, lineage, notes, pins, project, push,
+        recall, run, summary, update, versions, window,
     },
     check::{check_request, count, replay, selftest},
     database::{backup, copy, export, import, migrate, verify},
@@ -216,6 +216,8 @@ enum Command {
     Unpin(pins::PinCommand),
     /// Print the messages that stay in view, pinned or important
     Pins(pins::Pins),
+    /// List, read, write and search the notes that an agent keeps
+    Notes(notes::Notes),
     /// Print an agent's exchanges, with a rule between what the model sees and what it doesn't
     History(history::History),
     /// Search an agent's archive by words
@@ -315,6 +317,7 @@ impl Command {
                 | Self::Pin(_)
                 | Self::Unpin(_)
                 | Self::Pins(_)
+                | Self::Notes(_)
                 | Self::History(_)
                 | Self::Recall(_)
                 | Self::Expand(_)
@@ -426,6 +429,7 @@ fn run(
         Command::Pin(numbered) => numbered.pin(&loaded.config, &shared),
         Command::Unpin(numbered) => numbered.unpin(&loaded.config, &shared),
         Command::Pins(pins) => pins.run(&loaded.config, &shared),
+        Command::Notes(notes) => notes.run(&loaded.config, &shared),
         Command::History(history) => history.run(&loaded.config, &shared),
         Command::Recall(recall) => recall.run(&loaded.config, &shared),
         Command::Expand(expand) => expand.run(&loaded.config, &shared),

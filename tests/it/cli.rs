@@ -19,6 +19,7 @@ mod legs;
 mod lineage;
 mod metrics;
 mod migrate;
+mod notes;
 mod older_backup;
 mod operate;
 mod pins;

@@ -20,6 +20,7 @@ mod limits;
 mod lineage;
 mod matrix;
 mod messages;
+mod notes;
 mod openapi;
 mod pins;
 mod problems;

@@ -5,6 +5,7 @@ mod access;
 mod earlier;
 mod http;
 mod later;
+mod notes;
 mod stdio;
 mod way;
 

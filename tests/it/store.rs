@@ -25,6 +25,7 @@ mod legs;
 mod lineage;
 pub(crate) mod lineage_scripts;
 mod long_run;
+mod notes;
 mod operate;
 mod pending;
 mod pieces;
@@ -183,6 +184,9 @@ macro_rules! every_test {
                 a_rewind_to_before_a_message_withdraws_its_pin, a_fork_inherits_pins_and_changes_only_its_own,
                 a_pin_that_does_not_fit_is_refused, forgotten_messages_take_no_place_among_the_pins, unknown_messages_cannot_be_pinned,
                 the_oldest_important_ones_are_left_out_first, pins_of_missing_messages_are_found;
+            notes: a_note_is_written_read_and_deleted, a_change_replaces_the_version_that_it_names, an_agent_has_so_many_notes,
+                a_rewind_brings_back_the_versions_before, a_fork_inherits_notes_and_changes_only_its_own,
+                a_forgotten_version_takes_its_note_along, notes_come_back_from_a_journal, notes_without_messages_are_found;
             inbox: inserted_rows_wait_in_order, a_row_is_taken_once, an_append_that_fails_leaves_its_rows,
                 refused_rows_are_set_aside, inserts_over_a_limit_are_refused_at_once, a_listener_hears_an_insert,
                 the_ingestor_appends_what_it_can, a_thousand_rows_keep_their_order, ingestors_share_an_inbox,

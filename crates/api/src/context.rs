@@ -19,6 +19,7 @@ use recapd_core::{
         context::{Alternation, ContextOptions, Elision, Role, is_safe_boundary},
         exchange::{FIRST_EXCHANGE, PREAMBLE},
         message::{Message, Part},
+        note::above,
         number::{i64_or_max, usize_or_max},
         perspective::{Perspective, PerspectiveStyle, UnknownSpeaker, speakers},
         zone::Zone,
@@ -27,7 +28,8 @@ use recapd_core::{
 };
 use recapd_engine::snapshot::Snapshot;
 use recapd_store::{
-    ExchangeQuery, MESSAGE_BYTES, Pins, Store, StoreError, StoreResult, StoredExchange, StoredMessage,
+    ExchangeQuery, MESSAGE_BYTES, NoteQuery, Pins, Store, StoreError, StoreResult, StoredExchange,
+    StoredMessage,
     page::{PAGE_BYTES_MAX, begun, part},
 };
 pub use replacement::Replacement;
@@ -257,7 +259,7 @@ pub async fn load_within(
     Ok(ContextMaterial {
         agent: agent.clone(),
         version: snapshot.version,
-        markdown: snapshot.markdown.clone(),
+        markdown: with_notes(store, agent, snapshot).await?,
         first_exchange,
         has_evicted,
         preamble: preamble
@@ -273,6 +275,19 @@ pub async fn load_within(
         shortened,
         perspective,
     })
+}
+
+/// Returns the document below a line with the notes as they were when the window moved last. It stays the same until the next step; what
+/// is written meanwhile stands in the window.
+async fn with_notes(store: &dyn Store, agent: &AgentId, snapshot: &Snapshot) -> StoreResult<String> {
+    if snapshot.markdown.trim().is_empty() {
+        return Ok(snapshot.markdown.clone());
+    }
+    let query = NoteQuery {
+        before: Some(snapshot.first_exchange),
+        ..NoteQuery::default()
+    };
+    Ok(above(&store.notes(agent, &query).await?, &snapshot.markdown))
 }
 
 /// Reads the running session's preamble, which is never left out.

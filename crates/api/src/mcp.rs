@@ -7,19 +7,22 @@
 //! HTTP  ─┘
 //! ```
 //!
-//! It only reads. Invariants: an answer fits the hosts' limits; and subscriptions, open streams and slow messages are
+//! It only reads, except for notes. Invariants: an answer fits the hosts' limits; and subscriptions, open streams and slow messages are
 //! bounded by the constants here.
 
 mod arguments;
+mod codex;
 mod default_agent;
 mod endpoint;
 mod expand;
 mod listing;
 mod local;
+mod notes;
 mod remote;
 mod resources;
 mod server;
 mod source;
+mod tool_set;
 mod tools;
 mod uri;
 mod watch;
@@ -30,7 +33,8 @@ pub use endpoint::{Endpoint, EndpointSettings};
 pub use local::{CallerScope, Local};
 pub use remote::Remote;
 pub use server::{Server, ServerState};
-pub use source::{AgentLine, AgentsPage, Source, SourceError};
+pub use source::{AgentLine, AgentsPage, Desk, Source, SourceError};
+pub use tool_set::{ToolSet, UnknownToolSet};
 pub use way::{DaemonParts, DatabaseOpening, Way};
 
 /// The longest message that a client may send, in bytes: questions are short.

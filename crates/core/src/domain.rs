@@ -25,6 +25,7 @@ pub mod likeness;
 pub mod lineage;
 pub mod message;
 pub mod neutralize;
+pub mod note;
 pub mod number;
 pub mod outcome;
 pub mod own_output;

@@ -1,7 +1,12 @@
 //! The store's errors, by what the caller does next.
 
 use super::{FactFault, ITEM_PINS_MAX, Outage};
-use recapd_core::domain::{agent::AgentId, context::COPIES_MAX, ledger::TooBig};
+use recapd_core::domain::{
+    agent::AgentId,
+    context::COPIES_MAX,
+    ledger::TooBig,
+    note::{NOTES_MAX, NoteFault, NoteName},
+};
 use recapd_platform::threads::ComputationPanic;
 
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +62,19 @@ pub enum StoreError {
         tokens: i64,
         max_tokens: i64,
     },
+    #[error(transparent)]
+    Note(#[from] NoteFault),
+    #[error("there is no note `{0}`")]
+    UnknownNote(NoteName),
+    /// The note was written since the version that the change replaces.
+    #[error("note `{name}` {}", now_at(*version))]
+    NoteChanged {
+        name: NoteName,
+        /// The present version; 0 if there is none.
+        version: i64,
+    },
+    #[error("the agent has {NOTES_MAX} notes, and may have no more")]
+    NotesFull,
     /// The newest exchange alone would exceed the agent's budget, and the agent's settings refuse that.
     #[error(transparent)]
     WouldOverflow(#[from] TooBig),
@@ -115,6 +133,13 @@ fn no_version(version: i64, kept: Option<(i64, i64)>) -> String {
         Some((oldest, newest)) => format!("{oldest} to {newest} are kept"),
     };
     format!("there is no version {version}: {kept}")
+}
+
+fn now_at(version: i64) -> String {
+    match version {
+        0 => "isn't there".to_owned(),
+        version => format!("is at version {version} now"),
+    }
 }
 
 fn no_item(item: i64, now: Option<i64>) -> String {

@@ -57,6 +57,7 @@ use recapd_core::domain::{
     agent::AgentId,
     exchange::Exchange,
     ledger::CutPoint,
+    note::Note,
     project::ProjectId,
     recall::ArchiveSearch,
     settings::{AgentSettings, SettingsPatch},
@@ -77,15 +78,16 @@ pub trait Store: Send + Sync {
     /// Nothing is stored then. [`StoreError::ClientIdReused`] when another message has that client id (a replay stores the message once,
     /// under another id). [`StoreError::KeyReused`] when the key belongs to another request. [`StoreError::WouldOverflow`] if the agent's
     /// settings ask for it. [`StoreError::PinsFull`] when a message can't be pinned (a replay pins it all the same).
+    /// [`StoreError::NoteChanged`] or [`StoreError::NotesFull`] when a note can't be written (a replay writes it all the same).
     async fn append(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;
 
     /// Returns the payloads of those of an agent's messages whose client ids are among `ids`, by client id.
     async fn known_payloads(&self, agent: &AgentId, ids: &[&str]) -> StoreResult<HashMap<String, String>>;
 
-    /// Works like [`Self::append`], but every mark that a rewind names and every message that a pin names must exist.
+    /// Works like [`Self::append`], but every mark that a rewind names, message that a pin names and note that is deleted must exist.
     ///
     /// # Errors
-    /// [`StoreError::UnknownMark`] or [`StoreError::UnknownMessage`]; nothing is stored then.
+    /// [`StoreError::UnknownMark`], [`StoreError::UnknownMessage`] or [`StoreError::UnknownNote`]; nothing is stored then.
     async fn rewind(&self, request: AppendRequest) -> StoreResult<AppendOutcome>;
 
     /// Creates the agent `child` from the present state of `parent`. They share the past, but nothing that follows.
@@ -100,6 +102,11 @@ pub trait Store: Send + Sync {
     /// Returns the messages that stay in view after their exchanges have left the window, at most `limit`: the pinned ones, and those
     /// marked as important to the running session. Beyond `limit` the oldest are left out, important ones before pinned ones.
     async fn pins(&self, agent: &AgentId, limit: i64) -> StoreResult<Pins>;
+
+    /// Returns an agent's notes in order of their names, without deleted ones; or the versions of one note, newest first, also those that
+    /// deleted it, at most [`recapd_core::domain::note::NOTE_VERSIONS_MAX`]. Notes are written by appending
+    /// ([`recapd_core::domain::note`]).
+    async fn notes(&self, agent: &AgentId, query: &NoteQuery) -> StoreResult<Vec<Note>>;
 
     /// Ends the running session; its pending exchanges become urgent.
     ///

@@ -10,6 +10,7 @@ use recapd_core::{
         exchange::{Exchange, LedgerEntry},
         ledger::{Eviction, Ledger, Return, Segmentation},
         message::Message,
+        note::NoteName,
         preset::Basis,
         settings::{AgentSettings, OnOverflow},
         summary::{compaction::SummaryPolicy, empty::WindowFill, section::Ageing},
@@ -145,6 +146,27 @@ pub enum StepOutcome {
     NotThere {
         seq: i64,
     },
+    /// A note has a new version, of this number.
+    Noted {
+        version: i64,
+    },
+    /// The note to delete doesn't exist; nothing happened.
+    NoNote {
+        name: NoteName,
+    },
+}
+
+/// Which notes to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NoteQuery {
+    /// The note whose versions are meant; `None` means all notes as they are.
+    pub versions_of: Option<NoteName>,
+    /// Of a note's versions, only the last one.
+    pub latest: bool,
+    /// With their texts.
+    pub texts: bool,
+    /// As they were before this exchange; without it, as they are.
+    pub before: Option<i64>,
 }
 
 /// A message that stays in view after its exchange has left the window.

@@ -57,11 +57,11 @@ use super::{
     AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completion, DeleteStep,
     EditOutcome, EditRequest, EnqueueOutcome, ExchangeQuery, ExpandedExchange, FactEdited, FactQuery,
     FactRequest, FactRow, Failure, Forget, ForgetStep, Forgotten, ForkOutcome, ItemQuery, ItemRow,
-    JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Pins, Postponement,
-    ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, RecountOutcome,
-    Resume, RevisionOutcome, RollbackRequest, RunRecord, SaidMessage, Sample, SearchHits, SessionEnded,
-    Settle, Slot, SpendPause, Spending, Store, StoreResult, StoredExchange, StoredMessage, SummaryRow,
-    Version, VersionFigures, VersionQuery,
+    JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, NoteQuery, Patch, Pins,
+    Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
+    RecountOutcome, Resume, RevisionOutcome, RollbackRequest, RunRecord, SaidMessage, Sample, SearchHits,
+    SessionEnded, Settle, Slot, SpendPause, Spending, Store, StoreResult, StoredExchange, StoredMessage,
+    SummaryRow, Version, VersionFigures, VersionQuery,
     sqlite::WriteSize,
     verify::{AgentReport, Depth},
 };
@@ -72,6 +72,7 @@ use recapd_core::domain::{
     agent::AgentId,
     exchange::Exchange,
     ledger::CutPoint,
+    note::Note,
     project::ProjectId,
     recall::ArchiveSearch,
     settings::{AgentSettings, SettingsPatch},
@@ -120,6 +121,10 @@ impl Store for SqlStore {
 
     async fn pins(&self, agent: &AgentId, limit: i64) -> StoreResult<Pins> {
         lineage::pins::load(&mut self.snapshot().await?, agent, limit).await
+    }
+
+    async fn notes(&self, agent: &AgentId, query: &NoteQuery) -> StoreResult<Vec<Note>> {
+        lineage::notes::list(&mut self.snapshot().await?, agent, query).await
     }
 
     async fn end_session(&self, agent: &AgentId, now: Timestamp) -> StoreResult<SessionEnded> {

@@ -148,6 +148,8 @@ pub(super) struct Facts {
     pub(super) strays: i64,
     /// Pins of messages that don't exist or were set aside.
     pub(super) pins_astray: i64,
+    /// Versions of notes without a message that wrote them.
+    pub(super) notes_astray: i64,
     pub(super) exchanges: Vec<ExchangeFact>,
     pub(super) items: Vec<ItemFact>,
     pub(super) versions: Vec<VersionFact>,
@@ -280,6 +282,13 @@ fn check_messages(facts: &Facts, breaches: &mut Vec<Breach>) {
     }
     if facts.pins_astray > 0 {
         let found = format!("{} pins name messages that aren't there", facts.pins_astray);
+        breach(breaches, Invariant::NothingLost, found);
+    }
+    if facts.notes_astray > 0 {
+        let found = format!(
+            "{} versions of notes name messages that aren't there",
+            facts.notes_astray
+        );
         breach(breaches, Invariant::NothingLost, found);
     }
     for e in facts

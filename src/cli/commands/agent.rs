@@ -10,6 +10,7 @@ pub(crate) mod hook;
 pub(crate) mod items;
 pub(crate) mod lineage;
 pub(crate) mod mcp;
+pub(crate) mod notes;
 pub(crate) mod pins;
 pub(crate) mod project;
 pub(crate) mod push;

@@ -60,7 +60,7 @@ fn path_of(path: &str, whose: &str, agent: &str) -> String {
         _ => agent,
     };
     let mut concrete = path.replace("{id}", id).replace("{agent}", NOBODY);
-    for number in ["{version}", "{item}", "{fact}", "{n}"] {
+    for number in ["{version}", "{item}", "{fact}", "{n}", "{name}"] {
         concrete = concrete.replace(number, "1");
     }
     if path.ends_with("/events") {

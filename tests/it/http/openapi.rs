@@ -195,7 +195,7 @@ async fn every_path_of_the_document_is_a_route() {
     }
 }
 
-const POSTS: [(&str, &str, &str); 13] = [
+const POSTS: [(&str, &str, &str); 14] = [
     (
         "/v1/agents/{id}/messages",
         "/v1/agents/coder/messages",
@@ -233,6 +233,11 @@ const POSTS: [(&str, &str, &str); 13] = [
     ),
     ("/v1/agents/{id}/pin", "/v1/agents/coder/pin", r#"{"seq":60}"#),
     (
+        "/v1/agents/{id}/notes",
+        "/v1/agents/coder/notes",
+        r#"{"changes":[{"name":"plan","text":"One"}]}"#,
+    ),
+    (
         "/v1/agents/{id}/sessions/end",
         "/v1/agents/branch/sessions/end",
         "{}",
@@ -251,7 +256,13 @@ const POSTS: [(&str, &str, &str); 13] = [
     ),
 ];
 
-const CHANGES: [(&str, &str, &str, &str); 4] = [
+const CHANGES: [(&str, &str, &str, &str); 5] = [
+    (
+        "PUT",
+        "/v1/agents/{id}/notes/{name}",
+        "/v1/agents/coder/notes/a%2Fb",
+        r#"{"text":"One"}"#,
+    ),
     (
         "PATCH",
         "/v1/agents/{id}",
@@ -278,7 +289,9 @@ const CHANGES: [(&str, &str, &str, &str); 4] = [
     ),
 ];
 
-const GETS: [(&str, &str); 20] = [
+const GETS: [(&str, &str); 22] = [
+    ("/v1/agents/{id}/notes", "/v1/agents/coder/notes?texts=1"),
+    ("/v1/agents/{id}/notes/{name}", "/v1/agents/coder/notes/plan"),
     ("/v1/agents", "/v1/agents?limit=1"),
     ("/v1/agents/{id}", "/v1/agents/coder"),
     ("/v1/agents/{id}", "/v1/agents/nobody"),

@@ -95,6 +95,8 @@ fn body(method: &Method, path: &str) -> &'static str {
         "rollback" => r#"{"version":1}"#,
         "forget" => r#"{"exchanges":[1]}"#,
         "{item}" => r#"{"pinned":true}"#,
+        "notes" => r#"{"changes":[{"name":"1","text":"mine"}]}"#,
+        "{name}" if method == Method::PUT => r#"{"text":"mine"}"#,
         "{id}" if method == Method::PATCH => r#"{"budget_tokens":5}"#,
         _ => "{}",
     }

@@ -29,9 +29,10 @@ const ALL: RecordRange = RecordRange {
     messages_max: 10_000,
     bytes_max: 1 << 30,
 };
-const TOLD: [&str; 7] = [
+const TOLD: [&str; 8] = [
     "marks",
     "pins",
+    "notes",
     "message_log",
     "sessions",
     "exchange_log",
@@ -54,7 +55,7 @@ async fn told(db: &dyn Backend) -> AgentId {
     id
 }
 
-async fn read(db: &dyn Backend, id: &AgentId) -> (Head, Vec<MessageRecord>) {
+pub(super) async fn read(db: &dyn Backend, id: &AgentId) -> (Head, Vec<MessageRecord>) {
     let head = db.archive().head(id).await.unwrap().unwrap();
     (head, db.archive().records(id, ALL).await.unwrap())
 }
@@ -319,7 +320,7 @@ pub(crate) async fn legs_of_changing_settings_come_back(db: &dyn Backend) {
     assert_ne!(rows(db, &bare).await, lived);
 }
 
-async fn comes_back_in_chunks(db: &dyn Backend, given: &(Head, Vec<MessageRecord>)) {
+pub(super) async fn comes_back_in_chunks(db: &dyn Backend, given: &(Head, Vec<MessageRecord>)) {
     for (name, size) in [("ones", 1), ("sevens", 7)] {
         let (head, records) = renamed(given, &agent(name));
         for chunk in records.chunks(size) {

@@ -2,7 +2,7 @@
 //! the same state.
 
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
-use recapd_core::domain::{agent::AgentId, lineage::Step, window::Budget, work::Reason};
+use recapd_core::domain::{agent::AgentId, lineage::Step, note::NoteChange, window::Budget, work::Reason};
 use recapd_store::{AppendRequest, Patch, PreparedMessage, Settle};
 use tokio::runtime::Handle;
 
@@ -23,6 +23,15 @@ pub(super) enum Event {
     Summarised,
 }
 
+/// The step that writes a note, or deletes it.
+pub(super) fn note(name: &str, text: Option<String>) -> Step {
+    Step::Note(NoteChange {
+        name: name.parse().unwrap(),
+        text,
+        replaces: None,
+    })
+}
+
 /// Returns random events.
 pub(super) fn events() -> impl Strategy<Value = Vec<Event>> {
     let kind = prop_oneof![
@@ -39,6 +48,9 @@ pub(super) fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => Just(Event::Stepped(Step::Clear)),
         2 => (1_i64..40).prop_map(|seq| Event::Stepped(Step::Pin(seq))),
         1 => (1_i64..40).prop_map(|seq| Event::Stepped(Step::Unpin(seq))),
+        3 => (prop::sample::select(vec!["plan", "a/b"]), prop::option::of(0_u8..9)).prop_map(|(name, text)| {
+            Event::Stepped(note(name, text.map(|text| format!("Text {text}"))))
+        }),
         2 => Just(Event::Summarised),
     ];
     vec(event, 1..50)
@@ -79,6 +91,11 @@ pub(super) async fn state(db: &dyn Backend, name: &str) -> String {
         (
             "pins",
             "seq, source_agent_id = agent_id, exchange, session, pinned, important",
+            "seq",
+        ),
+        (
+            "notes",
+            "name, seq, source_agent_id = agent_id, exchange, written_at, bytes, title, deleted",
             "seq",
         ),
         ("sessions", "session, first_exchange, end_reason", "session"),

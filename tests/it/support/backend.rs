@@ -42,6 +42,7 @@ pub(crate) const TABLES: [&str; 27] = [
     "evictions",
     "marks",
     "pins",
+    "notes",
     "summary_update_queue",
     "summaries",
     "summary_versions",

@@ -11,6 +11,7 @@ use recapd_core::domain::{
     agent::AgentId,
     exchange::Exchange,
     ledger::CutPoint,
+    note::Note,
     project::ProjectId,
     recall::ArchiveSearch,
     settings::{AgentSettings, SettingsPatch},
@@ -21,11 +22,11 @@ use recapd_store::{
     AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completion, DeleteStep,
     EditOutcome, EditRequest, EnqueueOutcome, ExchangeQuery, ExpandedExchange, FactEdited, FactQuery,
     FactRequest, FactRow, Failure, Forget, ForgetStep, Forgotten, ForkOutcome, ItemQuery, ItemRow,
-    JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Pins, Postponement,
-    ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, RecountOutcome,
-    Resume, RevisionOutcome, RollbackRequest, RunRecord, SaidMessage, Sample, SearchHits, SessionEnded,
-    Settle, Slot, SpendPause, Spending, Store, StoreError, StoreResult, StoredExchange, StoredMessage,
-    SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
+    JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, NoteQuery, Patch, Pins,
+    Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
+    RecountOutcome, Resume, RevisionOutcome, RollbackRequest, RunRecord, SaidMessage, Sample, SearchHits,
+    SessionEnded, Settle, Slot, SpendPause, Spending, Store, StoreError, StoreResult, StoredExchange,
+    StoredMessage, SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +138,7 @@ pass! {
     fn fork(parent: &AgentId, child: &AgentId, now: Timestamp) -> ForkOutcome;
     fn ancestors(agent: &AgentId) -> Vec<Ancestor>;
     fn pins(agent: &AgentId, limit: i64) -> Pins;
+    fn notes(agent: &AgentId, query: &NoteQuery) -> Vec<Note>;
     fn end_session(agent: &AgentId, now: Timestamp) -> SessionEnded;
     fn change_settings(agent: &AgentId, patch: &SettingsPatch, now: Timestamp) -> AgentSettings;
     fn begin_recount(agent: &AgentId) -> ();

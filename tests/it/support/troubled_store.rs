@@ -11,6 +11,7 @@ use recapd_core::domain::{
     agent::AgentId,
     exchange::Exchange,
     ledger::CutPoint,
+    note::Note,
     project::ProjectId,
     recall::ArchiveSearch,
     settings::{AgentSettings, SettingsPatch},
@@ -21,11 +22,11 @@ use recapd_store::{
     AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completion, DeleteStep,
     EditOutcome, EditRequest, EnqueueOutcome, ExchangeQuery, ExpandedExchange, FactEdited, FactQuery,
     FactRequest, FactRow, Failure, Forget, ForgetStep, Forgotten, ForkOutcome, ItemQuery, ItemRow,
-    JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Pins, Postponement,
-    ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, RecountOutcome,
-    Resume, RevisionOutcome, RollbackRequest, RunRecord, SaidMessage, Sample, SearchHits, SessionEnded,
-    Settle, Slot, SpendPause, Spending, Store, StoreError, StoreResult, StoredExchange, StoredMessage,
-    SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
+    JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, NoteQuery, Patch, Pins,
+    Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
+    RecountOutcome, Resume, RevisionOutcome, RollbackRequest, RunRecord, SaidMessage, Sample, SearchHits,
+    SessionEnded, Settle, Slot, SpendPause, Spending, Store, StoreError, StoreResult, StoredExchange,
+    StoredMessage, SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -111,6 +112,10 @@ impl Store for TroubledStore {
 
     async fn pins(&self, agent: &AgentId, limit: i64) -> StoreResult<Pins> {
         self.enter("pins").await?.pins(agent, limit).await
+    }
+
+    async fn notes(&self, agent: &AgentId, query: &NoteQuery) -> StoreResult<Vec<Note>> {
+        self.enter("notes").await?.notes(agent, query).await
     }
 
     async fn begin_recount(&self, agent: &AgentId) -> StoreResult<()> {

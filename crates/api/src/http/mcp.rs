@@ -4,6 +4,7 @@ mod refusal;
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use axum::{
     Router,
     extract::{Request, State},
@@ -16,11 +17,47 @@ use super::{
     edge::access,
     request::body::{self, BufferedBody},
     response::problem::Problem,
+    routes,
 };
 use crate::{
     history::HistoryQuery,
-    mcp::{AgentHints, DaemonParts, Endpoint, EndpointSettings, Local, ServerState, Way},
+    mcp::{AgentHints, DaemonParts, Desk, Endpoint, EndpointSettings, Local, ServerState, SourceError, Way},
 };
+use recapd_core::domain::agent::AgentId;
+use recapd_engine::ingest::{NoteRequest, WrittenNotesReply};
+
+/// Writes notes and handoffs with the daemon's parts.
+struct DaemonDesk(SharedApp);
+
+#[async_trait]
+impl Desk for DaemonDesk {
+    async fn write_notes(
+        &self,
+        agent: &AgentId,
+        requests: &[NoteRequest],
+    ) -> Result<WrittenNotesReply, SourceError> {
+        let (ingestor, agent, requests) = (self.0.parts.ingestor.clone(), agent.clone(), requests.to_vec());
+        let written = self
+            .0
+            .see_through(async move { ingestor.write_notes(&agent, &requests).await });
+        written.await.map_err(refused)
+    }
+
+    async fn handoff(&self, agent: &AgentId, max_tokens: Option<i64>) -> Result<String, SourceError> {
+        let written = routes::compact::handoff(&self.0, agent, max_tokens).await;
+        Ok(written.map_err(refused)?.text)
+    }
+}
+
+/// Whether the agent may be asked about is known by then.
+fn refused(problem: Problem) -> SourceError {
+    let detail = problem.told().1.to_owned();
+    match problem.code() {
+        "note_changed" => SourceError::NoteChanged(detail),
+        _ if problem.may_pass() => SourceError::Unavailable(detail),
+        _ => SourceError::Refused(detail),
+    }
+}
 
 /// Adds `/mcp` to `routes`. It isn't in the `OpenAPI` document: the protocol describes itself.
 pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<SharedApp> {
@@ -37,12 +74,13 @@ pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<Shared
         },
         followed: Some(parts.stop.clone()),
         scope: None,
+        desk: Arc::new(DaemonDesk(Arc::clone(app))),
     };
     let way = Way::DaemonParts(DaemonParts {
         local,
         access: Arc::clone(&parts.access),
     });
-    let shared = ServerState::new(way, AgentHints::default(), parts.stop.clone());
+    let shared = ServerState::new(way, AgentHints::default(), Vec::new(), parts.stop.clone());
     let named = EndpointSettings {
         allowed_hosts: settings.allowed_hosts.clone(),
     };

@@ -35,7 +35,7 @@ members of an answer: there may be more of them at any time. Every answer has an
 one. Every error is answered with `application/problem+json` (RFC 9457), whose `code` is for programs and whose \
 `hint` says what to do.";
 
-const TAGS: [(&str, &str); 9] = [
+const TAGS: [(&str, &str); 10] = [
     ("messages", "What agents say, and what to send to a model."),
     (
         "summary",
@@ -44,6 +44,7 @@ const TAGS: [(&str, &str); 9] = [
     ("agents", "Agents and their settings."),
     ("history", "The whole history, however old."),
     ("lineage", "Marks, rewinds, forks, pins, sessions."),
+    ("notes", "Named texts that an agent keeps."),
     ("projects", "Agents that share a summary."),
     ("updates", "The queue of summaries to update, and the results."),
     ("events", "Changes, as they happen."),

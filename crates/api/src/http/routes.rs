@@ -3,7 +3,7 @@
 mod age;
 pub(super) mod agents;
 mod audit;
-mod compact;
+pub(super) mod compact;
 pub(super) mod context;
 mod conversation;
 pub(super) mod events;
@@ -14,6 +14,7 @@ mod history;
 mod items;
 mod lineage;
 pub(super) mod messages;
+mod notes;
 mod pins;
 pub(super) mod projects;
 pub(super) mod queue;
@@ -62,6 +63,8 @@ pub(super) fn routes() -> OpenApiRouter<SharedApp> {
         .routes(routes!(pins::pin))
         .routes(routes!(pins::unpin))
         .routes(routes!(pins::list))
+        .routes(routes!(notes::list, notes::change))
+        .routes(routes!(notes::read, notes::put, notes::delete))
         .routes(routes!(sessions::end))
         .routes(routes!(events::of_agent))
         .routes(routes!(events::of_all))

@@ -24,7 +24,14 @@ impl Arguments {
     /// Takes the arguments, of which `known` are allowed. An empty text or null counts as not given.
     pub(super) fn read(given: Option<Map<String, Value>>, known: &[&str]) -> Result<Self, Wrong> {
         let mut given = given.unwrap_or_default();
-        given.retain(|_, value| !value.is_null() && value.as_str() != Some(""));
+        given.retain(|_, value| value.as_str() != Some(""));
+        Self::read_whole(Some(given), known)
+    }
+
+    /// Like [`Self::read`], but an empty text is one.
+    pub(super) fn read_whole(given: Option<Map<String, Value>>, known: &[&str]) -> Result<Self, Wrong> {
+        let mut given = given.unwrap_or_default();
+        given.retain(|_, value| !value.is_null());
         match given.keys().find(|name| !known.contains(&name.as_str())) {
             Some(unknown) => Err(Wrong::new(
                 unknown,
@@ -67,6 +74,18 @@ impl Arguments {
             let cure = format!("give an integer from {} to {}", range.start(), range.end());
             Wrong::new(name, &format!("can't be {value}"), &cure)
         })
+    }
+
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Wrong> {
+        match self.0.get(name) {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(value) => Err(Wrong::new(
+                name,
+                &format!("can't be {value}"),
+                "give true or false",
+            )),
+        }
     }
 
     /// Returns where to continue, as an answer said.

@@ -5,14 +5,20 @@
 use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
+mod sets;
+
 use super::{
     CLAUDE_CODE_BYTES_MAX,
+    tool_set::ToolSet,
     tools::{FOUND_MAX, SUMMARY_TOKENS_MAX, SUMMARY_TOKENS_MIN},
 };
+pub(super) use sets::CODEX_TOOLS;
 
 /// Returns the tools in an order that never changes: hosts keep the list in the cached head of each prompt.
-pub(super) fn list() -> Vec<Tool> {
-    vec![summary_get(), recall(), expand(), status()]
+pub(super) fn list(sets: &[ToolSet]) -> Vec<Tool> {
+    let mut tools = vec![summary_get(), recall(), expand(), status()];
+    tools.extend(sets.iter().flat_map(|set| sets::tools(*set)));
+    tools
 }
 
 fn summary_get() -> Tool {

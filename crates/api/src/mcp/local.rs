@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     TEXT_COLUMNS, WAIT_SECONDS,
-    source::{AgentLine, AgentsPage, Source, SourceError},
+    source::{AgentLine, AgentsPage, Desk, Source, SourceError},
 };
 use crate::{
     access::{Access, Caller},
@@ -18,13 +18,16 @@ use crate::{
 };
 use recapd_client::Summary;
 use recapd_core::domain::{
+    access::Scope,
     agent::AgentId,
     history::{HistoryView, render_text},
+    note::Note,
     number::usize_or_max,
     time::DAY_MS,
 };
 use recapd_engine::{
     embedder::Embedder,
+    ingest::{self, NoteRequest, WrittenNotesReply},
     snapshot::{Lookup, Snapshot, Snapshots},
 };
 use recapd_platform::clock::Clock;
@@ -44,6 +47,7 @@ pub struct Local {
     pub followed: Option<CancellationToken>,
     /// Who asks, if not everybody may see everything.
     pub scope: Option<CallerScope>,
+    pub desk: Arc<dyn Desk>,
 }
 
 /// A caller, and the means to tell what the caller may see.
@@ -151,9 +155,9 @@ impl Source for Local {
         Ok(render_text(&view, TEXT_COLUMNS))
     }
 
-    async fn window(&self, agent: &AgentId) -> Result<Value, SourceError> {
+    async fn window(&self, agent: &AgentId, archived: i64) -> Result<Value, SourceError> {
         let few = HistoryQuery {
-            archived: 0,
+            archived,
             ..self.history
         };
         let view = self.view(agent, few).await?;
@@ -197,6 +201,33 @@ impl Source for Local {
             Some(_) => SourceError::UnknownExchange { agent, exchange },
             None => SourceError::UnknownAgent(agent),
         })
+    }
+
+    async fn notes(&self, agent: &AgentId) -> Result<Vec<Note>, SourceError> {
+        self.check(agent).await?;
+        let reply = ingest::notes(self.store.as_ref(), agent, true).await?;
+        Ok(reply.notes.into_iter().map(Into::into).collect())
+    }
+
+    async fn write_notes(
+        &self,
+        agent: &AgentId,
+        requests: &[NoteRequest],
+    ) -> Result<WrittenNotesReply, SourceError> {
+        self.check(agent).await?;
+        if self
+            .scope
+            .as_ref()
+            .is_some_and(|scope| scope.caller.scope < Scope::Write)
+        {
+            return Err(SourceError::Refused("this token may only read".to_owned()));
+        }
+        self.desk.write_notes(agent, requests).await
+    }
+
+    async fn handoff(&self, agent: &AgentId, max_tokens: Option<i64>) -> Result<String, SourceError> {
+        self.check(agent).await?;
+        self.desk.handoff(agent, max_tokens).await
     }
 
     async fn sample(&self) -> Result<Sample, SourceError> {
@@ -244,6 +275,10 @@ impl From<StoreError> for SourceError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::UnknownAgent(agent) => Self::UnknownAgent(agent),
+            StoreError::NoteChanged { .. } => Self::NoteChanged(error.to_string()),
+            StoreError::Note(_) | StoreError::UnknownNote(_) | StoreError::NotesFull => {
+                Self::Refused(error.to_string())
+            }
             StoreError::Unavailable(_) => {
                 tracing::warn!(%error, "mcp.database_unavailable");
                 Self::Unavailable("the database doesn't answer; ask again later".to_owned())

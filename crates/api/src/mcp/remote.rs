@@ -5,10 +5,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use reqwest::{
     Method, RequestBuilder, StatusCode, Url,
-    header::{ACCEPT, IF_NONE_MATCH},
+    header::{ACCEPT, CONTENT_TYPE, IF_NONE_MATCH},
 };
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     WAIT_SECONDS,
@@ -19,7 +19,9 @@ use recapd_client::{Answerer, Credentials, DaemonEndpoint, PlaceError, Summary, 
 use recapd_core::domain::{
     agent::AgentId,
     cursor::{Cursor, PagedList},
+    note::Note,
 };
+use recapd_engine::ingest::{NoteRequest, NotesReply, WrittenNotesReply};
 use recapd_platform::http_client::{HttpClientError, HttpReply, HttpSettings};
 use recapd_store::Sample;
 
@@ -113,7 +115,15 @@ impl Remote {
     }
 
     async fn json<T: DeserializeOwned>(&self, url: Url, about: RequestSubject<'_>) -> Result<T, SourceError> {
-        let reply = self.ask(self.get(url).header(ACCEPT, JSON), about).await?;
+        self.read(self.get(url), about).await
+    }
+
+    async fn read<T: DeserializeOwned>(
+        &self,
+        request: RequestBuilder,
+        about: RequestSubject<'_>,
+    ) -> Result<T, SourceError> {
+        let reply = self.ask(request.header(ACCEPT, JSON), about).await?;
         serde_json::from_slice(&reply.body).map_err(|error| {
             tracing::error!(%error, daemon = %self.transport.place(), "mcp.answer_unreadable");
             let cure = "has it the version of this recapd?";
@@ -154,6 +164,7 @@ impl<'a> RequestSubject<'a> {
                 agent,
                 exchange: self.exchange,
             },
+            (_, "note_changed") => SourceError::NoteChanged(member("detail").to_owned()),
             _ if reply.status.is_client_error() => {
                 SourceError::Refused(format!("{}; {}", member("detail"), member("hint")))
             }
@@ -204,9 +215,10 @@ impl Source for Remote {
         Ok(String::from_utf8_lossy(&reply.body).into_owned())
     }
 
-    async fn window(&self, agent: &AgentId) -> Result<Value, SourceError> {
+    async fn window(&self, agent: &AgentId, archived: i64) -> Result<Value, SourceError> {
+        let archived = archived.to_string();
         self.json(
-            self.of_agent(agent, &["history"], &[("archived", "0")]),
+            self.of_agent(agent, &["history"], &[("archived", archived.as_str())]),
             RequestSubject::of(agent),
         )
         .await
@@ -238,6 +250,34 @@ impl Source for Remote {
         };
         self.json(self.of_agent(agent, &["exchanges", &number], &parameters), about)
             .await
+    }
+
+    async fn notes(&self, agent: &AgentId) -> Result<Vec<Note>, SourceError> {
+        let url = self.of_agent(agent, &["notes"], &[("texts", "1")]);
+        let reply: NotesReply = self.json(url, RequestSubject::of(agent)).await?;
+        Ok(reply.notes.into_iter().map(Into::into).collect())
+    }
+
+    async fn write_notes(
+        &self,
+        agent: &AgentId,
+        requests: &[NoteRequest],
+    ) -> Result<WrittenNotesReply, SourceError> {
+        let url = self.of_agent(agent, &["notes"], &[]);
+        let body = json!({ "changes": requests }).to_string();
+        let request = self
+            .transport
+            .request(Method::POST, url)
+            .header(CONTENT_TYPE, JSON);
+        self.read(request.body(body), RequestSubject::of(agent)).await
+    }
+
+    async fn handoff(&self, agent: &AgentId, max_tokens: Option<i64>) -> Result<String, SourceError> {
+        let most = max_tokens.map(|tokens| tokens.to_string());
+        let query: Vec<(&str, &str)> = most.iter().map(|most| ("max_tokens", most.as_str())).collect();
+        let url = self.of_agent(agent, &["handoff"], &query);
+        let reply: Value = self.json(url, RequestSubject::of(agent)).await?;
+        Ok(reply["text"].as_str().unwrap_or_default().to_owned())
     }
 
     async fn sample(&self) -> Result<Sample, SourceError> {

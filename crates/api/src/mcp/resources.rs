@@ -141,7 +141,7 @@ pub(super) async fn read(source: &dyn Source, uri: &str) -> Result<ReadResourceR
             .history(agent)
             .await
             .map(|drawn| format!("# History of {agent}\n\n~~~~text\n{}\n~~~~\n", drawn.trim_end())),
-        ResourceKind::Window => source.window(agent).await.map(|view| format!("{view:#}")),
+        ResourceKind::Window => source.window(agent, 0).await.map(|view| format!("{view:#}")),
     };
     let text = text.map_err(failed)?;
     let contents = ResourceContents::text(text, uri).with_mime_type(name.kind.mime_type());
@@ -194,7 +194,7 @@ pub(super) fn failed(error: SourceError) -> ErrorData {
             format!("{error}; resources/list names those that are known"),
             None,
         ),
-        SourceError::Refused(text) => ErrorData::invalid_params(text, None),
+        SourceError::Refused(text) | SourceError::NoteChanged(text) => ErrorData::invalid_params(text, None),
         SourceError::Unavailable(text) => ErrorData::internal_error(text, None),
     }
 }

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::recall::{ExpandQuery, ExpandReply, RecallReply};
 use recapd_client::Summary;
-use recapd_core::domain::{agent::AgentId, cursor, time::Timestamp};
+use recapd_core::domain::{agent::AgentId, cursor, note::Note, time::Timestamp};
+use recapd_engine::ingest::{NoteRequest, WrittenNotesReply};
 use recapd_store::Sample;
 
 /// A source of everything that the server reads about agents.
@@ -24,8 +25,9 @@ pub trait Source: Send + Sync {
     /// Draws an agent's exchanges around the boundary as text.
     async fn history(&self, agent: &AgentId) -> Result<String, SourceError>;
 
-    /// Returns an agent's window: budget, boundary and exchanges, like `GET /v1/agents/{id}/history?archived=0`.
-    async fn window(&self, agent: &AgentId) -> Result<Value, SourceError>;
+    /// Returns an agent's window: budget, boundary and exchanges, and the newest `archived` exchanges before it, like
+    /// `GET /v1/agents/{id}/history?archived=0`.
+    async fn window(&self, agent: &AgentId, archived: i64) -> Result<Value, SourceError>;
 
     /// Searches an agent's archive for exchanges that match `words`.
     /// `parameters` are those of [`crate::recall::ArchiveQuestion`].
@@ -38,7 +40,34 @@ pub trait Source: Send + Sync {
         query: ExpandQuery,
     ) -> Result<ExpandReply, SourceError>;
 
+    /// Returns an agent's notes, in order of their names, with their texts.
+    async fn notes(&self, agent: &AgentId) -> Result<Vec<Note>, SourceError>;
+
+    /// Writes notes, all or none.
+    async fn write_notes(
+        &self,
+        agent: &AgentId,
+        requests: &[NoteRequest],
+    ) -> Result<WrittenNotesReply, SourceError>;
+
+    /// Writes the document to go on with elsewhere, of 20,000 tokens unless `max_tokens` says otherwise.
+    async fn handoff(&self, agent: &AgentId, max_tokens: Option<i64>) -> Result<String, SourceError>;
+
     async fn sample(&self) -> Result<Sample, SourceError>;
+}
+
+/// What a source in this process leaves to others, since it only reads the store.
+#[async_trait]
+pub trait Desk: Send + Sync {
+    /// See [`Source::write_notes`].
+    async fn write_notes(
+        &self,
+        agent: &AgentId,
+        requests: &[NoteRequest],
+    ) -> Result<WrittenNotesReply, SourceError>;
+
+    /// See [`Source::handoff`].
+    async fn handoff(&self, agent: &AgentId, max_tokens: Option<i64>) -> Result<String, SourceError>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +76,9 @@ pub enum SourceError {
     UnknownAgent(AgentId),
     #[error("agent `{agent}` has no exchange #{exchange}")]
     UnknownExchange { agent: AgentId, exchange: i64 },
+    /// A note was written since it was read.
+    #[error("{0}")]
+    NoteChanged(String),
     /// The request is invalid; the text says what is valid.
     #[error("{0}")]
     Refused(String),

@@ -9,6 +9,7 @@ use super::{
     arguments::{Arguments, Wrong},
     default_agent::AgentHints,
     expand::{self, ExpandRequest},
+    listing,
     source::{Source, SourceError},
     uri::{self, ResourceKind},
 };
@@ -30,17 +31,35 @@ pub(super) const SUMMARY_TOKENS_MAX: i64 = 25_000;
 /// The most exchanges that a search returns.
 pub(super) const FOUND_MAX: i64 = 20;
 const EXPANDED_MAX: usize = 100;
+/// The fewest tokens of a handoff, and how many bytes a token of one has at least.
+pub(super) const HANDOFF_TOKENS_MIN: i64 = 1_000;
+const BYTES_PER_TOKEN: i64 = 4;
 
 #[derive(Debug)]
 pub(super) enum ToolRefusal {
     UnknownTool,
     /// An error for the model, which may try again.
     Told(String),
+    /// The notes have changed since they were read.
+    Changed,
 }
 
 impl From<Wrong> for ToolRefusal {
     fn from(Wrong(text): Wrong) -> Self {
         Self::Told(text)
+    }
+}
+
+impl ToolRefusal {
+    /// The text for the model; `None` if there is no such tool.
+    pub(super) fn told(self) -> Option<String> {
+        match self {
+            Self::UnknownTool => None,
+            Self::Told(text) => Some(text),
+            Self::Changed => {
+                Some("others write these notes at the same time: read them again, then write".to_owned())
+            }
+        }
     }
 }
 
@@ -55,13 +74,21 @@ impl From<SourceError> for ToolRefusal {
                     "`exchanges`: {error}; a summary names them behind a #, and recall finds them by words"
                 )
             }
-            SourceError::Refused(_) | SourceError::Unavailable(_) => error.to_string(),
+            SourceError::NoteChanged(_) | SourceError::Refused(_) | SourceError::Unavailable(_) => {
+                error.to_string()
+            }
         })
     }
 }
 
 /// The arguments of recall that are parameters of the same name, given as texts.
 const RECALL_FILTERS: [&str; 5] = ["role", "tool", "since", "until", "order"];
+
+/// True for a tool that Codex' models know, with a dot or an underscore behind its namespace.
+fn is_of_codex(name: &str) -> bool {
+    let name = name.replacen('.', "_", 1);
+    listing::CODEX_TOOLS.contains(&name.as_str())
+}
 
 /// What a call has beside its arguments.
 pub(super) struct ToolCall<'a> {
@@ -94,6 +121,14 @@ impl ToolCall<'_> {
                 Some(agent) => self.status_of(&agent).await,
                 None => self.status().await,
             },
+            "handoff" => {
+                self.handoff(&Arguments::read(given, &["agent", "max_tokens"])?)
+                    .await
+            }
+            "memory" => self.memory(given).await,
+            name if is_of_codex(name) => self.codex(&name.replacen('.', "_", 1), given).await,
+            "notes_list" | "notes_read" | "notes_search" | "notes_write" | "notes_append"
+            | "notes_delete" => self.notes_tool(name, given).await,
             _ => Err(ToolRefusal::UnknownTool),
         };
         Ok(CallToolResult::success(vec![ContentBlock::text(text?)]))
@@ -104,7 +139,7 @@ impl ToolCall<'_> {
         self.agent(&Arguments::read(given, &["agent"])?).await
     }
 
-    async fn agent(&self, arguments: &Arguments) -> Result<AgentId, ToolRefusal> {
+    pub(super) async fn agent(&self, arguments: &Arguments) -> Result<AgentId, ToolRefusal> {
         match arguments.agent_if_any()? {
             Some(agent) => Ok(agent),
             None => Ok(self.hints.resolve(self.source).await?),
@@ -200,9 +235,17 @@ impl ToolCall<'_> {
         Ok(expand::answer(self.source, &request, self.bytes_max).await?)
     }
 
+    async fn handoff(&self, arguments: &Arguments) -> Result<String, ToolRefusal> {
+        let range = HANDOFF_TOKENS_MIN..=i64_or_max(self.bytes_max) / BYTES_PER_TOKEN;
+        let max_tokens = arguments.integer("max_tokens", range)?;
+        let agent = self.agent(arguments).await?;
+        let most = max_tokens.unwrap_or(i64_or_max(self.bytes_max) / BYTES_PER_TOKEN);
+        Ok(self.source.handoff(&agent, Some(most)).await?)
+    }
+
     async fn status_of(&self, agent: &AgentId) -> Result<String, ToolRefusal> {
         let document = self.source.summary(agent).await?;
-        let view = self.source.window(agent).await?;
+        let view = self.source.window(agent, 0).await?;
         let (tokens, budget) = (&view["window"]["tokens"], &view["budget_tokens"]);
         let running = running(&view);
         let told = running.map_or_else(String::new, |number| format!("\nrunning: exchange #{number}"));

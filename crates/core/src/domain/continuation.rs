@@ -129,7 +129,7 @@ impl StoredConversation {
                 self.open_mark.clone_from(label);
             }
             Some(Step::Rewind(label)) => self.rewind(label.as_deref()),
-            Some(Step::Pin(_) | Step::Unpin(_)) | None => {}
+            Some(Step::Pin(_) | Step::Unpin(_) | Step::Note(_)) | None => {}
         }
         for &unit in units {
             let here = label(self.units.len(), unit);

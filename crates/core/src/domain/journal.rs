@@ -13,7 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 pub use self::{
-    fork::{CountRecord, DocumentRecord, FactRecord, ForkRecord, ItemRecord, PinRecord, SharedExchange},
+    fork::{
+        CountRecord, DocumentRecord, FactRecord, ForkRecord, ItemRecord, NoteRecord, PinRecord,
+        SharedExchange,
+    },
     standing::ImportState,
     wire::{JournalLine, LineError},
 };

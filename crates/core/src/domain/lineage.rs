@@ -11,6 +11,7 @@
 //!   dropped. A rewind to an unknown mark does nothing. New messages go into a row of their own.
 //! - *Pin* keeps the message of a number in view after its exchange has left the window; *unpin* undoes that. Pins survive a clear. A
 //!   rewind to a place before the message removes its pin and its `important`. A pin of an unknown message does nothing.
+//! - *Note* writes a version of a note ([`super::note`]). A rewind to a place before it brings back the version before.
 //!
 //! Invariant: the result of a rewind depends on the messages and the rules, never on the progress of the summary.
 
@@ -21,6 +22,7 @@ use super::{
     exchange::Exchange,
     ledger::{CutPoint, Eviction, Ledger},
     message::{Kind, Message, Metadata},
+    note::NoteChange,
     text::cut,
     time::Timestamp,
 };
@@ -41,6 +43,8 @@ pub enum Step {
     Pin(i64),
     /// Undoes the pin of that message.
     Unpin(i64),
+    /// Writes or deletes a note.
+    Note(NoteChange),
 }
 
 /// A place that a rewind can go back to.
@@ -104,6 +108,7 @@ impl Step {
             Kind::Metadata(Metadata::Rewind) => Some(Self::Rewind(StepFields::of(&message.payload).label())),
             Kind::Metadata(Metadata::Pin) => StepFields::of(&message.payload).seq().map(Self::Pin),
             Kind::Metadata(Metadata::Unpin) => StepFields::of(&message.payload).seq().map(Self::Unpin),
+            Kind::Metadata(Metadata::Note) => NoteChange::of(message).map(Self::Note),
             _ => None,
         }
     }
@@ -116,6 +121,7 @@ impl Step {
             Self::Rewind(label) => (Metadata::Rewind, json!({"target_label": label})),
             Self::Pin(seq) => (Metadata::Pin, json!({"seq": seq})),
             Self::Unpin(seq) => (Metadata::Unpin, json!({"seq": seq})),
+            Self::Note(change) => return change.message(at),
         };
         let kind = Kind::Metadata(kind);
         Message {

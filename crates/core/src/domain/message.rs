@@ -48,6 +48,8 @@ pub enum Metadata {
     Pin,
     /// Undoes a pin.
     Unpin,
+    /// Writes a note.
+    Note,
     /// An unknown kind, kept under its own name.
     Other(String),
 }
@@ -97,6 +99,7 @@ impl Metadata {
             Self::TurnEnd => "turn_end",
             Self::Pin => "pin",
             Self::Unpin => "unpin",
+            Self::Note => "note",
             Self::Other(name) => name,
         }
     }
@@ -114,6 +117,7 @@ impl Metadata {
             "turn_end" => Self::TurnEnd,
             "pin" => Self::Pin,
             "unpin" => Self::Unpin,
+            "note" => Self::Note,
             other => Self::Other(other.to_owned()),
         }
     }

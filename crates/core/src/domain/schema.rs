@@ -10,6 +10,7 @@ use utoipa::{
 
 use super::{
     agent::{AGENT_ID_CHARS_MAX, AgentId},
+    note::{NOTE_NAME_BYTES_MAX, NoteName},
     project::ProjectId,
     time::Timestamp,
 };
@@ -49,6 +50,22 @@ impl PartialSchema for ProjectId {
 }
 
 impl ToSchema for ProjectId {}
+
+impl PartialSchema for NoteName {
+    fn schema() -> RefOr<Schema> {
+        let text = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .min_length(Some(1))
+            .max_length(Some(NOTE_NAME_BYTES_MAX))
+            .description(Some(
+                "The name of a note: parts between slashes, none of them empty, `.` or `..`.",
+            ))
+            .examples(["repository/build.md"]);
+        RefOr::T(text.into())
+    }
+}
+
+impl ToSchema for NoteName {}
 
 impl PartialSchema for Timestamp {
     fn schema() -> RefOr<Schema> {

@@ -78,6 +78,8 @@ impl From<AppendOutcome> for StepReply {
             // The ingestor refuses unknown marks, and pins have a reply of their own.
             StepOutcome::Ignored { .. }
             | StepOutcome::NotThere { .. }
+            | StepOutcome::Noted { .. }
+            | StepOutcome::NoNote { .. }
             | StepOutcome::Pinned { .. }
             | StepOutcome::Unpinned { .. } => None,
         });

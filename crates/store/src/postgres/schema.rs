@@ -103,6 +103,11 @@ pub(crate) const MIGRATIONS: [(i64, &str, &str); 21] = [
         include_str!("../../migrations/postgres/0020_recall_words.sql"),
     ),
     (
+        21,
+        "notes",
+        include_str!("../../migrations/postgres/0021_notes.sql"),
+    ),
+    (
         22,
         "recall vectors",
         include_str!("../../migrations/postgres/0022_recall_vectors.sql"),

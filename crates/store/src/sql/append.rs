@@ -1,7 +1,7 @@
 //! Append: numbers the messages, places them in exchanges, moves the boundary and wakes the queue, in one transaction. The ledger
 //! decides.
 //!
-//! Clears, marks, rewinds, pins and unpins take effect where they stand: the messages up to and including one are written, then the step
+//! Clears, marks, rewinds, pins, unpins and notes take effect where they stand: the messages up to and including one are written, then the step
 //! is taken, then the next messages follow.
 
 pub(super) mod boundary;
@@ -141,6 +141,7 @@ pub(super) async fn append(
 fn check_target(step: &StepOutcome) -> StoreResult<()> {
     match step {
         StepOutcome::Ignored { label } => Err(StoreError::UnknownMark(label.clone())),
+        StepOutcome::NoNote { name } => Err(StoreError::UnknownNote(name.clone())),
         StepOutcome::NotThere { seq } => Err(StoreError::UnknownMessage(*seq)),
         _ => Ok(()),
     }
@@ -210,6 +211,15 @@ async fn write_part(
         }
         Some((Step::Pin(seq), _)) => Some(lineage::pins::pin_within(tx, request, seq).await?),
         Some((Step::Unpin(seq), _)) => Some(lineage::pins::unpin(tx, &request.agent, seq).await?),
+        Some((Step::Note(change), at)) => {
+            let last = written.messages.last();
+            let place = lineage::notes::Place {
+                seq: last.map_or(0, |last| last.seq),
+                exchange: last.map_or(PREAMBLE, |last| last.exchange),
+                at,
+            };
+            Some(lineage::notes::write_within(tx, request, &change, place).await?)
+        }
     };
     write::state(tx, request, written, (ledger, chain)).await?;
     Ok(stepped)

@@ -14,6 +14,7 @@
 pub(super) mod delete;
 mod labels;
 mod lighten;
+mod notes;
 pub(super) mod plan;
 mod purge;
 pub(super) mod run;
@@ -74,6 +75,7 @@ pub(super) async fn forget_some(tx: &mut Connection, request: &Forget) -> StoreR
     let lightened = lighten::lighten(tx, &some.touched, request.now).await?;
     step.versions = lightened.versions;
     if lightened.is_light {
+        notes::forget(tx, request, &some).await?;
         bury(tx, request, &some.buried).await?;
         let purges = some.touched.iter().map(|(agent, touched)| Purge {
             request,

@@ -39,6 +39,7 @@ pub(super) async fn fork(
     let session = newest.map_or(from.ledger.session, |newest| newest.session);
     let place = (from.ledger.summarized_through, session);
     lineage::pins::copy(tx, &parent, &child, place).await?;
+    lineage::notes::copy(tx, &parent, &child).await?;
     copy_session(tx, &parent, &child).await?;
     let items = copy_document(tx, &from, &child, now).await?;
     record::keep(tx, &child).await?;

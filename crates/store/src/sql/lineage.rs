@@ -1,5 +1,6 @@
 //! The effects of clears, marks and rewinds beyond an append ([`recapd_core::domain::lineage`]).
 
+pub(super) mod notes;
 pub(super) mod pins;
 pub(super) mod withdraw;
 
@@ -90,6 +91,7 @@ pub(super) async fn go_back(
     };
     forget_marks(tx, agent, number).await?;
     pins::withdraw(tx, agent, mark.exchange).await?;
+    notes::withdraw(tx, agent, mark.exchange).await?;
     let set_aside = set_aside(tx, agent, mark.exchange, at).await?;
     ledger.rewind(&mark, held(tx, agent, mark.exchange).await?);
     Ok(Some((mark.exchange, set_aside)))

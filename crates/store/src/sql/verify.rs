@@ -42,6 +42,7 @@ pub(super) async fn verify(tx: &mut Connection, agent: &AgentId, depth: Depth) -
         fork_seq,
         strays: count_strays(tx, agent).await?,
         pins_astray: count_pins_astray(tx, agent).await?,
+        notes_astray: count_notes_astray(tx, agent).await?,
         exchanges: exchanges(tx, agent).await?,
         items: items(tx, agent).await?,
         versions: versions(tx, agent, counter.as_ref()).await?,
@@ -81,6 +82,19 @@ async fn count_pins_astray(tx: &mut Connection, agent: &AgentId) -> StoreResult<
                ON m.agent_id = p.source_agent_id AND m.seq = p.seq AND m.exchange = p.exchange \
                LEFT JOIN exchange_log e ON e.agent_id = p.agent_id AND e.exchange = p.exchange \
                WHERE p.agent_id = $1 AND (m.seq IS NULL OR e.set_aside_at IS NOT NULL)"
+    );
+    let row = query(sql).bind(agent.as_str()).fetch_one(tx).await?;
+    Ok(row.try_get(0)?)
+}
+
+/// Counts versions of notes whose messages don't exist, were forgotten or set aside, or write no note.
+async fn count_notes_astray(tx: &mut Connection, agent: &AgentId) -> StoreResult<i64> {
+    let sql = sql!(
+        "-- sql/verify.notes_astray\nSELECT count(*) FROM notes n LEFT JOIN message_log m \
+               ON m.agent_id = n.source_agent_id AND m.seq = n.seq AND m.exchange = n.exchange \
+               LEFT JOIN exchange_log e ON e.agent_id = n.agent_id AND e.exchange = n.exchange \
+               WHERE n.agent_id = $1 AND (m.seq IS NULL OR m.kind <> 'note' OR m.forgotten_at IS NOT NULL \
+               OR e.set_aside_at IS NOT NULL)"
     );
     let row = query(sql).bind(agent.as_str()).fetch_one(tx).await?;
     Ok(row.try_get(0)?)

@@ -117,6 +117,11 @@ pub(crate) const MIGRATIONS: [(i64, &str, &str); 27] = [
         include_str!("../../migrations/sqlite/0027_recall_words.sql"),
     ),
     (
+        28,
+        "notes",
+        include_str!("../../migrations/sqlite/0028_notes.sql"),
+    ),
+    (
         29,
         "recall vectors",
         include_str!("../../migrations/sqlite/0029_recall_vectors.sql"),

@@ -161,6 +161,7 @@ fn line(agent: &AgentId, step: &Step, reply: &Value) -> String {
     match step {
         Step::Pin(seq) => format!("pinned message {seq} of {agent}"),
         Step::Unpin(seq) => format!("unpinned message {seq} of {agent}"),
+        Step::Note(change) => format!("wrote {} of {agent}", change.name),
         Step::Clear => format!(
             "cleared {agent}: session {} begins, its window empty",
             reply["session"]

@@ -2,25 +2,34 @@
 
 use std::{env::current_dir, process::ExitCode, sync::Arc};
 
+use async_trait::async_trait;
 use clap::Args;
 use rmcp::{ServiceExt as _, transport::async_rw::AsyncRwTransport};
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     cli::{
         GlobalOptions,
-        backend::{api, open},
+        backend::{
+            api::{self, Api},
+            open,
+        },
         exit::{CONFIGURATION, CommandFailure},
     },
     hook,
 };
 use recapd_api::{
     history::HistoryQuery,
-    mcp::{self, AgentHints, Local, MESSAGE_BYTES_MAX, Remote, Source, SourceError, Way},
+    mcp::{self, AgentHints, Desk, Local, MESSAGE_BYTES_MAX, Remote, Source, SourceError, ToolSet, Way},
 };
 use recapd_config::{Config, Environment};
 use recapd_core::{domain::agent::AgentId, tokenizer};
-use recapd_engine::{assembly, snapshot::Snapshots};
+use recapd_engine::{
+    assembly,
+    ingest::{NoteRequest, WrittenNotesReply},
+    snapshot::Snapshots,
+};
 use recapd_platform::clock::SystemClock;
 use recapd_store::Store;
 use recapd_telemetry::{self as telemetry, Surroundings};
@@ -31,11 +40,16 @@ Hosts start it themselves; docs/mcp.md says how to tell them. It asks the daemon
 reads the database. Its log goes to standard error. Examples:
   claude mcp add recapd -- recapd mcp
   codex mcp add recapd -- recapd mcp --server http://127.0.0.1:7411
-  recapd mcp --db /var/lib/recapd/recapd.db")]
+  recapd mcp --db /var/lib/recapd/recapd.db
+  recapd mcp --tools notes,memory")]
 pub(crate) struct Mcp {
     /// The agent that calls without one are about [default: the session's, or else the newest of its folder's project]
     #[arg(long, value_name = "ID")]
     agent: Option<AgentId>,
+    /// More tools to list, separated by commas: notes, memory (Anthropic's), codex (those that Codex' models know), or client
+    /// (the ones that fit the host)
+    #[arg(long, value_name = "SETS", value_delimiter = ',')]
+    tools: Vec<ToolSet>,
 }
 
 impl Mcp {
@@ -58,7 +72,7 @@ impl Mcp {
         };
         open::block_on(async {
             let way = way(config, shared).await?;
-            let shared = mcp::ServerState::new(way, hints, CancellationToken::new());
+            let shared = mcp::ServerState::new(way, hints, self.tools, CancellationToken::new());
             let (input, output) = rmcp::transport::io::stdio_pipes();
             let transport =
                 AsyncRwTransport::new_server(input, output).with_max_line_length(MESSAGE_BYTES_MAX);
@@ -83,14 +97,14 @@ async fn way(config: &Config, shared: &GlobalOptions) -> Result<Way, CommandFail
         return Ok(Way::Fixed(Arc::new(daemon)));
     }
     if shared.db.is_some() {
-        return Ok(Way::Fixed(look(config.clone()).await?));
+        return Ok(Way::Fixed(look(config.clone(), shared.clone()).await?));
     }
     let daemon = Remote::new(&api::base(&config.http))
         .map_err(refused)?
         .with_credentials(shared.credentials.clone());
-    let config = config.clone();
+    let (config, shared) = (config.clone(), shared.clone());
     let open = move || {
-        let looking = look(config.clone());
+        let looking = look(config.clone(), shared.clone());
         Box::pin(async {
             let looked = looking.await;
             looked.map_err(|failed| SourceError::Unavailable(failed.text()))
@@ -99,8 +113,43 @@ async fn way(config: &Config, shared: &GlobalOptions) -> Result<Way, CommandFail
     Ok(Way::nearest(daemon, open))
 }
 
+/// Writes notes and handoffs like the commands of that name.
+struct CommandDesk {
+    config: Config,
+    shared: GlobalOptions,
+}
+
+#[async_trait]
+impl Desk for CommandDesk {
+    async fn write_notes(
+        &self,
+        agent: &AgentId,
+        requests: &[NoteRequest],
+    ) -> Result<WrittenNotesReply, SourceError> {
+        let api = Api::changing(&self.config, &self.shared).await.map_err(refused)?;
+        let path = format!("/v1/agents/{agent}/notes");
+        api.post(&path, &json!({ "changes": requests }))
+            .await
+            .map_err(refused)
+    }
+
+    async fn handoff(&self, agent: &AgentId, max_tokens: Option<i64>) -> Result<String, SourceError> {
+        let api = Api::reading(&self.config, &self.shared).await.map_err(refused)?;
+        let size = max_tokens.map_or_else(String::new, |tokens| format!("?max_tokens={tokens}"));
+        let reply: Value = api
+            .read(&format!("/v1/agents/{agent}/handoff{size}"))
+            .await
+            .map_err(refused)?;
+        Ok(reply["text"].as_str().unwrap_or_default().to_owned())
+    }
+}
+
+fn refused(failure: CommandFailure) -> SourceError {
+    SourceError::Refused(failure.text())
+}
+
 /// Opens the configured database for reading.
-async fn look(config: Config) -> Result<Arc<dyn Source>, CommandFailure> {
+async fn look(config: Config, shared: GlobalOptions) -> Result<Arc<dyn Source>, CommandFailure> {
     let store: Arc<dyn Store> = Arc::new(open::look(&config).await?);
     let clock = Arc::new(SystemClock);
     let snapshots = Snapshots::new(
@@ -123,5 +172,6 @@ async fn look(config: Config) -> Result<Arc<dyn Source>, CommandFailure> {
         },
         followed: None,
         scope: None,
+        desk: Arc::new(CommandDesk { config, shared }),
     }))
 }

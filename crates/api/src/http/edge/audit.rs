@@ -16,11 +16,13 @@ use recapd_core::domain::{
 use recapd_store::audit::{AuditEvent, AuditKind};
 
 /// The routes that append messages, or are asked with each append.
-const APPENDS: [&str; 4] = [
+const APPENDS: [&str; 6] = [
     "/v1/agents/{id}/messages",
     "/v1/agents/{id}/conversation",
     "/v1/agents/{id}/compact",
     "/v1/agents/{id}/replacement",
+    "/v1/agents/{id}/notes",
+    "/v1/agents/{id}/notes/{name}",
 ];
 const SIGN_IN: &str = "/ui/login";
 const DONE: &str = "done";
@@ -87,7 +89,7 @@ fn kind(method: &Method, route: &str, status: StatusCode) -> Option<AuditKind> {
     if route == SIGN_IN {
         return status.is_redirection().then_some(AuditKind::SignIn);
     }
-    if *method == Method::POST && APPENDS.contains(&route) {
+    if matches!(*method, Method::POST | Method::PUT) && APPENDS.contains(&route) {
         return Some(AuditKind::Append);
     }
     let is_change = access::rule(method, route).is_some_and(|rule| rule.scope != Scope::Read);

@@ -9,11 +9,14 @@ use crate::http::{
 };
 use recapd_core::domain::{
     agent::AgentId,
+    neutralize::neutralize_document,
+    note::listing,
     number::usize_or_max,
     summary::brief::{BriefOptions, Excerpt},
 };
 use recapd_engine::snapshot::Lookup;
 use recapd_platform::threads;
+use recapd_store::NoteQuery;
 
 pub(crate) const VIEW: &str = "view";
 pub(crate) const MAX_TOKENS: &str = "max_tokens";
@@ -40,18 +43,23 @@ pub(crate) fn wanted(parameters: &Parameters) -> Result<Option<BriefOptions>, Pr
     Ok(BriefOptions::new(is_brief, chars_max, tokens_max))
 }
 
-/// Makes the excerpt on another thread, since that takes a while. A brief names the running exchange, unless the database is away.
+/// Makes the excerpt on another thread, since that takes a while. A brief names the running exchange and the notes, unless the database
+/// is away.
 pub(crate) async fn made(
     wanted: BriefOptions,
     app: &SharedApp,
     agent: &AgentId,
     reading: &Lookup,
 ) -> Result<Excerpt, Problem> {
-    let running = if wanted.is_brief() && reading.stale_since.is_none() {
-        app.parts.snapshots.running(agent).await
-    } else {
-        None
-    };
+    let (mut running, mut notes) = (None, String::new());
+    if wanted.is_brief() && reading.stale_since.is_none() {
+        running = app.parts.snapshots.running(agent).await;
+        let found = app.parts.store.notes(agent, &NoteQuery::default()).await;
+        let redactor = app.parts.snapshots.redactor();
+        let clean = |title: &str| neutralize_document(&redactor.redact(title));
+        // Without the database, a brief is shorter.
+        notes = listing(&found.unwrap_or_default(), clean);
+    }
     let (counter, snapshot) = (
         Arc::clone(app.parts.snapshots.counter()),
         Arc::clone(&reading.snapshot),
@@ -59,10 +67,7 @@ pub(crate) async fn made(
     let agent = agent.clone();
     let cut = move || {
         let (document, counter) = (&snapshot.markdown, counter.as_ref());
-        match &running {
-            Some(running) => wanted.with_running(running, &agent, document, counter),
-            None => wanted.of(&agent, document, counter),
-        }
+        wanted.with_head(running.as_ref(), &notes, &agent, document, counter)
     };
     Ok(threads::computed("cutting an excerpt", cut).await?)
 }

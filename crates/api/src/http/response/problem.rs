@@ -242,6 +242,14 @@ impl Problem {
             }
             StoreError::HasForks { .. } => Self::new(HAS_FORKS, format!("{error}; nothing was changed"))
                 .hint("delete its forks first, or forget its exchanges: POST /v1/agents/{id}/forget"),
+            StoreError::Note(_) => Self::new(INVALID_NOTE, format!("{error}; nothing was changed"))
+                .hint("give a name such as repository/build.md, and split a long text into several notes"),
+            StoreError::UnknownNote(_) => Self::new(UNKNOWN_NOTE, format!("{error}; nothing was changed"))
+                .hint("GET /v1/agents/{id}/notes lists the notes; with a version, a note's own list has its versions"),
+            StoreError::NoteChanged { .. } => Self::new(NOTE_CHANGED, format!("{error}; nothing was changed"))
+                .hint("read the note, and change what it says now: GET /v1/agents/{id}/notes/{name}"),
+            StoreError::NotesFull => Self::new(NOTES_FULL, format!("{error}; nothing was changed"))
+                .hint("delete some, or join several: GET /v1/agents/{id}/notes lists them"),
             StoreError::PinsFull { .. } => Self::new(PINS_FULL, format!("{error}; nothing was changed")).hint(
                 "unpin something: POST /v1/agents/{id}/unpin; or raise context.pins_max_tokens, of which at most a \
                  quarter of a request is used",

@@ -27,7 +27,10 @@ use crate::{
         response::problem::Problem,
     },
 };
-use recapd_core::{domain::continuation::SentExtent, formats::outgoing::RequestFormat};
+use recapd_core::{
+    domain::{agent::AgentId, continuation::SentExtent},
+    formats::outgoing::RequestFormat,
+};
 use recapd_platform::threads;
 
 /// The most tokens that can be kept: more than any model takes.
@@ -121,4 +124,22 @@ pub(super) async fn hand_off(
             material.handoff(max_tokens, defaults, counter)
         })
         .await
+}
+
+/// Writes a handoff for a reader that isn't answered over HTTP.
+pub(in crate::http) async fn handoff(
+    app: &SharedApp,
+    agent: &AgentId,
+    max_tokens: Option<i64>,
+) -> Result<CompactReply, Problem> {
+    let max_tokens = max_tokens.unwrap_or(HANDOFF_TOKENS);
+    let ContextSource {
+        material,
+        defaults,
+        counter,
+        share,
+    } = ContextSource::of(app, agent, None).await?;
+    let write = move || (material.handoff(max_tokens, defaults, counter.as_ref()), share);
+    let (reply, _share) = threads::computed("writing a handoff", write).await?;
+    Ok(reply)
 }

@@ -10,6 +10,8 @@ use crate::{
     recall::{MESSAGES_SHOWN, RecallReply},
 };
 use recapd_client::Summary;
+use recapd_core::domain::note::Note;
+use recapd_engine::ingest::{NoteRequest, WrittenNotesReply};
 use recapd_store::Sample;
 
 /// An archive: the messages of each exchange, numbered throughout.
@@ -78,11 +80,23 @@ impl Source for FakeArchive {
         unreachable!("expand reads exchanges only")
     }
 
-    async fn window(&self, _: &AgentId) -> Result<Value, SourceError> {
+    async fn window(&self, _: &AgentId, _: i64) -> Result<Value, SourceError> {
         unreachable!("expand reads exchanges only")
     }
 
     async fn recall(&self, _: &AgentId, _: &[(&str, &str)]) -> Result<RecallReply, SourceError> {
+        unreachable!("expand reads exchanges only")
+    }
+
+    async fn notes(&self, _: &AgentId) -> Result<Vec<Note>, SourceError> {
+        unreachable!("expand reads exchanges only")
+    }
+
+    async fn write_notes(&self, _: &AgentId, _: &[NoteRequest]) -> Result<WrittenNotesReply, SourceError> {
+        unreachable!("expand reads exchanges only")
+    }
+
+    async fn handoff(&self, _: &AgentId, _: Option<i64>) -> Result<String, SourceError> {
         unreachable!("expand reads exchanges only")
     }
 

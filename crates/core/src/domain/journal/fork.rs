@@ -7,6 +7,7 @@ use crate::domain::{
     agent::AgentId,
     exchange::{Exchange, ExchangeState, FORGOTTEN_TITLE, Headline},
     ledger::Ledger,
+    note::NoteName,
     summary::{
         fact::FactKind,
         item::{ExchangeRange, Importance, Origin},
@@ -58,6 +59,9 @@ pub struct ForkRecord {
     /// The messages that stay in view.
     #[serde(default)]
     pub pins: Vec<PinRecord>,
+    /// The versions of its notes.
+    #[serde(default)]
+    pub notes: Vec<NoteRecord>,
     /// The document, if there was one.
     pub document: Option<DocumentRecord>,
     /// The items of the document.
@@ -218,6 +222,28 @@ pub struct PinRecord {
     pub pinned: bool,
     /// True if it was marked as important to its session.
     pub important: bool,
+}
+
+/// A version of a note.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoteRecord {
+    /// The agent that owns the message.
+    pub source: AgentId,
+    /// The note's name.
+    pub name: NoteName,
+    /// The message's number.
+    pub seq: i64,
+    /// The message's exchange.
+    pub exchange: i64,
+    /// The message's time.
+    #[serde(with = "wire::time")]
+    pub written_at: Timestamp,
+    /// The length of the text.
+    pub bytes: i64,
+    /// The first line of the text.
+    pub title: String,
+    /// True if it deleted the note.
+    pub deleted: bool,
 }
 
 /// The token count of a message.

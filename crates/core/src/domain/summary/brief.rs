@@ -105,15 +105,18 @@ impl BriefOptions {
         self.below("", document, &closing(agent), counter)
     }
 
-    /// Like [`Self::of`], with a first line about the `running` exchange, if there is room for both.
-    pub fn with_running(
+    /// Like [`Self::of`], with first lines about the `running` exchange and the agent's notes, if there is room for all.
+    pub fn with_head(
         self,
-        running: &RunningExchange,
+        running: Option<&RunningExchange>,
+        notes: &str,
         agent: &AgentId,
         document: &str,
         counter: &dyn TokenCounter,
     ) -> Excerpt {
-        let head = running.line() + "\n";
+        let lines = [running.map(RunningExchange::line), Some(notes.to_owned())];
+        let lines = lines.into_iter().flatten().filter(|line| !line.is_empty());
+        let head: String = lines.map(|line| line + "\n").collect();
         self.below(&head, document, &closing(agent), counter)
     }
 

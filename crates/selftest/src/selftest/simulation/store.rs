@@ -13,6 +13,7 @@ use recapd_core::domain::{
     agent::AgentId,
     exchange::Exchange,
     ledger::CutPoint,
+    note::Note,
     project::ProjectId,
     recall::ArchiveSearch,
     settings::{AgentSettings, SettingsPatch},
@@ -23,11 +24,11 @@ use recapd_store::{
     AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completion, DeleteStep,
     EditOutcome, EditRequest, EnqueueOutcome, ExchangeQuery, ExpandedExchange, FactEdited, FactQuery,
     FactRequest, FactRow, Failure, Fence, Forget, ForgetStep, Forgotten, ForkOutcome, ItemQuery, ItemRow,
-    JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, Patch, Pins, Postponement,
-    ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch, RecountOutcome,
-    Resume, RevisionOutcome, RollbackRequest, RunRecord, SaidMessage, Sample, SearchHits, SessionEnded,
-    Settle, Slot, SpendPause, Spending, Store, StoreError, StoreResult, StoredExchange, StoredMessage,
-    SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
+    JournalledAnswer, KeptCalibration, Material, MaterialLimits, MessageRange, NoteQuery, Patch, Pins,
+    Postponement, ProjectFigures, ProjectRow, ProjectStamp, Prune, RebuildRequest, Recount, RecountBatch,
+    RecountOutcome, Resume, RevisionOutcome, RollbackRequest, RunRecord, SaidMessage, Sample, SearchHits,
+    SessionEnded, Settle, Slot, SpendPause, Spending, Store, StoreError, StoreResult, StoredExchange,
+    StoredMessage, SummaryRow, Version, VersionFigures, VersionQuery, verify::AgentReport,
 };
 
 pub(super) struct SimulatedStore {
@@ -163,6 +164,7 @@ seam! {
     absent fn fork(parent: &AgentId, child: &AgentId, now: Timestamp) -> ForkOutcome;
     absent fn ancestors(agent: &AgentId) -> Vec<Ancestor>;
     absent fn pins(agent: &AgentId, limit: i64) -> Pins;
+    absent fn notes(agent: &AgentId, query: &NoteQuery) -> Vec<Note>;
     absent fn begin_recount(agent: &AgentId) -> ();
     absent fn recounts_due(limit: i64) -> Vec<AgentId>;
     absent fn calibrations() -> Vec<KeptCalibration>;

@@ -215,6 +215,14 @@ async fn restore_part(
         }
         Some((_, Step::Pin(seq))) => drop(lineage::pins::pin(tx, &request.agent, *seq).await?),
         Some((_, Step::Unpin(seq))) => drop(lineage::pins::unpin(tx, &request.agent, *seq).await?),
+        Some((record, Step::Note(change))) => {
+            let place = lineage::notes::Place {
+                seq: record.seq,
+                exchange: record.exchange,
+                at: record.said_at,
+            };
+            lineage::notes::write(tx, &request.agent, change, place).await?;
+        }
     }
     Ok(write_state(tx, request, &placed, (ledger, chain)).await?)
 }

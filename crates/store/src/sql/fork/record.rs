@@ -4,7 +4,7 @@ use crate::sql::{Connection, query, sql};
 
 use super::super::{
     super::{StoreError, StoreResult, archive::ArchiveError, seal},
-    archive, facts, queue,
+    archive, facts, lineage, queue,
     row::{self, exchange_columns},
     seal::fill,
 };
@@ -100,6 +100,7 @@ async fn read(tx: &mut Connection, agent: &AgentId) -> StoreResult<ForkRecord> {
         sessions: archive::sessions(tx, agent).await?,
         marks: archive::marks(tx, agent).await?,
         pins: pins(tx, agent).await?,
+        notes: lineage::notes::records(tx, agent).await?,
         document: document(tx, agent).await?,
         items: items(tx, agent).await?,
         last_fact: found.try_get(13)?,
@@ -228,7 +229,8 @@ pub(crate) async fn bring_back(
     let of_exchanges = record.exchanges.iter();
     let shared = of_exchanges.map(|shared| (&shared.source, shared.first_seq, shared.last_seq));
     let pinned = record.pins.iter().map(|pin| (&pin.source, pin.seq, pin.seq));
-    for (source, first_seq, last_seq) in shared.chain(pinned) {
+    let noted = record.notes.iter().map(|note| (&note.source, note.seq, note.seq));
+    for (source, first_seq, last_seq) in shared.chain(pinned).chain(noted) {
         if !are_there(tx, source, (first_seq, last_seq)).await? {
             let from = source.clone();
             return Err(JournalError::NoParent { from }.into());
@@ -241,6 +243,9 @@ pub(crate) async fn bring_back(
     }
     for pin in &record.pins {
         write_pin(tx, agent, pin).await?;
+    }
+    for note in &record.notes {
+        lineage::notes::restore(tx, agent, note).await?;
     }
     for count in &record.counts {
         write_count(tx, agent, count).await?;

@@ -63,6 +63,15 @@ pub(crate) const UNKNOWN_EXCHANGE: ProblemKind =
 pub(crate) const EXCHANGE_TOO_LARGE: ProblemKind =
     kind(StatusCode::CONFLICT, "exchange_too_large", "Exchange too large");
 pub(crate) const HAS_FORKS: ProblemKind = kind(StatusCode::CONFLICT, "has_forks", "Agent has forks");
+pub(crate) const INVALID_NOTE: ProblemKind = kind(StatusCode::BAD_REQUEST, "invalid_note", "Invalid note");
+pub(crate) const UNKNOWN_NOTE: ProblemKind = kind(StatusCode::NOT_FOUND, "unknown_note", "Unknown note");
+pub(crate) const NOTE_CHANGED: ProblemKind = kind(
+    StatusCode::CONFLICT,
+    "note_changed",
+    "The note has another version",
+);
+pub(crate) const NOTES_FULL: ProblemKind =
+    kind(StatusCode::CONFLICT, "notes_full", "No room for another note");
 pub(crate) const PINS_FULL: ProblemKind = kind(StatusCode::CONFLICT, "pins_full", "No room for another pin");
 pub(crate) const UNKNOWN_SPEAKER: ProblemKind =
     kind(StatusCode::NOT_FOUND, "unknown_speaker", "Unknown speaker");
@@ -140,7 +149,7 @@ pub(crate) const FOREIGN_ORIGIN: ProblemKind =
     kind(StatusCode::FORBIDDEN, "foreign_origin", "Request of a web page");
 pub(crate) const FOREIGN_HOST: ProblemKind = kind(StatusCode::FORBIDDEN, "foreign_host", "Unknown host");
 
-pub(super) const ALL: [ProblemKind; 47] = [
+pub(super) const ALL: [ProblemKind; 51] = [
     UNAUTHORIZED,
     FORBIDDEN,
     FOREIGN_ORIGIN,
@@ -166,6 +175,10 @@ pub(super) const ALL: [ProblemKind; 47] = [
     UNKNOWN_EXCHANGE,
     EXCHANGE_TOO_LARGE,
     HAS_FORKS,
+    INVALID_NOTE,
+    UNKNOWN_NOTE,
+    NOTE_CHANGED,
+    NOTES_FULL,
     PINS_FULL,
     UNKNOWN_SPEAKER,
     UNKNOWN_ROUTE,

@@ -198,7 +198,9 @@ fn the_running_exchange_comes_first() {
     let of = |chars_max| {
         let wanted = BriefOptions::new(true, Some(chars_max), None).unwrap();
         (
-            wanted.with_running(&running(), &agent, DOCUMENT, &Bytes).text,
+            wanted
+                .with_head(Some(&running()), "", &agent, DOCUMENT, &Bytes)
+                .text,
             wanted.of(&agent, DOCUMENT, &Bytes).text,
         )
     };
@@ -212,7 +214,10 @@ fn the_running_exchange_comes_first() {
     let (told, plain) = of(100);
     assert_eq!(told, plain);
     let wanted = BriefOptions::new(true, None, None).unwrap();
-    assert_eq!(wanted.with_running(&running(), &agent, "", &Bytes).text, "");
+    assert_eq!(
+        wanted.with_head(Some(&running()), "", &agent, "", &Bytes).text,
+        ""
+    );
 }
 
 fn any_document() -> impl Strategy<Value = String> {
@@ -242,7 +247,7 @@ proptest! {
     fn a_running_exchange_keeps_the_limits(document in any_document(), chars_max in 1_usize..3_000, tokens_max in 1_i64..3_000) {
         let wanted = BriefOptions::new(true, Some(chars_max), Some(tokens_max)).unwrap();
         let agent: AgentId = "coder".parse().unwrap();
-        let told = wanted.with_running(&running(), &agent, &document, &Bytes);
+        let told = wanted.with_head(Some(&running()), "", &agent, &document, &Bytes);
         prop_assert!(document.trim().is_empty() || told.text.chars().count() <= chars_max);
         prop_assert!(document.trim().is_empty() || told.tokens <= tokens_max);
         prop_assert_eq!(told.tokens, Bytes.count(&told.text));

@@ -111,6 +111,9 @@ impl AgentTables {
             }
             Step::Rewind(label) => self.rewind(label.as_ref(), request, rewriting),
             Step::Pin(seq) | Step::Unpin(seq) => StepOutcome::NotThere { seq: *seq },
+            Step::Note(change) => StepOutcome::NoNote {
+                name: change.name.clone(),
+            },
         }
     }
 

@@ -1,0 +1,205 @@
+//! The tools that are listed when they are asked for. Those of vendors have the vendors' arguments, so that their models know them.
+
+use rmcp::model::{Tool, ToolAnnotations};
+use serde_json::{Value, json};
+
+use super::{map, tool};
+use crate::mcp::{tool_set::ToolSet, tools::HANDOFF_TOKENS_MIN};
+
+/// The tools that Codex' models know, with an underscore behind the namespace.
+pub(in crate::mcp) const CODEX_TOOLS: [&str; 9] = [
+    "history_list_windows",
+    "history_list_items",
+    "history_read_item",
+    "history_search_contents",
+    "notes_list_files_by_prefix",
+    "notes_read_file",
+    "notes_search_contents",
+    "notes_append_to_file",
+    "notes_write_file",
+];
+
+pub(super) fn tools(set: ToolSet) -> Vec<Tool> {
+    match set {
+        ToolSet::Notes => notes(),
+        ToolSet::Memory => vec![memory()],
+        ToolSet::Codex => codex(),
+        // It stands for another one.
+        ToolSet::Client => Vec::new(),
+    }
+}
+
+fn notes() -> Vec<Tool> {
+    let text = || json!({ "type": "string" });
+    let name = || json!({ "type": "string", "description": "Such as plan.md or repository/build.md" });
+    let replaces = json!({ "type": "integer", "description": "The version read before; 0 if there is none" });
+    let reads = [
+        (
+            "notes_list",
+            "The notes that you keep: names, sizes, first lines.",
+            json!({}),
+            vec![],
+        ),
+        (
+            "notes_read",
+            "Read a note.",
+            json!({ "name": name(), "after": { "type": "integer", "description": "Where the answer before ended" } }),
+            vec!["name"],
+        ),
+        (
+            "notes_search",
+            "Find lines of notes by words.",
+            json!({ "query": text() }),
+            vec!["query"],
+        ),
+        (
+            "handoff",
+            "One document to go on with elsewhere: the summary, and the newest part as it was said.",
+            json!({ "max_tokens": { "type": "integer", "minimum": HANDOFF_TOKENS_MIN } }),
+            vec![],
+        ),
+    ];
+    let writes = [
+        (
+            "notes_write",
+            "Write a note that outlives this context window: a plan, findings, what to do next. At most 64 KiB.",
+            json!({ "name": name(), "text": text(), "replaces": replaces }),
+            vec!["name", "text"],
+        ),
+        (
+            "notes_append",
+            "Add to the end of a note.",
+            json!({ "name": name(), "text": text() }),
+            vec!["name", "text"],
+        ),
+        (
+            "notes_delete",
+            "Delete a note.",
+            json!({ "name": name() }),
+            vec!["name"],
+        ),
+    ];
+    let reads =
+        reads.map(|(name, description, arguments, required)| tool(name, description, arguments, &required).0);
+    let writes = writes.map(|(name, description, arguments, required)| {
+        writing(tool(name, description, arguments, &required).0)
+    });
+    reads.into_iter().chain(writes).collect()
+}
+
+/// Anthropic's memory tool: the arguments of `memory_20250818`.
+fn memory() -> Tool {
+    let description = "Memory: files below /memories that outlive this conversation. Look there first, and keep progress there.";
+    let text = || json!({ "type": "string" });
+    let path = json!({ "type": "string", "description": "Below /memories" });
+    let arguments = json!({
+        "command": { "type": "string", "enum": ["view", "create", "str_replace", "insert", "delete", "rename"] },
+        "path": path,
+        "view_range": { "type": "array", "items": { "type": "integer" }, "minItems": 2, "maxItems": 2 },
+        "file_text": text(),
+        "old_str": text(),
+        "new_str": text(),
+        "insert_line": { "type": "integer", "minimum": 0 },
+        "insert_text": text(),
+        "old_path": text(),
+        "new_path": text(),
+    });
+    writing(tool("memory", description, arguments, &["command"]).0)
+}
+
+fn codex() -> Vec<Tool> {
+    CODEX_TOOLS.map(of_codex).into()
+}
+
+fn of_codex(name: &'static str) -> Tool {
+    let limit = || json!({ "type": "integer", "minimum": 1 });
+    let flag = || json!({ "type": "boolean" });
+    let text = || json!({ "type": "string" });
+    let optional = || json!({ "anyOf": [{ "type": "string" }, { "type": "null" }] });
+    let line = || json!({ "anyOf": [{ "type": "integer" }, { "type": "null" }] });
+    let roles = json!({ "anyOf": [{ "type": "string", "enum": ["user", "assistant", "tool", "system", "developer"] }, { "type": "null" }] });
+    let items = || {
+        json!({
+            "limit": limit(), "recent_first": flag(), "tool_namespace": optional(), "role": roles.clone(),
+            "agent_name": optional(), "tool_name": optional(), "window_id": optional(),
+        })
+    };
+    let (description, properties, required): (&str, Value, &[&str]) = match name {
+        "history_list_windows" => (
+            "List context windows as window ID and item count.",
+            json!({ "limit": limit(), "agent_name": optional(), "recent_first": flag() }),
+            &[],
+        ),
+        "history_list_items" => {
+            let mut items = items();
+            items["max_chars_per_item"] = limit();
+            ("List history items, by window, role and tool.", items, &[])
+        }
+        "history_read_item" => (
+            "Read a range of a history item.",
+            json!({
+                "agent_name": optional(), "item_id": text(), "offset_chars": { "type": "integer", "minimum": 0 },
+                "limit_chars": limit(), "window_id": text(),
+            }),
+            &["item_id", "window_id"],
+        ),
+        "history_search_contents" => {
+            let mut items = items();
+            items["query"] = text();
+            (
+                "Search history for a literal, case-sensitive text.",
+                items,
+                &["query"],
+            )
+        }
+        "notes_list_files_by_prefix" => (
+            "List notes by the beginning of their paths.",
+            json!({
+                "prefix": optional(), "max_results": limit(),
+                "file_order_by": { "type": "string", "enum": ["name", "created_at", "updated_at"] },
+                "file_order": { "type": "string", "enum": ["ascending", "descending"] },
+            }),
+            &[],
+        ),
+        "notes_read_file" => (
+            "Read a note, or some of its lines; negative numbers count from the end.",
+            json!({ "path": text(), "start_line": line(), "stop_line": line() }),
+            &["path"],
+        ),
+        "notes_search_contents" => (
+            "Search lines of notes for a literal, case-sensitive text.",
+            json!({
+                "max_matches_per_file": limit(), "query": text(), "recent_file_first": flag(), "max_files": limit(),
+                "path_prefix": optional(),
+            }),
+            &["query"],
+        ),
+        "notes_append_to_file" => (
+            "Add text to a note.",
+            json!({ "text": text(), "path": text() }),
+            &["text", "path"],
+        ),
+        _ => (
+            "Write a note, in place of what it was.",
+            json!({ "text": text(), "path": text() }),
+            &["text", "path"],
+        ),
+    };
+    let mut schema = json!({ "type": "object", "properties": properties });
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    let is_read = !matches!(name, "notes_append_to_file" | "notes_write_file");
+    let hints = ToolAnnotations::new().read_only(is_read).open_world(false);
+    Tool::new(name, description, map(schema)).with_annotations(hints)
+}
+
+/// Marks a tool as one that changes notes. What it replaces stays as an earlier version.
+fn writing(tool: Tool) -> Tool {
+    tool.with_annotations(
+        ToolAnnotations::new()
+            .read_only(false)
+            .destructive(false)
+            .open_world(false),
+    )
+}

@@ -1,0 +1,101 @@
+//! Sets of tools beyond the ones that each host gets, listed when they are asked for: hosts put lists of tools into each prompt.
+
+use std::{fmt, str::FromStr};
+
+/// The names under which clients announce themselves.
+const CODEX_CLIENT: &str = "codex";
+const CLAUDE_CLIENT: &str = "claude";
+
+/// A set of tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ToolSet {
+    /// recapd's own tools for notes.
+    Notes,
+    /// Anthropic's memory tool.
+    Memory,
+    /// The tools for history and notes that Codex' models know.
+    Codex,
+    /// The set that fits the client, by its name.
+    Client,
+}
+
+/// The text names no set of tools.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no set of tools `{name}`: give {}", ToolSet::NAMES.map(|(name, _)| name).join(", "))]
+pub struct UnknownToolSet {
+    name: String,
+}
+
+impl ToolSet {
+    const NAMES: [(&'static str, Self); 4] = [
+        ("notes", Self::Notes),
+        ("memory", Self::Memory),
+        ("codex", Self::Codex),
+        ("client", Self::Client),
+    ];
+
+    /// Reads a list such as `notes,memory`.
+    ///
+    /// # Errors
+    /// [`UnknownToolSet`].
+    pub fn list(text: &str) -> Result<Vec<Self>, UnknownToolSet> {
+        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+        names.map(str::parse).collect()
+    }
+
+    /// Returns `sets` in order, with the one that fits the client of that name in place of [`Self::Client`].
+    pub(super) fn for_client(sets: impl Iterator<Item = Self>, client: &str) -> Vec<Self> {
+        let fitting = if client.contains(CODEX_CLIENT) {
+            Self::Codex
+        } else if client.contains(CLAUDE_CLIENT) {
+            Self::Memory
+        } else {
+            Self::Notes
+        };
+        let mut sets: Vec<Self> = sets
+            .map(|set| if set == Self::Client { fitting } else { set })
+            .collect();
+        sets.sort_unstable();
+        sets.dedup();
+        sets
+    }
+}
+
+impl FromStr for ToolSet {
+    type Err = UnknownToolSet;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::NAMES.into_iter().find(|(name, _)| *name == text);
+        found.map(|(_, set)| set).ok_or_else(|| UnknownToolSet {
+            name: text.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for ToolSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = Self::NAMES.into_iter().find(|(_, set)| set == self);
+        f.write_str(found.map_or("", |(name, _)| name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_are_named_or_chosen_by_the_client() {
+        let asked = ToolSet::list("client, notes").unwrap();
+        let sets = |client| ToolSet::for_client(asked.iter().copied(), client);
+        assert_eq!(sets("codex-mcp-client"), [ToolSet::Notes, ToolSet::Codex]);
+        assert_eq!(sets("claude-code"), [ToolSet::Notes, ToolSet::Memory]);
+        assert_eq!(sets("cursor"), [ToolSet::Notes]);
+        assert_eq!(ToolSet::list(""), Ok(Vec::new()));
+        let unknown = ToolSet::list("notes,files").unwrap_err().to_string();
+        assert_eq!(
+            unknown,
+            "there is no set of tools `files`: give notes, memory, codex, client"
+        );
+        assert_eq!(ToolSet::Codex.to_string(), "codex");
+    }
+}

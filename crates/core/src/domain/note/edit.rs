@@ -1,0 +1,111 @@
+//! Edits of notes, and searches in them: from the text that is there to the text to be written.
+
+use super::{Note, NoteChange, NoteFault, NoteName};
+
+/// What becomes of a note's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoteEdit {
+    /// Replaces it; begins the note if there is none.
+    Write(String),
+    /// Adds to the end; begins the note if there is none.
+    Append(String),
+    /// Removes the note.
+    Delete,
+}
+
+impl NoteEdit {
+    /// Makes the next version of the note `name`, of which `current` is the present one.
+    ///
+    /// # Errors
+    /// [`NoteFault::TooLong`].
+    pub fn change(
+        &self,
+        name: &NoteName,
+        current: Option<&Note>,
+        replaces: Option<i64>,
+    ) -> Result<NoteChange, NoteFault> {
+        let version = current.map_or(0, |note| note.version);
+        let (text, replaces) = match self {
+            Self::Write(text) => (Some(text.clone()), replaces),
+            Self::Append(text) => {
+                let before = current.map_or("", |note| note.text.as_str());
+                (Some([before, text].concat()), Some(replaces.unwrap_or(version)))
+            }
+            Self::Delete => (None, replaces),
+        };
+        let change = NoteChange {
+            name: name.clone(),
+            text,
+            replaces,
+        };
+        change.check().map(|()| change)
+    }
+}
+
+/// A line in which something was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoteLine<'a> {
+    /// Its number, from 1 on.
+    pub number: usize,
+    /// The whole line.
+    pub text: &'a str,
+}
+
+/// Returns the lines of `text` that contain `words`, in any case of their letters.
+pub fn lines_with<'a>(text: &'a str, words: &str) -> impl Iterator<Item = NoteLine<'a>> {
+    let words = words.to_lowercase();
+    let numbered = text
+        .lines()
+        .enumerate()
+        .map(|(at, text)| NoteLine { number: at + 1, text });
+    numbered.filter(move |line| line.text.to_lowercase().contains(&words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{note::NOTE_BYTES_MAX, time::Timestamp};
+
+    #[test]
+    fn an_edit_goes_from_one_text_to_the_next() {
+        let name: NoteName = "plan".parse().unwrap();
+        let note = Note {
+            name: name.clone(),
+            version: 7,
+            exchange: 1,
+            written_at: Timestamp(0),
+            created_at: Timestamp(0),
+            bytes: 2,
+            title: String::new(),
+            deleted: false,
+            text: "a\n".to_owned(),
+        };
+        let after = |edit: NoteEdit, current| {
+            edit.change(&name, current, None)
+                .map(|change| (change.text, change.replaces))
+        };
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            after(NoteEdit::Append("b".to_owned()), Some(&note)),
+            Ok((text("a\nb"), Some(7)))
+        );
+        assert_eq!(
+            after(NoteEdit::Append("b".to_owned()), None),
+            Ok((text("b"), Some(0)))
+        );
+        assert_eq!(
+            after(NoteEdit::Write("b".to_owned()), Some(&note)),
+            Ok((text("b"), None))
+        );
+        assert_eq!(after(NoteEdit::Delete, Some(&note)), Ok((None, None)));
+        let long = "x".repeat(NOTE_BYTES_MAX - 1);
+        assert_eq!(
+            after(NoteEdit::Append(long), Some(&note)),
+            Err(NoteFault::TooLong(NOTE_BYTES_MAX + 1))
+        );
+        let found: Vec<usize> = lines_with("An Apple\nb\napple", "apple")
+            .map(|line| line.number)
+            .collect();
+        assert_eq!(found, [1, 3]);
+    }
+}

@@ -1,0 +1,221 @@
+//! `recapd notes`: lists, reads, writes and searches the notes of an agent.
+
+use std::{
+    io::{IsTerminal as _, Read as _, stdin},
+    process::ExitCode,
+};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::lineage;
+use crate::cli::{
+    GlobalOptions,
+    backend::{
+        api::{Api, escaped},
+        open,
+    },
+    exit::CommandFailure,
+    terminal::output,
+};
+use recapd_config::Config;
+use recapd_core::domain::{
+    agent::AgentId,
+    note::{NOTE_BYTES_MAX, NoteName, edit::lines_with},
+};
+use recapd_engine::ingest::NotesReply;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Notes are named texts that an agent keeps, at most 64 KiB each and 200 per agent. They follow forks and rewinds, and each
+version stays. Names may have parts, such as repository/build.md. Examples:
+  recapd notes list my-agent
+  recapd notes write my-agent plan.md '1. Find the cause'
+  cargo test 2>&1 | recapd notes append my-agent log.md
+  recapd notes read my-agent plan.md --version 12
+  recapd notes search my-agent cause")]
+pub(crate) struct Notes {
+    #[command(subcommand)]
+    action: NotesAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum NotesAction {
+    /// List the notes
+    List {
+        /// The agent
+        agent: AgentId,
+    },
+    /// Print a note
+    Read {
+        #[command(flatten)]
+        note: NoteArguments,
+        /// An earlier version; --json lists them
+        #[arg(long, value_parser = clap::value_parser!(i64).range(1..))]
+        version: Option<i64>,
+    },
+    /// Write a note
+    Write(NoteTextArguments),
+    /// Add to the end of a note
+    Append(NoteTextArguments),
+    /// Print the lines of all notes that contain these words
+    Search {
+        /// The agent
+        agent: AgentId,
+        /// What the lines contain, in any case
+        words: String,
+    },
+    /// Delete a note; a rewind brings it back
+    Delete(NoteArguments),
+}
+
+#[derive(Debug, Args)]
+struct NoteArguments {
+    /// The agent
+    agent: AgentId,
+    /// The note's name
+    name: NoteName,
+}
+
+#[derive(Debug, Args)]
+struct NoteTextArguments {
+    #[command(flatten)]
+    note: NoteArguments,
+    /// The text [default: standard input]
+    text: Option<String>,
+    /// Only if the note has this version; 0: only if there is no such note
+    #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(i64).range(0..))]
+    replaces: Option<i64>,
+}
+
+impl Notes {
+    pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
+        match self.action {
+            NotesAction::List { agent } => list(config, shared, &agent),
+            NotesAction::Read { note, version } => read(config, shared, &note, version),
+            NotesAction::Write(asked) => write(config, shared, asked, false),
+            NotesAction::Append(asked) => write(config, shared, asked, true),
+            NotesAction::Search { agent, words } => search(config, shared, &agent, &words),
+            NotesAction::Delete(note) => {
+                let change = json!({"name": note.name, "text": null});
+                changed(config, shared, &note, change)
+            }
+        }
+    }
+}
+
+async fn notes(
+    config: &Config,
+    shared: &GlobalOptions,
+    agent: &AgentId,
+    texts: bool,
+) -> Result<NotesReply, CommandFailure> {
+    let path = format!("/v1/agents/{agent}/notes?texts={}", i64::from(texts));
+    Api::reading(config, shared).await?.read(&path).await
+}
+
+fn list(config: &Config, shared: &GlobalOptions, agent: &AgentId) -> Result<ExitCode, CommandFailure> {
+    let reply = open::block_on(notes(config, shared, agent, false))?;
+    if shared.json {
+        output::json(&reply)?;
+    } else if reply.notes.is_empty() {
+        output::text("(no notes)")?;
+    } else {
+        let lines = reply.notes.iter().map(|note| {
+            let (name, bytes) = (&note.name, note.bytes);
+            format!(
+                "{name}  ({bytes} bytes, version {} of {}): {}",
+                note.version, note.written_at, note.title
+            )
+        });
+        output::text(&lines.collect::<Vec<_>>().join("\n"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(
+    config: &Config,
+    shared: &GlobalOptions,
+    note: &NoteArguments,
+    version: Option<i64>,
+) -> Result<ExitCode, CommandFailure> {
+    let version = version.map_or_else(String::new, |version| format!("?version={version}"));
+    let path = format!(
+        "/v1/agents/{}/notes/{}{version}",
+        note.agent,
+        escaped(note.name.as_str())
+    );
+    let reply: Value = open::block_on(async { Api::reading(config, shared).await?.read(&path).await })?;
+    lineage::print(shared, &reply, &|reply| {
+        reply["text"].as_str().unwrap_or_default().to_owned()
+    })
+}
+
+fn write(
+    config: &Config,
+    shared: &GlobalOptions,
+    asked: NoteTextArguments,
+    append: bool,
+) -> Result<ExitCode, CommandFailure> {
+    let NoteTextArguments { note, text, replaces } = asked;
+    let text = text.map_or_else(standard_input, Ok)?;
+    let change = json!({"name": note.name, "text": text, "append": append, "replaces": replaces});
+    changed(config, shared, &note, change)
+}
+
+/// Reads a text that a note could have, and a little more, so that a longer one is refused.
+fn standard_input() -> Result<String, CommandFailure> {
+    if stdin().is_terminal() {
+        return Err(CommandFailure::usage(
+            "give a text, or write it to standard input".to_owned(),
+        ));
+    }
+    let mut text = String::new();
+    let read = stdin().take(2 * NOTE_BYTES_MAX as u64).read_to_string(&mut text);
+    read.map_err(|error| CommandFailure::usage(format!("standard input: {error}")))?;
+    Ok(text)
+}
+
+fn changed(
+    config: &Config,
+    shared: &GlobalOptions,
+    note: &NoteArguments,
+    change: Value,
+) -> Result<ExitCode, CommandFailure> {
+    let NoteArguments { agent, name } = note;
+    let reply = lineage::ask(config, shared, agent, ("notes", json!({"changes": [change]})))?;
+    lineage::print(shared, &reply, &|reply| {
+        let written = &reply["notes"][0];
+        match written["deleted"] == true {
+            true => format!("deleted {name} of {agent}"),
+            false => format!(
+                "wrote {name} of {agent}: version {}, {} bytes",
+                written["version"], written["bytes"]
+            ),
+        }
+    })
+}
+
+fn search(
+    config: &Config,
+    shared: &GlobalOptions,
+    agent: &AgentId,
+    words: &str,
+) -> Result<ExitCode, CommandFailure> {
+    let reply = open::block_on(notes(config, shared, agent, true))?;
+    let mut found = Vec::new();
+    for note in &reply.notes {
+        let lines = lines_with(note.text.as_deref().unwrap_or_default(), words);
+        found.extend(lines.map(|line| json!({"name": note.name, "line": line.number, "text": line.text})));
+    }
+    lineage::print(shared, &json!({"agent_id": agent, "found": found}), &|_| {
+        let line = |found: &Value| {
+            let text = |member: &str| found[member].as_str().unwrap_or_default().to_owned();
+            format!("{}:{}: {}", text("name"), found["line"], text("text"))
+        };
+        match found.is_empty() {
+            true => "(nothing found)".to_owned(),
+            false => found.iter().map(line).collect::<Vec<_>>().join("\n"),
+        }
+    })
+}
