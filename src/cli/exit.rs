@@ -155,6 +155,7 @@ impl From<StoreError> for CommandFailure {
             | StoreError::UnknownVersion { .. }
             | StoreError::UnknownItem { .. }
             | StoreError::Fact(FactFault::Unknown(_))
+            | StoreError::UnknownNote(_)
             | StoreError::UnknownExchange(_) => NOT_FOUND,
             StoreError::Schema(_) => CONFIGURATION,
             StoreError::Fenced(_)
@@ -166,6 +167,9 @@ impl From<StoreError> for CommandFailure {
             | StoreError::WouldOverflow { .. }
             | StoreError::PinsFull { .. }
             | StoreError::ItemPinsFull
+            | StoreError::Note(_)
+            | StoreError::NoteChanged { .. }
+            | StoreError::NotesFull
             | StoreError::Fact(_)
             | StoreError::Inconsistent { .. }
             | StoreError::Panicked(_) => 1,

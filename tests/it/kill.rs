@@ -17,7 +17,7 @@ use std::{
 
 use recapd_core::domain::agent::AgentId;
 use recapd_store::{
-    SqlStore, Store as _,
+    NoteQuery, SqlStore, Store as _,
     sqlite::{MissingFolder, SqliteSettings, Synchronous},
 };
 use serde_json::json;
@@ -156,6 +156,7 @@ impl Load {
              "data": {"tool_call_id": "call", "name": "read_file", "arguments": {"path": format!("src/module_{turn}.rs")}}},
             {"kind": "tool_result", "content": "fn handler() {}", "id": format!("{turn}-result"), "data": {"tool_call_id": "call"}},
             {"kind": "assistant", "content": answer, "id": format!("{turn}-assistant")},
+            {"kind": "note", "data": {"name": "progress", "text": format!("Turn {turn}")}, "id": format!("{turn}-note")},
         ]);
         let request = self
             .client
@@ -294,7 +295,7 @@ async fn check(database: &Path, pushed: &[(u64, u64)]) {
         assert_eq!(report.breaches, [], "{agent}");
         assert_eq!(
             report.messages,
-            i64::try_from(turns * 4).unwrap(),
+            i64::try_from(turns * 5).unwrap(),
             "{agent}: each message once"
         );
         assert_eq!(report.pending, 0, "{agent}: everything evicted is summarised");
@@ -302,6 +303,13 @@ async fn check(database: &Path, pushed: &[(u64, u64)]) {
             report.covered > 0 || *turns < 10,
             "{agent}: something was evicted"
         );
+        let query = NoteQuery {
+            texts: true,
+            ..NoteQuery::default()
+        };
+        let notes = store.notes(&agent, &query).await.unwrap();
+        let last = turns.checked_sub(1).map(|turn| format!("Turn {turn}"));
+        assert_eq!(notes.first().map(|note| note.text.clone()), last, "{agent}: the last note");
         exchanges += report.exchanges;
     }
     eprintln!(

@@ -1,6 +1,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::Value;
 
 use crate::cli::{
     GlobalOptions,
@@ -29,10 +30,7 @@ pub(crate) struct Handoff {
 
 impl Handoff {
     pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let size = self.max_tokens.map(|tokens| format!("?max_tokens={tokens}"));
-        let path = format!("/v1/agents/{}/handoff{}", self.agent, size.unwrap_or_default());
-        let reply: serde_json::Value =
-            open::block_on(async { Api::reading(config, shared).await?.read(&path).await })?;
+        let reply = read(config, shared, &self.agent, self.max_tokens)?;
         if shared.json {
             output::json(&reply)?;
         } else {
@@ -40,4 +38,16 @@ impl Handoff {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Asks for a handoff, of the usual size unless `max_tokens` says otherwise.
+pub(super) fn read(
+    config: &Config,
+    shared: &GlobalOptions,
+    agent: &AgentId,
+    max_tokens: Option<i64>,
+) -> Result<Value, CommandFailure> {
+    let size = max_tokens.map_or_else(String::new, |tokens| format!("?max_tokens={tokens}"));
+    let path = format!("/v1/agents/{agent}/handoff{size}");
+    open::block_on(async { Api::reading(config, shared).await?.read(&path).await })
 }

@@ -5,16 +5,14 @@ use std::{env::current_dir, process::ExitCode, sync::Arc};
 use async_trait::async_trait;
 use clap::Args;
 use rmcp::{ServiceExt as _, transport::async_rw::AsyncRwTransport};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use super::{handoff, lineage};
 use crate::{
     cli::{
         GlobalOptions,
-        backend::{
-            api::{self, Api},
-            open,
-        },
+        backend::{api, open},
         exit::{CONFIGURATION, CommandFailure},
     },
     hook,
@@ -30,7 +28,7 @@ use recapd_engine::{
     ingest::{NoteRequest, WrittenNotesReply},
     snapshot::Snapshots,
 };
-use recapd_platform::clock::SystemClock;
+use recapd_platform::{clock::SystemClock, threads};
 use recapd_store::Store;
 use recapd_telemetry::{self as telemetry, Surroundings};
 
@@ -119,6 +117,21 @@ struct CommandDesk {
     shared: GlobalOptions,
 }
 
+impl CommandDesk {
+    /// Runs it on another thread, with a runtime of its own, as a command does.
+    async fn run<T: Send + 'static>(
+        &self,
+        command: impl FnOnce(&Config, &GlobalOptions) -> Result<T, CommandFailure> + Send + 'static,
+    ) -> Result<T, SourceError> {
+        let (config, shared) = (self.config.clone(), self.shared.clone());
+        let run = threads::computed("running a command", move || command(&config, &shared));
+        let outcome = run
+            .await
+            .map_err(|panicked| SourceError::Unavailable(panicked.to_string()))?;
+        outcome.map_err(|failure| SourceError::Refused(failure.text()))
+    }
+}
+
 #[async_trait]
 impl Desk for CommandDesk {
     async fn write_notes(
@@ -126,26 +139,16 @@ impl Desk for CommandDesk {
         agent: &AgentId,
         requests: &[NoteRequest],
     ) -> Result<WrittenNotesReply, SourceError> {
-        let api = Api::changing(&self.config, &self.shared).await.map_err(refused)?;
-        let path = format!("/v1/agents/{agent}/notes");
-        api.post(&path, &json!({ "changes": requests }))
-            .await
-            .map_err(refused)
+        let (agent, body) = (agent.clone(), json!({ "changes": requests }));
+        let reply = self.run(move |config, shared| lineage::ask(config, shared, &agent, ("notes", body)));
+        serde_json::from_value(reply.await?).map_err(|error| SourceError::Unavailable(error.to_string()))
     }
 
     async fn handoff(&self, agent: &AgentId, max_tokens: Option<i64>) -> Result<String, SourceError> {
-        let api = Api::reading(&self.config, &self.shared).await.map_err(refused)?;
-        let size = max_tokens.map_or_else(String::new, |tokens| format!("?max_tokens={tokens}"));
-        let reply: Value = api
-            .read(&format!("/v1/agents/{agent}/handoff{size}"))
-            .await
-            .map_err(refused)?;
-        Ok(reply["text"].as_str().unwrap_or_default().to_owned())
+        let agent = agent.clone();
+        let reply = self.run(move |config, shared| handoff::read(config, shared, &agent, max_tokens));
+        Ok(reply.await?["text"].as_str().unwrap_or_default().to_owned())
     }
-}
-
-fn refused(failure: CommandFailure) -> SourceError {
-    SourceError::Refused(failure.text())
 }
 
 /// Opens the configured database for reading.
