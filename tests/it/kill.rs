@@ -309,7 +309,11 @@ async fn check(database: &Path, pushed: &[(u64, u64)]) {
         };
         let notes = store.notes(&agent, &query).await.unwrap();
         let last = turns.checked_sub(1).map(|turn| format!("Turn {turn}"));
-        assert_eq!(notes.first().map(|note| note.text.clone()), last, "{agent}: the last note");
+        assert_eq!(
+            notes.first().map(|note| note.text.clone()),
+            last,
+            "{agent}: the last note"
+        );
         exchanges += report.exchanges;
     }
     eprintln!(

@@ -1,9 +1,6 @@
 //! `recapd notes`, and what notes survive.
 
-use std::{
-    io::Write as _,
-    process::{Output, Stdio},
-};
+use std::process::Output;
 
 use super::{code, json, package_file, recapd, stderr, stdout};
 
@@ -30,7 +27,7 @@ fn notes_are_kept_by_name_and_survive_backup_and_export() {
         stderr(&wrote)
     );
     let version = json(&run(&["notes", "read", "coder", "a/plan.md", "--json"]))["version"].to_string();
-    let mut adding = recapd()
+    let added = recapd()
         .args([
             "notes",
             "append",
@@ -41,12 +38,10 @@ fn notes_are_kept_by_name_and_survive_backup_and_export() {
             "--db",
         ])
         .arg(&database)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
+        .write_stdin("\nthree")
+        .output()
         .unwrap();
-    adding.stdin.take().unwrap().write_all(b"\nthree").unwrap();
-    assert!(adding.wait().unwrap().success());
+    assert_eq!(code(&added), Some(0), "{}", stderr(&added));
     assert_eq!(
         stdout(&run(&["notes", "read", "coder", "a/plan.md"])),
         "One\ntwo\nthree\n"
@@ -79,7 +74,8 @@ fn notes_are_kept_by_name_and_survive_backup_and_export() {
         "One\ntwo\nthree\n"
     );
     let journal = folder.path().join("journal.jsonl");
-    std::fs::write(&journal, run(&["export", "coder"]).stdout).unwrap();
+    let exported = run(&["export", "-o", journal.to_str().unwrap()]);
+    assert_eq!(code(&exported), Some(0), "{}", stderr(&exported));
     let imported = on(&other, &["import", journal.to_str().unwrap()]);
     assert_eq!(code(&imported), Some(0), "{}", stderr(&imported));
     assert_eq!(

@@ -39,7 +39,7 @@ const ITEM_CHARS_MAX: i64 = 20_000;
 const WINDOW: &str = "exchange-";
 
 /// A message, as these tools show it.
-struct Item {
+struct HistoryItem {
     window: i64,
     seq: i64,
     role: &'static str,
@@ -48,7 +48,7 @@ struct Item {
 }
 
 /// Which items are wanted.
-struct ItemFilter<'a> {
+struct HistoryFilter<'a> {
     role: Option<&'a str>,
     tool: Option<&'a str>,
     namespace: Option<&'a str>,
@@ -137,7 +137,7 @@ impl ToolCall<'_> {
     }
 
     async fn list_items(&self, arguments: &Arguments) -> Result<Value, ToolRefusal> {
-        let filter = ItemFilter {
+        let filter = HistoryFilter {
             role: arguments.text("role")?,
             tool: arguments.text("tool_name")?,
             namespace: arguments.text("tool_namespace")?,
@@ -370,8 +370,8 @@ impl NotePath {
     }
 }
 
-impl ItemFilter<'_> {
-    fn matches(&self, item: &Item) -> bool {
+impl HistoryFilter<'_> {
+    fn matches(&self, item: &HistoryItem) -> bool {
         let is_of = |namespace: &str, tool: &str| {
             let of = tool.strip_prefix("mcp__").unwrap_or(tool);
             of.strip_prefix(namespace)
@@ -387,7 +387,7 @@ impl ItemFilter<'_> {
     }
 }
 
-impl Item {
+impl HistoryItem {
     /// `None` for what is never sent to a model.
     fn of(window: i64, shown: &ShownMessage) -> Option<Self> {
         let role = match Kind::from_name(&shown.kind) {
@@ -450,7 +450,7 @@ async fn numbers(source: &dyn Source, agent: &AgentId) -> Result<Vec<i64>, ToolR
     Ok(live.filter_map(|exchange| exchange["n"].as_i64()).collect())
 }
 
-async fn items(source: &dyn Source, agent: &AgentId, number: i64) -> Result<Vec<Item>, ToolRefusal> {
+async fn items(source: &dyn Source, agent: &AgentId, number: i64) -> Result<Vec<HistoryItem>, ToolRefusal> {
     let query = ExpandQuery {
         limit: MESSAGES_READ_MAX,
         ..ExpandQuery::default()
@@ -459,7 +459,7 @@ async fn items(source: &dyn Source, agent: &AgentId, number: i64) -> Result<Vec<
     Ok(expanded
         .messages
         .iter()
-        .filter_map(|shown| Item::of(number, shown))
+        .filter_map(|shown| HistoryItem::of(number, shown))
         .collect())
 }
 

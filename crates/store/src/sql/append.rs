@@ -213,7 +213,7 @@ async fn write_part(
         Some((Step::Unpin(seq), _)) => Some(lineage::pins::unpin(tx, &request.agent, seq).await?),
         Some((Step::Note(change), at)) => {
             let last = written.messages.last();
-            let place = lineage::notes::Place {
+            let place = lineage::notes::NotePlace {
                 seq: last.map_or(0, |last| last.seq),
                 exchange: last.map_or(PREAMBLE, |last| last.exchange),
                 at,

@@ -98,7 +98,7 @@ impl Notes {
             NotesAction::Search { agent, words } => search(config, shared, &agent, &words),
             NotesAction::Delete(note) => {
                 let change = json!({"name": note.name, "text": null});
-                changed(config, shared, &note, change)
+                changed(config, shared, &note, &change)
             }
         }
     }
@@ -160,7 +160,7 @@ fn write(
     let NoteTextArguments { note, text, replaces } = asked;
     let text = text.map_or_else(standard_input, Ok)?;
     let change = json!({"name": note.name, "text": text, "append": append, "replaces": replaces});
-    changed(config, shared, &note, change)
+    changed(config, shared, &note, &change)
 }
 
 /// Reads a text that a note could have, and a little more, so that a longer one is refused.
@@ -171,7 +171,8 @@ fn standard_input() -> Result<String, CommandFailure> {
         ));
     }
     let mut text = String::new();
-    let read = stdin().take(2 * NOTE_BYTES_MAX as u64).read_to_string(&mut text);
+    let most = u64::try_from(2 * NOTE_BYTES_MAX).unwrap_or(u64::MAX);
+    let read = stdin().take(most).read_to_string(&mut text);
     read.map_err(|error| CommandFailure::usage(format!("standard input: {error}")))?;
     Ok(text)
 }
@@ -180,19 +181,17 @@ fn changed(
     config: &Config,
     shared: &GlobalOptions,
     note: &NoteArguments,
-    change: Value,
+    change: &Value,
 ) -> Result<ExitCode, CommandFailure> {
     let NoteArguments { agent, name } = note;
     let reply = lineage::ask(config, shared, agent, ("notes", json!({"changes": [change]})))?;
     lineage::print(shared, &reply, &|reply| {
         let written = &reply["notes"][0];
-        match written["deleted"] == true {
-            true => format!("deleted {name} of {agent}"),
-            false => format!(
-                "wrote {name} of {agent}: version {}, {} bytes",
-                written["version"], written["bytes"]
-            ),
+        if written["deleted"] == true {
+            return format!("deleted {name} of {agent}");
         }
+        let (version, bytes) = (&written["version"], &written["bytes"]);
+        format!("wrote {name} of {agent}: version {version}, {bytes} bytes")
     })
 }
 
@@ -213,9 +212,9 @@ fn search(
             let text = |member: &str| found[member].as_str().unwrap_or_default().to_owned();
             format!("{}:{}: {}", text("name"), found["line"], text("text"))
         };
-        match found.is_empty() {
-            true => "(nothing found)".to_owned(),
-            false => found.iter().map(line).collect::<Vec<_>>().join("\n"),
+        if found.is_empty() {
+            return "(nothing found)".to_owned();
         }
+        found.iter().map(line).collect::<Vec<_>>().join("\n")
     })
 }

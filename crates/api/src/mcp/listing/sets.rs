@@ -30,7 +30,6 @@ pub(super) fn tools(set: ToolSet) -> Vec<Tool> {
 }
 
 fn notes() -> Vec<Tool> {
-    let text = || json!({ "type": "string" });
     let name = || json!({ "type": "string", "description": "Such as plan.md or repository/build.md" });
     let replaces = json!({ "type": "integer", "description": "The version read before; 0 if there is none" });
     let reads = [
@@ -90,7 +89,6 @@ fn notes() -> Vec<Tool> {
 /// Anthropic's memory tool: the arguments of `memory_20250818`.
 fn memory() -> Tool {
     let description = "Memory: files below /memories that outlive this conversation. Look there first, and keep progress there.";
-    let text = || json!({ "type": "string" });
     let path = json!({ "type": "string", "description": "Below /memories" });
     let arguments = json!({
         "command": { "type": "string", "enum": ["view", "create", "str_replace", "insert", "delete", "rename"] },
@@ -111,79 +109,14 @@ fn codex() -> Vec<Tool> {
     CODEX_TOOLS.map(of_codex).into()
 }
 
+/// A tool's description, its arguments, and which of them are required.
+struct ToolSketch(&'static str, Value, &'static [&'static str]);
+
 fn of_codex(name: &'static str) -> Tool {
-    let limit = || json!({ "type": "integer", "minimum": 1 });
-    let flag = || json!({ "type": "boolean" });
-    let text = || json!({ "type": "string" });
-    let optional = || json!({ "anyOf": [{ "type": "string" }, { "type": "null" }] });
-    let line = || json!({ "anyOf": [{ "type": "integer" }, { "type": "null" }] });
-    let roles = json!({ "anyOf": [{ "type": "string", "enum": ["user", "assistant", "tool", "system", "developer"] }, { "type": "null" }] });
-    let items = || {
-        json!({
-            "limit": limit(), "recent_first": flag(), "tool_namespace": optional(), "role": roles.clone(),
-            "agent_name": optional(), "tool_name": optional(), "window_id": optional(),
-        })
-    };
-    let (description, properties, required): (&str, Value, &[&str]) = match name {
-        "history_list_windows" => (
-            "List context windows as window ID and item count.",
-            json!({ "limit": limit(), "agent_name": optional(), "recent_first": flag() }),
-            &[],
-        ),
-        "history_list_items" => {
-            let mut items = items();
-            items["max_chars_per_item"] = limit();
-            ("List history items, by window, role and tool.", items, &[])
-        }
-        "history_read_item" => (
-            "Read a range of a history item.",
-            json!({
-                "agent_name": optional(), "item_id": text(), "offset_chars": { "type": "integer", "minimum": 0 },
-                "limit_chars": limit(), "window_id": text(),
-            }),
-            &["item_id", "window_id"],
-        ),
-        "history_search_contents" => {
-            let mut items = items();
-            items["query"] = text();
-            (
-                "Search history for a literal, case-sensitive text.",
-                items,
-                &["query"],
-            )
-        }
-        "notes_list_files_by_prefix" => (
-            "List notes by the beginning of their paths.",
-            json!({
-                "prefix": optional(), "max_results": limit(),
-                "file_order_by": { "type": "string", "enum": ["name", "created_at", "updated_at"] },
-                "file_order": { "type": "string", "enum": ["ascending", "descending"] },
-            }),
-            &[],
-        ),
-        "notes_read_file" => (
-            "Read a note, or some of its lines; negative numbers count from the end.",
-            json!({ "path": text(), "start_line": line(), "stop_line": line() }),
-            &["path"],
-        ),
-        "notes_search_contents" => (
-            "Search lines of notes for a literal, case-sensitive text.",
-            json!({
-                "max_matches_per_file": limit(), "query": text(), "recent_file_first": flag(), "max_files": limit(),
-                "path_prefix": optional(),
-            }),
-            &["query"],
-        ),
-        "notes_append_to_file" => (
-            "Add text to a note.",
-            json!({ "text": text(), "path": text() }),
-            &["text", "path"],
-        ),
-        _ => (
-            "Write a note, in place of what it was.",
-            json!({ "text": text(), "path": text() }),
-            &["text", "path"],
-        ),
+    let ToolSketch(description, properties, required) = if name.starts_with("history") {
+        of_history(name)
+    } else {
+        of_notes(name)
     };
     let mut schema = json!({ "type": "object", "properties": properties });
     if !required.is_empty() {
@@ -192,6 +125,98 @@ fn of_codex(name: &'static str) -> Tool {
     let is_read = !matches!(name, "notes_append_to_file" | "notes_write_file");
     let hints = ToolAnnotations::new().read_only(is_read).open_world(false);
     Tool::new(name, description, map(schema)).with_annotations(hints)
+}
+
+fn of_history(name: &str) -> ToolSketch {
+    let agent = optional("string");
+    match name {
+        "history_list_windows" => ToolSketch(
+            "List context windows as window ID and item count.",
+            json!({ "limit": limit(), "agent_name": agent, "recent_first": { "type": "boolean" } }),
+            &[],
+        ),
+        "history_list_items" => {
+            let mut items = items();
+            items["max_chars_per_item"] = limit();
+            ToolSketch("List history items, by window, role and tool.", items, &[])
+        }
+        "history_read_item" => ToolSketch(
+            "Read a range of a history item.",
+            json!({
+                "agent_name": agent, "item_id": text(), "offset_chars": { "type": "integer", "minimum": 0 },
+                "limit_chars": limit(), "window_id": text(),
+            }),
+            &["item_id", "window_id"],
+        ),
+        _ => {
+            let mut items = items();
+            items["query"] = text();
+            ToolSketch(
+                "Search history for a literal, case-sensitive text.",
+                items,
+                &["query"],
+            )
+        }
+    }
+}
+
+fn of_notes(name: &str) -> ToolSketch {
+    match name {
+        "notes_list_files_by_prefix" => ToolSketch(
+            "List notes by the beginning of their paths.",
+            json!({
+                "prefix": optional("string"), "max_results": limit(),
+                "file_order_by": { "type": "string", "enum": ["name", "created_at", "updated_at"] },
+                "file_order": { "type": "string", "enum": ["ascending", "descending"] },
+            }),
+            &[],
+        ),
+        "notes_read_file" => ToolSketch(
+            "Read a note, or some of its lines; negative numbers count from the end.",
+            json!({ "path": text(), "start_line": optional("integer"), "stop_line": optional("integer") }),
+            &["path"],
+        ),
+        "notes_search_contents" => ToolSketch(
+            "Search lines of notes for a literal, case-sensitive text.",
+            json!({
+                "max_matches_per_file": limit(), "query": text(), "recent_file_first": { "type": "boolean" },
+                "max_files": limit(), "path_prefix": optional("string"),
+            }),
+            &["query"],
+        ),
+        "notes_append_to_file" => ToolSketch(
+            "Add text to a note.",
+            json!({ "text": text(), "path": text() }),
+            &["text", "path"],
+        ),
+        _ => ToolSketch(
+            "Write a note, in place of what it was.",
+            json!({ "text": text(), "path": text() }),
+            &["text", "path"],
+        ),
+    }
+}
+
+/// The arguments by which items are chosen.
+fn items() -> Value {
+    let roles = ["user", "assistant", "tool", "system", "developer"];
+    json!({
+        "limit": limit(), "recent_first": { "type": "boolean" }, "tool_namespace": optional("string"),
+        "role": { "anyOf": [{ "type": "string", "enum": roles }, { "type": "null" }] },
+        "agent_name": optional("string"), "tool_name": optional("string"), "window_id": optional("string"),
+    })
+}
+
+fn text() -> Value {
+    json!({ "type": "string" })
+}
+
+fn limit() -> Value {
+    json!({ "type": "integer", "minimum": 1 })
+}
+
+fn optional(kind: &str) -> Value {
+    json!({ "anyOf": [{ "type": kind }, { "type": "null" }] })
 }
 
 /// Marks a tool as one that changes notes. What it replaces stays as an earlier version.

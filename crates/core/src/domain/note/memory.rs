@@ -87,7 +87,7 @@ impl MemoryAnswer {
 }
 
 /// The notes as files.
-struct Files<'n>(&'n [Note]);
+struct NoteFiles<'n>(&'n [Note]);
 
 impl MemoryCommand {
     /// Answers the call, given all notes with their texts.
@@ -95,7 +95,7 @@ impl MemoryCommand {
     /// # Errors
     /// With the text for the model.
     pub fn answer(&self, notes: &[Note]) -> Result<MemoryAnswer, String> {
-        let files = Files(notes);
+        let files = NoteFiles(notes);
         match self {
             Self::View { path, view_range } => files.view(path, *view_range).map(MemoryAnswer::told),
             Self::Create { path, file_text } => files.create(path, file_text),
@@ -115,7 +115,7 @@ impl MemoryCommand {
     }
 }
 
-impl<'n> Files<'n> {
+impl<'n> NoteFiles<'n> {
     fn file(&self, name: &str) -> Option<&'n Note> {
         self.0.iter().find(|note| note.name.as_str() == name)
     }

@@ -216,7 +216,7 @@ async fn restore_part(
         Some((_, Step::Pin(seq))) => drop(lineage::pins::pin(tx, &request.agent, *seq).await?),
         Some((_, Step::Unpin(seq))) => drop(lineage::pins::unpin(tx, &request.agent, *seq).await?),
         Some((record, Step::Note(change))) => {
-            let place = lineage::notes::Place {
+            let place = lineage::notes::NotePlace {
                 seq: record.seq,
                 exchange: record.exchange,
                 at: record.said_at,

@@ -17,7 +17,7 @@ use recapd_core::domain::{
 
 /// Where a version's message stands.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct NotePlace {
     pub(crate) seq: i64,
     pub(crate) exchange: i64,
     pub(crate) at: Timestamp,
@@ -28,7 +28,7 @@ pub(crate) async fn write_within(
     tx: &mut Connection,
     request: &AppendRequest,
     change: &NoteChange,
-    place: Place,
+    place: NotePlace,
 ) -> StoreResult<StepOutcome> {
     if !request.replayed {
         check(tx, &request.agent, change).await?;
@@ -75,7 +75,7 @@ pub(crate) async fn write(
     tx: &mut Connection,
     agent: &AgentId,
     change: &NoteChange,
-    place: Place,
+    place: NotePlace,
 ) -> StoreResult<StepOutcome> {
     if change.text.is_none() && version(tx, agent, &change.name).await? == 0 {
         return Ok(StepOutcome::NoNote {
