@@ -26,8 +26,6 @@ use recapd_core::{
 };
 use recapd_engine::ingest::NoteRequest;
 
-/// The most exchanges before the window that are known.
-const ARCHIVED_MAX: i64 = 10_000;
 /// The most exchanges that one call reads.
 const EXCHANGES_READ_MAX: usize = 60;
 /// The most messages of one exchange that are read.
@@ -439,7 +437,7 @@ fn tool_of(shown: &ShownMessage) -> Option<String> {
 
 /// Returns the numbers of an agent's exchanges, ascending.
 async fn numbers(source: &dyn Source, agent: &AgentId) -> Result<Vec<i64>, ToolRefusal> {
-    let view = source.window(agent, ARCHIVED_MAX).await?;
+    let view = source.window(agent, true).await?;
     let exchanges = view["exchanges"]
         .as_array()
         .map(Vec::as_slice)

@@ -155,12 +155,16 @@ impl Source for Local {
         Ok(render_text(&view, TEXT_COLUMNS))
     }
 
-    async fn window(&self, agent: &AgentId, archived: i64) -> Result<Value, SourceError> {
+    async fn window(&self, agent: &AgentId, all: bool) -> Result<Value, SourceError> {
         let few = HistoryQuery {
-            archived,
+            archived: 0,
             ..self.history
         };
-        let view = self.view(agent, few).await?;
+        let bare = HistoryQuery {
+            lines: false,
+            ..self.history.all()
+        };
+        let view = self.view(agent, if all { bare } else { few }).await?;
         serde_json::to_value(&view).map_err(|error| SourceError::Unavailable(error.to_string()))
     }
 

@@ -215,10 +215,10 @@ impl Source for Remote {
         Ok(String::from_utf8_lossy(&reply.body).into_owned())
     }
 
-    async fn window(&self, agent: &AgentId, archived: i64) -> Result<Value, SourceError> {
-        let archived = archived.to_string();
+    async fn window(&self, agent: &AgentId, all: bool) -> Result<Value, SourceError> {
+        let which = if all { ("all", "1") } else { ("archived", "0") };
         self.json(
-            self.of_agent(agent, &["history"], &[("archived", archived.as_str())]),
+            self.of_agent(agent, &["history"], &[which]),
             RequestSubject::of(agent),
         )
         .await

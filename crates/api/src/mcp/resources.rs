@@ -141,7 +141,7 @@ pub(super) async fn read(source: &dyn Source, uri: &str) -> Result<ReadResourceR
             .history(agent)
             .await
             .map(|drawn| format!("# History of {agent}\n\n~~~~text\n{}\n~~~~\n", drawn.trim_end())),
-        ResourceKind::Window => source.window(agent, 0).await.map(|view| format!("{view:#}")),
+        ResourceKind::Window => source.window(agent, false).await.map(|view| format!("{view:#}")),
     };
     let text = text.map_err(failed)?;
     let contents = ResourceContents::text(text, uri).with_mime_type(name.kind.mime_type());

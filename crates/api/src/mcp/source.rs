@@ -25,9 +25,9 @@ pub trait Source: Send + Sync {
     /// Draws an agent's exchanges around the boundary as text.
     async fn history(&self, agent: &AgentId) -> Result<String, SourceError>;
 
-    /// Returns an agent's window: budget, boundary and exchanges, and the newest `archived` exchanges before it, like
-    /// `GET /v1/agents/{id}/history?archived=0`.
-    async fn window(&self, agent: &AgentId, archived: i64) -> Result<Value, SourceError>;
+    /// Returns an agent's window: budget, boundary and exchanges, like
+    /// `GET /v1/agents/{id}/history?archived=0`; with `all`, also the exchanges before it.
+    async fn window(&self, agent: &AgentId, all: bool) -> Result<Value, SourceError>;
 
     /// Searches an agent's archive for exchanges that match `words`.
     /// `parameters` are those of [`crate::recall::ArchiveQuestion`].

@@ -245,7 +245,7 @@ impl ToolCall<'_> {
 
     async fn status_of(&self, agent: &AgentId) -> Result<String, ToolRefusal> {
         let document = self.source.summary(agent).await?;
-        let view = self.source.window(agent, 0).await?;
+        let view = self.source.window(agent, false).await?;
         let (tokens, budget) = (&view["window"]["tokens"], &view["budget_tokens"]);
         let running = running(&view);
         let told = running.map_or_else(String::new, |number| format!("\nrunning: exchange #{number}"));

@@ -80,7 +80,7 @@ impl Source for FakeArchive {
         unreachable!("expand reads exchanges only")
     }
 
-    async fn window(&self, _: &AgentId, _: i64) -> Result<Value, SourceError> {
+    async fn window(&self, _: &AgentId, _: bool) -> Result<Value, SourceError> {
         unreachable!("expand reads exchanges only")
     }
 
