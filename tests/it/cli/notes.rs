@@ -36,7 +36,7 @@ impl Databases {
     fn told(&self, args: &[&str]) -> String {
         let output = self.run(args);
         assert_eq!(code(&output), Some(0), "{args:?} {}", stderr(&output));
-        stdout(&output).to_owned()
+        stdout(&output)
     }
 }
 
@@ -109,7 +109,7 @@ fn notes_survive_backup_and_export() {
         databases.file("other.db"),
         databases.file("journal.jsonl"),
     );
-    let read = |database: &Path| stdout(&on(database, &["notes", "read", "coder", "a/plan.md"])).to_owned();
+    let read = |database: &Path| stdout(&on(database, &["notes", "read", "coder", "a/plan.md"]));
     databases.told(&["backup", backup.to_str().unwrap()]);
     assert_eq!(read(&backup), "One\ntwo\n");
     databases.told(&["export", "-o", journal.to_str().unwrap()]);

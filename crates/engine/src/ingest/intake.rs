@@ -296,6 +296,7 @@ fn refusal(error: &StoreError) -> Option<InboxRefusal> {
         StoreError::ClientIdReused(_) => Some(InboxRefusal::ClientId),
         StoreError::WouldOverflow(_) => Some(InboxRefusal::Overflow),
         StoreError::PinsFull { .. } => Some(InboxRefusal::Pins),
+        StoreError::NoteChanged { .. } | StoreError::NotesFull => Some(InboxRefusal::Notes),
         StoreError::Refused(_) => Some(InboxRefusal::Database),
         StoreError::Panicked(_) => Some(InboxRefusal::Defect),
         _ => None,

@@ -61,6 +61,8 @@ labels! {
         Overflow = "overflow",
         /// It pins more than the limit.
         Pins = "pins",
+        /// It writes a note that has another version, or one too many.
+        Notes = "notes",
         Database = "database",
         /// Reading or counting it panicked.
         Defect = "defect",
