@@ -102,7 +102,7 @@ async fn an_agent_keeps_notes() {
     let old = json!({"name": "a/plan.md", "text": "x", "replaces": 3});
     assert_eq!(
         refusal(&server, "notes_write", old).await,
-        "note `a/plan.md` is at version 4 now"
+        "note `a/plan.md` is at version 4 now; nothing was changed"
     );
     let bad = refusal(&server, "notes_write", json!({"name": "../x", "text": "x"})).await;
     assert!(

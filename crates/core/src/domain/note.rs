@@ -100,8 +100,8 @@ impl fmt::Display for NoteName {
 pub struct NoteChange {
     /// The note's name.
     pub name: NoteName,
-    /// `None` deletes the note.
-    #[serde(default)]
+    /// `None` deletes the note; it must be given all the same.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub text: Option<String>,
     /// The version that it replaces, 0 if there must be none; `None` replaces any.
     #[serde(default, skip_serializing_if = "Option::is_none")]

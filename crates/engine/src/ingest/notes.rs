@@ -21,6 +21,8 @@ const TRIES: usize = 5;
 pub struct NoteRequest {
     pub name: NoteName,
     /// The whole text, or with `append` what is added to it; null deletes the note.
+    #[serde(deserialize_with = "Option::deserialize")]
+    #[schema(required)]
     pub text: Option<String>,
     /// True adds the text to the end; a note that isn't there begins with it.
     #[serde(default)]
