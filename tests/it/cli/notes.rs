@@ -69,7 +69,7 @@ fn notes_are_written_read_searched_and_deleted() {
     assert_eq!(code(&added), Some(0), "{}", stderr(&added));
     let read = |more: &[&str]| databases.told(&[&["notes", "read", "coder", "a/plan.md"], more].concat());
     assert_eq!(read(&[]), "One\ntwo\nthree\n");
-    assert_eq!(read(&["--version", &version]), "One\ntwo\n");
+    assert_eq!(read(&["--at", &version]), "One\ntwo\n");
     let listed = databases.told(&["notes", "list", "coder"]);
     assert!(listed.starts_with("a/plan.md  (13 bytes, version "), "{listed}");
     assert_eq!(

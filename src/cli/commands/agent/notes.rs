@@ -32,7 +32,7 @@ version stays. Names may have parts, such as repository/build.md. Examples:
   recapd notes list my-agent
   recapd notes write my-agent plan.md '1. Find the cause'
   cargo test 2>&1 | recapd notes append my-agent log.md
-  recapd notes read my-agent plan.md --version 12
+  recapd notes read my-agent plan.md --at 12
   recapd notes search my-agent cause")]
 pub(crate) struct Notes {
     #[command(subcommand)]
@@ -51,8 +51,8 @@ enum NotesAction {
         #[command(flatten)]
         note: NoteArguments,
         /// An earlier version; --json lists them
-        #[arg(long, value_parser = clap::value_parser!(i64).range(1..))]
-        version: Option<i64>,
+        #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(i64).range(1..))]
+        at: Option<i64>,
     },
     /// Write a note
     Write(NoteTextArguments),
@@ -92,7 +92,7 @@ impl Notes {
     pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         match self.action {
             NotesAction::List { agent } => list(config, shared, &agent),
-            NotesAction::Read { note, version } => read(config, shared, &note, version),
+            NotesAction::Read { note, at } => read(config, shared, &note, at),
             NotesAction::Write(asked) => write(config, shared, asked, false),
             NotesAction::Append(asked) => write(config, shared, asked, true),
             NotesAction::Search { agent, words } => search(config, shared, &agent, &words),
