@@ -30,7 +30,7 @@ pub(crate) struct Handoff {
 
 impl Handoff {
     pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
-        let reply = read(config, shared, &self.agent, self.max_tokens)?;
+        let reply = open::block_on(read(config, shared, &self.agent, self.max_tokens))?;
         if shared.json {
             output::json(&reply)?;
         } else {
@@ -41,7 +41,7 @@ impl Handoff {
 }
 
 /// Asks for a handoff, of the usual size unless `max_tokens` says otherwise.
-pub(super) fn read(
+pub(super) async fn read(
     config: &Config,
     shared: &GlobalOptions,
     agent: &AgentId,
@@ -49,5 +49,5 @@ pub(super) fn read(
 ) -> Result<Value, CommandFailure> {
     let size = max_tokens.map_or_else(String::new, |tokens| format!("?max_tokens={tokens}"));
     let path = format!("/v1/agents/{agent}/handoff{size}");
-    open::block_on(async { Api::reading(config, shared).await?.read(&path).await })
+    Api::reading(config, shared).await?.read(&path).await
 }

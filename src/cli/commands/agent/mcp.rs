@@ -8,11 +8,14 @@ use rmcp::{ServiceExt as _, transport::async_rw::AsyncRwTransport};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::{handoff, lineage};
+use super::handoff;
 use crate::{
     cli::{
         GlobalOptions,
-        backend::{api, open},
+        backend::{
+            api::{self, Api},
+            open,
+        },
         exit::{CONFIGURATION, CommandFailure},
     },
     hook,
@@ -118,17 +121,26 @@ struct CommandDesk {
 }
 
 impl CommandDesk {
-    /// Runs it on another thread, with a runtime of its own, as a command does.
-    async fn run<T: Send + 'static>(
+    /// Runs it on another thread, with a runtime of its own. It ends at once, since the database of this process stays open.
+    async fn run<T, F>(
         &self,
-        command: impl FnOnce(&Config, &GlobalOptions) -> Result<T, CommandFailure> + Send + 'static,
-    ) -> Result<T, SourceError> {
+        command: impl FnOnce(Config, GlobalOptions) -> F + Send + 'static,
+    ) -> Result<T, SourceError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, CommandFailure>>,
+    {
         let (config, shared) = (self.config.clone(), self.shared.clone());
-        let run = threads::computed("running a command", move || command(&config, &shared));
+        let run = threads::computed("running a command", move || {
+            let runtime = threads::runtime()?;
+            let outcome = runtime.block_on(command(config, shared));
+            runtime.shutdown_background();
+            outcome
+        });
         let outcome = run
             .await
             .map_err(|panicked| SourceError::Unavailable(panicked.to_string()))?;
-        outcome.map_err(|failure| SourceError::Refused(failure.text()))
+        outcome.map_err(|failure: CommandFailure| SourceError::Refused(failure.text()))
     }
 }
 
@@ -139,14 +151,19 @@ impl Desk for CommandDesk {
         agent: &AgentId,
         requests: &[NoteRequest],
     ) -> Result<WrittenNotesReply, SourceError> {
-        let (agent, body) = (agent.clone(), json!({ "changes": requests }));
-        let reply = self.run(move |config, shared| lineage::ask(config, shared, &agent, ("notes", body)));
-        serde_json::from_value(reply.await?).map_err(|error| SourceError::Unavailable(error.to_string()))
+        let path = format!("/v1/agents/{agent}/notes");
+        let body = json!({ "changes": requests });
+        self.run(move |config, shared| async move {
+            Api::changing(&config, &shared).await?.post(&path, &body).await
+        })
+        .await
     }
 
     async fn handoff(&self, agent: &AgentId, max_tokens: Option<i64>) -> Result<String, SourceError> {
         let agent = agent.clone();
-        let reply = self.run(move |config, shared| handoff::read(config, shared, &agent, max_tokens));
+        let reply = self.run(move |config, shared| async move {
+            handoff::read(&config, &shared, &agent, max_tokens).await
+        });
         Ok(reply.await?["text"].as_str().unwrap_or_default().to_owned())
     }
 }
