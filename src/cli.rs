@@ -348,7 +348,7 @@ pub fn main() -> ExitCode {
     let environment = config::from_process_environment();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if let Some(call) = hook::called(&arguments) {
-        return called_by_host(call, &environment, began);
+        return called_by_host(&call, &environment, began);
     }
     let cli =
         Cli::try_parse_from(&arguments).unwrap_or_else(|error| help::laid_out(error, &arguments).exit());
@@ -364,15 +364,15 @@ pub fn main() -> ExitCode {
 
 /// Runs a call from a host. Failures stay silent so that they don't disturb the agent; `recapd hook test` shows them
 /// to people.
-fn called_by_host(call: Vec<OsString>, environment: &Environment, began: Instant) -> ExitCode {
+fn called_by_host(call: &[OsString], environment: &Environment, began: Instant) -> ExitCode {
     hook::end_in_time(environment);
-    match Cli::try_parse_from(&call) {
+    match Cli::try_parse_from(call) {
         Ok(_) if crate::hook::is_off(environment) => {}
         Ok(cli) => {
             run(cli, environment, began).ok();
         }
         Err(error) if is_for_a_person(&error) => {
-            help::laid_out(error, &call).print().ok();
+            help::laid_out(error, call).print().ok();
         }
         Err(_) => {}
     }
@@ -399,66 +399,77 @@ fn run(
     };
     let _logging = begin_log(&shared, &command, &loaded.config, environment)?;
     let shared = shared.with_daemon(&command, &loaded.config)?;
+    carry_out(command, sources, &loaded, &shared, environment, began)
+}
+
+fn carry_out(
+    command: Command,
+    sources: Loader,
+    loaded: &config::LoadedConfig,
+    shared: &GlobalOptions,
+    environment: &Environment,
+    began: Instant,
+) -> Result<ExitCode, CommandFailure> {
     match command {
-        Command::Serve(serve) => serve.run(sources, &loaded, environment),
-        Command::Proxy(proxy) => proxy.run(&loaded.config, &shared, environment),
+        Command::Serve(serve) => serve.run(sources, loaded, environment),
+        Command::Proxy(proxy) => proxy.run(&loaded.config, shared, environment),
         Command::Run(run) => run.run(&loaded.config, environment),
-        Command::Replay(replay) => replay.run(&loaded, &shared, environment),
-        Command::Push(push) => push.run(&loaded.config, &shared),
-        Command::Window(window) => window.run(&loaded.config, &shared),
-        Command::Update(update) => update.run(&loaded, &shared, environment),
-        Command::Age(age) => age.run(&loaded.config, &shared),
-        Command::Queue(queue) => queue.run(&loaded.config, &shared),
-        Command::Runs(runs) => runs.run(&loaded.config, &shared),
-        Command::Audit(audit) => audit.run(&loaded.config, &shared),
-        Command::Agents(agents) => agents.run(&loaded.config, &shared),
-        Command::Project(project) => project.run(&loaded.config, &shared),
-        Command::Summary(summary) => summary.run(&loaded.config, &shared),
-        Command::Versions(versions) => versions.run(&loaded.config, &shared),
-        Command::Diff(diff) => diff.run(&loaded.config, &shared),
-        Command::Rollback(rollback) => rollback.run(&loaded.config, &shared),
-        Command::Rebuild(rebuild) => rebuild.run(&loaded.config, &shared),
-        Command::Items(items) => items.run(&loaded.config, &shared),
-        Command::Facts(facts) => facts.run(&loaded.config, &shared),
-        Command::Context(context) => context.run(&loaded.config, &shared),
-        Command::Handoff(handoff) => handoff.run(&loaded.config, &shared),
-        Command::Mark(mark) => mark.run(&loaded.config, &shared),
-        Command::Rewind(rewind) => rewind.run(&loaded.config, &shared),
-        Command::Clear(clear) => clear.run(&loaded.config, &shared),
-        Command::Fork(fork) => fork.run(&loaded.config, &shared),
-        Command::Pin(numbered) => numbered.pin(&loaded.config, &shared),
-        Command::Unpin(numbered) => numbered.unpin(&loaded.config, &shared),
-        Command::Pins(pins) => pins.run(&loaded.config, &shared),
-        Command::Notes(notes) => notes.run(&loaded.config, &shared),
-        Command::History(history) => history.run(&loaded.config, &shared),
-        Command::Recall(recall) => recall.run(&loaded.config, &shared),
-        Command::Expand(expand) => expand.run(&loaded.config, &shared),
-        Command::Forget(forget) => forget.run(&loaded.config, &shared, environment),
-        Command::Export(export) => export.run(&loaded.config, &shared),
-        Command::Import(import) => import.run(&loaded.config, &shared),
-        Command::Backup(backup) => backup.run(&loaded.config, &shared),
-        Command::Restore(restore) => restore.run(&loaded.config, &shared),
-        Command::Copy(copy) => copy.run(&loaded.config, &shared),
-        Command::Migrate(migrate) => migrate.run(&loaded.config, &shared),
-        Command::Mcp(mcp) => mcp.run(&loaded.config, &shared, environment),
-        Command::Token(token) => token.run(&loaded.config, &shared),
-        Command::Metrics(metrics) => metrics.run(&shared),
-        Command::Alerts(alerts) => alerts.run(&shared),
-        Command::Status(status) => status.run(&loaded.config, &shared),
-        Command::Count(count) => count.run(&loaded.config, &shared),
-        Command::Doctor(doctor) => doctor.run(&loaded.config, &shared, environment),
-        Command::Support(support) => support.run(Ok(&loaded), &shared, environment),
-        Command::Health(health) => health.run(&loaded.config, &shared),
-        Command::Init(init) => init.run(&shared),
+        Command::Replay(replay) => replay.run(loaded, shared, environment),
+        Command::Push(push) => push.run(&loaded.config, shared),
+        Command::Window(window) => window.run(&loaded.config, shared),
+        Command::Update(update) => update.run(loaded, shared, environment),
+        Command::Age(age) => age.run(&loaded.config, shared),
+        Command::Queue(queue) => queue.run(&loaded.config, shared),
+        Command::Runs(runs) => runs.run(&loaded.config, shared),
+        Command::Audit(audit) => audit.run(&loaded.config, shared),
+        Command::Agents(agents) => agents.run(&loaded.config, shared),
+        Command::Project(project) => project.run(&loaded.config, shared),
+        Command::Summary(summary) => summary.run(&loaded.config, shared),
+        Command::Versions(versions) => versions.run(&loaded.config, shared),
+        Command::Diff(diff) => diff.run(&loaded.config, shared),
+        Command::Rollback(rollback) => rollback.run(&loaded.config, shared),
+        Command::Rebuild(rebuild) => rebuild.run(&loaded.config, shared),
+        Command::Items(items) => items.run(&loaded.config, shared),
+        Command::Facts(facts) => facts.run(&loaded.config, shared),
+        Command::Context(context) => context.run(&loaded.config, shared),
+        Command::Handoff(handoff) => handoff.run(&loaded.config, shared),
+        Command::Mark(mark) => mark.run(&loaded.config, shared),
+        Command::Rewind(rewind) => rewind.run(&loaded.config, shared),
+        Command::Clear(clear) => clear.run(&loaded.config, shared),
+        Command::Fork(fork) => fork.run(&loaded.config, shared),
+        Command::Pin(numbered) => numbered.pin(&loaded.config, shared),
+        Command::Unpin(numbered) => numbered.unpin(&loaded.config, shared),
+        Command::Pins(pins) => pins.run(&loaded.config, shared),
+        Command::Notes(notes) => notes.run(&loaded.config, shared),
+        Command::History(history) => history.run(&loaded.config, shared),
+        Command::Recall(recall) => recall.run(&loaded.config, shared),
+        Command::Expand(expand) => expand.run(&loaded.config, shared),
+        Command::Forget(forget) => forget.run(&loaded.config, shared, environment),
+        Command::Export(export) => export.run(&loaded.config, shared),
+        Command::Import(import) => import.run(&loaded.config, shared),
+        Command::Backup(backup) => backup.run(&loaded.config, shared),
+        Command::Restore(restore) => restore.run(&loaded.config, shared),
+        Command::Copy(copy) => copy.run(&loaded.config, shared),
+        Command::Migrate(migrate) => migrate.run(&loaded.config, shared),
+        Command::Mcp(mcp) => mcp.run(&loaded.config, shared, environment),
+        Command::Token(token) => token.run(&loaded.config, shared),
+        Command::Metrics(metrics) => metrics.run(shared),
+        Command::Alerts(alerts) => alerts.run(shared),
+        Command::Status(status) => status.run(&loaded.config, shared),
+        Command::Count(count) => count.run(&loaded.config, shared),
+        Command::Doctor(doctor) => doctor.run(&loaded.config, shared, environment),
+        Command::Support(support) => support.run(Ok(loaded), shared, environment),
+        Command::Health(health) => health.run(&loaded.config, shared),
+        Command::Init(init) => init.run(shared),
         Command::Completions(completions) => completions.run(),
-        Command::Man(man) => man.run(&shared),
-        Command::Version(version) => version.run(&shared),
-        Command::Config(command) => command.run(&loaded, &shared, environment),
+        Command::Man(man) => man.run(shared),
+        Command::Version(version) => version.run(shared),
+        Command::Config(command) => command.run(loaded, shared, environment),
         Command::Openapi(openapi) => openapi.run(),
-        Command::Verify(verify) => verify.run(&loaded.config, &shared),
-        Command::Hook(hook) => hook.run(&loaded.config, &shared, environment, began),
-        Command::Selftest(selftest) => selftest.run(&shared),
-        Command::CheckRequest(check) => check.run(&shared),
+        Command::Verify(verify) => verify.run(&loaded.config, shared),
+        Command::Hook(hook) => hook.run(&loaded.config, shared, environment, began),
+        Command::Selftest(selftest) => selftest.run(shared),
+        Command::CheckRequest(check) => check.run(shared),
         Command::Topic(topic) => topic.run(),
     }
 }

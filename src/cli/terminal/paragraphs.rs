@@ -61,13 +61,11 @@ impl<'a> Example<'a> {
             return vec![self.command.to_owned()];
         }
         let mut comment = filled(self.comment, columns.saturating_sub(column)).into_iter();
-        let first = match comment.next().filter(|_| is_beside) {
-            Some(first) => format!("{:<column$}{first}", self.command),
-            None => {
-                comment = filled(self.comment, columns.saturating_sub(column)).into_iter();
-                self.command.to_owned()
-            }
-        };
+        let beside = if is_beside { comment.next() } else { None };
+        let first = beside.map_or_else(
+            || self.command.to_owned(),
+            |first| format!("{:<column$}{first}", self.command),
+        );
         std::iter::once(first)
             .chain(comment.map(|line| format!("{:column$}{line}", "")))
             .collect()

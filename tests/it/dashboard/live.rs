@@ -51,7 +51,7 @@ async fn an_update_holds_only_the_parts_that_changed() {
 }
 
 /// Reads what a page hears until `end`, and returns its length in bytes.
-async fn heard_until(events: &mut Response, end: impl Fn(&str) -> bool) -> usize {
+async fn heard_until(events: &mut Response, end: impl Fn(&str) -> bool + Send + Sync) -> usize {
     let mut text = String::new();
     let reading = async {
         while !end(&text) {

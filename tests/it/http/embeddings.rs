@@ -17,7 +17,7 @@ const PATIENT_MS: u64 = 10_000;
 async fn with_embeddings(fake: &FakeProvider, patience_ms: u64) -> Server {
     let server = Server::start(|config| {
         config.recall.embeddings = fake.base_url(Shape::OpenAi);
-        config.recall.embeddings_model = "fake".to_owned();
+        "fake".clone_into(&mut config.recall.embeddings_model);
         config.recall.embeddings_dimensions = i64::try_from(Embeddings::DIMENSIONS).unwrap();
         config.recall.embeddings_patience_ms = patience_ms;
     })

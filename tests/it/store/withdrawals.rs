@@ -89,8 +89,8 @@ pub(crate) async fn items_count_no_more_before_their_rows_say_so(db: &dyn Backen
     for (number, (change, left)) in changes.into_iter().enumerate() {
         for when in [When::Before, When::After] {
             let a = long_lived(db, &format!("a{number}{when:?}")).await;
-            let changed = change.make(db.store().as_ref(), &a).await;
-            assert_eq!(changed.removed, 640 - left);
+            let outcome = change.make(db.store().as_ref(), &a).await;
+            assert_eq!(outcome.removed, 640 - left);
             let after = in_force(db, &a).await;
             assert_eq!(i64::try_from(after.len()).unwrap(), left);
             assert!(rows_in_force(db, &a).await > 600, "the rows follow");

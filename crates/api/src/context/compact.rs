@@ -66,6 +66,7 @@ struct PartSizes {
 
 impl CompactReply {
     /// The answer about a conversation that is cut at `first_kept`; `None` if it isn't cut.
+    #[must_use]
     pub fn with_first_kept(self, first_kept: Option<usize>) -> Self {
         let text = first_kept.map(|_| self.text).unwrap_or_default();
         Self {

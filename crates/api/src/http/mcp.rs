@@ -40,17 +40,17 @@ impl Desk for DaemonDesk {
         let written = self
             .0
             .see_through(async move { ingestor.write_notes(&agent, &requests).await });
-        written.await.map_err(refused)
+        written.await.map_err(|problem| refused(&problem))
     }
 
     async fn handoff(&self, agent: &AgentId, max_tokens: Option<i64>) -> Result<String, SourceError> {
         let written = routes::compact::handoff(&self.0, agent, max_tokens).await;
-        Ok(written.map_err(refused)?.text)
+        Ok(written.map_err(|problem| refused(&problem))?.text)
     }
 }
 
 /// Whether the agent may be asked about is known by then.
-fn refused(problem: Problem) -> SourceError {
+fn refused(problem: &Problem) -> SourceError {
     let detail = problem.told().1.to_owned();
     match problem.code() {
         "note_changed" => SourceError::NoteChanged(detail),

@@ -183,7 +183,7 @@ impl ToolCall<'_> {
 
     /// Says why the agent has no summary.
     async fn hint(&self, agent: &AgentId) -> Result<String, ToolRefusal> {
-        let view = self.source.window(agent).await?;
+        let view = self.source.window(agent, false).await?;
         let fill = WindowFill {
             tokens: view["window"]["tokens"].as_i64().unwrap_or_default(),
             budget_tokens: view["budget_tokens"].as_i64().unwrap_or_default(),

@@ -479,7 +479,7 @@ fn is_compaction_item(payload: &str) -> bool {
 /// Returns true if aider shows files in a message. The next one is aider's own, too.
 pub fn shows_files(message: &str) -> bool {
     // Each request is looked through, and may be long.
-    let begin = &message[..message.floor_char_boundary(AIDER_BEGINS_WITHIN)];
+    let (begin, _) = message.split_at(message.floor_char_boundary(AIDER_BEGINS_WITHIN));
     AIDER_FILES.iter().any(|text| begin.contains(text))
         && AIDER_FILES.iter().any(|text| text_of(message).starts_with(text))
 }

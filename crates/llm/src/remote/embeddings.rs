@@ -5,7 +5,7 @@ use reqwest::{Client, Url, header::HeaderMap};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
-use super::{RemoteSettings, headers, place};
+use super::{Protocol as _, RemoteSettings, headers, place};
 use crate::{LlmError, discreet::Discreet, fault, http, openai::OpenAiChat};
 use recapd_core::domain::recall::Embedding;
 
@@ -98,6 +98,7 @@ impl RemoteEmbeddings {
         let reply = http::send(call.headers(self.headers.clone()).body(body)).await?;
         let material = texts.join("\n");
         let discreet = Discreet {
+            provider: OpenAiChat::PROVIDER,
             key: self.api_key.as_ref().map(|key| key.expose_secret().trim()),
             material: &material,
         };

@@ -1,7 +1,7 @@
 //! PostgreSQL's migrations, compiled in.
 
 /// Version, name and SQL of each migration, in order.
-pub(crate) const MIGRATIONS: [(i64, &str, &str); 21] = [
+pub(crate) const MIGRATIONS: [(i64, &str, &str); 23] = [
     (
         1,
         "schema",

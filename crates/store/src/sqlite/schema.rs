@@ -1,7 +1,7 @@
 //! SQLite's migrations, compiled in.
 
 /// Version, name and SQL of each migration, in order.
-pub(crate) const MIGRATIONS: [(i64, &str, &str); 27] = [
+pub(crate) const MIGRATIONS: [(i64, &str, &str); 29] = [
     (
         1,
         "schema",

@@ -242,7 +242,6 @@ async fn write(
     changes: Vec<NoteRequest>,
 ) -> Result<WrittenNotesReply, Problem> {
     let ingestor = app.parts.ingestor.clone();
-    Ok(app
-        .see_through(async move { ingestor.write_notes(&agent, &changes).await })
-        .await?)
+    app.see_through(async move { ingestor.write_notes(&agent, &changes).await })
+        .await
 }
