@@ -107,7 +107,7 @@ export interface paths {
         delete: operations["delete_agent"];
         options?: never;
         head?: never;
-        /** Changes settings by a merge patch (RFC 7396), from the next append on. Returns everything that the agent overrides. */
+        /** Changes settings by a merge patch (RFC 7396), from the next append on. The agent may be new. Returns everything that it overrides. */
         patch: operations["change_agent"];
         trace?: never;
     };
@@ -137,7 +137,11 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Writes a text that stands for the whole conversation, from memory and the window, without a model. */
+        /**
+         * Writes a text that stands for the conversation, from memory and the window, without a model.
+         * @description With `format`, the body is the conversation as the host has it. What is new in it is stored, and the answer says where it is
+         *     to be cut: the text stands for everything before the message `first_kept`.
+         */
         post: operations["compact"];
         delete?: never;
         options?: never;
@@ -390,6 +394,43 @@ export interface paths {
         /** Stores messages, and returns what that did to the window. */
         post: operations["append_messages"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/agents/{id}/notes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists an agent's notes. */
+        get: operations["list_notes"];
+        put?: never;
+        /** Writes, extends and deletes notes, all or none. */
+        post: operations["change_notes"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/agents/{id}/notes/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Reads a note, or one version of it. */
+        get: operations["read_note"];
+        /** Writes a note, or adds to it. */
+        put: operations["write_note"];
+        post?: never;
+        /** Deletes a note. Its versions stay, as messages do, and a rewind brings it back. */
+        delete: operations["delete_note"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1058,7 +1099,7 @@ export interface components {
             window_tokens: number;
         };
         /**
-         * @description The id of an agent. Its first message creates the agent.
+         * @description The id of an agent. Its first message creates the agent, and so do settings.
          * @example coder
          */
         AgentId: string;
@@ -1254,18 +1295,24 @@ export interface components {
             model: string;
             open_until?: components["schemas"]["Timestamp"] | null;
             provider: string;
+            /** @description What the provider said when it last failed; null since it answered. */
+            why?: string | null;
         };
         /** @description A text that stands for a whole conversation. */
         CompactReply: {
             agent_id: components["schemas"]["AgentId"];
             /**
              * Format: int64
-             * @description The first exchange that isn't in the summary's own range.
+             * @description The first exchange that isn't in the summary's own range; if the text stands for a part of the conversation, the first one
+             *     after it.
              */
             first_exchange: number;
-            /** Format: int64 */
-            /** @description The index of the first message after those for which the text stands, if the conversation came along. 0 if nothing is to be cut: then there is no text. */
+            /**
+             * @description The index of the first message after those for which the text stands, if the conversation came along. 0 if nothing is to be
+             *     cut: then there is no text.
+             */
             first_kept?: number | null;
+            /** Format: int64 */
             summary_version: number;
             /**
              * @description The document, a line about each exchange that it doesn't cover, the newest part as it was said, and how to look
@@ -1963,6 +2010,76 @@ export interface components {
             /** @description `open` if more is expected in it. */
             state: components["schemas"]["ExchangeState"];
         };
+        /** @description A note with its text and its versions. */
+        Note: components["schemas"]["NoteEntry"] & {
+            agent_id: components["schemas"]["AgentId"];
+            /** @description Its versions, newest first, at most 100. */
+            versions: components["schemas"]["NoteEntry"][];
+        };
+        /** @description The body of a request to write a note. */
+        NoteBody: {
+            /** @description True adds the text to the end. */
+            append?: boolean;
+            /**
+             * Format: int64
+             * @description The version that it replaces, 0 if there must be none.
+             */
+            replaces?: number | null;
+            /** @description The whole text, or with `append` what is added to it; at most 64 KiB in all. */
+            text: string;
+        };
+        /** @description What is to become of one note. */
+        NoteEdit: {
+            /** @description True adds the text to the end; a note that isn't there begins with it. */
+            append?: boolean;
+            name: components["schemas"]["NoteName"];
+            /**
+             * Format: int64
+             * @description The version that it replaces, 0 if there must be none. Without it, any.
+             */
+            replaces?: number | null;
+            /** @description The whole text, or with `append` what is added to it; null deletes the note. */
+            text: string | null;
+        };
+        /** @description A note, without its text. */
+        NoteEntry: {
+            /** Format: int64 */
+            bytes: number;
+            /** @description When its first version was written. */
+            created_at: components["schemas"]["Timestamp"];
+            /** @description True for a version that deleted the note. */
+            deleted?: boolean;
+            name: components["schemas"]["NoteName"];
+            /** @description The text, if it was asked for. */
+            text?: string | null;
+            /** @description Its first line. */
+            title: string;
+            /**
+             * Format: int64
+             * @description The number of the message that wrote it.
+             */
+            version: number;
+            written_at: components["schemas"]["Timestamp"];
+        };
+        /**
+         * @description The name of a note: parts between slashes, none of them empty, `.` or `..`.
+         * @example repository/build.md
+         */
+        NoteName: string;
+        /** @description An agent's notes, in order of their names. */
+        Notes: {
+            agent_id: components["schemas"]["AgentId"];
+            notes: components["schemas"]["NoteEntry"][];
+            /**
+             * Format: int64
+             * @description The most notes of an agent.
+             */
+            notes_max: number;
+        };
+        /** @description The body of a request to change notes. */
+        NotesBody: {
+            changes: components["schemas"]["NoteEdit"][];
+        };
         /**
          * @description The reaction when the newest leg alone is over budget: its last round is too big.
          * @enum {string}
@@ -2000,7 +2117,7 @@ export interface components {
          * @description A named set of settings.
          * @enum {string}
          */
-        Preset: "none" | "ikigai" | "structured-memory" | "pidgin" | "last-n";
+        Preset: "none" | "request-limit" | "long-memory" | "dialogue" | "chat";
         /** @description A problem (RFC 9457). */
         Problem: {
             /**
@@ -2030,6 +2147,10 @@ export interface components {
              * @example unknown_exchange
              * @example exchange_too_large
              * @example has_forks
+             * @example invalid_note
+             * @example unknown_note
+             * @example note_changed
+             * @example notes_full
              * @example pins_full
              * @example unknown_speaker
              * @example unknown_route
@@ -2748,6 +2869,8 @@ export interface components {
             covers_through: number;
             /** Format: int64 */
             first_exchange: number;
+            /** @description Why the content is empty, and what to do. */
+            hint?: string | null;
             /** Format: int64 */
             pending_exchanges: number;
             pending_since?: components["schemas"]["Timestamp"] | null;
@@ -2916,6 +3039,20 @@ export interface components {
         /** @description A page of the window. */
         WindowPage: components["schemas"]["Window"] & {
             next_cursor?: components["schemas"]["Cursor"] | null;
+        };
+        /** @description The version that a change of a note wrote. */
+        WrittenNote: {
+            /** Format: int64 */
+            bytes: number;
+            deleted: boolean;
+            name: components["schemas"]["NoteName"];
+            /** Format: int64 */
+            version: number;
+        };
+        /** @description The result of changes of notes. */
+        WrittenNotes: {
+            agent_id: components["schemas"]["AgentId"];
+            notes: components["schemas"]["WrittenNote"][];
         };
     };
     responses: {
@@ -3551,7 +3688,10 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTooSlow"];
             409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -3569,7 +3709,7 @@ export interface operations {
                 /** @description What to do with consecutive turns of the same side. */
                 alternation?: components["schemas"]["Alternation"];
                 /**
-                 * @description `open`: sends the thinking of the open exchange even where something before it has changed, for a provider that wants the thinking of an open tool round, or a request that lets the provider drop thinking that is no longer bound (`drop_block`). By default, none is sent in that case.
+                 * @description `open`: sends the thinking of the open exchange even where something before it has changed, for a provider that wants the thinking of an open tool round, or a request that lets the provider drop thinking that is no longer bound (`drop_block`). By default, none is sent in that case, but for `openai-responses`: OpenAI itself drops what is no longer bound.
                  * @example open
                  */
                 thinking?: string;
@@ -4223,6 +4363,212 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    list_notes: {
+        parameters: {
+            query?: {
+                /** @description With their texts. */
+                texts?: components["schemas"]["Switch"];
+            };
+            header?: never;
+            path: {
+                /** @description The agent. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The notes, ordered by name. */
+            200: {
+                headers: {
+                    /** @description The request's id: the client's own, if it sent one. */
+                    "x-request-id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Notes"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    change_notes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "changes": [
+                 *         {
+                 *           "name": "plan.md",
+                 *           "text": "1. Find the cause"
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["NotesBody"];
+            };
+        };
+        responses: {
+            /** @description The versions that were written. */
+            200: {
+                headers: {
+                    /** @description The request's id: the client's own, if it sent one. */
+                    "x-request-id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WrittenNotes"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    read_note: {
+        parameters: {
+            query?: {
+                /** @description An earlier version. */
+                version?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The agent. */
+                id: string;
+                /** @description The note's name, each slash in it written as `%2F`. */
+                name: components["schemas"]["NoteName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The note. */
+            200: {
+                headers: {
+                    /** @description The request's id: the client's own, if it sent one. */
+                    "x-request-id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Note"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    write_note: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The agent. */
+                id: string;
+                /** @description The note's name, each slash in it written as `%2F`. */
+                name: components["schemas"]["NoteName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "append": false,
+                 *       "text": "1. Find the cause"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NoteBody"];
+            };
+        };
+        responses: {
+            /** @description The version that was written. */
+            200: {
+                headers: {
+                    /** @description The request's id: the client's own, if it sent one. */
+                    "x-request-id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WrittenNotes"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    delete_note: {
+        parameters: {
+            query?: {
+                /** @description The version that is deleted; without it, any. */
+                replaces?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The agent. */
+                id: string;
+                /** @description The note's name, each slash in it written as `%2F`. */
+                name: components["schemas"]["NoteName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is deleted. */
+            204: {
+                headers: {
+                    /** @description The request's id: the client's own, if it sent one. */
+                    "x-request-id"?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     pause_agent: {
         parameters: {
             query?: never;
@@ -4713,6 +5059,8 @@ export interface operations {
                 headers: {
                     /** @description Changes whenever the document does, but not with what a brief says about the open exchange. */
                     etag?: string;
+                    /** @description Why the document is empty, and what to do. */
+                    "recapd-hint"?: string;
                     /** @description Exchanges that wait to be summarised. */
                     "recapd-pending-exchanges"?: number;
                     /** @description While the database is away or slow: the age of this copy, such as `41s`. */

@@ -303,6 +303,19 @@ class NewestExchange(TypedDict):
     state: ExchangeState
 
 
+class NoteBody(TypedDict):
+    """
+    The body of a request to write a note.
+    """
+
+    append: NotRequired[bool]
+    replaces: NotRequired[int | None]
+    text: str
+
+
+NoteName: TypeAlias = str
+
+
 OnOverflow: TypeAlias = Literal['evict', 'refuse', 'end']
 
 
@@ -324,7 +337,7 @@ class Pinned(TypedDict):
     seq: int
 
 
-Preset: TypeAlias = Literal['none', 'ikigai', 'structured-memory', 'pidgin', 'last-n']
+Preset: TypeAlias = Literal['none', 'request-limit', 'long-memory', 'dialogue', 'chat']
 
 
 class ProblemFinding1(TypedDict):
@@ -571,6 +584,26 @@ class WindowFigures(TypedDict):
     tokens_until_eviction: NotRequired[int | None]
 
 
+class WrittenNote(TypedDict):
+    """
+    The version that a change of a note wrote.
+    """
+
+    bytes: int
+    deleted: bool
+    name: NoteName
+    version: int
+
+
+class WrittenNotes(TypedDict):
+    """
+    The result of changes of notes.
+    """
+
+    agent_id: AgentId
+    notes: list[WrittenNote]
+
+
 class AgeingDue(TypedDict):
     """
     A document with an item that has outgrown its section.
@@ -682,6 +715,7 @@ class Circuit(TypedDict):
     model: str
     open_until: NotRequired[Timestamp | None]
     provider: str
+    why: NotRequired[str | None]
 
 
 Context = TypedDict(
@@ -853,6 +887,50 @@ class Membership(TypedDict):
 
     agent_id: AgentId
     project_id: NotRequired[ProjectId | None]
+
+
+class NoteEdit(TypedDict):
+    """
+    What is to become of one note.
+    """
+
+    append: NotRequired[bool]
+    name: NoteName
+    replaces: NotRequired[int | None]
+    text: str | None
+
+
+class NoteEntry(TypedDict):
+    """
+    A note, without its text.
+    """
+
+    bytes: int
+    created_at: Timestamp
+    deleted: NotRequired[bool]
+    name: NoteName
+    text: NotRequired[str | None]
+    title: str
+    version: int
+    written_at: Timestamp
+
+
+class Notes(TypedDict):
+    """
+    An agent's notes, in order of their names.
+    """
+
+    agent_id: AgentId
+    notes: list[NoteEntry]
+    notes_max: int
+
+
+class NotesBody(TypedDict):
+    """
+    The body of a request to change notes.
+    """
+
+    changes: list[NoteEdit]
 
 
 class Pins(TypedDict):
@@ -1127,6 +1205,7 @@ class Summary(TypedDict):
     content: str
     covers_through: int
     first_exchange: int
+    hint: NotRequired[str | None]
     pending_exchanges: int
     pending_since: NotRequired[Timestamp | None]
     sections: list[SummarySection]
@@ -1273,6 +1352,15 @@ class ItemPage(TypedDict):
 
     items: list[Item]
     next_cursor: NotRequired[Cursor | None]
+
+
+class Note(NoteEntry):
+    """
+    A note with its text and its versions.
+    """
+
+    agent_id: AgentId
+    versions: list[NoteEntry]
 
 
 class QueuePage(TypedDict):
