@@ -217,7 +217,7 @@ enum Command {
     /// Print the messages that stay in view, pinned or important
     Pins(pins::Pins),
     /// List, read, write and search the notes that an agent keeps
-    Notes(notes::Notes),
+    Notes(notes::NotesCommand),
     /// Print an agent's exchanges, with a rule between what the model sees and what it doesn't
     History(history::History),
     /// Search an agent's archive by words

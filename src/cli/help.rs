@@ -26,7 +26,8 @@ const GROUPS: [CommandGroup; 5] = [
     CommandGroup {
         heading: "Use",
         commands: &[
-            "serve", "run", "proxy", "hook", "mcp", "push", "context", "update", "handoff", "project",
+            "serve", "run", "proxy", "hook", "mcp", "push", "context", "update", "handoff", "notes",
+            "project",
         ],
     },
     CommandGroup {
@@ -178,7 +179,10 @@ mod tests {
                 !is_first,
                 "{name}: {text}"
             );
-            let options = text.lines().filter(|line| line.trim_start().starts_with('-'));
+            // Examples may go on in a line that begins with an option, four columns in.
+            let options = text
+                .lines()
+                .filter(|line| line.starts_with("  -") || line.starts_with("      --"));
             for line in options.filter(|_| !is_first) {
                 let is_repeated = |global: &String| format!(" {line} ").contains(&format!("{global} "));
                 let is_its_own = name == "recapd config check" && line.contains("--quiet");

@@ -3656,7 +3656,7 @@ export interface operations {
                 format?: components["schemas"]["RequestFormat"];
                 /** @description The coding agent that wrote the messages. */
                 host?: string;
-                /** @description About the most tokens of the newest messages that stay as they are; the newest leg always stays. By default, the agent's window stays. */
+                /** @description About the most tokens of the newest messages that stay as they are; up to 3,000 more may, and the newest leg always does. By default, the agent's window stays. */
                 keep_tokens?: number;
             };
             header?: never;

@@ -43,7 +43,8 @@ impl fmt::Display for ConfigProblem {
 fn cure(reason: &io::Error) -> &'static str {
     match reason.kind() {
         io::ErrorKind::NotFound => "name another one with --config, or write it with `recapd init FILE`",
-        _ => "give it to this user, or name another one with --config",
+        io::ErrorKind::PermissionDenied => "give it to this user, or name another one with --config",
+        _ => "name another one with --config",
     }
 }
 

@@ -1,6 +1,4 @@
-//! The store in SQL: each operation is written once for SQLite and PostgreSQL.
-//!
-//! The differences have their own places: wording in [`statement`], values in [`value`], opening and writing in [`super::sqlite`] and
+//! The store in SQL: each operation is written once for both databases. They differ in [`statement`], [`value`], [`super::sqlite`] and
 //! [`super::postgres`].
 
 mod access;
@@ -48,11 +46,6 @@ pub(super) mod value;
 mod verify;
 mod version;
 mod withdrawals;
-
-use std::collections::HashMap;
-
-use async_trait::async_trait;
-
 use super::{
     AgentRow, Ancestor, AppendOutcome, AppendRequest, AppendRules, ClaimRequest, Completion, DeleteStep,
     EditOutcome, EditRequest, EnqueueOutcome, ExchangeQuery, ExpandedExchange, FactEdited, FactQuery,
@@ -65,8 +58,10 @@ use super::{
     sqlite::WriteSize,
     verify::{AgentReport, Depth},
 };
+use async_trait::async_trait;
 pub(super) use connection::{Connection, DriverConnection};
 pub(super) use database::Lock;
+pub use database::{Connections, DatabaseSettings, SqlStore};
 pub(super) use query::{insert, query, query_made};
 use recapd_core::domain::{
     agent::AgentId,
@@ -81,9 +76,8 @@ use recapd_core::domain::{
 };
 use revision_plan::{RevisionRequest, revise};
 pub(super) use statement::sql;
+use std::collections::HashMap;
 pub(super) use value::{Row, Value};
-
-pub use database::{Connections, DatabaseSettings, SqlStore};
 
 #[async_trait]
 impl Store for SqlStore {

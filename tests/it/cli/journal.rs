@@ -436,7 +436,7 @@ fn an_import_with_few_messages_for_a_model_says_so() {
     assert_eq!(code(&told), Some(1), "{}", stderr(&told));
     insta::assert_snapshot!(stdout(&told), @r"
     1 agent: 3 messages stored, 0 there already, 27 skipped
-    3 of 3 messages are of kinds no model is shown: human (3); if this is a conversation, say with --format how it is written
+    3 of 3 messages are of kinds no model is shown: human (3); if this is a conversation, say with --format how it is written, or give its messages the roles user, assistant, system, developer or tool
     ");
     let exported = stdout(&run(&["export"], &database));
     assert_eq!(exported.matches("Row ").count(), 3, "{exported}");

@@ -34,7 +34,7 @@ version stays. Names may have parts, such as repository/build.md. Examples:
   cargo test 2>&1 | recapd notes append my-agent log.md
   recapd notes read my-agent plan.md --at 12
   recapd notes search my-agent cause")]
-pub(crate) struct Notes {
+pub(crate) struct NotesCommand {
     #[command(subcommand)]
     action: NotesAction,
 }
@@ -88,7 +88,7 @@ struct NoteTextArguments {
     replaces: Option<i64>,
 }
 
-impl Notes {
+impl NotesCommand {
     pub(crate) fn run(self, config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         match self.action {
             NotesAction::List { agent } => list(config, shared, &agent),

@@ -211,7 +211,7 @@ mod tests {
     use recapd_config as config;
 
     /// Keys whose texts are printed as they are: names of models and of this daemon, hosts, times, numbers.
-    const TOLD: [&str; 13] = [
+    const TOLD: [&str; 14] = [
         "convergence.weights",
         "fallback.model",
         "http.allowed_hosts",
@@ -219,6 +219,7 @@ mod tests {
         "http.trusted_proxies",
         "model.model",
         "queue.owner",
+        "recall.embeddings_model",
         "schedule.ageing",
         "schedule.prune",
         "summary.time_zone",

@@ -75,7 +75,7 @@ Hooks
   CLAUDE_CONFIG_DIR, CODEX_HOME   where `recapd hook install` finds the settings
   CLAUDE_PROJECT_DIR              set by Claude Code: the session's project
   CLAUDE_CODE_SESSION_ID          the same for `recapd mcp`: the session
-  CLAUDE_PID                      the same: the process, which may clear sessions
+  CLAUDE_PID                      the same: its process, which may clear it
 
 Set by systemd for the daemon
   NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID, JOURNAL_STREAM

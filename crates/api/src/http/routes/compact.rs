@@ -45,7 +45,7 @@ const KEEP_TOKENS_MAX: i64 = 1_000_000;
     params(AgentPath,
         ("format" = Option<RequestFormat>, Query, description = "The provider whose messages the body holds. Without it there is no body, and the text stands for the whole conversation."),
         ("host" = Option<String>, Query, pattern = "^(claude-code|codex)$", description = "The coding agent that wrote the messages."),
-        ("keep_tokens" = Option<i64>, Query, minimum = 0, maximum = 1_000_000, description = "About the most tokens of the newest messages that stay as they are; the newest leg always stays. By default, the agent's window stays.")),
+        ("keep_tokens" = Option<i64>, Query, minimum = 0, maximum = 1_000_000, description = "About the most tokens of the newest messages that stay as they are; up to 3,000 more may, and the newest leg always does. By default, the agent's window stays.")),
     request_body(description = "An object with the conversation's `messages`, `input` or `contents`.", content = Option<Value>, content_type = "application/json"),
     responses((status = 200, description = "The text.", body = CompactReply),
         answers::Always,

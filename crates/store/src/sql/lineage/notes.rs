@@ -168,9 +168,9 @@ pub(crate) async fn records(tx: &mut Connection, agent: &AgentId) -> StoreResult
     records.collect()
 }
 
-macro_rules! note_select {
+macro_rules! note_columns {
     () => {
-        "SELECT n.name, n.seq, n.written_at, n.bytes, n.title, n.deleted, (SELECT min(f.written_at) FROM notes f \
+        "n.name, n.seq, n.written_at, n.bytes, n.title, n.deleted, (SELECT min(f.written_at) FROM notes f \
          WHERE f.agent_id = n.agent_id AND f.name = n.name), CASE WHEN $2 THEN m.payload END, n.exchange FROM notes n \
          JOIN message_log m ON m.agent_id = n.source_agent_id AND m.seq = n.seq WHERE n.agent_id = $1"
     };
@@ -179,14 +179,14 @@ macro_rules! note_select {
 /// See [`super::super::super::Store::notes`].
 pub(crate) async fn list(tx: &mut Connection, agent: &AgentId, asked: &NoteQuery) -> StoreResult<Vec<Note>> {
     let all = sql!(
-        "-- sql/notes.all\n",
-        note_select!(),
+        "-- sql/notes.all\nSELECT ",
+        note_columns!(),
         " AND n.deleted = {false} AND n.seq = (SELECT max(o.seq) FROM notes o WHERE o.agent_id = n.agent_id \
           AND o.name = n.name AND o.exchange < $3) ORDER BY n.name"
     );
     let versions = sql!(
-        "-- sql/notes.versions\n",
-        note_select!(),
+        "-- sql/notes.versions\nSELECT ",
+        note_columns!(),
         " AND n.name = $3 ORDER BY n.seq DESC LIMIT $4"
     );
     let found = match &asked.versions_of {

@@ -28,11 +28,11 @@ use recapd_core::domain::{
 /// The most bytes of payloads in one batch, except that one message is always taken.
 const BATCH_BYTES_MAX: usize = 1_048_576;
 
-/// SQL for the agents with their marks for model `$1` of `$2` dimensions: everything up to `after_seq` is done.
+/// Columns and rest of a SELECT of the agents with their marks for model `$1` of `$2` dimensions: everything up to `after_seq` is done.
 macro_rules! marked_agents {
     () => {
         concat!(
-            "SELECT a.agent_id, a.last_seq, coalesce(k.claimed_until, 0) AS claimed_until, ",
+            "a.agent_id, a.last_seq, coalesce(k.claimed_until, 0) AS claimed_until, ",
             "{max}(a.fork_seq, a.last_seq - $3, CASE WHEN k.model = $1 AND k.dimensions = $2 THEN k.through_seq ELSE 0 END) ",
             "AS after_seq FROM agents a LEFT JOIN recall_vector_marks k ON k.agent_id = a.agent_id WHERE a.deleted_at IS NULL"
         )
@@ -67,7 +67,7 @@ impl EmbeddingStore for SqlStore {
 
     async fn unembedded(&self, model: &EmbeddingModel) -> StoreResult<i64> {
         let sql = sql!(
-            "-- sql/vectors.unembedded\nSELECT CAST(coalesce(sum({max}(w.last_seq - w.after_seq, 0)), 0) AS bigint) FROM (",
+            "-- sql/vectors.unembedded\nSELECT CAST(coalesce(sum({max}(w.last_seq - w.after_seq, 0)), 0) AS bigint) FROM (SELECT ",
             marked_agents!(),
             ") w"
         );
@@ -90,7 +90,7 @@ struct BehindAgent {
 /// Returns the agent that is the least behind, so that those who talk now don't wait for a long archive.
 async fn next(connection: &mut Connection, claim: &EmbeddingClaim) -> StoreResult<Option<BehindAgent>> {
     let sql = sql!(
-        "-- sql/vectors.next\nSELECT w.agent_id, w.after_seq, w.last_seq FROM (",
+        "-- sql/vectors.next\nSELECT w.agent_id, w.after_seq, w.last_seq FROM (SELECT ",
         marked_agents!(),
         ") w WHERE w.last_seq > w.after_seq AND w.claimed_until <= $4 ORDER BY w.last_seq - w.after_seq, w.agent_id LIMIT 1"
     );
