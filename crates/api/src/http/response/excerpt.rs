@@ -1,6 +1,8 @@
 //! `?view=brief`, `?max_tokens=` and `?max_chars=`: a part of a summary, for readers without room for all of it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::timeout;
 
 use super::problem::Problem;
 use crate::http::{
@@ -24,6 +26,9 @@ pub(crate) const MAX_CHARS: &str = "max_chars";
 /// The largest limits that can be requested: far more than a document has.
 const TOKENS_MAX: i64 = 1_000_000;
 const CHARS_MAX: i64 = 10_000_000;
+
+/// How long a reader waits for the notes: readers never wait for a database that doesn't answer.
+const NOTES_TIME_MAX: Duration = Duration::from_millis(50);
 
 /// Returns the excerpt that the parameters ask for; `None` for the whole summary.
 pub(crate) fn wanted(parameters: &Parameters) -> Result<Option<BriefOptions>, Problem> {
@@ -54,11 +59,12 @@ pub(crate) async fn made(
     let (mut running, mut notes) = (None, String::new());
     if wanted.is_brief() && reading.stale_since.is_none() {
         running = app.parts.snapshots.running(agent).await;
-        let found = app.parts.store.notes(agent, &NoteQuery::default()).await;
+        let every = NoteQuery::default();
+        let found = timeout(NOTES_TIME_MAX, app.parts.store.notes(agent, &every)).await;
         let redactor = app.parts.snapshots.redactor();
         let clean = |title: &str| neutralize_document(&redactor.redact(title));
         // Without the database, a brief is shorter.
-        notes = listing(&found.unwrap_or_default(), clean);
+        notes = listing(&found.ok().and_then(Result::ok).unwrap_or_default(), clean);
     }
     let (counter, snapshot) = (
         Arc::clone(app.parts.snapshots.counter()),
