@@ -134,7 +134,7 @@ macro_rules! every_test {
                 an_unknown_agent_has_no_material, answers_are_journalled;
             settle: nothing_pending_settles, set_aside_exchanges_settle, live_exchanges_do_not_settle,
                 a_wake_before_the_settlement_is_not_lost;
-            recall: messages_are_found_by_words, unindexed_messages_are_found_too,
+            recall: messages_are_found_by_words, of_many_words_the_rarest_count, unindexed_messages_are_found_too,
                 accents_make_no_difference,
                 a_search_is_filtered,
                 each_message_is_indexed_once, set_aside_messages_are_not_found,
@@ -155,7 +155,7 @@ macro_rules! every_test {
                 a_large_recount_ends_as_in_a_life_with_that_model, an_agent_being_deleted_is_hidden, many_earlier_texts_go_first,
                 steps_end_as_one_does;
             reading: an_agent_is_read_back, agents_come_in_pages, exchanges_are_read_by_range,
-                no_more_bytes_are_read_than_asked_for, the_preamble_of_a_later_session_is_read_by_its_place,
+                exchanges_are_found_along_the_history_by_tokens, no_more_bytes_are_read_than_asked_for, the_preamble_of_a_later_session_is_read_by_its_place,
                 an_exchange_too_big_for_a_page_comes_in_parts, a_context_is_built_from_limited_bytes,
                 messages_come_back_verbatim, an_unreadable_message_is_shown_without_content,
                 a_summary_names_what_is_pending, pending_exchanges_too_many_to_list_are_counted,

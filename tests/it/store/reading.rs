@@ -97,6 +97,30 @@ pub(crate) async fn agents_come_in_pages(db: &dyn Backend) {
     assert_eq!(page(Some("bb"), 1).await, "c");
 }
 
+pub(crate) async fn exchanges_are_found_along_the_history_by_tokens(db: &dyn Backend) {
+    let a = with_pending(db, "a", 3).await;
+    let all = read(db, 1, i64::MAX, 100).await;
+    let ledgers: Vec<(i64, i64)> = all
+        .iter()
+        .map(|stored| (stored.exchange.exchange, stored.exchange.tokens_before))
+        .collect();
+    let (_, middle) = ledgers[1];
+    let found = db.store().landmarks(&a, &[0, middle, middle + 1]).await.unwrap();
+    let found: Vec<(i64, i64)> = found
+        .iter()
+        .map(|cut| (cut.exchange, cut.tokens_before))
+        .collect();
+    assert!(found.is_sorted() && found.len() >= 2, "{found:?}");
+    assert!(
+        found.iter().all(|cut| ledgers.contains(cut)),
+        "{found:?} {ledgers:?}"
+    );
+    assert!(
+        found.contains(&ledgers[0]) && found.contains(&ledgers[1]),
+        "{found:?}"
+    );
+}
+
 pub(crate) async fn exchanges_are_read_by_range(db: &dyn Backend) {
     let mut messages = vec![said("system", "s", 1, T0)];
     messages.extend(turns(1..=6));

@@ -123,6 +123,16 @@ pub(crate) async fn messages_are_found_by_words(db: &dyn Backend) {
     assert_eq!(db.store().search(&agent("nobody"), &query).await.unwrap(), None);
 }
 
+/// Of more words than a search takes, the rarest count: a word that no message has takes no other's place.
+pub(crate) async fn of_many_words_the_rarest_count(db: &dyn Backend) {
+    three(db).await;
+    index(db).await;
+    let mut words: Vec<String> = (0..40).map(|number| format!("unknown{number}")).collect();
+    words.push("jwt".to_owned());
+    let found = found(db, "a", &words.join(" ")).await;
+    assert_eq!(found, [(1, ExchangePlace::Covered)]);
+}
+
 pub(crate) async fn unindexed_messages_are_found_too(db: &dyn Backend) {
     say(
         db,
