@@ -42,7 +42,7 @@ pub(crate) fn observe() {
     registry().with(Holds.with_filter(of_writer)).init();
 }
 
-/// Returns the longest hold since the last call; zero where there is no such writer.
+/// Returns the longest time that a commit has held the writer since the last call; zero on PostgreSQL, which has no single writer.
 pub(crate) fn take_longest() -> Duration {
     Duration::from_micros(LONGEST.swap(0, Ordering::Relaxed).unsigned_abs())
 }

@@ -277,8 +277,8 @@ pub async fn load_within(
     })
 }
 
-/// Returns the document below a line with the notes as they were when the window moved last. It stays the same until the next step; what
-/// is written meanwhile stands in the window.
+/// Puts a line with the notes above the document. It names the notes as they were when the window last moved, so it stays the same until
+/// the next step. The window itself shows what the agent has written since.
 async fn with_notes(store: &dyn Store, agent: &AgentId, snapshot: &Snapshot) -> StoreResult<String> {
     if snapshot.markdown.trim().is_empty() {
         return Ok(snapshot.markdown.clone());

@@ -7,6 +7,7 @@ pub mod agent;
 pub mod attachment;
 pub mod batch;
 pub mod calibration;
+mod checked_text;
 pub mod context;
 pub mod continuation;
 pub mod convergence;

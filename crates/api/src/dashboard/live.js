@@ -98,16 +98,19 @@ function morph(old, fresh) {
   }
 }
 
-// The pause between two updates, in milliseconds. It doubles while events keep coming, so that a busy agent costs little.
+// The pause between two updates, in milliseconds. After some quick ones it doubles while events keep coming, so that a turn with all that
+// follows from it shows soon, and a busy agent costs little.
 const PAUSE_MS = 250;
 const PAUSE_MS_MAX = 2_000;
+const QUICK_UPDATES = 5;
 let asking = false;
 let again = false;
 
 async function follow() {
   if (asking) { again = true; return; }
   asking = true;
-  for (let pause = PAUSE_MS, more = true; more; pause = Math.min(2 * pause, PAUSE_MS_MAX)) {
+  for (let pause = PAUSE_MS, updates = 1, more = true; more; updates++) {
+    if (updates > QUICK_UPDATES) pause = Math.min(2 * pause, PAUSE_MS_MAX);
     again = false;
     const known = [...document.querySelectorAll("[data-live]")].map((part) => part.dataset.live);
     const page = await asked(location.href, known);

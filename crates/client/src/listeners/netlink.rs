@@ -77,7 +77,7 @@ fn request(family: AddressFamily) -> Vec<u8> {
     request
 }
 
-/// The first of some messages: its type, what it says, and what follows it.
+/// Splits the first message off: its type, its contents, and the messages behind it.
 fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = usize::try_from(u32::from_ne_bytes(array(bytes, 0)?)).ok()?;
     let kind = u16::from_ne_bytes(array(bytes, 4)?);

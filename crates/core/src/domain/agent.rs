@@ -1,8 +1,10 @@
 //! Agent ids.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+use super::checked_text::checked_text;
 
 /// The longest agent id, in characters.
 pub const AGENT_ID_CHARS_MAX: usize = 128;
@@ -18,11 +20,6 @@ pub struct AgentId(String);
 pub struct InvalidAgentId(String);
 
 impl AgentId {
-    /// The id as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// Makes an id from any text (a file name, say) by replacing the characters that an id may not have.
     pub fn slug(text: &str) -> Self {
         let mut slug: String = text
@@ -65,25 +62,7 @@ impl FromStr for AgentId {
     }
 }
 
-impl TryFrom<String> for AgentId {
-    type Error = InvalidAgentId;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<AgentId> for String {
-    fn from(id: AgentId) -> Self {
-        id.0
-    }
-}
-
-impl fmt::Display for AgentId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+checked_text!(AgentId, InvalidAgentId);
 
 #[cfg(test)]
 mod tests {

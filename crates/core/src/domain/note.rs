@@ -6,12 +6,13 @@
 pub mod edit;
 pub mod memory;
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
+    checked_text::checked_text,
     message::{Kind, Message, Metadata},
     neutralize::neutralize_document,
     number::i64_or_max,
@@ -54,13 +55,6 @@ pub enum NoteFault {
     TooLong(usize),
 }
 
-impl NoteName {
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
 impl FromStr for NoteName {
     type Err = NoteFault;
 
@@ -75,32 +69,14 @@ impl FromStr for NoteName {
     }
 }
 
-impl TryFrom<String> for NoteName {
-    type Error = NoteFault;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<NoteName> for String {
-    fn from(name: NoteName) -> Self {
-        name.0
-    }
-}
-
-impl fmt::Display for NoteName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+checked_text!(NoteName, NoteFault);
 
 /// Writes the next version of a note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoteChange {
     /// The note's name.
     pub name: NoteName,
-    /// `None` deletes the note; it must be given all the same.
+    /// `None` deletes the note. A payload that leaves the field out is no change.
     #[serde(deserialize_with = "Option::deserialize")]
     pub text: Option<String>,
     /// The version that it replaces, 0 if there must be none; `None` replaces any.

@@ -1,10 +1,10 @@
 //! Projects: agents that work on the same thing and share a summary (seed 003, "Shared Summaries").
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::agent::is_id;
+use super::{agent::is_id, checked_text::checked_text};
 
 /// The name of a project. It follows the rules of an agent's id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -15,13 +15,6 @@ pub struct ProjectId(String);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("project `{0}` must be 1 to 128 characters of A-Z a-z 0-9 . _ : - and begin with a letter or digit")]
 pub struct InvalidProjectId(String);
-
-impl ProjectId {
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
 
 impl FromStr for ProjectId {
     type Err = InvalidProjectId;
@@ -37,25 +30,7 @@ impl FromStr for ProjectId {
 
 const SHOWN_CHARS_MAX: usize = 128;
 
-impl TryFrom<String> for ProjectId {
-    type Error = InvalidProjectId;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<ProjectId> for String {
-    fn from(id: ProjectId) -> Self {
-        id.0
-    }
-}
-
-impl fmt::Display for ProjectId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+checked_text!(ProjectId, InvalidProjectId);
 
 #[cfg(test)]
 mod tests {

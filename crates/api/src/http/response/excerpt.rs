@@ -18,7 +18,7 @@ use recapd_core::domain::{
 };
 use recapd_engine::snapshot::Lookup;
 use recapd_platform::threads;
-use recapd_store::NoteQuery;
+use recapd_store::{NoteQuery, StoreResult};
 
 pub(crate) const VIEW: &str = "view";
 pub(crate) const MAX_TOKENS: &str = "max_tokens";
@@ -27,8 +27,8 @@ pub(crate) const MAX_CHARS: &str = "max_chars";
 const TOKENS_MAX: i64 = 1_000_000;
 const CHARS_MAX: i64 = 10_000_000;
 
-/// How long a reader waits for the notes: readers never wait for a database that doesn't answer.
-const NOTES_TIME_MAX: Duration = Duration::from_millis(50);
+/// How long a reader waits for what it can do without.
+const EXTRA_TIME_MAX: Duration = Duration::from_millis(50);
 
 /// Returns the excerpt that the parameters ask for; `None` for the whole summary.
 pub(crate) fn wanted(parameters: &Parameters) -> Result<Option<BriefOptions>, Problem> {
@@ -60,11 +60,11 @@ pub(crate) async fn made(
     if wanted.is_brief() && reading.stale_since.is_none() {
         running = app.parts.snapshots.running(agent).await;
         let every = NoteQuery::default();
-        let found = timeout(NOTES_TIME_MAX, app.parts.store.notes(agent, &every)).await;
+        let found = at_once(app.parts.store.notes(agent, &every)).await;
         let redactor = app.parts.snapshots.redactor();
         let clean = |title: &str| neutralize_document(&redactor.redact(title));
         // Without the database, a brief is shorter.
-        notes = listing(&found.ok().and_then(Result::ok).unwrap_or_default(), clean);
+        notes = listing(&found.unwrap_or_default(), clean);
     }
     let (counter, snapshot) = (
         Arc::clone(app.parts.snapshots.counter()),
@@ -76,4 +76,9 @@ pub(crate) async fn made(
         wanted.with_head(running.as_ref(), &notes, &agent, document, counter)
     };
     Ok(threads::computed("cutting an excerpt", cut).await?)
+}
+
+/// Reads what a reader can do without: `None` if the database fails or doesn't answer at once.
+pub(crate) async fn at_once<T>(read: impl Future<Output = StoreResult<T>>) -> Option<T> {
+    timeout(EXTRA_TIME_MAX, read).await.ok()?.ok()
 }

@@ -46,7 +46,7 @@ const SUMMARY_TOKENS_MAX: i64 = 1_000_000;
         ("budget" = Option<i64>, Query, minimum = 0, maximum = 100_000_000, description = "The most tokens; 0 for no limit."),
         ("summary_max_tokens" = Option<i64>, Query, minimum = 1, maximum = 1_000_000, description = "The most tokens of the summary in it. The summary never takes more than a quarter of the budget."),
         ("alternation" = Option<Alternation>, Query, description = "What to do with consecutive turns of the same side."),
-        ("thinking" = Option<String>, Query, pattern = "^open$", example = "open", description = "`open`: sends the thinking of the open exchange even where something before it has changed, for a provider that wants the thinking of an open tool round, or a request that lets the provider drop thinking that is no longer bound (`drop_block`). By default, none is sent in that case, but for `openai-responses`: OpenAI itself drops what is no longer bound."),
+        ("thinking" = Option<String>, Query, pattern = "^open$", example = "open", description = "`open`: sends the thinking of the open exchange even where something before it has changed, for a provider that wants the thinking of an open tool round, or a request with `drop_block`, which lets the provider drop thinking that no longer belongs to what is before it. By default, recapd sends none in that case; only with `openai-responses` it does, because OpenAI drops such thinking itself."),
         ("as" = Option<String>, Query, description = "In a shared conversation: the speaker who sees it.")),
     responses((status = 200, description = "The context.", body = ContextReply),
         answers::Always,

@@ -9,7 +9,7 @@ use axum::{
     http::{HeaderMap, HeaderName, Uri, header::LAST_MODIFIED},
     response::Response,
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::{
     access::quota::Lack,
@@ -42,8 +42,6 @@ pub(crate) const PATH: &str = "/v1/agents/{id}/summary";
 const WAITS_RETRY_SECONDS: u32 = 5;
 const VERSION: HeaderName = HeaderName::from_static("recapd-version");
 const HINT: HeaderName = HeaderName::from_static("recapd-hint");
-/// How long a reader waits for the database to say why there is no text.
-const HINT_TIME_MAX: Duration = Duration::from_millis(50);
 const NO_ROOM: &str = "no line of the summary fits: ask for more tokens or characters";
 const PENDING: HeaderName = HeaderName::from_static("recapd-pending-exchanges");
 
@@ -197,8 +195,7 @@ async fn empty<'a>(
 ) -> Document<SummaryReply<'a>> {
     let mut document = document(agent, reading, excerpt);
     let hint = if reading.snapshot.markdown.is_empty() {
-        let known = timeout(HINT_TIME_MAX, app.parts.store.agent(agent)).await;
-        let row = known.ok().and_then(Result::ok).flatten();
+        let row = excerpt::at_once(app.parts.store.agent(agent)).await.flatten();
         row.map(|row| row.fill().hint())
     } else {
         Some(NO_ROOM.to_owned())
