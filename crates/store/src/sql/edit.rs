@@ -73,7 +73,7 @@ pub(super) async fn edit(tx: &mut Connection, request: EditRequest) -> StoreResu
     let written = revise::write(
         tx,
         Revision {
-            agent: &agent,
+            agent: agent.clone(),
             kind: VersionKind::Edit,
             through: row.ledger.summarized_through,
             gains: None,
@@ -81,10 +81,11 @@ pub(super) async fn edit(tx: &mut Connection, request: EditRequest) -> StoreResu
             added: replaced.map(|_| changed).into_iter().collect(),
             hidden: Vec::new(),
             facts: FactUpdate::default(),
-            policy: &policy,
+            policy,
             as_of: row.as_of.unwrap_or(now),
             now,
         },
+        None,
     )
     .await?;
     lineage::void_lease(tx, &agent, now).await?;

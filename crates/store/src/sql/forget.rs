@@ -9,7 +9,8 @@
 //! ([`labels`]).
 //!
 //! A request is recorded first ([`plan`]), and then a few exchanges are forgotten at a time: each transaction removes everything about
-//! its exchanges and strikes them off the record. Running totals follow ([`super::totals`]).
+//! its exchanges and strikes them off the record. Their documents are composed before it, from a snapshot, because composing takes longer
+//! than all the rest, and everybody waits for the writer. Running totals follow ([`super::totals`]).
 
 pub(super) mod delete;
 mod labels;
@@ -25,9 +26,12 @@ use crate::sql::{Connection, query, sql};
 
 use super::{
     super::{Forget, ForgetStep, StoreResult},
-    recall, row, withdrawals,
+    recall,
+    revise::{ComposedVersion, Draft},
+    row, withdrawals,
 };
 use labels::LabelReplacement;
+use lighten::LightenOutcome;
 use plan::ForgettingRow;
 use purge::Purge;
 use recapd_core::domain::{
@@ -66,37 +70,66 @@ struct Some {
     labels: BTreeMap<AgentId, Vec<LabelReplacement>>,
 }
 
-pub(super) async fn forget_some(tx: &mut Connection, request: &Forget) -> StoreResult<ForgetStep> {
+impl Some {
+    fn purges<'a>(
+        &'a self,
+        request: &'a Forget,
+        composed: &'a [ComposedVersion],
+    ) -> impl Iterator<Item = Purge<'a>> {
+        self.touched.iter().map(move |(agent, touched)| Purge {
+            request,
+            agent,
+            touched,
+            buried: &self.buried,
+            composed,
+        })
+    }
+}
+
+/// Removes part of what goes with the next exchanges in any case.
+pub(super) async fn lighten_some(tx: &mut Connection, request: &Forget) -> StoreResult<LightenOutcome> {
+    let some = next(tx, &request.agent).await?;
+    for agent in some.touched.keys() {
+        withdrawals::rest(tx, agent).await?;
+    }
+    lighten::lighten(tx, &some.touched, request.now).await
+}
+
+/// Prepares the versions that forgetting the next exchanges will write.
+pub(super) async fn draft_some(tx: &mut Connection, request: &Forget) -> StoreResult<Vec<Draft>> {
+    let some = next(tx, &request.agent).await?;
+    let mut drafts = Vec::new();
+    for purge in some.purges(request, &[]) {
+        drafts.extend(purge.draft(tx).await?);
+    }
+    Ok(drafts)
+}
+
+pub(super) async fn forget_some(
+    tx: &mut Connection,
+    request: &Forget,
+    composed: &[ComposedVersion],
+) -> StoreResult<ForgetStep> {
     let mut step = ForgetStep::default();
     let some = next(tx, &request.agent).await?;
     for agent in some.touched.keys() {
         withdrawals::rest(tx, agent).await?;
     }
-    let lightened = lighten::lighten(tx, &some.touched, request.now).await?;
-    step.versions = lightened.versions;
-    if lightened.is_light {
-        notes::forget(tx, request, &some).await?;
-        bury(tx, request, &some.buried).await?;
-        let purges = some.touched.iter().map(|(agent, touched)| Purge {
-            request,
-            agent,
-            touched,
-            buried: &some.buried,
-        });
-        // Inherited items take their texts from their exchanges' headlines at the source, so those come first.
-        for purge in purges.clone() {
-            purge.sum_up(tx).await?;
-        }
-        for purge in purges {
-            let (items, versions) = purge.run(tx).await?;
-            step.items += items;
-            step.versions += versions;
-        }
-        for (agent, labels) in &some.labels {
-            labels::replace(tx, agent, labels, request.now).await?;
-        }
-        plan::strike_off(tx, &request.agent, &some.wanted).await?;
+    notes::forget(tx, request, &some).await?;
+    bury(tx, request, &some.buried).await?;
+    // Inherited items take their texts from their exchanges' headlines at the source, so those come first.
+    for purge in some.purges(request, composed) {
+        purge.sum_up(tx).await?;
     }
+    for purge in some.purges(request, composed) {
+        let (items, versions) = purge.run(tx).await?;
+        step.items += items;
+        step.versions += versions;
+    }
+    for (agent, labels) in &some.labels {
+        labels::replace(tx, agent, labels, request.now).await?;
+    }
+    plan::strike_off(tx, &request.agent, &some.wanted).await?;
     step.left = plan::left(tx, &request.agent).await?;
     Ok(step)
 }

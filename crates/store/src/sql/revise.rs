@@ -1,5 +1,5 @@
-//! Writes versions outside of updates: the common part of a rewind, a rollback, a rebuild and an edit. Each composes a document in its
-//! own write transaction, with its own fencing token.
+//! Writes versions outside of updates: the common part of a rewind, a rollback, a rebuild, a forgetting and an edit, each with a fencing
+//! token of its own.
 
 use crate::sql::{Connection, query, sql};
 
@@ -12,6 +12,7 @@ use recapd_core::{
         agent::AgentId,
         summary::{
             compaction::{Composition, SummaryPolicy, compose_with},
+            fact::Fact,
             item::Item,
             state::FactUpdate,
             version::VersionKind,
@@ -22,8 +23,9 @@ use recapd_core::{
     tokenizer,
 };
 
-pub(super) struct Revision<'a> {
-    pub(super) agent: &'a AgentId,
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Revision {
+    pub(super) agent: AgentId,
     pub(super) kind: VersionKind,
     /// The last exchange that the version covers.
     pub(super) through: i64,
@@ -37,7 +39,7 @@ pub(super) struct Revision<'a> {
     pub(super) hidden: Vec<Item>,
     /// Changes to the facts. A new one with a number is a copy of that fact.
     pub(super) facts: FactUpdate,
-    pub(super) policy: &'a SummaryPolicy,
+    pub(super) policy: SummaryPolicy,
     /// The time that its items are aged by.
     pub(super) as_of: Timestamp,
     pub(super) now: Timestamp,
@@ -52,46 +54,115 @@ pub(super) struct WrittenVersion {
     pub(super) first_fact: i64,
 }
 
-/// Writes a version. The caller has moved the watermark, if necessary.
-pub(super) async fn write(tx: &mut Connection, revision: Revision<'_>) -> StoreResult<WrittenVersion> {
-    let (agent, kind) = (revision.agent, revision.kind);
-    let mut items = summary::shown_items(tx, agent).await?;
-    items.retain(|item| !revision.removed.contains(&item.item));
-    let old = items.len();
-    items.extend(revision.added.iter().cloned());
-    let (version, _) = current(tx, agent).await?;
-    let counter = tokenizer::ceiling_counter();
-    let policy = revision.policy.for_agent(summary::agent_time(tx, agent).await?);
-    let facts = revision.facts.holding(&facts::holding(tx, agent).await?);
-    let composition = compose_with(&facts, &items, revision.as_of, &policy, counter.as_ref());
-    let patch = patch(revision, version, &items, old, composition);
-    let lease = Lease {
-        agent: agent.clone(),
-        token: queue::next_token(tx).await?,
-        claimed_wake: 0,
-        attempt: 0,
-        crashes: 0,
-        taken_over: false,
-        reasons: 0,
-        ready_at: patch.run.finished_at,
-    };
-    complete::write_document(tx, &lease, &patch).await?;
-    batch::wait_no_longer(tx, agent, patch.run.finished_at).await?;
-    let first_item = complete::reserve_items(tx, agent, &patch).await?;
-    complete::write_items(tx, agent, &patch, first_item).await?;
-    for (number, (item, _)) in (first_item..).zip(&patch.added) {
-        if item.item > 0 {
-            note_source(tx, agent, item.item, number).await?;
-        }
+/// A revision, with all that its document is composed from.
+pub(super) struct Draft {
+    revision: Revision,
+    /// The document's items: those that stay, and then the new ones.
+    items: Vec<Item>,
+    /// How many of `items` stay.
+    old: usize,
+    facts: Vec<Fact>,
+    /// The document's version so far.
+    version: i64,
+}
+
+/// A version that is composed and not written yet. Who composes it before the transaction keeps the writer free meanwhile.
+#[derive(Clone, Debug)]
+pub(super) struct ComposedVersion {
+    revision: Revision,
+    patch: Patch,
+}
+
+impl Draft {
+    pub(super) async fn read(tx: &mut Connection, revision: Revision) -> StoreResult<Self> {
+        let agent = &revision.agent;
+        let mut items = summary::shown_items(tx, agent).await?;
+        items.retain(|item| !revision.removed.contains(&item.item));
+        let old = items.len();
+        items.extend(revision.added.iter().cloned());
+        Ok(Self {
+            old,
+            facts: revision.facts.holding(&facts::holding(tx, agent).await?),
+            version: current(tx, agent).await?.0,
+            revision: Revision {
+                policy: revision.policy.for_agent(summary::agent_time(tx, agent).await?),
+                ..revision
+            },
+            items,
+        })
     }
-    complete::retire_items(tx, agent, &patch).await?;
-    let first_fact = facts::write(tx, agent, version + 1, &patch.facts).await?;
-    complete::write_version(tx, &lease, &patch, kind).await?;
-    Ok(WrittenVersion {
-        version: version + 1,
-        first_item,
-        first_fact,
-    })
+
+    /// Composes the document, in some tenth of a second if it is full.
+    pub(super) fn compose(self) -> ComposedVersion {
+        let Self {
+            revision,
+            items,
+            old,
+            facts,
+            version,
+        } = self;
+        let counter = tokenizer::ceiling_counter();
+        let composition = compose_with(&facts, &items, revision.as_of, &revision.policy, counter.as_ref());
+        let patch = patch(&revision, version, &items[..], old, composition);
+        ComposedVersion { revision, patch }
+    }
+}
+
+/// Writes a version, as it is `composed` already if that is of the same revision of the same version. The caller has moved the watermark,
+/// if necessary.
+pub(super) async fn write(
+    tx: &mut Connection,
+    revision: Revision,
+    composed: Option<&ComposedVersion>,
+) -> StoreResult<WrittenVersion> {
+    let draft = Draft::read(tx, revision).await?;
+    match composed.filter(|composed| composed.is_of(&draft)) {
+        Some(composed) => composed.write(tx).await,
+        None => draft.compose().write(tx).await,
+    }
+}
+
+impl ComposedVersion {
+    pub(super) fn agent(&self) -> &AgentId {
+        &self.revision.agent
+    }
+
+    /// Items and facts change only with the version.
+    fn is_of(&self, draft: &Draft) -> bool {
+        self.patch.version == draft.version && self.revision == draft.revision
+    }
+
+    async fn write(&self, tx: &mut Connection) -> StoreResult<WrittenVersion> {
+        let (agent, patch) = (&self.revision.agent, &self.patch);
+        let lease = Lease {
+            agent: agent.clone(),
+            token: queue::next_token(tx).await?,
+            claimed_wake: 0,
+            attempt: 0,
+            crashes: 0,
+            taken_over: false,
+            reasons: 0,
+            ready_at: patch.run.finished_at,
+        };
+        complete::write_document(tx, &lease, patch).await?;
+        batch::wait_no_longer(tx, agent, patch.run.finished_at).await?;
+        let first_item = complete::reserve_items(tx, agent, patch).await?;
+        complete::write_items(tx, agent, patch, first_item).await?;
+        for (number, (item, _)) in (first_item..).zip(&patch.added) {
+            if item.item > 0 {
+                note_source(tx, agent, item.item, number).await?;
+            }
+        }
+        complete::retire_items(tx, agent, patch).await?;
+        let version = patch.version + 1;
+        let first_fact = facts::write(tx, agent, version, &patch.facts).await?;
+        complete::write_version(tx, &lease, patch, self.revision.kind).await?;
+        Ok(WrittenVersion {
+            version,
+            first_item,
+            first_fact,
+        })
+    }
 }
 
 /// Returns the document's version, and the time that its items are aged by; `None` for the clock.
@@ -126,18 +197,12 @@ pub(super) async fn move_watermark(
     Ok(row.try_get(0)?)
 }
 
-fn patch(
-    revision: Revision<'_>,
-    version: i64,
-    items: &[Item],
-    old: usize,
-    composition: Composition,
-) -> Patch {
+fn patch(revision: &Revision, version: i64, items: &[Item], old: usize, composition: Composition) -> Patch {
     let is_dropped = |index: usize| composition.dropped.binary_search(&index).is_ok();
     let (kept, new) = items.split_at(old);
     let new = (old..).zip(new);
     let added = new.map(|(index, item)| (item.clone(), is_dropped(index)));
-    let hidden = revision.hidden.into_iter().map(|item| (item, true));
+    let hidden = revision.hidden.iter().map(|item| (item.clone(), true));
     let kept = kept.iter().enumerate();
     let (lo, exchanges) = revision.gains.unwrap_or((revision.through, 0));
     Patch {
@@ -150,8 +215,8 @@ fn patch(
             .filter(|(index, _)| is_dropped(*index))
             .map(|(_, item)| item.item)
             .collect(),
-        removed: revision.removed,
-        facts: revision.facts,
+        removed: revision.removed.clone(),
+        facts: revision.facts.clone(),
         content: composition.document,
         token_count: composition.tokens,
         path: composition.path,

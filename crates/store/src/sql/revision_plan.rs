@@ -9,7 +9,7 @@ use crate::sql::{Connection, Lock, SqlStore, query, sql};
 use super::{
     super::{AgentRow, RebuildRequest, RevisionOutcome, RollbackRequest, StoreResult, sqlite::WriteSize},
     agent, hold, lineage, queue, rebuild, recount,
-    revise::{self, Revision},
+    revise::{self, ComposedVersion, Draft, Revision},
     rollback, row,
     withdrawals::{self, RemovedItems},
 };
@@ -20,6 +20,7 @@ use recapd_core::domain::{
     time::Timestamp,
     work::Reason,
 };
+use recapd_platform::threads;
 
 /// Plans that are made before the agent is kept from changing meanwhile.
 const PLANS_MAX: usize = 3;
@@ -91,9 +92,11 @@ pub(super) async fn revise(store: &SqlStore, request: RevisionRequest) -> StoreR
     let lock = Lock::Agent(request.agent().clone());
     for _ in 0..PLANS_MAX {
         while withdrawals::write_some(store, request.agent()).await? {}
-        let plan = request.plan(&mut store.snapshot().await?).await?;
+        let mut snapshot = store.snapshot().await?;
+        let plan = request.plan(&mut snapshot).await?;
+        let composed = plan.compose(snapshot).await?;
         let write = store.write_extent(lock.clone(), WriteSize::Unbounded, move |tx| {
-            Box::pin(plan.apply_if_current(tx))
+            Box::pin(plan.apply_if_current(tx, composed))
         });
         if let Some(revised) = write.await? {
             return Ok(revised);
@@ -103,7 +106,7 @@ pub(super) async fn revise(store: &SqlStore, request: RevisionRequest) -> StoreR
         .write_extent(lock, WriteSize::Unbounded, move |tx| {
             Box::pin(async move {
                 withdrawals::rest(tx, request.agent()).await?;
-                request.plan(tx).await?.apply(tx).await
+                request.plan(tx).await?.apply(tx, None).await
             })
         })
         .await
@@ -127,15 +130,52 @@ impl RevisionRequest {
 }
 
 impl RevisionPlan {
+    fn revision(&self) -> Revision {
+        let (through, covered) = (self.through, self.basis.row.ledger.summarized_through);
+        Revision {
+            agent: self.basis.row.agent.clone(),
+            kind: self.kind,
+            through,
+            gains: (through > covered).then_some((covered, self.gained)),
+            removed: self.removed.shown.clone(),
+            added: self.added.clone(),
+            hidden: self.hidden.clone(),
+            facts: self.facts.clone(),
+            policy: self.policy,
+            as_of: self.basis.row.as_of.unwrap_or(self.now),
+            now: self.now,
+        }
+    }
+
+    /// Composes the version from the plan's snapshot; `None` if the agent's row of `summaries` is missing.
+    async fn compose(&self, mut snapshot: Connection) -> StoreResult<Option<ComposedVersion>> {
+        if self.basis.version.is_none() {
+            return Ok(None);
+        }
+        let draft = Draft::read(&mut snapshot, self.revision()).await?;
+        drop(snapshot);
+        Ok(Some(
+            threads::computed("composing a version", || draft.compose()).await?,
+        ))
+    }
+
     /// Returns `None`, and changes nothing, if the agent has changed since.
-    async fn apply_if_current(self, tx: &mut Connection) -> StoreResult<Option<RevisionOutcome>> {
+    async fn apply_if_current(
+        self,
+        tx: &mut Connection,
+        composed: Option<ComposedVersion>,
+    ) -> StoreResult<Option<RevisionOutcome>> {
         if self.basis.has_withdrawals || PlanBasis::read(tx, &self.basis.row.agent).await? != self.basis {
             return Ok(None);
         }
-        self.apply(tx).await.map(Some)
+        self.apply(tx, composed).await.map(Some)
     }
 
-    async fn apply(self, tx: &mut Connection) -> StoreResult<RevisionOutcome> {
+    async fn apply(
+        self,
+        tx: &mut Connection,
+        composed: Option<ComposedVersion>,
+    ) -> StoreResult<RevisionOutcome> {
         let (agent, now, through) = (self.basis.row.agent.clone(), self.now, self.through);
         let covered = self.basis.row.ledger.summarized_through;
         let is_rebuild = self.kind == VersionKind::Rebuild;
@@ -147,20 +187,7 @@ impl RevisionPlan {
         }
         let boundary = revise::move_watermark(tx, &agent, through, now).await?;
         let is_pending = boundary > through + 1;
-        let revision = Revision {
-            agent: &agent,
-            kind: self.kind,
-            through,
-            gains: (through > covered).then_some((covered, self.gained)),
-            removed: self.removed.shown.clone(),
-            added: self.added,
-            hidden: self.hidden,
-            facts: self.facts,
-            policy: &self.policy,
-            as_of: self.basis.row.as_of.unwrap_or(now),
-            now,
-        };
-        let written = revise::write(tx, revision).await?;
+        let written = revise::write(tx, self.revision(), composed.as_ref()).await?;
         withdrawals::note(tx, &agent, written.version, &self.removed.hidden, is_rebuild).await?;
         if is_rebuild {
             rebuild::note_sources(tx, &agent, &self.inherited, written).await?;

@@ -47,7 +47,7 @@ pub(crate) async fn change(tx: &mut Connection, request: FactRequest) -> StoreRe
     let written = revise::write(
         tx,
         Revision {
-            agent: &agent,
+            agent: agent.clone(),
             kind: VersionKind::Edit,
             through: row.ledger.summarized_through,
             gains: None,
@@ -55,10 +55,11 @@ pub(crate) async fn change(tx: &mut Connection, request: FactRequest) -> StoreRe
             added: Vec::new(),
             hidden: Vec::new(),
             facts: update,
-            policy: &policy,
+            policy,
             as_of: row.as_of.unwrap_or(now),
             now,
         },
+        None,
     )
     .await?;
     lineage::void_lease(tx, &agent, now).await?;

@@ -13,7 +13,7 @@ const VERSIONS_MAX: i64 = 32;
 /// The most short rows of one agent that one transaction deletes.
 const ROWS_MAX: i64 = 1_000;
 
-pub(super) struct LightenOutcome {
+pub(crate) struct LightenOutcome {
     /// Versions that lost their text.
     pub(super) versions: i64,
     /// True if so little is left that it can go together with the exchanges.

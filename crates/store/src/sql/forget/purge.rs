@@ -4,14 +4,14 @@ use crate::sql::{Connection, query, sql};
 
 use super::{
     super::{
-        super::{Forget, StoreError, StoreResult, seal},
+        super::{Forget, StoreError, StoreResult, StoredMessage, seal},
         agent, batch, exchange, facts,
         fork::record,
         hold,
         lineage::{self, withdraw},
         queue,
         recall::AncestorLine,
-        revise::{self, Revision},
+        revise::{self, ComposedVersion, Draft, Revision},
         seal::fill,
         totals,
     },
@@ -46,6 +46,7 @@ pub(super) struct Purge<'a> {
     pub(super) agent: &'a AgentId,
     pub(super) touched: &'a TouchedAgent,
     pub(super) buried: &'a [Tombstone],
+    pub(super) composed: &'a [ComposedVersion],
 }
 
 impl Purge<'_> {
@@ -102,7 +103,8 @@ impl Purge<'_> {
         let Some(found) = exchange::find(tx, self.agent, number).await? else {
             return Ok(());
         };
-        let headline = serde_json::json!(self.headline(tx, &found).await?).to_string();
+        let left = self.messages_left(tx, &found).await?;
+        let headline = serde_json::json!(self.headline(&left, &found)).to_string();
         let sql = sql!(
             "-- sql/forget.sum_up\nUPDATE exchange_log SET headline = $3, digest = $4, tokens = \
                    (SELECT coalesce(CAST(sum(coalesce(r.tokens, m.tokens)) AS bigint), 0) FROM message_log m \
@@ -120,10 +122,16 @@ impl Purge<'_> {
         Ok(())
     }
 
-    async fn headline(&self, tx: &mut Connection, of: &Exchange) -> StoreResult<Headline> {
-        let messages = exchange::messages(tx, self.agent, of).await?;
-        let left = messages.iter().filter(|stored| !stored.message.is_forgotten());
-        let mut entries = left.map(|stored| {
+    /// Returns the messages of an exchange that aren't forgotten, and aren't to be.
+    async fn messages_left(&self, tx: &mut Connection, of: &Exchange) -> StoreResult<Vec<StoredMessage>> {
+        let mut messages = exchange::messages(tx, self.agent, of).await?;
+        let is_buried = |seq| self.buried.iter().any(|buried| buried.seq == seq);
+        messages.retain(|stored| !stored.message.is_forgotten() && !is_buried(stored.seq));
+        Ok(messages)
+    }
+
+    fn headline(&self, left: &[StoredMessage], of: &Exchange) -> Headline {
+        let mut entries = left.iter().map(|stored| {
             let redactor = &self.request.redactor;
             LedgerEntry::new(&stored.message, stored.tokens, stored.said_at, redactor)
         });
@@ -141,59 +149,88 @@ impl Purge<'_> {
             round,
             ..
         } = of.headline.clone();
-        Ok(Headline {
+        Headline {
             continues,
             leg_from,
             leg_tokens_before,
             round,
             ..headline
-        })
+        }
     }
 
-    /// Writes the document without the items about these exchanges. Digests of an item's other exchanges replace it, and are summarised
-    /// again. An inherited item gets the digests as its texts, since its exchanges have no rows here. A document without such items also
-    /// gets a new version if readers see digests of pending exchanges after it.
+    /// Prepares the version that [`Self::run`] will write; `None` if there will be none, or if inherited items get other texts first.
+    pub(super) async fn draft(&self, tx: &mut Connection) -> StoreResult<Option<Draft>> {
+        let about = self.about(tx).await?;
+        if !about.inherited.is_empty() {
+            return Ok(None);
+        }
+        match self.revision(tx, &about).await? {
+            Some(revision) => Ok(Some(Draft::read(tx, revision).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Writes the document without the items about these exchanges. Returns how many items there were.
     async fn rewrite_document(&self, tx: &mut Connection, about: &About) -> StoreResult<i64> {
-        let row = agent::known(tx, self.agent).await?;
-        let About { inherited, own, .. } = about;
-        for &item in inherited {
+        for &item in &about.inherited {
             self.retell(tx, item).await?;
         }
         fill::items(tx, self.agent, i64::MAX).await?;
-        let removed = own.clone();
-        let has_left = self
-            .touched
-            .told
-            .iter()
-            .any(|&number| number < row.ledger.first_exchange);
-        let facts = facts::about(tx, self.agent, &self.touched.told).await?;
-        if removed.is_empty() && inherited.is_empty() && facts.is_empty() && !has_left {
+        let Some(revision) = self.revision(tx, about).await? else {
             return Ok(0);
-        }
-        let through = row.ledger.summarized_through;
-        let orphans = withdraw::covered_before(tx, self.agent, &removed, through).await?;
-        let digests = digests(&orphans);
-        let has_digests = digests.iter().any(|item| item.provisional);
-        let count = i64_or_max(removed.len() + inherited.len());
-        let revision = Revision {
-            agent: self.agent,
-            kind: VersionKind::Forget,
-            through,
-            gains: None,
-            removed,
-            added: digests,
-            hidden: Vec::new(),
-            facts,
-            policy: &self.request.rules.policy,
-            as_of: row.as_of.unwrap_or(self.request.now),
-            now: self.request.now,
         };
-        revise::write(tx, revision).await?;
+        let has_digests = revision.added.iter().any(|item| item.provisional);
+        let composed = self
+            .composed
+            .iter()
+            .find(|composed| composed.agent() == self.agent);
+        revise::write(tx, revision, composed).await?;
         if has_digests {
             let wake = queue::Wake::at_once(Reason::Eviction, self.request.now);
             queue::enqueue(tx, self.agent, wake).await?;
         }
-        Ok(count)
+        Ok(i64_or_max(about.own.len() + about.inherited.len()))
+    }
+
+    /// Replaces the items about these exchanges by digests of all exchanges that they cover; what is left of those is summarised again. An
+    /// inherited item has digests as its texts already, since its exchanges have no rows here. A document without such items also gets
+    /// a new version if readers see digests of pending exchanges after it. `None` if the document may stay.
+    async fn revision(&self, tx: &mut Connection, about: &About) -> StoreResult<Option<Revision>> {
+        let row = agent::known(tx, self.agent).await?;
+        let evicted = ..row.ledger.first_exchange;
+        let has_left = self.touched.told.range(evicted).next().is_some();
+        let facts = facts::about(tx, self.agent, &self.touched.told).await?;
+        if about.own.is_empty() && about.inherited.is_empty() && facts.is_empty() && !has_left {
+            return Ok(None);
+        }
+        let through = row.ledger.summarized_through;
+        let mut covered = withdraw::covered_before(tx, self.agent, &about.own, through).await?;
+        for exchange in &mut covered {
+            self.strip(tx, exchange).await?;
+        }
+        Ok(Some(Revision {
+            agent: self.agent.clone(),
+            kind: VersionKind::Forget,
+            through,
+            gains: None,
+            removed: about.own.clone(),
+            added: digests(&covered),
+            hidden: Vec::new(),
+            facts,
+            policy: self.request.rules.policy,
+            as_of: row.as_of.unwrap_or(self.request.now),
+            now: self.request.now,
+        }))
+    }
+
+    /// Takes from an exchange what its row still has of the messages to forget.
+    async fn strip(&self, tx: &mut Connection, exchange: &mut Exchange) -> StoreResult<()> {
+        if self.touched.exchanges.contains(&exchange.exchange) && !exchange.headline.is_forgotten() {
+            let left = self.messages_left(tx, exchange).await?;
+            exchange.tokens = left.iter().map(|message| message.tokens).sum();
+            exchange.headline = self.headline(&left, exchange);
+        }
+        Ok(())
     }
 
     /// Finds the items about these exchanges. It reads them by the range of the exchanges and compares here: a database would go through

@@ -10,7 +10,9 @@ use super::{
     },
     delete, plan,
 };
+use crate::sql::revise::{ComposedVersion, Draft};
 use recapd_core::domain::{agent::AgentId, time::Timestamp};
+use recapd_platform::threads;
 
 /// See [`super::super::super::Store::begin_forget`]. What the request names is read before the write begins.
 pub(crate) async fn begin_forget(store: &SqlStore, request: &Forget) -> StoreResult<Forgotten> {
@@ -27,14 +29,39 @@ pub(crate) async fn begin_forget(store: &SqlStore, request: &Forget) -> StoreRes
     Ok(forgotten)
 }
 
+/// See [`super::super::super::Store::forget_some`].
 pub(crate) async fn forget_some(store: &SqlStore, request: Forget) -> StoreResult<ForgetStep> {
-    store
-        .write_extent(
-            Lock::Family(request.agent.clone()),
-            WriteSize::Unbounded,
-            move |tx| Box::pin(async move { super::forget_some(tx, &request).await }),
-        )
-        .await
+    let lock = Lock::Family(request.agent.clone());
+    let asked = request.clone();
+    let lightened = store
+        .write(lock.clone(), move |tx| {
+            Box::pin(async move { super::lighten_some(tx, &asked).await })
+        })
+        .await?;
+    if !lightened.is_light {
+        return Ok(ForgetStep {
+            versions: lightened.versions,
+            left: plan::left(&mut store.reader().await?, &request.agent).await?,
+            ..ForgetStep::default()
+        });
+    }
+    let composed = compose_some(store, &request).await?;
+    let step = store
+        .write_extent(lock, WriteSize::Unbounded, move |tx| {
+            Box::pin(async move { super::forget_some(tx, &request, &composed).await })
+        })
+        .await?;
+    Ok(ForgetStep {
+        versions: lightened.versions + step.versions,
+        ..step
+    })
+}
+
+/// Composes the documents that the next step will write, if nothing changes until then.
+async fn compose_some(store: &SqlStore, request: &Forget) -> StoreResult<Vec<ComposedVersion>> {
+    let drafts = super::draft_some(&mut store.snapshot().await?, request).await?;
+    let compose = || drafts.into_iter().map(Draft::compose).collect();
+    Ok(threads::computed("composing documents", compose).await?)
 }
 
 pub(crate) async fn settle_totals(

@@ -38,7 +38,7 @@ pub(super) async fn withdraw(
         request.now
     };
     let revision = Revision {
-        agent,
+        agent: agent.clone(),
         kind: VersionKind::Rewind,
         through,
         gains: None,
@@ -46,11 +46,11 @@ pub(super) async fn withdraw(
         added: digest_items(&orphans),
         hidden: Vec::new(),
         facts: facts::beyond(tx, agent, through).await?,
-        policy: &request.rules.policy,
+        policy: request.rules.policy,
         as_of,
         now: request.now,
     };
-    let version = revise::write(tx, revision).await?.version;
+    let version = revise::write(tx, revision, None).await?.version;
     note_rewind(tx, agent, version, ledger.last_seq).await?;
     Ok(version)
 }
