@@ -1,10 +1,10 @@
 //! Reports what a provider would refuse in a request, in the provider's own terms.
 //!
-//! Written straight from the providers' rules and independent of the code that builds requests, so that the two can check
-//! each other. It checks the history: roles, order, calls and their results, ids, reasoning. It doesn't judge what a single
-//! request can't show: whether a signature is genuine, whether a thinking block was changed, how many tokens there are.
+//! The validator is written from the providers' rules and independent of the code that builds requests, so that each can check the other.
+//! It checks the history: roles, order, calls and their results, ids, reasoning. It doesn't judge what a single request can't show:
+//! whether a signature is genuine, whether a thinking block was changed, how many tokens there are.
 //!
-//! Unknown kinds of blocks, items and parts pass: providers add them all the time.
+//! Unknown kinds of blocks, items and parts pass, since providers add new ones all the time.
 //!
 //! ```
 //! use recapd_core::validator::{Target, validate};
@@ -36,10 +36,10 @@ use serde_json::Value;
 use findings::Findings;
 use request::CheckedRequest;
 
-/// The most violations that are reported for one request.
+/// Reports at most this many violations of one request.
 pub const VIOLATIONS_MAX: usize = 1_000;
 
-/// The API a request is meant for.
+/// The API for which a request is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Anthropic Messages: `{system, messages, …}`.
@@ -52,17 +52,17 @@ pub enum Target {
     Gemini,
 }
 
-/// The effect of a violation.
+/// What a violation leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// The provider answers 400 (or 413).
     Refused,
-    /// Accepted, or refused only by some models, versions or compatible servers; or not known for certain.
+    /// The provider accepts it, or only some models, versions or compatible servers refuse it, or it isn't known for certain.
     Risky,
 }
 
-/// The source of a rule.
+/// Where a rule comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
@@ -81,9 +81,9 @@ pub enum Evidence {
 pub struct Rule {
     /// A short, stable name for programs; unique within a target.
     pub code: &'static str,
-    /// The effect of breaking it, where that is certain.
+    /// What breaking it leads to, where that is certain.
     pub severity: Severity,
-    /// The source of the rule.
+    /// Where the rule comes from.
     pub evidence: Evidence,
 }
 
@@ -108,20 +108,20 @@ impl Rule {
 /// A rule broken at one place of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// JSON pointer into the request as it was given.
+    /// A JSON pointer into the given request.
     pub path: String,
     /// The code of the rule.
     pub rule: &'static str,
-    /// The vendor's own text if known, else an equivalent.
+    /// The vendor's own text, if known; otherwise an equivalent one.
     pub message: String,
     /// Also [`Severity::Risky`] if only some models refuse and the model isn't known.
     pub severity: Severity,
-    /// The source of the rule.
+    /// Where the rule comes from.
     pub evidence: Evidence,
 }
 
 impl Target {
-    /// Every rule that [`validate`] checks for this target.
+    /// Returns every rule that [`validate`] checks for this target.
     pub fn rules(self) -> &'static [Rule] {
         match self {
             Self::Anthropic => anthropic::RULES,
@@ -135,18 +135,18 @@ impl Target {
 /// Checks `request` against the rules of `target`. Returns the violations in the order of the checks, at most
 /// [`VIOLATIONS_MAX`].
 ///
-/// `request` is a whole body or the bare array of its messages, items or contents. `model` overrides the body's own.
-/// Violations of rules for some models only are [`Severity::Risky`] if no model is known.
+/// `request` is a whole body, or the bare array of its messages, items or contents. `model` overrides the model of the body. If no model
+/// is known, violations of rules for some models only are [`Severity::Risky`].
 pub fn validate(target: Target, request: &Value, model: Option<&str>) -> Vec<Violation> {
     match target {
-        Target::Anthropic => checked(request, "messages", model, anthropic::check),
-        Target::OpenAiChat => checked(request, "messages", model, openai_chat::check),
-        Target::OpenAiResponses => checked(request, "input", model, openai_responses::check),
-        Target::Gemini => checked(request, "contents", model, gemini::check),
+        Target::Anthropic => check_with(request, "messages", model, anthropic::check),
+        Target::OpenAiChat => check_with(request, "messages", model, openai_chat::check),
+        Target::OpenAiResponses => check_with(request, "input", model, openai_responses::check),
+        Target::Gemini => check_with(request, "contents", model, gemini::check),
     }
 }
 
-fn checked(
+fn check_with(
     body: &Value,
     key: &'static str,
     model: Option<&str>,

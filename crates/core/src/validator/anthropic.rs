@@ -1,7 +1,7 @@
-//! Anthropic Messages.
+//! Checks requests for Anthropic Messages.
 //!
-//! The API joins consecutive messages of one role, so calls and results are matched by *turn*: a run of messages of one
-//! role. A system message in the middle belongs to no turn.
+//! Anthropic joins consecutive messages of one role. So calls and results are matched by *turn*, a run of messages of one role. A system
+//! message in the middle of a conversation belongs to no turn.
 
 mod blocks;
 mod caching;

@@ -1,10 +1,10 @@
-//! Collects violations, with pointers into the request.
+//! Collects violations, with JSON pointers into the request.
 
 use std::fmt::Display;
 
 use super::{Rule, Severity, VIOLATIONS_MAX, Violation};
 
-/// The most characters of an id or a name in a violation's message.
+/// A violation's message has at most this many characters of an id or a name.
 const QUOTED_CHARS_MAX: usize = 80;
 
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// No violations yet; `root` is the pointer to the array of messages.
+    /// Creates a collection without violations. `root` is the pointer to the array of messages.
     pub(super) fn new(root: String) -> Self {
         Self {
             root,
@@ -23,18 +23,18 @@ impl Findings {
         }
     }
 
-    /// Reports that `rule` is broken at `place`, a pointer below the array of messages (`/3/content/0`).
+    /// Reports that the request breaks `rule` at `place`, a pointer below the array of messages (`/3/content/0`).
     pub(super) fn add(&mut self, rule: &Rule, place: impl Display, message: impl Into<String>) {
         let path = format!("{}{place}", self.root);
         self.push(rule, rule.severity, path, message.into());
     }
 
-    /// Reports that `rule` is broken at `path`, a pointer into the body.
+    /// Reports that the request breaks `rule` at `path`, a pointer into the body.
     pub(super) fn add_in_body(&mut self, rule: &Rule, path: &str, message: impl Into<String>) {
         self.push(rule, rule.severity, path.to_owned(), message.into());
     }
 
-    /// Reports as [`Self::add`] does, for a rule of some models only. `holds` is `None` if the model is unknown.
+    /// Reports as [`Self::add`] does, for a rule of some models only. `holds` is `None` if it is unknown whether the model has the rule.
     pub(super) fn add_if(
         &mut self,
         holds: Option<bool>,
@@ -68,7 +68,7 @@ impl Findings {
     }
 }
 
-/// An id or a name, cut for a violation's message.
+/// Truncates an id or a name for a violation's message.
 pub(super) fn quoted(name: &str) -> String {
     name.chars().take(QUOTED_CHARS_MAX).collect()
 }

@@ -1,7 +1,7 @@
-//! Gemini `generateContent`.
+//! Checks requests for Gemini's `generateContent`.
 //!
-//! Calls and responses are matched by count and order, turn by turn; ids are optional. Field names are read in both
-//! spellings that protocol buffers accept in JSON: `functionCall` and `function_call`.
+//! Calls and responses are matched by their number and order, turn by turn, since ids are optional. Field names may have both spellings
+//! that protocol buffers accept in JSON: `functionCall` and `function_call`.
 
 mod calls;
 mod content;

@@ -1,4 +1,4 @@
-//! A model's family and version, parsed from its name.
+//! Parses a model's family and version from its name.
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Model {
@@ -8,11 +8,11 @@ pub(super) struct Model {
 /// Major and minor version: `(4, 6)` is 4.6.
 pub(super) type ModelVersion = (u32, u32);
 
-/// The most digits of a version part; longer numbers are dates.
+/// A part of a version has at most this many digits. Longer numbers are dates.
 const VERSION_DIGITS_MAX: usize = 2;
 
 impl Model {
-    /// An empty name is an unknown model.
+    /// Reads a model's name. An empty name stands for an unknown model.
     pub(super) fn named(name: &str) -> Self {
         Self {
             name: name.to_lowercase(),
@@ -24,22 +24,22 @@ impl Model {
         self.parts().any(|part| part == family)
     }
 
-    /// The version of a Claude model; `None` if the name gives none.
+    /// Returns the version of a Claude model; `None` if the name has none.
     pub(super) fn claude(&self) -> Option<ModelVersion> {
         self.version_of("claude")
     }
 
-    /// The version of a Gemini model; `None` if the name gives none.
+    /// Returns the version of a Gemini model; `None` if the name has none.
     pub(super) fn gemini(&self) -> Option<ModelVersion> {
         self.version_of("gemini")
     }
 
-    /// The parts of the name: `claude`, `opus`, `4`, `6`.
+    /// Returns the parts of the name: `claude`, `opus`, `4`, `6`.
     fn parts(&self) -> impl Iterator<Item = &str> {
         self.name.split(|c: char| !c.is_ascii_alphanumeric())
     }
 
-    /// The first one or two short numbers after `maker`: `claude-opus-4-20250514` is 4.0.
+    /// Returns the first one or two short numbers after `maker`: `claude-opus-4-20250514` is 4.0.
     fn version_of(&self, maker: &str) -> Option<ModelVersion> {
         let number = |part: &str| {
             let is_short = part.len() <= VERSION_DIGITS_MAX;

@@ -1,7 +1,7 @@
-//! OpenAI Chat Completions.
+//! Checks requests for OpenAI Chat Completions.
 //!
-//! Any role may come first or last, and roles may repeat. The API enforces the shape of messages, and that tool messages
-//! directly follow the calls they answer.
+//! Any role may come first or last, and roles may repeat. The API checks the shape of messages, and that tool messages directly follow
+//! the calls that they answer.
 
 mod calls;
 mod message;
@@ -85,7 +85,7 @@ pub(super) fn check(request: &CheckedRequest<'_>, findings: &mut Findings) {
     check_json_mode(request, messages, findings);
 }
 
-/// JSON mode without a schema requires the word "json" in the prompt.
+/// Checks that the prompt has the word "json", which JSON mode without a schema requires.
 fn check_json_mode(request: &CheckedRequest<'_>, messages: &[Value], findings: &mut Findings) {
     let format = request.body().and_then(|body| body.get("response_format"));
     let is_plain = format.is_some_and(|format| format["type"] == "json_object");

@@ -1,7 +1,7 @@
-//! OpenAI Responses.
+//! Checks requests for OpenAI Responses.
 //!
-//! A request is a list of items: messages, calls, outputs, reasoning. Calls and outputs are matched by `call_id`; reasoning
-//! belongs to the item that follows it. Items of other kinds pass.
+//! A request is a list of items: messages, calls, outputs, reasoning. Calls and outputs are matched by `call_id`. Reasoning belongs to
+//! the item after it. Items of other kinds aren't checked.
 
 mod calls;
 mod item;
@@ -53,13 +53,13 @@ pub(super) const RULES: &[Rule] = &[
     REASONING_MISSING,
 ];
 
-/// Fields that continue a conversation that the provider keeps.
-const KEPT_BY_PROVIDER: [&str; 2] = ["previous_response_id", "conversation"];
+/// Fields that continue a conversation that the provider stores.
+const STORED_BY_PROVIDER: [&str; 2] = ["previous_response_id", "conversation"];
 
 struct InputItem<'a> {
     /// The index in the input.
     index: usize,
-    /// Its `type`, which a message may omit.
+    /// The item's `type`, which a message may omit.
     kind: &'a str,
     fields: &'a Object,
 }
@@ -87,17 +87,17 @@ impl<'a> InputItem<'a> {
         text(self.fields, key)
     }
 
-    /// The provider's id, if the item is resent.
+    /// Returns the provider's id, if the request repeats it.
     fn id(&self) -> Option<&'a str> {
         self.text("id").filter(|id| !id.is_empty())
     }
 
-    /// The pointer below the input.
+    /// Returns the item's JSON pointer below the input.
     fn place(&self) -> String {
         format!("/{}", self.index)
     }
 
-    /// The name of its field `key` in the API's errors.
+    /// Returns the name of the item's field `key` in the API's errors.
     fn parameter(&self, key: &str) -> String {
         format!("input[{}].{key}", self.index)
     }
@@ -112,13 +112,13 @@ impl<'a> InputItem<'a> {
 }
 
 pub(super) fn check(request: &CheckedRequest<'_>, findings: &mut Findings) {
-    let is_there = |key: &str| {
+    let has = |key: &str| {
         request
             .body()
             .and_then(|body| body.get(key))
             .is_some_and(|value| !value.is_null())
     };
-    let is_continued = KEPT_BY_PROVIDER.into_iter().any(is_there);
+    let is_continued = STORED_BY_PROVIDER.into_iter().any(has);
     let values = match request.field() {
         Some(Value::String(_)) => return,
         Some(Value::Array(values)) => values.as_slice(),
@@ -128,7 +128,7 @@ pub(super) fn check(request: &CheckedRequest<'_>, findings: &mut Findings) {
             return findings.add(&INPUT_MISSING, "", text);
         }
     };
-    if values.is_empty() && !is_continued && !is_there("prompt") {
+    if values.is_empty() && !is_continued && !has("prompt") {
         let text =
             "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided.";
         return findings.add(&INPUT_MISSING, "", text);

@@ -1,4 +1,4 @@
-//! OpenAI's wording of parameter errors, in both of its APIs.
+//! Writes errors about parameters in OpenAI's words, for both of its APIs.
 
 use super::{
     findings::quoted,
@@ -10,7 +10,7 @@ pub(super) fn missing(parameter: &str) -> String {
     format!("Missing required parameter: '{parameter}'.")
 }
 
-/// `expected` reads like `a string`.
+/// Writes an error; `expected` is like `a string`.
 pub(super) fn wrong_type(parameter: &str, expected: &str, given: &Value) -> String {
     let given = type_name(given);
     let article = if "aio".contains(given.chars().next().unwrap_or_default()) {
@@ -23,7 +23,7 @@ pub(super) fn wrong_type(parameter: &str, expected: &str, given: &Value) -> Stri
     format!("Invalid type for '{parameter}': expected {expected}, but got {article}{given} instead.")
 }
 
-/// `supported` are the allowed values.
+/// Writes an error; `supported` has the allowed values.
 pub(super) fn wrong_value(given: &str, supported: &[&str]) -> String {
     let listed: Vec<String> = supported.iter().map(|value| format!("'{value}'")).collect();
     let listed = match listed.split_last() {
@@ -56,7 +56,7 @@ pub(super) fn wrong_pattern(parameter: &str, pattern: &str) -> String {
     )
 }
 
-/// The error of a field that must hold a string, if there is one.
+/// Returns the error for a field that must be a string, if it isn't one.
 pub(super) fn not_a_string(object: &Object, key: &str, parameter: &str) -> Option<String> {
     match object.get(key) {
         Some(Value::String(_)) => None,

@@ -1,4 +1,4 @@
-//! A request as it was given: a whole body or the bare array.
+//! A request to check: a whole body, or only the array of messages.
 
 use std::io::{self, Write};
 
@@ -16,7 +16,7 @@ pub(super) struct CheckedRequest<'a> {
 }
 
 impl<'a> CheckedRequest<'a> {
-    /// A body with its messages under `key`, or the bare array of them.
+    /// `given` is a body with its messages under `key`, or only their array.
     pub(super) fn new(given: &'a Value, key: &'static str, model: Option<&str>) -> Self {
         let own = given.get("model").and_then(Value::as_str);
         Self {
@@ -38,7 +38,7 @@ impl<'a> CheckedRequest<'a> {
         self.given.as_object()
     }
 
-    /// The size of the body as compact JSON, in bytes.
+    /// Returns the size of the body as compact JSON, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let mut counter = ByteCounter(0);
         // Counting can't fail, and a body that can't be serialised can't be sent either.
@@ -48,7 +48,7 @@ impl<'a> CheckedRequest<'a> {
         }
     }
 
-    /// The value in place of the array of messages, of whatever type.
+    /// Returns the value that should be the array of messages, of whatever type it is.
     pub(super) fn field(&self) -> Option<&'a Value> {
         if self.given.is_array() {
             Some(self.given)
@@ -79,7 +79,7 @@ pub(super) fn text<'a>(object: &'a Object, key: &str) -> Option<&'a str> {
     object.get(key).and_then(Value::as_str)
 }
 
-/// The type of a value, in the words of JSON Schema.
+/// Returns the type of a value, in the words of JSON Schema.
 pub(super) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -18,8 +18,8 @@ pub(super) fn check(conversation: &Conversation<'_>, findings: &mut Findings) {
                 "text" => check_text(block, findings),
                 "tool_use" => check_call(block, findings),
                 "tool_result" => check_result(block, findings),
-                "thinking" => check_sealed(block, "signature", findings),
-                "redacted_thinking" => check_sealed(block, "data", findings),
+                "thinking" => check_signature(block, "signature", findings),
+                "redacted_thinking" => check_signature(block, "data", findings),
                 _ => {}
             }
         }
@@ -52,7 +52,7 @@ fn check_role(role: TurnRole, block: &Block<'_>, findings: &mut Findings) {
         }
         _ => return,
     };
-    // Text alone may be in a system message, which is a rule of its own.
+    // A system message may have text only; another rule checks that.
     if role != only && role != TurnRole::System {
         let text = format!(
             "messages.{}: `{}` blocks can only be in `{name}` messages",
@@ -133,21 +133,21 @@ fn check_id(block: &Block<'_>, key: &str, findings: &mut Findings) {
     }
 }
 
-/// A thinking block without its seal can't be sent. Only the provider can tell whether the seal is genuine.
-fn check_sealed(block: &Block<'_>, seal: &str, findings: &mut Findings) {
+/// Checks that a thinking block has a signature. Only Anthropic can tell if a signature is genuine.
+fn check_signature(block: &Block<'_>, key: &str, findings: &mut Findings) {
     let (name, kind) = (block.name(), block.kind);
-    let text = match block.text_of(seal) {
-        None => format!("{name}.{kind}.{seal}: Field required"),
+    let text = match block.text_of(key) {
+        None => format!("{name}.{kind}.{key}: Field required"),
         Some(text) if is_base64(text) => return,
-        Some(_) => format!("{name}: Invalid `{seal}` in `{kind}` block"),
+        Some(_) => format!("{name}: Invalid `{key}` in `{kind}` block"),
     };
     findings.add(&SIGNATURE, block.place(), text);
 }
 
-/// Returns true if a seal has only base64 characters, as Anthropic's have.
-fn is_base64(seal: &str) -> bool {
+/// Returns true if a signature has only base64 characters, as Anthropic's signatures do.
+fn is_base64(signature: &str) -> bool {
     let is_digit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/');
-    let digits = seal.trim_end_matches('=');
+    let digits = signature.trim_end_matches('=');
     !digits.is_empty() && digits.chars().all(is_digit)
 }
 

@@ -1,21 +1,26 @@
-//! Checks prompt cache markers, whose number is limited in a request.
+//! Checks the number of prompt cache markers.
 
 use serde_json::Value;
 
 use super::{CACHE_MARKERS, turn::Conversation};
 use crate::validator::{findings::Findings, request::CheckedRequest};
 
-/// The most blocks with a marker.
+/// The maximum number of blocks with a marker in a request.
 const MARKERS_MAX: usize = 4;
 
 pub(super) fn check(request: &CheckedRequest<'_>, conversation: &Conversation<'_>, findings: &mut Findings) {
-    let listed = |key: &str| request.body().and_then(|body| body.get(key)).map_or(0, in_list);
+    let in_field = |key: &str| {
+        request
+            .body()
+            .and_then(|body| body.get(key))
+            .map_or(0, count_markers)
+    };
     let blocks = conversation.messages.iter().flat_map(|message| &message.blocks);
     let in_messages = blocks.map(|block| {
         let is_marked = is_marker(block.field("cache_control"));
-        usize::from(is_marked) + block.field("content").map_or(0, in_list)
+        usize::from(is_marked) + block.field("content").map_or(0, count_markers)
     });
-    let markers = listed("tools") + listed("system") + in_messages.sum::<usize>();
+    let markers = in_field("tools") + in_field("system") + in_messages.sum::<usize>();
     if markers > MARKERS_MAX {
         let text =
             format!("A maximum of {MARKERS_MAX} blocks with cache_control may be provided. Found {markers}.");
@@ -23,7 +28,7 @@ pub(super) fn check(request: &CheckedRequest<'_>, conversation: &Conversation<'_
     }
 }
 
-fn in_list(value: &Value) -> usize {
+fn count_markers(value: &Value) -> usize {
     let blocks = value.as_array().into_iter().flatten();
     blocks
         .filter(|block| is_marker(block.get("cache_control")))

@@ -1,4 +1,4 @@
-//! Checks that every call is answered in the next turn, and that every result has its call.
+//! Checks that the next turn answers every call, and that every result has its call.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ pub(super) fn check(turns: &[RoleTurn<'_>], findings: &mut Findings) {
     }
 }
 
-/// The ids in `key` of a turn's blocks of one kind.
+/// Returns the values of `key` in a turn's blocks of one kind.
 fn ids<'a>(turn: Option<&RoleTurn<'a>>, kind: &str, key: &str) -> HashSet<&'a str> {
     turn.into_iter()
         .flat_map(|turn| &turn.blocks)
@@ -44,7 +44,7 @@ fn check_ids(turns: &[RoleTurn<'_>], findings: &mut Findings) {
     }
 }
 
-fn unanswered(message: usize, ids: &[&str]) -> String {
+fn text_of_unanswered(message: usize, ids: &[&str]) -> String {
     format!(
         "messages.{message}: `tool_use` ids were found without `tool_result` blocks immediately after: {}. Each \
          `tool_use` block must have a corresponding `tool_result` block in the next message.",
@@ -64,7 +64,7 @@ fn check_answered(turn: &RoleTurn<'_>, next: Option<&RoleTurn<'_>>, findings: &m
         findings.add(
             &CALL_UNANSWERED,
             format_args!("/{message}"),
-            unanswered(message, &ids),
+            text_of_unanswered(message, &ids),
         );
     }
 }
@@ -73,17 +73,17 @@ fn check_results(before: Option<&RoleTurn<'_>>, turn: &RoleTurn<'_>, findings: &
     let called = ids(before, "tool_use", "id");
     let call_message = before.map_or(0, RoleTurn::last_message);
     let mut answered = HashSet::new();
-    let mut something_else_came = false;
+    let mut is_after_other_block = false;
     for block in &turn.blocks {
         let Some(id) = block
             .text_of("tool_use_id")
             .filter(|_| block.kind == "tool_result")
         else {
-            something_else_came |= block.kind != "tool_result";
+            is_after_other_block |= block.kind != "tool_result";
             continue;
         };
         if !called.contains(id) {
-            findings.add(&RESULT_ORPHAN, block.place(), orphan(block, id));
+            findings.add(&RESULT_ORPHAN, block.place(), text_of_orphan(block, id));
         } else if !answered.insert(id) {
             let text = format!(
                 "{}: each tool_use must have a single result. Found multiple `tool_result` blocks with id: {}",
@@ -91,13 +91,17 @@ fn check_results(before: Option<&RoleTurn<'_>>, turn: &RoleTurn<'_>, findings: &
                 quoted(id)
             );
             findings.add(&RESULT_TWICE, block.place(), text);
-        } else if something_else_came {
-            findings.add(&RESULT_NOT_FIRST, block.place(), unanswered(call_message, &[id]));
+        } else if is_after_other_block {
+            findings.add(
+                &RESULT_NOT_FIRST,
+                block.place(),
+                text_of_unanswered(call_message, &[id]),
+            );
         }
     }
 }
 
-fn orphan(block: &Block<'_>, id: &str) -> String {
+fn text_of_orphan(block: &Block<'_>, id: &str) -> String {
     format!(
         "{}: unexpected `tool_use_id` found in `tool_result` blocks: {}. Each `tool_result` block must have a \
          corresponding `tool_use` block in the previous message.",

@@ -23,7 +23,7 @@ fn check_first(conversation: &Conversation<'_>, findings: &mut Findings) {
     else {
         return;
     };
-    // The vendor's own compaction comes first and replaces what it summarises.
+    // Anthropic's own compaction may come first: it replaces the messages that it summarises.
     let is_compaction = first
         .blocks
         .first()
@@ -62,7 +62,7 @@ fn check_last(request: &CheckedRequest<'_>, conversation: &Conversation<'_>, fin
     else {
         return;
     };
-    // A turn that was paused while a server tool ran is sent back as it came.
+    // A turn that paused while Anthropic ran a tool is sent back as it came.
     let is_paused = last
         .blocks
         .iter()

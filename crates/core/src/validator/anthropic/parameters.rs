@@ -13,9 +13,9 @@ use crate::validator::{
 const ADAPTIVE_ONLY_FROM: ModelVersion = (4, 7);
 /// The last version without adaptive thinking.
 const MANUAL_ONLY_UP_TO: ModelVersion = (4, 5);
-/// Families that always think, and the first version that does.
+/// Model families that always think, each with the first version that does.
 const ALWAYS_THINKS: [(&str, ModelVersion); 3] = [("fable", (5, 0)), ("mythos", (5, 0)), ("opus", (5, 5))];
-/// Families that can't be forced to call a tool, and the first such version.
+/// Model families that can't be forced to call a tool, each with the first such version.
 const NEVER_FORCED: [(&str, ModelVersion); 3] = [("fable", (5, 1)), ("mythos", (5, 1)), ("opus", (5, 5))];
 const SAMPLING_KEYS: [&str; 3] = ["temperature", "top_p", "top_k"];
 

@@ -1,4 +1,4 @@
-//! Checks tools that run at the provider: each call has its result, each result its call.
+//! Checks tools that Anthropic runs: each call has its result, and each result its call.
 
 use std::collections::HashSet;
 
@@ -31,8 +31,8 @@ pub(super) fn check(request: &CheckedRequest<'_>, turns: &[RoleTurn<'_>], findin
     check_advisor(request, turns, findings);
 }
 
-/// Returns true if the provider may still run or continue the calls of the turn at `position`: at the end of the request,
-/// or before a last user turn that only answers the client's own calls.
+/// Returns true if Anthropic may still run or continue the calls of the turn at `position`: the turn ends the request, or only a user
+/// turn follows that answers the client's own calls.
 fn is_open(turns: &[RoleTurn<'_>], position: usize) -> bool {
     match turns.get(position + 1..) {
         None | Some([]) => true,
@@ -46,8 +46,8 @@ fn is_answered(turns: &[RoleTurn<'_>], position: usize, id: &str) -> bool {
         let mut results = turn.blocks.iter().filter(|block| block.is_server_result());
         results.any(|block| block.text_of("tool_use_id") == Some(id))
     };
-    let goes_on = turns.get(position + 1).is_some_and(RoleTurn::is_only_results);
-    turns.get(position).is_some_and(answers) || goes_on && turns.get(position + 2).is_some_and(answers)
+    let continues = turns.get(position + 1).is_some_and(RoleTurn::is_only_results);
+    turns.get(position).is_some_and(answers) || continues && turns.get(position + 2).is_some_and(answers)
 }
 
 fn check_call(
@@ -75,8 +75,7 @@ fn check_call(
     }
 }
 
-/// Returns true if the body is known and defines no such tool. For `bash_code_execution`, its family's definition is
-/// enough.
+/// Returns true if the body is known and defines no such tool. For `bash_code_execution`, the definition of `code_execution` is enough.
 fn is_gone(request: &CheckedRequest<'_>, name: &str) -> bool {
     let Some(body) = request.body() else { return false };
     let tools = body.get("tools").and_then(Value::as_array).into_iter().flatten();
@@ -110,7 +109,7 @@ fn check_result(called: &HashSet<&str>, result: &Block<'_>, findings: &mut Findi
     }
 }
 
-/// An advisor's result needs its tool to be defined, even long after the call was answered.
+/// Checks that the request defines the advisor tool if it has an advisor's result, even an old one.
 fn check_advisor(request: &CheckedRequest<'_>, turns: &[RoleTurn<'_>], findings: &mut Findings) {
     let mut blocks = turns.iter().flat_map(|turn| &turn.blocks);
     let advice = blocks.find(|block| block.kind == "advisor_tool_result");

@@ -68,14 +68,14 @@ fn check_message(
         let text = "messages.0: the first message must not use the 'system' role; use the top-level `system`";
         return findings.add(&SYSTEM_FIRST, &place, text);
     };
-    if let Some(why) = misplaced(before, after) {
+    if let Some(why) = reason_against(before, after) {
         let text = format!("messages.{index}: a `system` message {why}");
         findings.add(&SYSTEM_POSITION, &place, text);
     }
 }
 
-/// The reason why a system message must not be between those two, if there is one.
-fn misplaced(before: &RoleMessage<'_>, after: Option<&RoleMessage<'_>>) -> Option<&'static str> {
+/// Returns the reason why a system message must not stand between these two, if there is one.
+fn reason_against(before: &RoleMessage<'_>, after: Option<&RoleMessage<'_>>) -> Option<&'static str> {
     let last = before.blocks.last();
     let follows_server_tool = last.is_some_and(|block| block.is_server_call() || block.is_server_result());
     let follows_call = before.blocks.iter().any(|block| block.kind == "tool_use");

@@ -1,4 +1,4 @@
-//! Checks the places of thinking blocks. One request can't show whether they are unchanged.
+//! Checks where thinking blocks stand. One request isn't enough to know whether they are unchanged.
 
 use super::{
     THINKING_FIRST, THINKING_LAST,
@@ -24,7 +24,7 @@ pub(super) fn check(request: &CheckedRequest<'_>, turns: &[RoleTurn<'_>], findin
     }
 }
 
-/// The assistant turns of the open tool round, newest first; an assistant turn at the end counts, too.
+/// Returns the assistant turns of the open tool round, newest first. An assistant turn at the end counts, too.
 fn open_round<'a, 'b>(turns: &'b [RoleTurn<'a>]) -> impl Iterator<Item = &'b RoleTurn<'a>> {
     let answers = |turn: &RoleTurn<'_>| turn.blocks.iter().any(|block| block.kind == "tool_result");
     turns
@@ -34,7 +34,8 @@ fn open_round<'a, 'b>(turns: &'b [RoleTurn<'a>]) -> impl Iterator<Item = &'b Rol
         .filter(|turn| turn.role == TurnRole::Assistant)
 }
 
-/// A model that doesn't think between calls thinks once, at the start of the round: one block per round is enough.
+/// Checks that the open round has thinking. A model that doesn't think between calls thinks once, at the start of the round, so one block
+/// is enough.
 fn check_round(request: &CheckedRequest<'_>, turns: &[RoleTurn<'_>], findings: &mut Findings) {
     let starts_thinking = |turn: &RoleTurn<'_>| turn.blocks.first().is_some_and(Block::is_thinking);
     let Some(first) = open_round(turns).next().and_then(|turn| turn.blocks.first()) else {

@@ -1,4 +1,4 @@
-//! A conversation as the API reads it: messages, their blocks, and turns.
+//! Reads a conversation as Anthropic does: messages, their blocks, and turns.
 
 use serde_json::Value;
 
@@ -15,12 +15,12 @@ pub(super) enum TurnRole {
     System,
 }
 
-/// A content block; content that is a plain string counts as a text block.
+/// A content block. A plain string counts as a text block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block<'a> {
     /// The index of its message.
     pub(super) message: usize,
-    /// The index within its message; `None` for a string.
+    /// The index within its message; `None` if the content is a string.
     pub(super) index: Option<usize>,
     pub(super) kind: &'a str,
     pub(super) text: Option<&'a str>,
@@ -39,11 +39,11 @@ pub(super) struct RoleMessage<'a> {
 #[derive(Debug)]
 pub(super) struct Conversation<'a> {
     pub(super) messages: Vec<RoleMessage<'a>>,
-    /// The number of messages in the request, readable or not.
+    /// The number of messages in the request, readable ones and others.
     pub(super) length: usize,
 }
 
-/// Consecutive messages of one role, which the API joins; without system messages.
+/// Consecutive messages of one role, which Anthropic joins. Has no system messages.
 #[derive(Debug)]
 pub(super) struct RoleTurn<'a> {
     pub(super) role: TurnRole,
@@ -59,7 +59,7 @@ impl<'a> Block<'a> {
         self.fields.and_then(|fields| fields.get(key))
     }
 
-    /// The pointer below the array of messages.
+    /// Returns the block's JSON pointer below the array of messages.
     pub(super) fn place(&self) -> String {
         match self.index {
             Some(index) => format!("/{}/content/{index}", self.message),
@@ -67,7 +67,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Its name in the API's errors.
+    /// Returns the block's name in Anthropic's errors.
     pub(super) fn name(&self) -> String {
         match self.index {
             Some(index) => format!("messages.{}.content.{index}", self.message),
@@ -100,7 +100,7 @@ impl RoleTurn<'_> {
 }
 
 impl<'a> Conversation<'a> {
-    /// Reads the messages. Reports and drops those without a readable role or content.
+    /// Reads the messages. Reports and leaves out those without a readable role or content.
     pub(super) fn read(messages: &'a [Value], findings: &mut Findings) -> Self {
         let read = messages.iter().enumerate();
         Self {
@@ -111,7 +111,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// The turns, without empty messages and system messages.
+    /// Returns the turns, without empty messages and system messages.
     pub(super) fn turns(&self) -> Vec<RoleTurn<'a>> {
         let mut turns: Vec<RoleTurn<'a>> = Vec::new();
         for message in &self.messages {

@@ -55,8 +55,8 @@ fn check_count(turn: &ContentTurn<'_>, next: Option<&ContentTurn<'_>>, findings:
     }
 }
 
-/// The first `key` on which calls and responses differ, in any order. `None` if one of them lacks the key, since ids are
-/// optional.
+/// Returns the first value of `key` in which calls and responses differ, in any order. Returns `None` if one of them has no `key`, since
+/// ids are optional.
 fn mismatch<'a>(calls: &[&'a Value], responses: &[&'a Value], key: &str) -> Option<(&'a str, &'a str)> {
     let texts = |functions: &[&'a Value]| -> Option<Vec<&'a str>> {
         functions.iter().map(|function| function[key].as_str()).collect()

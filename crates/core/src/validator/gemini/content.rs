@@ -10,7 +10,7 @@ use crate::validator::{
     request::{Object, text},
 };
 
-/// The data fields, of which a part has exactly one.
+/// The fields with data: a part has exactly one.
 const DATA_FIELDS: [(&str, &str); 9] = [
     ("text", "text"),
     ("inlineData", "inline_data"),
@@ -22,7 +22,7 @@ const DATA_FIELDS: [(&str, &str); 9] = [
     ("toolCall", "tool_call"),
     ("toolResponse", "tool_response"),
 ];
-/// The fields that only describe the data; any other field may be a new kind of data.
+/// The fields that only describe the data. Any other field may be a new kind of data.
 const DESCRIBING_FIELDS: [&str; 9] = [
     "thought",
     "thoughtSignature",
@@ -42,7 +42,7 @@ pub(super) struct ContentTurn<'a> {
     pub(super) parts: Vec<(usize, &'a Object)>,
 }
 
-/// A field in either spelling; `None` if it is null.
+/// Returns a field in either spelling; `None` if it is null.
 pub(super) fn field<'a>(part: &'a Object, camel: &str, snake: &str) -> Option<&'a Value> {
     let value = part.get(camel).or_else(|| part.get(snake));
     value.filter(|value| !value.is_null())
@@ -84,7 +84,7 @@ impl<'a> ContentTurn<'a> {
         })
     }
 
-    /// The pointer below the contents.
+    /// Returns the content's JSON pointer below the array of contents.
     pub(super) fn place(&self) -> String {
         format!("/{}", self.index)
     }

@@ -12,10 +12,10 @@ use crate::validator::{
 /// The first version that requires signatures.
 const SIGNED_FROM: (u32, u32) = (3, 0);
 
-/// Checks every step since the user last spoke; of parallel calls, the first one carries the signature.
+/// Checks every turn of the model after the user's last words. Of parallel calls, the first one must have the signature.
 pub(super) fn check(request: &CheckedRequest<'_>, turns: &[ContentTurn<'_>], findings: &mut Findings) {
     let is_signed = request.model.gemini().map(|version| version >= SIGNED_FROM);
-    let current = turns.iter().rposition(is_said_by_user).unwrap_or(0);
+    let current = turns.iter().rposition(has_user_words).unwrap_or(0);
     for turn in turns.iter().skip(current).filter(|turn| turn.is_of_model()) {
         let first = turn.parts.iter().find(|(_, part)| content::call(part).is_some());
         if let Some((index, _)) = first.filter(|(_, part)| !has_signature(part)) {
@@ -28,7 +28,7 @@ pub(super) fn check(request: &CheckedRequest<'_>, turns: &[ContentTurn<'_>], fin
 }
 
 /// Returns true for a user turn that has more than responses.
-fn is_said_by_user(turn: &ContentTurn<'_>) -> bool {
+fn has_user_words(turn: &ContentTurn<'_>) -> bool {
     let is_said = |part: &Object| content::response(part).is_none();
     !turn.is_of_model() && turn.parts.iter().any(|(_, part)| is_said(part))
 }

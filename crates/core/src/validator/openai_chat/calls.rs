@@ -14,7 +14,7 @@ struct AnsweredCall<'a> {
     answer: Option<usize>,
 }
 
-/// The calls of the latest assistant message, as long as only tool messages follow it.
+/// The calls of the latest assistant message, while only tool messages follow it.
 #[derive(Default)]
 struct Round<'a> {
     message: usize,

@@ -1,4 +1,4 @@
-//! Checks each message.
+//! Checks the fields of each message.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use crate::validator::{
 };
 
 const ROLES: [&str; 6] = ["system", "assistant", "user", "function", "tool", "developer"];
-/// The most characters of a call's id: many refusals are reported, and in 2026 one longer id that was accepted.
+/// The maximum length of a call's id. Users report many refusals of longer ids, and in 2026 one that was accepted.
 const ID_CHARS_MAX: usize = 40;
 const NAME_CHARS_MAX: usize = 64;
 
@@ -42,16 +42,16 @@ pub(super) fn check(index: usize, message: &Object, findings: &mut Findings) {
     check_calls(role, &place, &parameter, message, findings);
 }
 
-/// Returns true if an assistant message has something in place of its content.
-fn has_instead_of_content(message: &Object) -> bool {
-    let is_there = |key: &str| message.get(key).is_some_and(|value| !value.is_null());
+/// Returns true if an assistant message needs no content, since it has calls, a refusal or audio.
+fn needs_no_content(message: &Object) -> bool {
+    let has = |key: &str| message.get(key).is_some_and(|value| !value.is_null());
     ["tool_calls", "function_call", "refusal", "audio"]
         .into_iter()
-        .any(is_there)
+        .any(has)
 }
 
 fn check_content(role: &str, place: &str, parameter: &str, message: &Object, findings: &mut Findings) {
-    let may_lack = role == "function" || role == "assistant" && has_instead_of_content(message);
+    let may_be_missing = role == "function" || role == "assistant" && needs_no_content(message);
     match message.get("content") {
         Some(Value::String(_)) => {}
         Some(Value::Array(parts)) if parts.is_empty() => {
@@ -59,7 +59,7 @@ fn check_content(role: &str, place: &str, parameter: &str, message: &Object, fin
             findings.add(&CONTENT_SHAPE, format_args!("{place}/content"), text);
         }
         Some(Value::Array(parts)) => check_parts(place, parameter, parts, findings),
-        None | Some(Value::Null) if may_lack => {}
+        None | Some(Value::Null) if may_be_missing => {}
         None => findings.add(&CONTENT_MISSING, place, missing(&format!("{parameter}.content"))),
         Some(Value::Null) => findings.add(
             &CONTENT_MISSING,

@@ -1,11 +1,11 @@
-//! Checks calls and their outputs, matched by `call_id`, and that no item is repeated.
+//! Checks calls and their outputs, which are matched by `call_id`, and that no item is repeated.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{CALL_ID_TWICE, CALL_UNANSWERED, ITEM_ID_TWICE, InputItem, RESULT_ORPHAN, RESULT_TWICE};
 use crate::validator::findings::{Findings, quoted};
 
-/// Calls whose outputs carry their `call_id`, and their names in the API's errors.
+/// Calls whose outputs have their `call_id`, and the names of these calls in the API's errors.
 const CALLS: [(&str, &str); 5] = [
     ("function_call", "function call"),
     ("custom_tool_call", "custom tool call"),
@@ -22,12 +22,12 @@ struct Calls {
     answered: usize,
 }
 
-/// Checks the items. If the provider keeps the conversation, it may hold calls that the request lacks.
+/// Checks the items. If the provider stores the conversation, it may have calls that the request lacks.
 pub(super) fn check(items: &[InputItem<'_>], is_continued: bool, findings: &mut Findings) {
     check_item_ids(items, findings);
-    // A reference may point to a call that the provider keeps.
-    let may_be_kept = is_continued || items.iter().any(|item| item.kind == "item_reference");
-    for (call_kind, words) in CALLS {
+    // A reference may point to a call that the provider stores.
+    let may_be_stored = is_continued || items.iter().any(|item| item.kind == "item_reference");
+    for (call_kind, call_name) in CALLS {
         let output_kind = format!("{call_kind}_output");
         let mut calls: HashMap<&str, Calls> = HashMap::new();
         for item in items {
@@ -36,10 +36,10 @@ pub(super) fn check(items: &[InputItem<'_>], is_continued: bool, findings: &mut 
             if item.kind == call_kind {
                 of_id.call(item, id, findings);
             } else if item.kind == output_kind {
-                of_id.answer(item, id, words, may_be_kept, findings);
+                of_id.answer(item, id, call_name, may_be_stored, findings);
             }
         }
-        report_open(calls, words, findings);
+        report_open(calls, call_name, findings);
     }
 }
 
@@ -56,8 +56,8 @@ impl Calls {
         &mut self,
         item: &InputItem<'_>,
         id: &str,
-        words: &str,
-        may_be_kept: bool,
+        call_name: &str,
+        may_be_stored: bool,
         findings: &mut Findings,
     ) {
         if self.open.pop().is_some() {
@@ -65,9 +65,9 @@ impl Calls {
         } else if self.answered > 0 {
             let text = format!("Duplicate {} for call_id {}", item.kind, quoted(id));
             findings.add(&RESULT_TWICE, item.place(), text);
-        } else if !may_be_kept {
+        } else if !may_be_stored {
             let text = format!(
-                "No tool call found for {words} output with call_id {}.",
+                "No tool call found for {call_name} output with call_id {}.",
                 quoted(id)
             );
             findings.add(&RESULT_ORPHAN, item.place(), text);
@@ -75,14 +75,14 @@ impl Calls {
     }
 }
 
-fn report_open(calls: HashMap<&str, Calls>, words: &str, findings: &mut Findings) {
+fn report_open(calls: HashMap<&str, Calls>, call_name: &str, findings: &mut Findings) {
     let mut open: Vec<(usize, &str)> = calls
         .into_iter()
         .flat_map(|(id, calls)| calls.open.into_iter().map(move |index| (index, id)))
         .collect();
     open.sort_unstable();
     for (index, id) in open {
-        let text = format!("No tool output found for {words} {}.", quoted(id));
+        let text = format!("No tool output found for {call_name} {}.", quoted(id));
         findings.add(&CALL_UNANSWERED, format_args!("/{index}"), text);
     }
 }
@@ -90,7 +90,7 @@ fn report_open(calls: HashMap<&str, Calls>, words: &str, findings: &mut Findings
 fn check_item_ids(items: &[InputItem<'_>], findings: &mut Findings) {
     let mut seen = HashSet::new();
     for item in items {
-        // An output of the local shell carries the id of its call.
+        // An output of the local shell has the id of its call.
         let is_own = item.kind != "local_shell_call_output";
         if let Some(id) = item.id().filter(|_| is_own)
             && !seen.insert(id)

@@ -1,4 +1,4 @@
-//! Checks each item.
+//! Checks the fields of each item.
 
 use serde_json::Value;
 

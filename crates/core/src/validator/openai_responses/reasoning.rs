@@ -1,4 +1,4 @@
-//! Checks that reasoning goes with the item it led to, as long as the provider's ids are resent.
+//! Checks that each reasoning item is followed by the item that it led to, if the request repeats the provider's ids.
 
 use super::{InputItem, REASONING_ALONE, REASONING_ID_ALONE, REASONING_MISSING};
 use crate::validator::findings::{Findings, quoted};
@@ -9,13 +9,13 @@ const CALL_ID_PREFIX: &str = "fc_";
 pub(super) fn check(items: &[InputItem<'_>], findings: &mut Findings) {
     for (position, item) in items.iter().enumerate() {
         if item.kind == "reasoning" && item.id().is_some() {
-            check_followed(item, items.get(position + 1), findings);
+            check_next(item, items.get(position + 1), findings);
         }
     }
     check_missing(items, findings);
 }
 
-fn check_followed(item: &InputItem<'_>, next: Option<&InputItem<'_>>, findings: &mut Findings) {
+fn check_next(item: &InputItem<'_>, next: Option<&InputItem<'_>>, findings: &mut Findings) {
     let id = quoted(item.id().unwrap_or_default());
     let text = format!("Item '{id}' of type 'reasoning' was provided without its required following item.");
     match next {
@@ -31,7 +31,7 @@ fn check_followed(item: &InputItem<'_>, next: Option<&InputItem<'_>>, findings: 
     }
 }
 
-/// Reports a turn that calls tools without reasoning while other turns have some: it has probably lost it, but one request
+/// Reports a turn that calls tools without reasoning while other turns have reasoning. Its reasoning was probably lost, but one request
 /// can't prove that.
 fn check_missing(items: &[InputItem<'_>], findings: &mut Findings) {
     let turns = || items.chunk_by(|_, after| !after.is_said_to_model());
