@@ -1,9 +1,9 @@
-//! Formats: provider messages and transcripts to domain messages.
+//! Formats: converts messages of providers and lines of transcripts to recapd's messages.
 //!
-//! Invariant: a message's payload is the text that came in, byte for byte; everything else is parsed from it and can be
-//! parsed again. Parsing is tolerant: unknown content stays in the payload, and only text that can't be a message of its
-//! format is refused, with a reason and a cure. [`parse`] reads one message, [`file`](mod@file) reads whole files, and
-//! [`parse_said`] also refuses unknown roles and blocks.
+//! Invariant: a message's payload is the text that came in, byte for byte. Everything else is parsed from it and can be parsed again.
+//! Parsing is tolerant: unknown content stays in the payload. Only a text that can't be a message of its format is refused, with a reason
+//! and a cure. [`parse`] reads one message, [`file`](mod@file) reads whole files, and [`parse_strict`] also refuses unknown roles and
+//! blocks.
 
 mod block;
 mod chat;
@@ -39,21 +39,21 @@ pub use row::{Row, read_row};
 pub use sameness::is_same;
 pub use usage::{read_usage, reported_usage};
 
-/// The fields that may hold a message's time, in the order in which they are tried.
+/// Fields that may hold a message's time. They are tried in this order.
 const TIME_FIELDS: [&str; 3] = ["at", "created_at", "timestamp"];
-/// Numbers from here on are milliseconds since 1970, smaller ones seconds: 1e11 s is the year 5138, 1e11 ms is 1973.
+/// Numbers from here on are milliseconds since 1970, smaller ones are seconds: 1e11 s is the year 5138, 1e11 ms is 1973.
 const EPOCH_MS_MIN: f64 = 1e11;
 
-/// The kind of a message that reports a provider's error in place of an answer; nobody said it.
+/// The kind of a message that reports a provider's error in place of an answer. Nobody wrote it.
 const API_ERROR: &str = "api_error";
-/// The kind of a summary that Claude Code's own compaction wrote.
+/// The kind of a summary by Claude Code's own compaction.
 const COMPACT_SUMMARY: &str = "compact_summary";
-/// The longest name of a kind, a speaker or a conversation in a document that is kept, in characters.
+/// Cuts the name of a kind, of a speaker or of a conversation in a document to this many characters.
 const NAME_CHARS_MAX: usize = 128;
-/// The longest id that a client can give a message, in bytes. Longer ids are ignored.
+/// Ignores a client's id of a message that has more bytes.
 const ID_BYTES_MAX: usize = 256;
 
-/// An error in a text that should be a message of a format.
+/// Why a text isn't a message of its format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}; {cure}")]
 pub struct FormatError {
@@ -75,7 +75,7 @@ impl FormatError {
 /// Reads one JSON value as a message. `json` becomes its payload, verbatim.
 ///
 /// # Errors
-/// When `json` is no JSON object, or lacks a field that the format requires.
+/// When `json` isn't a JSON object, or lacks a field that the format requires.
 pub fn parse(format: Format, json: &str) -> Result<Message, FormatError> {
     let message = read(format, &Fields::parse(json)?)?;
     Ok(Message {
@@ -84,16 +84,16 @@ pub fn parse(format: Format, json: &str) -> Result<Message, FormatError> {
     })
 }
 
-/// Reads a message that is being said now, as [`parse`] does, but refuses an unknown role and a message of unknown blocks
-/// only. A transcript may hold either; here it is a mistake, and no model would ever be sent the message.
+/// Like [`parse`], for a message that is being sent now: also refuses an unknown role, and a message that has only unknown blocks. A
+/// transcript may have either. In a new message it is a mistake, and no model would ever see the message.
 ///
 /// # Errors
-/// As [`parse`], and for an unknown role or unknown blocks.
-pub fn parse_said(format: Format, json: &str) -> Result<Message, FormatError> {
+/// As in [`parse`], and for an unknown role or unknown blocks.
+pub fn parse_strict(format: Format, json: &str) -> Result<Message, FormatError> {
     let fields = Fields::parse(json)?;
     spelling::check(&fields)?;
     let message = read(format, &fields)?;
-    check_said(&message, &fields)?;
+    check_strict(&message, &fields)?;
     Ok(Message {
         payload: json.to_owned(),
         ..message
@@ -105,13 +105,13 @@ fn has_unread_time(message: &Message, fields: &Fields<'_>) -> bool {
     message.at.is_none() && TIME_FIELDS.iter().any(|&name| fields.has(name))
 }
 
-fn check_said(message: &Message, fields: &Fields<'_>) -> Result<(), FormatError> {
+fn check_strict(message: &Message, fields: &Fields<'_>) -> Result<(), FormatError> {
     role::check(message, fields)?;
     block::check(message, fields)
 }
 
-/// Returns true if `message` is a user line of a Claude Code transcript with nothing to send to a model: no content, or
-/// white space only. Such a line would open an empty exchange.
+/// Returns true if `message` is a user line of a Claude Code transcript with nothing for a model in it: no content, or only white space.
+/// Such a line would open an empty exchange.
 pub fn is_wordless_prompt(message: &Message) -> bool {
     let is_unsent = |part: &Part| match part {
         Part::Text(text) => text.trim().is_empty(),
@@ -120,12 +120,12 @@ pub fn is_wordless_prompt(message: &Message) -> bool {
             false
         }
     };
-    let is_users = message.format == Format::ClaudeCode && message.kind == Kind::User;
-    is_users && message.parts.iter().all(is_unsent)
+    let is_from_user = message.format == Format::ClaudeCode && message.kind == Kind::User;
+    is_from_user && message.parts.iter().all(is_unsent)
 }
 
-/// The id of the sub-agent that a transcript line belongs to; empty if the line doesn't name it. `None` for a line of the
-/// main conversation.
+/// Returns the id of the sub-agent to which a transcript line belongs; empty if the line doesn't name it. Returns `None` for a line of
+/// the main conversation.
 pub fn sub_agent(message: &Message) -> Option<String> {
     if message.format != Format::ClaudeCode {
         return None;
@@ -138,14 +138,14 @@ fn is_sidechain(format: Format, fields: &Fields<'_>) -> bool {
     format == Format::ClaudeCode && fields.flag("isSidechain") == Some(true)
 }
 
-/// Detects the format of a message. `None` if `json` is no message, or has only a role and plain text, which OpenAI's and
-/// Anthropic's messages share.
+/// Detects the format of a message. Returns `None` if `json` isn't a message, or has only a role and plain text, as messages of both
+/// OpenAI and Anthropic have.
 pub fn detect(json: &str) -> Option<Format> {
     certain_format(&Fields::parse(json).ok()?)
 }
 
-/// The message's own id, by which a repeated message is recognised. Reads it as [`parse`] does, in the format that
-/// [`detect`] finds, or else in OpenAI's.
+/// Returns the message's own id, by which a repeated message is recognised. Reads it like [`parse`], in the format that [`detect`] finds,
+/// or else in OpenAI's.
 pub fn own_id(json: &str) -> Option<String> {
     let fields = Fields::parse(json).ok()?;
     id(certain_format(&fields).unwrap_or(Format::OpenAiChat), &fields)
@@ -158,7 +158,7 @@ fn certain_format(fields: &Fields<'_>) -> Option<Format> {
     }
 }
 
-/// Reads a message and leaves its payload to the caller, so that a file's lines aren't copied.
+/// Reads a message without its payload, which the caller adds. So the lines of a file aren't copied.
 fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
     match format {
         Format::Native | Format::Aider => native::read(format, fields),
@@ -171,9 +171,9 @@ fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
     }
 }
 
-/// Builds a message, without a payload, from the fields that a line may have in every format.
+/// Makes a message without a payload, from the fields that a line may have in any format.
 fn message(format: Format, fields: &Fields<'_>, kind: Kind, parts: Vec<Part>) -> Message {
-    // A tool message's `name` is the tool's.
+    // In a tool's message, `name` is the tool's.
     let is_tool = matches!(kind, Kind::ToolCall | Kind::ToolResult);
     let speaker = fields
         .text("speaker")
@@ -199,7 +199,7 @@ fn id(format: Format, fields: &Fields<'_>) -> Option<String> {
     Some(id.replace('\0', "\u{fffd}"))
 }
 
-/// The fields that hold a message's own id. A provider's `id` is not among them: in OpenAI-shaped logs it is the call's,
+/// Returns the fields that hold a message's own id. A provider's `id` isn't among them: in OpenAI-shaped logs it is the call's id,
 /// Anthropic repeats it on each line of a streamed message, and a Responses item keeps it when it is sent again.
 fn id_fields(format: Format) -> &'static [&'static str] {
     match format {
@@ -209,8 +209,8 @@ fn id_fields(format: Format) -> &'static [&'static str] {
     }
 }
 
-/// The kind for a `name` that recapd doesn't know. Kinds are stored by name, so it mustn't equal a known one: a
-/// transcript's `system` line is no instruction, and a role `clear` clears nothing.
+/// Returns the kind for a `name` that recapd doesn't know. Kinds are stored by name, so the name must differ from the known ones: a
+/// transcript's `system` line isn't an instruction, and a role `clear` clears nothing.
 fn unknown_kind(name: &str) -> Kind {
     let name = cut(name, NAME_CHARS_MAX);
     match Kind::from_name(&name) {
@@ -219,7 +219,7 @@ fn unknown_kind(name: &str) -> Kind {
     }
 }
 
-/// Reads a time field. `None` if it holds no time, or one outside the years 1 to 9999.
+/// Reads a time field. Returns `None` if it isn't a time, or is outside the years 1 to 9999.
 fn time(fields: &Fields<'_>, name: &str) -> Option<Timestamp> {
     if let Some(text) = fields.text(name) {
         return Timestamp::parse(&text);

@@ -1,16 +1,16 @@
-//! Refuses messages of unknown blocks only.
+//! Refuses messages that have only unknown blocks.
 //!
-//! Providers keep adding types of blocks, so an unknown one in a transcript goes back unchanged to the provider that wrote
-//! it. In a message that is being said now it is a mistake if there is nothing else, and so is a call or a result of an
-//! unsupported format: recapd would accept the message, and no model would ever see its content.
+//! Providers keep adding types of blocks, so an unknown block in a transcript goes back unchanged to the provider that wrote it. In a new
+//! message, an unknown block is a mistake if there is nothing else. So is a call or a result of an unsupported format: recapd would
+//! accept the message, and no model would ever see its content.
 
 use super::{FormatError, json::Fields};
 use crate::domain::message::{Format, Kind, Message, Part};
 
-/// Calls and results as Bedrock's Converse and Vercel's AI SDK name them.
+/// Calls and results by the names of Bedrock's Converse and Vercel's AI SDK.
 const FOREIGN: [&str; 4] = ["toolUse", "toolResult", "tool-call", "tool-result"];
 
-/// Refuses a message of which a model would see nothing. Transcript lines are not checked.
+/// Refuses a message of which a model would see nothing. Doesn't check lines of transcripts.
 pub(super) fn check(message: &Message, fields: &Fields<'_>) -> Result<(), FormatError> {
     let is_checked = matches!(
         message.format,
@@ -20,15 +20,15 @@ pub(super) fn check(message: &Message, fields: &Fields<'_>) -> Result<(), Format
         return Ok(());
     }
     let unread = unread(message).map(str::to_owned);
-    let returned = || foreign_result(fields);
-    let kind = unread.or_else(|| (message.kind == Kind::ToolResult).then(returned).flatten());
+    let result = || foreign_result(fields);
+    let kind = unread.or_else(|| (message.kind == Kind::ToolResult).then(result).flatten());
     kind.map_or(Ok(()), |kind| Err(refusal(&kind)))
 }
 
-/// The type of the first foreign block, or of the first block if none can be read.
+/// Returns the type of the first foreign block. If no block can be read, returns the type of the first one.
 fn unread(message: &Message) -> Option<&str> {
     let mut kinds = message.parts.iter().filter_map(|part| match part {
-        Part::Opaque { kind, json } if !is_taken(message.format, kind, json) => Some(kind.as_str()),
+        Part::Opaque { kind, json } if !is_accepted(message.format, kind, json) => Some(kind.as_str()),
         _ => None,
     });
     let foreign = kinds.clone().find(|kind| FOREIGN.contains(kind));
@@ -36,13 +36,13 @@ fn unread(message: &Message) -> Option<&str> {
     foreign.or_else(|| kinds.next().filter(|_| is_all))
 }
 
-/// Accepts every Anthropic block with a type, since Anthropic's API knows more types than recapd does.
-fn is_taken(format: Format, kind: &str, json: &str) -> bool {
+/// Returns true for every Anthropic block with a type, since Anthropic's API has more types than recapd knows.
+fn is_accepted(format: Format, kind: &str, json: &str) -> bool {
     let is_typed = || Fields::parse(json).is_ok_and(|block| block.has("type"));
     format == Format::Anthropic && !FOREIGN.contains(&kind) && is_typed()
 }
 
-/// The type of a foreign block in a message of role `tool`, whose content is read as the tool's result whatever it is.
+/// Returns the type of a foreign block in a message of role `tool`. Whatever its content is, it would be read as the tool's result.
 fn foreign_result(fields: &Fields<'_>) -> Option<String> {
     let blocks = fields.list("content")?.into_iter();
     let mut kinds = blocks.filter_map(|raw| Fields::of(raw)?.text("type"));

@@ -1,10 +1,10 @@
-//! Chat messages of OpenAI and Anthropic: a role, content, and OpenAI's tool calls. The two use different fields and
-//! blocks, so one reader serves both, and logs that mix them.
+//! Reads chat messages of OpenAI and Anthropic: a role, content, and OpenAI's tool calls. The two use different fields and blocks, so one
+//! reader reads both, and also logs that mix them.
 
 use super::{
     FormatError, NAME_CHARS_MAX,
     content::{AUDIO, parts, text_part, tool_call, tool_result, unmeasured},
-    detect::is_by_parts,
+    detect::has_parts_only,
     json::{self, Fields},
     message, spelling, unknown_kind,
 };
@@ -14,19 +14,19 @@ use crate::domain::{
 };
 
 pub(super) const ROLES: [&str; 6] = ["user", "assistant", "system", "developer", "tool", "function"];
-/// Names used for `content` by mistake, or by unsupported formats.
+/// Names used for `content` by mistake or by unsupported formats.
 const CONTENT_MISNAMED: [&str; 5] = ["contents", "message", "text", "value", "body"];
 
 pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, FormatError> {
     let role = fields.text("role").ok_or_else(|| no_role(fields))?;
-    if is_by_parts(fields) {
+    if has_parts_only(fields) {
         return Err(FormatError::new(
             "message has `parts` in place of `content`, as Gemini's do",
             "say that its format is gemini, or leave the format out and it is detected",
         ));
     }
     let message = read_as(format, &role, fields);
-    // Accepting it would silently lose the content.
+    // Accepting the message would silently lose its content.
     let misnamed = CONTENT_MISNAMED.iter().find(|name| fields.has(name));
     if let Some(name) = misnamed.filter(|_| message.parts.is_empty() && !fields.has("content")) {
         return Err(FormatError::new(
@@ -59,12 +59,12 @@ fn no_role(fields: &Fields<'_>) -> FormatError {
 pub(super) fn read_as(format: Format, role: &str, fields: &Fields<'_>) -> Message {
     let parts = match role {
         "tool" | "function" => result(fields),
-        _ => said(fields),
+        _ => content_parts(fields),
     };
     message(format, fields, kind(role, &parts), parts)
 }
 
-/// The kind of a message. Anthropic's tool results have the user's role, but the user didn't say them.
+/// Returns the kind of a message. Anthropic's tool results have the user's role, but the user didn't write them.
 pub(super) fn kind(role: &str, parts: &[Part]) -> Kind {
     let has_call = || parts.iter().any(|part| matches!(part, Part::ToolCall { .. }));
     let has_result = || parts.iter().any(|part| matches!(part, Part::ToolResult { .. }));
@@ -79,7 +79,7 @@ pub(super) fn kind(role: &str, parts: &[Part]) -> Kind {
     }
 }
 
-fn said(fields: &Fields<'_>) -> Vec<Part> {
+fn content_parts(fields: &Fields<'_>) -> Vec<Part> {
     let thinking = fields
         .text("reasoning_content")
         .or_else(|| fields.text("reasoning"))
@@ -93,21 +93,21 @@ fn said(fields: &Fields<'_>) -> Vec<Part> {
         .into_iter()
         .chain(parts(fields.raw("content")))
         .chain(spelling::blocks(fields))
-        .chain(spoken(fields))
+        .chain(audio_part(fields))
         .chain(fields.text("refusal").and_then(text_part))
         .chain(calls)
         .chain(legacy_call)
         .collect()
 }
 
-/// An answer in sound, which has no `content`: its transcript if there is one, else an attachment of unknown size.
-fn spoken(fields: &Fields<'_>) -> Option<Part> {
+/// Reads an answer in sound, which has no `content`: its transcript if there is one, or else an attachment of unknown size.
+fn audio_part(fields: &Fields<'_>) -> Option<Part> {
     let audio = fields.object("audio").filter(|_| !fields.has("content"))?;
     let words = audio.text("transcript").and_then(text_part);
     Some(words.unwrap_or_else(|| unmeasured(AUDIO)))
 }
 
-/// One of `tool_calls`: `{id, function: {name, arguments}}`, `{id, custom: {name, input}}`, or flat.
+/// Reads one of `tool_calls`: `{id, function: {name, arguments}}`, `{id, custom: {name, input}}`, or flat.
 fn call(call: &Fields<'_>) -> Part {
     let inner = call.object("function").or_else(|| call.object("custom"));
     let inner = inner.as_ref().unwrap_or(call);
@@ -115,7 +115,7 @@ fn call(call: &Fields<'_>) -> Part {
     tool_call(call.text("id"), inner.text("name"), arguments)
 }
 
-/// A message of role `tool`. The call's id has several names in practice: OpenAI's, SWE-agent's list, tau2's `id`.
+/// Reads a message of role `tool`. In practice the call's id has several names: OpenAI's, SWE-agent's list, tau2's `id`.
 fn result(fields: &Fields<'_>) -> Vec<Part> {
     let listed = || json::string(fields.list("tool_call_ids")?.first()?);
     let call_id = fields

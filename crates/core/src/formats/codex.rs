@@ -1,4 +1,4 @@
-//! Lines of a Codex rollout: items of the Responses API in an envelope (bare in files from before September 2025), and
+//! Reads the lines of a Codex rollout: items of the Responses API in an envelope (without one in files from before September 2025), and
 //! events, most of which repeat the items.
 
 use super::{FormatError, content::text_part, json::Fields, message, responses, unknown_kind};
@@ -7,7 +7,7 @@ use crate::domain::{
     user_text,
 };
 
-/// The types of lines that hold their content in `payload`.
+/// Types of lines whose content is in `payload`.
 const ENVELOPES: [&str; 8] = [
     "session_meta",
     "response_item",
@@ -18,15 +18,14 @@ const ENVELOPES: [&str; 8] = [
     "inter_agent_communication",
     "inter_agent_communication_metadata",
 ];
-/// The beginnings of texts that report what another agent did or what a command printed. They are never instructions.
+/// Texts that report what another agent did or what a command printed begin like this. They are never instructions.
 const REPORTS: [&str; 2] = ["<subagent_notification>", "<user_shell_command>"];
-/// The beginning of the text that marks where the user stopped a turn.
+/// A text that marks where the user stopped a turn begins like this.
 const ABORTED: &str = "<turn_aborted>";
-
 /// The event that takes back the last turns.
 const ROLLED_BACK: &str = "thread_rolled_back";
 
-/// The number of turns that `message` takes back, if it takes any back.
+/// Returns how many turns `message` takes back, if it takes any back.
 pub(super) fn turns_taken_back(message: &Message) -> Option<usize> {
     if message.kind != unknown_kind(ROLLED_BACK) {
         return None;
@@ -63,7 +62,7 @@ pub(super) fn read(line: &Fields<'_>) -> Result<Message, FormatError> {
     }
 }
 
-/// Returns true if only Codex writes such a line. Its bare items are the Responses API's.
+/// Returns true if only Codex writes such a line. Items without an envelope look like the Responses API's.
 pub(super) fn is_line(line: &Fields<'_>) -> bool {
     match line.text("type") {
         Some(name) => is_envelope(&name) && line.object("payload").is_some(),
@@ -85,12 +84,14 @@ fn item(line: &Fields<'_>, item: &Fields<'_>) -> Result<Message, FormatError> {
     let read = responses::read_as(Format::Codex, item)?;
     let text = read.text();
     let text = text.trim_start();
-    let is_users = read.kind == Kind::User;
-    let interrupts = is_users && text.starts_with(ABORTED);
-    let is_programs = is_users && !interrupts && user_text::are_programs(&read.parts, Format::Codex);
+    let is_from_user = read.kind == Kind::User;
+    let interrupts = is_from_user && text.starts_with(ABORTED);
+    let is_from_program = is_from_user && !interrupts && user_text::are_programs(&read.parts, Format::Codex);
     let kind = match read.kind {
-        Kind::User if is_programs && REPORTS.iter().any(|start| text.starts_with(start)) => Kind::ToolResult,
-        Kind::User if is_programs => Kind::System,
+        Kind::User if is_from_program && REPORTS.iter().any(|start| text.starts_with(start)) => {
+            Kind::ToolResult
+        }
+        Kind::User if is_from_program => Kind::System,
         kind => kind,
     };
     Ok(Message {
@@ -99,7 +100,7 @@ fn item(line: &Fields<'_>, item: &Fields<'_>) -> Result<Message, FormatError> {
     })
 }
 
-/// Reads an event. Its words are ignored, since the items hold them, too.
+/// Reads an event. Ignores its words, since the items have them, too.
 fn event(line: &Fields<'_>, payload: &Fields<'_>) -> Message {
     let name = payload.text("type").unwrap_or_else(|| "event_msg".to_owned());
     let kind = match name.as_str() {

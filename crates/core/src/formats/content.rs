@@ -1,5 +1,5 @@
-//! A message's `content`: a string, a list of blocks, null, or absent. OpenAI's two APIs and Anthropic's name their blocks
-//! differently, so one reader knows all.
+//! Reads a message's `content`: a string, a list of blocks, null, or nothing. OpenAI's two APIs and Anthropic's name their blocks
+//! differently, so one reader knows all of them.
 
 use serde_json::value::RawValue;
 
@@ -14,17 +14,17 @@ use crate::domain::{
     thought::{Seal, Sealer, Thought},
 };
 
-/// The tool name of a call without one.
+/// The tool's name in a call without one.
 const UNNAMED_TOOL: &str = "unknown";
-/// The kind of a block without a type, if it has more than one field.
+/// The kind of a block that has no type and several fields.
 const UNNAMED_BLOCK: &str = "unknown";
-/// The media types of attachments that don't give theirs.
+/// The media types of attachments that name none.
 pub(super) const IMAGE: &str = "image/*";
 const VIDEO: &str = "video/*";
 pub(super) const AUDIO: &str = "audio/*";
 const DOCUMENT: &str = "application/octet-stream";
 
-/// Reads the parts of a content. Blocks of unknown types are opaque, unless they have a text.
+/// Reads the parts of a content. Blocks of unknown types become opaque, unless they have a text.
 pub(super) fn parts(content: Option<&RawValue>) -> Vec<Part> {
     let Some(content) = content else { return Vec::new() };
     match json::list(content) {
@@ -33,7 +33,7 @@ pub(super) fn parts(content: Option<&RawValue>) -> Vec<Part> {
     }
 }
 
-/// A tool's result; images and documents in it become parts of their own.
+/// Makes the parts of a tool's result. Images and documents in it become parts of their own.
 pub(super) fn tool_result(
     call_id: Option<String>,
     name: Option<String>,
@@ -50,7 +50,7 @@ pub(super) fn tool_result(
     std::iter::once(result).chain(attachments).collect()
 }
 
-/// A call of a tool. Arguments given as a string are kept verbatim.
+/// Makes a call of a tool. Arguments that are a string stay verbatim.
 pub(super) fn tool_call(id: Option<String>, name: Option<String>, arguments: Option<&RawValue>) -> Part {
     Part::ToolCall {
         id,
@@ -59,7 +59,7 @@ pub(super) fn tool_call(id: Option<String>, name: Option<String>, arguments: Opt
     }
 }
 
-/// A text part, unless the text is empty.
+/// Makes a text part, unless the text is empty.
 pub(super) fn text_part(text: String) -> Option<Part> {
     (!text.is_empty()).then_some(Part::Text(text))
 }
@@ -78,15 +78,15 @@ fn block(raw: &RawValue) -> Vec<Part> {
             block.text("name"),
             block.raw("input"),
         )),
-        // Kept even without a text: its signature belongs to the blocks around it.
+        // Kept even without a text, since its signature belongs to the blocks around it.
         "thinking" => Some(thinking(&block, "signature")),
-        // Sealed by the provider, but billed like any other.
+        // Sealed by the provider, but billed like other thinking.
         "redacted_thinking" => Some(thinking(&block, "data")).filter(|_| block.holds("data")),
         "refusal" => block.text("refusal").and_then(text_part),
         "search_result" => search_result(&block),
         kind => attachment(&block).or_else(|| {
             let is_text = kind == "text" || block.holds("text");
-            // The Assistants API puts a text's words and its notes on sources into an object.
+            // The Assistants API has the words of a text and its notes on sources in an object.
             let inner = || block.object("text")?.text("value");
             let text = || block.text("text").or_else(inner).and_then(text_part);
             if is_text {
@@ -99,7 +99,7 @@ fn block(raw: &RawValue) -> Vec<Part> {
     part.into_iter().collect()
 }
 
-/// A thinking part; `seal` names the field of its signature.
+/// Makes a thinking part. `seal` names the field of its signature.
 fn thinking(block: &Fields<'_>, seal: &str) -> Part {
     Part::Thinking(Thought {
         text: block.text("thinking").unwrap_or_default(),
@@ -107,16 +107,16 @@ fn thinking(block: &Fields<'_>, seal: &str) -> Part {
     })
 }
 
-/// A result of the client's own search, with its title and source.
+/// Makes a text from a result of the client's own search, with its title and source.
 fn search_result(block: &Fields<'_>) -> Option<Part> {
     let head = [block.text("title"), block.text("source")];
-    let said = result_text(block.raw("content")).0;
-    let lines = head.into_iter().flatten().chain([said]);
+    let text = result_text(block.raw("content")).0;
+    let lines = head.into_iter().flatten().chain([text]);
     let lines: Vec<String> = lines.filter(|line| !line.is_empty()).collect();
     text_part(lines.join("\n"))
 }
 
-/// A block kept as it is, under its type or, without one, the name of its only field.
+/// Makes an opaque part from a block. Its kind is the block's type or, without one, the name of its only field.
 pub(super) fn opaque(raw: &RawValue, block: &Fields<'_>) -> Part {
     let sole = || Some(Fields::of(raw)?.sole()?.0);
     let kind = block
@@ -129,7 +129,7 @@ pub(super) fn opaque(raw: &RawValue, block: &Fields<'_>) -> Part {
     }
 }
 
-/// An image, a film, a sound or a document. A plain text document becomes a text.
+/// Makes an attachment from an image, a film, a sound or a document. A document of plain text becomes a text.
 fn attachment(block: &Fields<'_>) -> Option<Part> {
     Some(match block.text("type")?.as_str() {
         "image" => of_source(block, IMAGE),
@@ -147,7 +147,7 @@ fn attachment(block: &Fields<'_>) -> Option<Part> {
     })
 }
 
-/// An attachment of which only the media type is known.
+/// Makes an attachment of which only the media type is known.
 pub(super) fn unmeasured(media: impl Into<String>) -> Part {
     Part::Attachment {
         media: media.into(),
@@ -155,8 +155,8 @@ pub(super) fn unmeasured(media: impl Into<String>) -> Part {
     }
 }
 
-/// An attachment, measured by its data if present. The data is read as raw JSON: base64 needs no escapes, but some writers
-/// escape its slashes.
+/// Makes an attachment whose size is measured by its data, if present. Reads the data as raw JSON: base64 needs no escapes, but some
+/// writers escape its slashes.
 pub(super) fn measured(media: impl Into<String>, data: Option<&RawValue>) -> Part {
     let extent = |data: &RawValue| {
         let is_escaped = data.get().contains('\\');
@@ -208,7 +208,7 @@ fn audio_media(block: &Fields<'_>) -> String {
     format.map_or_else(|| AUDIO.to_owned(), |format| format!("audio/{format}"))
 }
 
-/// The media type in a `data:` URL (RFC 2397).
+/// Returns the media type in a `data:` URL (RFC 2397).
 fn data_url_media(url: &str, otherwise: &str) -> String {
     url.strip_prefix("data:")
         .and_then(|url| url.split([';', ',']).next())
@@ -217,8 +217,8 @@ fn data_url_media(url: &str, otherwise: &str) -> String {
         .to_owned()
 }
 
-/// A result as text: blocks joined by line feeds, anything else as compact JSON. Images, documents and sealed blocks are
-/// returned separately.
+/// Returns a result as text: blocks joined by line feeds, anything else as compact JSON. Returns its images, documents and sealed blocks
+/// separately.
 fn result_text(content: Option<&RawValue>) -> (String, Vec<Part>) {
     let Some(content) = content else {
         return (String::new(), Vec::new());
@@ -246,12 +246,12 @@ fn result_text(content: Option<&RawValue>) -> (String, Vec<Part>) {
     (texts.join("\n"), attachments)
 }
 
-/// Returns true for a block that only its provider can read, as in tool results of Codex rollouts.
+/// Returns true for a block that only its provider can read. Tool results in Codex rollouts have such blocks.
 fn is_sealed(block: &Fields<'_>) -> bool {
     block.text("type").as_deref() == Some("encrypted_content")
 }
 
-/// Tells a list of blocks from a list that the tool returned as its JSON result.
+/// Returns true for a list of blocks, false for a list that is the tool's result in JSON.
 fn is_block_list(blocks: &[&RawValue]) -> bool {
     blocks.iter().all(|raw| {
         json::string(raw).is_some() || Fields::of(raw).is_some_and(|block| block.text("type").is_some())

@@ -1,7 +1,7 @@
-//! The conversation in a line of a host's transcript, without what else the host writes: instructions, skills, events,
-//! the request's shape, second copies of results, sealed reasoning.
+//! Extracts the conversation from a line of a host's transcript. Leaves out what else the host writes: instructions, skills, events, the
+//! request's shape, second copies of results, sealed reasoning.
 //!
-//! Invariant: what is left is a line of the same format. It reads as the same message, except for sealed reasoning.
+//! Invariant: the result is a line of the same format. It reads as the same message, except for sealed reasoning.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::{COMPACT_SUMMARY, is_wordless_prompt, json::Fields, unknown_kind};
 use crate::domain::message::{Format, Kind, Message, Metadata, Part};
 
-/// The members of Claude Code's lines and of the messages in them that belong to the conversation.
+/// The fields of Claude Code's lines, and of the messages in them, that belong to the conversation.
 const CLAUDE_LINE: [&str; 4] = ["type", "uuid", "timestamp", "origin"];
 const CLAUDE_SUMMARY: &str = "isCompactSummary";
 const CLAUDE_MESSAGE: [&str; 2] = ["id", "role"];
 const CLAUDE_QUEUED: [&str; 4] = ["type", "prompt", "commandMode", "origin"];
-/// The same of Codex' lines. What isn't an item of the model's is an event or a compaction.
+/// The same for Codex. A line without an item of the model's is an event or a compaction.
 const CODEX_LINE: [&str; 3] = ["type", "timestamp", "client_id"];
 const CODEX_EVENT: [&str; 2] = ["type", "message"];
-/// The member of an item that only its provider can read.
+/// The field of an item that only its provider can read.
 const CODEX_SEALED: &str = "encrypted_content";
 const CODEX_COMPACTED: &str = "compacted";
 
 type Members = BTreeMap<String, Box<RawValue>>;
 
-/// Returns the line of a message of Claude Code or Codex that holds its conversation and nothing else; `None` if it holds
-/// none. Lines of other formats are returned as they are.
+/// Returns a line with only the conversation of a message of Claude Code or Codex; `None` if it has none. Returns lines of other formats
+/// unchanged.
 pub fn conversation_line(message: &Message) -> Option<String> {
     if !is_conversation(message) {
         return None;
@@ -39,8 +39,8 @@ pub fn conversation_line(message: &Message) -> Option<String> {
     }
 }
 
-/// Instructions, events and prompts without a word are no conversation. A host's summary stands for some, and the end of a
-/// turn closes its exchange.
+/// Returns true if a message belongs to the conversation. Instructions, events and prompts without a word don't. A host's summary does,
+/// since it replaces a part of the conversation; so does the end of a turn, since it closes an exchange.
 fn is_conversation(message: &Message) -> bool {
     match &message.kind {
         Kind::System => false,
@@ -55,7 +55,7 @@ fn is_conversation(message: &Message) -> bool {
     }
 }
 
-/// Reasoning that only its provider can read is none.
+/// Returns false for reasoning that only its provider can read.
 fn is_readable(part: &Part) -> bool {
     !matches!(part, Part::Thinking(thought) if thought.text.trim().is_empty())
 }
@@ -75,14 +75,14 @@ fn claude_code(line: &Fields<'_>) -> Option<String> {
         );
     }
     if let Some(message) = line.object("message") {
-        let mut said = members(&message, &CLAUDE_MESSAGE);
-        said.insert("content".to_owned(), content(&message)?);
-        kept.insert("message".to_owned(), raw(&said)?);
+        let mut inner = members(&message, &CLAUDE_MESSAGE);
+        inner.insert("content".to_owned(), content(&message)?);
+        kept.insert("message".to_owned(), raw(&inner)?);
     }
     serde_json::to_string(&kept).ok()
 }
 
-/// The content of a message, without sealed reasoning and signatures.
+/// Returns the content of a message without sealed reasoning and signatures.
 fn content(message: &Fields<'_>) -> Option<Box<RawValue>> {
     let Some(blocks) = message.list("content") else {
         return message.raw("content").map(ToOwned::to_owned);

@@ -1,4 +1,4 @@
-//! Detects formats by the content of a message, never by a file's name.
+//! Detects the format of a message from its content, never from a file's name.
 
 use super::{
     codex,
@@ -13,15 +13,15 @@ use crate::domain::message::{Format, Kind, Metadata};
 pub(super) enum MessageShape {
     /// It has something that only this format has.
     Certain(Format),
-    /// A role and plain text, as in both OpenAI's and Anthropic's messages.
+    /// It has a role and plain text, as messages of both OpenAI and Anthropic have.
     Chat,
-    /// No message of any format.
+    /// It isn't a message of any format.
     Unknown,
 }
 
-/// Fields of Claude Code lines, in addition to `type`.
+/// Fields of Claude Code lines besides `type`.
 const CLAUDE_CODE_FIELDS: [&str; 5] = ["uuid", "parentUuid", "sessionId", "leafUuid", "messageId"];
-/// Blocks that only Anthropic's content has.
+/// Blocks that only Anthropic's messages have.
 const ANTHROPIC_BLOCKS: [&str; 10] = [
     "tool_use",
     "tool_result",
@@ -34,7 +34,7 @@ const ANTHROPIC_BLOCKS: [&str; 10] = [
     "mcp_tool_use",
     "container_upload",
 ];
-/// The end of the types of results from tools that Anthropic runs.
+/// The types of results from tools that Anthropic runs end like this.
 const ANTHROPIC_RESULT: &str = "_tool_result";
 /// Blocks and fields that only OpenAI's chat messages have.
 const OPENAI_BLOCKS: [&str; 4] = ["image_url", "input_audio", "file", "refusal"];
@@ -52,7 +52,7 @@ const RESPONSES_ITEMS: [&str; 8] = [
     "mcp_approval_request",
     "mcp_approval_response",
 ];
-/// Each such item, call and output has one of these fields.
+/// Every such item, call and output has one of these fields.
 const RESPONSES_FIELDS: [&str; 5] = ["id", "call_id", "summary", "encrypted_content", "action"];
 const GEMINI_ROLES: [&str; 4] = ["user", "model", "function", "system"];
 
@@ -60,7 +60,7 @@ pub(super) fn shape(fields: &Fields<'_>) -> MessageShape {
     let Some(role) = fields.text("role") else {
         return shape_without_role(fields);
     };
-    if is_by_parts(fields) {
+    if has_parts_only(fields) {
         let is_gemini = GEMINI_ROLES.contains(&role.as_str()) && has_gemini_parts(fields);
         return certain_if(is_gemini, Format::Gemini);
     }
@@ -79,21 +79,21 @@ pub(super) fn shape(fields: &Fields<'_>) -> MessageShape {
     blocks_format(fields).map_or(MessageShape::Chat, MessageShape::Certain)
 }
 
-/// Returns true if a message has `parts` and no `content`, like Gemini's.
-pub(super) fn is_by_parts(fields: &Fields<'_>) -> bool {
+/// Returns true if a message has `parts` and no `content`, as Gemini's do.
+pub(super) fn has_parts_only(fields: &Fields<'_>) -> bool {
     fields.has("parts") && !fields.has("content")
 }
 
-/// Returns true for contents without a role that a user could send: the API takes them as the user's.
+/// Returns true for contents without a role that a user could send. The API treats them as the user's.
 fn is_gemini_user(fields: &Fields<'_>) -> bool {
-    let is_said = |raw| {
+    let has_words = |raw| {
         Fields::of(raw).is_some_and(|part| part.has("text") || part.has("inlineData") || part.has("fileData"))
     };
     let parts = fields.list("parts").unwrap_or_default();
-    is_by_parts(fields) && has_gemini_parts(fields) && parts.into_iter().any(is_said)
+    has_parts_only(fields) && has_gemini_parts(fields) && parts.into_iter().any(has_words)
 }
 
-/// Gemini's parts have no `type`, unlike those of other programs.
+/// Returns true if the parts have no `type`. Other programs' parts have one, Gemini's don't.
 fn has_gemini_parts(fields: &Fields<'_>) -> bool {
     let parts = fields.list("parts");
     parts.is_some_and(|parts| {
@@ -119,20 +119,20 @@ fn shape_without_role(fields: &Fields<'_>) -> MessageShape {
     }
 }
 
-/// Returns true for a message of recapd's own kinds, or one of a kind of its agent's with something said. Objects of many
-/// programs have a `kind`.
+/// Returns true for a message of a kind of recapd's, or of a kind of an agent's with content. Objects of many programs have a `kind`, so
+/// the kind alone isn't enough.
 fn is_native(fields: &Fields<'_>, kind: &str) -> bool {
     let is_own = !matches!(Kind::from_name(kind), Kind::Metadata(Metadata::Other(_)));
     let is_of_agent = || ["content", "data"].iter().any(|name| fields.has(name));
     !is_of_journal(fields) && !spelling::is_pydantic(fields) && (is_own || is_of_agent())
 }
 
-/// Returns true for a journal line. It has a kind, too, but its content is in its payload: `recapd import` reads it.
+/// Returns true for a line of a journal. It has a kind as well, but its content is in its payload: `recapd import` reads it.
 fn is_of_journal(fields: &Fields<'_>) -> bool {
     fields.has("count_method") && (fields.has("payload") || fields.has("payload_text"))
 }
 
-/// Other programs also put messages in an envelope, but give their role inside it.
+/// Returns true for a line of Claude Code. Other programs also put messages into an envelope, but the role is inside of it.
 fn is_claude_code(fields: &Fields<'_>) -> bool {
     let is_said = is_of_type(fields, "user") || is_of_type(fields, "assistant");
     is_said && fields.has("message")
@@ -151,7 +151,8 @@ fn is_of_type(fields: &Fields<'_>, name: &str) -> bool {
     fields.text("type").is_some_and(|kind| kind == name)
 }
 
-/// Anthropic's answers have the type `message`, too, but with a list of blocks and without a status.
+/// Returns true for a message of the Responses API. Anthropic's answers also have the type `message`, but with a list of blocks and no
+/// status.
 fn is_responses_message(fields: &Fields<'_>) -> bool {
     let is_item = is_of_type(fields, "message") && !fields.has("stop_reason");
     let has_block = || {

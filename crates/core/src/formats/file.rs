@@ -1,8 +1,8 @@
-//! Files of messages: JSON lines, JSON documents, benchmark traces, and aider's Markdown, recognised by their content.
+//! Reads files of messages: JSON lines, JSON documents, benchmark traces, and aider's Markdown. Recognises them by their content.
 //!
-//! Lines are read one at a time, documents whole. Invariant: once a file is open, nothing in it stops the rest; an
-//! unreadable entry comes out as [`SkippedEntry`], with its place, a reason and a cure. Results don't depend on how the
-//! underlying reader chunks its bytes.
+//! Lines are read one at a time, documents as a whole. Invariant: once a file is open, nothing in it stops the rest. An unreadable entry
+//! comes out as a [`SkippedEntry`], with its place, a reason and a cure. The results don't depend on the chunks in which the underlying
+//! reader delivers bytes.
 
 mod aider;
 mod container;
@@ -25,7 +25,7 @@ use std::{
 use self::lines::FileLine;
 use self::undone::undone_lines;
 use super::{
-    FormatError, check_said,
+    FormatError, check_strict,
     detect::{MessageShape, shape},
     has_unread_time, is_sidechain, is_wordless_prompt,
     json::Fields,
@@ -33,17 +33,17 @@ use super::{
 };
 use crate::domain::message::{Format, Message};
 
-/// The longest line that is read, in bytes.
+/// Reads lines of at most this many bytes.
 pub const LINE_BYTES_MAX: usize = 64 << 20;
-/// The biggest JSON document that is read, in bytes: it is in memory twice while it is split.
+/// Reads JSON documents of at most this many bytes: a document is in memory twice while it is split.
 pub const DOCUMENT_BYTES_MAX: usize = 512 << 20;
-/// The most messages of unknown roles that a transcript may hold. They are kept as metadata, which no model sees.
+/// A transcript may have this many messages of unknown roles. They are stored as metadata, which no model sees.
 const UNKNOWN_ROLES_MAX: u32 = 3;
-/// The most lines and bytes that are read to detect a format.
+/// Reads at most this many lines and bytes to detect a format.
 const DETECT_LINES_MAX: usize = 1_000;
 const DETECT_BYTES_MAX: usize = 16 << 20;
 
-/// An error that keeps a whole file from being read. Each one names the file.
+/// Why a whole file can't be read. Each error names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The operating system refuses it.
@@ -62,7 +62,7 @@ pub enum ReadError {
         /// The file.
         name: String,
     },
-    /// JSON or lines, but of no known format.
+    /// JSON or lines of no known format.
     #[error(
         "can't tell the format of `{name}`; say it with --format {formats}", formats = Format::names()
     )]
@@ -70,12 +70,12 @@ pub enum ReadError {
         /// The file.
         name: String,
     },
-    /// One broken JSON document.
+    /// A JSON document that is broken.
     #[error("`{name}` is no readable JSON document: {reason}; mend it, or give one JSON object per line")]
     Broken {
         /// The file.
         name: String,
-        /// Where and why it breaks off.
+        /// Where and why it can't be read.
         reason: String,
     },
 }
@@ -85,12 +85,12 @@ pub enum ReadError {
 pub struct Record {
     /// The line number, as in [`SkippedEntry::line`].
     pub line: u64,
-    /// The conversation it belongs to: the line's `conversation`, or the file's name without folder and extension, with a
-    /// suffix where a file holds several conversations.
+    /// The conversation of the message: the line's `conversation`, or the file's name without folder and extension. It has a suffix if
+    /// the file has several conversations.
     pub conversation: String,
     /// The line's `agent_id`, if it has one.
     pub agent_id: Option<String>,
-    /// True for a sub-agent's message in Claude Code; other agents see only the sub-agent's result.
+    /// True for a message of a sub-agent of Claude Code. Other agents see only the sub-agent's result.
     pub is_sidechain: bool,
     /// True if the message has a time field that can't be read as a time. Its time is then `None`.
     pub is_time_unread: bool,
@@ -98,10 +98,10 @@ pub struct Record {
     pub message: Message,
 }
 
-/// An entry of a file that is no message.
+/// An entry of a file that isn't a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedEntry {
-    /// The line number, from 1; in a document that was read whole, the message's number, from 1.
+    /// The number of the line, from 1. In a document, the number of the message, from 1.
     pub line: u64,
     /// What is wrong.
     pub reason: String,
@@ -109,25 +109,25 @@ pub struct SkippedEntry {
     pub cure: String,
 }
 
-/// A reader of one file's messages, in order.
+/// Reads the messages of one file, in order.
 pub struct FileReader {
-    /// The name of conversations that have none of their own.
+    /// The name of conversations without a name of their own.
     stem: String,
     forced: Option<Format>,
-    /// The format of messages that could be of several.
+    /// The format of messages that could be of several formats.
     format: Format,
     refuses_unknown_roles: bool,
     /// How many messages of unknown roles were read.
     unknown_roles: u32,
     rest: Box<dyn Iterator<Item = PendingPiece> + Send>,
-    /// The start of a Pidgin conversation, held back until the system prompts after it are read.
-    held: Option<PendingPiece>,
+    /// The start of a Pidgin conversation. It waits here until the system prompts after it were read.
+    delayed: Option<PendingPiece>,
     pending: VecDeque<PendingPiece>,
     names: HashSet<String>,
-    /// The lines that the conversation took back; below, how many messages were left out for it.
+    /// The lines that the conversation took back; below, how many messages were left out for that reason.
     undone: HashSet<u64>,
     undone_messages: u64,
-    /// True if conversations of other programs are read, too; below, which program's they are, and what wasn't read.
+    /// True if conversations of other programs are read, too; below, which program wrote them, and what wasn't read.
     reads_foreign: bool,
     program: Option<&'static str>,
     left_out: BTreeMap<String, u64>,
@@ -139,9 +139,9 @@ pub struct FileReader {
 }
 
 struct FileSource {
-    /// What errors call it.
+    /// The name for errors.
     name: String,
-    /// The name of conversations that have none of their own.
+    /// The name of conversations without a name of their own.
     stem: String,
     reads_foreign: bool,
 }
@@ -157,10 +157,10 @@ impl FileSource {
     }
 }
 
-/// A piece of the file that is not parsed yet.
+/// A piece of the file that hasn't been parsed yet.
 struct PendingPiece {
     line: u64,
-    /// Set if the piece was split off a document or a container line.
+    /// The conversation, if the piece comes from a document or a line with several messages.
     conversation: Option<Arc<str>>,
     text: Result<String, FormatError>,
 }
@@ -174,12 +174,12 @@ impl FileReader {
         Self::open_source(path, FileSource::of(path), format)
     }
 
-    /// Opens the file of a conversation, whose `name` may differ from the file's. Leaves out edited prompts and turns that
-    /// were taken back, with everything that followed from them, and empty prompts. A pipe can't be read twice, so nothing
-    /// is taken back there.
+    /// Opens the file of a conversation. The conversation's `name` may differ from the file's. Leaves out edited prompts and turns that
+    /// were taken back, with everything that followed from them, and empty prompts. Takes nothing back from a pipe, since a pipe can't be
+    /// read twice.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// As in [`Self::open`].
     pub fn open_conversation(
         path: &Path,
         name: Option<&str>,
@@ -211,10 +211,10 @@ impl FileReader {
         Ok(reader)
     }
 
-    /// Reads from any source, such as standard input; `name` replaces the file's name.
+    /// Reads from any source, such as standard input. `name` stands for the file's name.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// As in [`Self::open`].
     pub fn from_reader(
         reader: impl Read + Send + 'static,
         name: &str,
@@ -240,7 +240,7 @@ impl FileReader {
             refuses_unknown_roles: false,
             unknown_roles: 0,
             rest: Box::new(std::iter::empty()),
-            held: None,
+            delayed: None,
             pending: VecDeque::new(),
             names: HashSet::new(),
             undone: HashSet::new(),
@@ -257,8 +257,7 @@ impl FileReader {
         Ok(file)
     }
 
-    /// Refuses unknown roles and blocks, as [`parse_said`](super::parse_said) does: for messages being said now, not for
-    /// transcripts.
+    /// Refuses unknown roles and blocks, like [`parse_strict`](super::parse_strict). For new messages, not for transcripts.
     #[must_use]
     pub fn refusing_unknown_roles(self) -> Self {
         Self {
@@ -267,37 +266,37 @@ impl FileReader {
         }
     }
 
-    /// The file's format, as requested or detected. A message that is certainly of another format is read as that.
+    /// Returns the file's format, as requested or detected. A message that is certainly of another format is read in that format.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// The number of messages left out so far because the conversation took them back.
+    /// Returns how many messages were left out so far because the conversation took them back.
     pub fn undone(&self) -> u64 {
         self.undone_messages
     }
 
-    /// The number of empty prompts left out so far.
+    /// Returns how many empty prompts were left out so far.
     pub fn wordless(&self) -> u64 {
         self.wordless
     }
 
-    /// The program whose conversations these are, if they had to be turned into messages of a format.
+    /// Returns the program that wrote these conversations, if they had to be converted to a format of recapd's.
     pub fn program(&self) -> Option<&'static str> {
         self.program
     }
 
-    /// How many parts of such conversations aren't read, by name.
+    /// Returns how many parts of such conversations weren't read, by name.
     pub fn left_out(&self) -> &BTreeMap<String, u64> {
         &self.left_out
     }
 
-    /// Bytes read so far.
+    /// Returns the bytes read so far.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read.load(Ordering::Relaxed)
     }
 
-    /// The size of the whole file, if known.
+    /// Returns the size of the whole file, if known.
     pub fn bytes_total(&self) -> Option<u64> {
         self.bytes_total
     }
@@ -306,7 +305,7 @@ impl FileReader {
         self.pending.pop_front().or_else(|| self.rest.next())
     }
 
-    /// Returns the next piece in conversation order. In Pidgin's files, the event with the first words comes before the
+    /// Returns the next piece in the order of the conversation. In Pidgin's files, the event with the first words stands before the
     /// agents' system prompts.
     fn next_in_order(&mut self) -> Option<PendingPiece> {
         if self.format != Format::Pidgin {
@@ -319,9 +318,9 @@ impl FileReader {
                 .ok()
                 .and_then(|text| Fields::parse(text).ok());
             let is = |what: fn(&Fields<'_>) -> bool| fields.as_ref().is_some_and(what);
-            let waits = self.held.is_some();
+            let waits = self.delayed.is_some();
             if !waits && is(pidgin::opens) {
-                self.held = Some(pending);
+                self.delayed = Some(pending);
             } else if waits && !is(pidgin::is_system_prompt) {
                 self.pending.push_front(pending);
                 break;
@@ -329,10 +328,10 @@ impl FileReader {
                 return Some(pending);
             }
         }
-        self.held.take()
+        self.delayed.take()
     }
 
-    /// Parses one piece into a message, or `None` if the piece held several and was split.
+    /// Parses a piece into a message. Returns `None` if the piece had several messages and was split.
     fn take(&mut self, pending: PendingPiece) -> Option<Result<Record, SkippedEntry>> {
         let line = pending.line;
         let read = pending
@@ -342,10 +341,11 @@ impl FileReader {
             .transpose()
     }
 
-    /// Refuses what a transcript may not hold, either. Many messages of unknown roles are a conversation that isn't understood.
+    /// Refuses what a transcript may not have either. If too many messages have unknown roles, recapd doesn't understand the
+    /// conversation.
     fn check(&mut self, message: &Message, fields: &Fields<'_>) -> Result<(), FormatError> {
         if self.refuses_unknown_roles {
-            return check_said(message, fields);
+            return check_strict(message, fields);
         }
         let checked = role::check(message, fields);
         self.unknown_roles += u32::from(checked.is_err());
@@ -364,14 +364,14 @@ impl FileReader {
         let fields = Fields::parse(&text)?;
         let shape = shape(&fields);
         if shape == MessageShape::Unknown && container::is_container(&fields) {
-            let pieces = self.take_apart(&text, Some(line));
+            let pieces = self.split(&text, Some(line));
             for piece in pieces.into_iter().rev() {
                 self.pending.push_front(PendingPiece { line, ..piece });
             }
             return Ok(None);
         }
         let format = match (self.forced, shape) {
-            (None, MessageShape::Certain(certain)) => within(self.format, certain),
+            (None, MessageShape::Certain(certain)) => format_within(self.format, certain),
             _ => self.format,
         };
         spelling::check(&fields)?;
@@ -391,7 +391,7 @@ impl FileReader {
         }))
     }
 
-    /// The conversation of a message. A Claude Code sidechain is a conversation of its own.
+    /// Returns the conversation of a message. A sidechain of Claude Code is a conversation of its own.
     fn conversation(&self, format: Format, given: Option<Arc<str>>, fields: &Fields<'_>) -> String {
         let pidgin = || pidgin::conversation(fields).filter(|_| format == Format::Pidgin);
         let name = given
@@ -403,7 +403,7 @@ impl FileReader {
             return name;
         }
         match fields.text("agentId") {
-            // A sidechain may also have a file of its own, named after its agent.
+            // A sidechain may also have its own file, named after its agent.
             Some(agent) if name.ends_with(&format!("-{agent}")) => name,
             Some(agent) => format!("{name}-{agent}"),
             None => format!("{name}-sidechain"),
@@ -429,16 +429,16 @@ impl Iterator for FileReader {
     }
 }
 
-/// The name of a conversation without one: the file's, without folder and extension.
+/// Returns the name for a conversation without one: the file's name without folder and extension.
 fn stem(name: &str) -> String {
     let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy());
     stem.filter(|stem| !stem.is_empty())
         .map_or_else(|| "messages".to_owned(), Into::into)
 }
 
-/// The format of a message that is certainly of one, in a file of another: Codex and aider files contain messages of other
-/// formats.
-fn within(file: Format, certain: Format) -> Format {
+/// Returns the format of a message that is certainly `certain`, in a file of another format: files of Codex and aider have messages of
+/// other formats.
+fn format_within(file: Format, certain: Format) -> Format {
     match (file, certain) {
         (Format::Aider, Format::Native) | (Format::Codex, Format::OpenAiResponses) => file,
         _ => certain,

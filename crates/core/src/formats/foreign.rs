@@ -1,7 +1,7 @@
-//! Conversations as other programs store them, turned into messages of the formats that recapd stores.
+//! Converts conversations that other programs store to messages of the formats that recapd stores.
 //!
-//! A format is recognised by the content of one of its entries: a line of a file, an element of a list, or a document. Its
-//! reader writes messages of OpenAI's chat or of Gemini, with their ids and times. What it leaves out is counted by name.
+//! A format is recognised from the content of one of its entries: a line of a file, an element of a list, or a document. Its reader
+//! writes messages of OpenAI's chat or of Gemini, with their ids and times. It counts what it leaves out, by name.
 
 mod ai_sdk;
 mod atif;
@@ -28,7 +28,7 @@ use super::json::{self, Fields};
 pub(super) use transcription::Transcription;
 use turn::quoted;
 
-/// Fields that hold a list of messages in a document of several fields. A dot leads into an object.
+/// Fields with a list of messages, in a document of several fields. A dot leads into an object.
 const LISTS: [&str; 10] = [
     "messages",
     "history",
@@ -44,19 +44,19 @@ const LISTS: [&str; 10] = [
 /// Fields that may name such a document's conversation.
 const NAMES: [&str; 5] = ["id", "thread_id", "session_id", "conversation_id", "instance_id"];
 
-/// The most entries of a file, and of each list in it, by which a format is recognised.
+/// Looks at this many entries of a file, and of each list in it, to recognise a format.
 const ENTRIES_LOOKED_AT: usize = 1_000;
 
-/// A program's way to store conversations.
+/// How a program stores conversations.
 pub(super) struct ForeignFormat {
-    /// The name that people see.
+    /// The name for people.
     pub(super) name: &'static str,
     /// Returns true for an entry that only this program writes.
     is_entry: fn(&Fields<'_>) -> bool,
     read: fn(&[&RawValue], &mut Transcription),
 }
 
-/// All formats; the first one that knows an entry reads the file.
+/// All formats. The first one that recognises an entry reads the file.
 const FORMATS: [ForeignFormat; 19] = [
     gemini_cli::SESSION,
     gemini_cli::STREAM,
@@ -79,16 +79,16 @@ const FORMATS: [ForeignFormat; 19] = [
     cursor::TRANSCRIPT,
 ];
 
-/// Where a format's entries are.
+/// Where the entries of a format are.
 #[derive(Clone, Copy)]
 enum EntryDepth {
     /// In the file itself.
     Top,
-    /// In lists within the file's entries, one per conversation.
+    /// In lists within the file's entries. Each list is a conversation.
     Within,
 }
 
-/// Reads the lines of a file, or the elements of a document. `None` if no format knows any of them.
+/// Reads the lines of a file, or the elements of a document. Returns `None` if no format recognises any of them.
 pub(super) fn read(entries: &[&RawValue]) -> Option<Transcription> {
     let (format, depth) = find(entries)?;
     let mut reading = Transcription::new(format.name);
@@ -111,7 +111,7 @@ pub(super) fn read(entries: &[&RawValue]) -> Option<Transcription> {
     Some(reading)
 }
 
-/// Returns true if a format knows `text`, a line of a file.
+/// Returns true if a format recognises `text`, a line of a file.
 pub(super) fn is_known(text: &str) -> bool {
     serde_json::from_str::<&RawValue>(text).is_ok_and(|raw| find(&[raw]).is_some())
 }
@@ -149,7 +149,7 @@ fn read_within(raw: &RawValue, format: &ForeignFormat, reading: &mut Transcripti
     (format.read)(&list, reading);
 }
 
-/// The list of messages in a document, or the elements of a list.
+/// Returns the list of messages in a document, or the elements of a list.
 fn list_within(raw: &RawValue) -> Option<Vec<&RawValue>> {
     let Some(entry) = Fields::of(raw) else {
         return json::list(raw);
@@ -163,7 +163,7 @@ fn list_within(raw: &RawValue) -> Option<Vec<&RawValue>> {
     })
 }
 
-/// The texts of a list of blocks, or of one block.
+/// Returns the texts of a list of blocks, or of one block.
 fn texts(raw: &RawValue) -> String {
     let blocks = json::list(raw).unwrap_or_else(|| vec![raw]);
     let texts = blocks
@@ -172,7 +172,7 @@ fn texts(raw: &RawValue) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The objects of a list.
+/// Returns the objects of a list.
 fn objects<'a>(fields: &Fields<'a>, name: &str) -> Vec<Fields<'a>> {
     let list = fields.list(name).unwrap_or_default();
     list.into_iter().filter_map(Fields::of).collect()

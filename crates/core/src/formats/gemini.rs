@@ -1,5 +1,5 @@
-//! Gemini's contents: a role, and parts that each hold one thing. Names are read in both spellings, the wire's
-//! (`functionCall`) and the Python library's (`function_call`).
+//! Reads Gemini's contents: a role, and parts that each hold one thing. Field names come in two spellings: that of HTTP requests
+//! (`functionCall`) and that of the Python library (`function_call`).
 
 use serde_json::value::RawValue;
 
@@ -16,13 +16,13 @@ use crate::domain::{
 };
 
 pub(super) const ROLES: [&str; 5] = ["user", "model", "system", "function", "tool"];
-/// The name of the tool that runs code on Gemini's side.
+/// The name of the tool that runs code on Gemini's servers.
 const CODE_EXECUTION: &str = "code_execution";
 const OUTCOME_OK: &str = "OUTCOME_OK";
-/// The media type of data that doesn't give its own.
+/// The media type of data that has none.
 const DATA: &str = "application/octet-stream";
 
-/// Reads one content. Without a role it is the user's, as in the API.
+/// Reads a content. A content without a role is the user's, as in Gemini's API.
 pub(super) fn read(fields: &Fields<'_>) -> Result<Message, FormatError> {
     let list = fields.list("parts").ok_or_else(|| {
         FormatError::new(
@@ -39,7 +39,7 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Message, FormatError> {
     Ok(message(Format::Gemini, fields, kind(&role, &parts), parts))
 }
 
-/// The kind of a content. Function results have the user's role, but the user didn't say them.
+/// Returns the kind of a content. Results of functions have the user's role, but aren't the user's words.
 fn kind(role: &str, parts: &[Part]) -> Kind {
     let has_call = || parts.iter().any(|part| matches!(part, Part::ToolCall { .. }));
     let has_result = || parts.iter().any(|part| matches!(part, Part::ToolResult { .. }));
@@ -54,7 +54,7 @@ fn kind(role: &str, parts: &[Part]) -> Kind {
     }
 }
 
-/// Reads one part. Parts of unknown kinds stay in the payload only.
+/// Reads a part. Parts of unknown kinds remain in the payload only.
 fn parts(part: &Fields<'_>) -> Vec<Part> {
     if let Some(response) = either(part, "functionResponse", "function_response")
         .or_else(|| either(part, "toolResponse", "tool_response"))
@@ -72,14 +72,14 @@ fn parts(part: &Fields<'_>) -> Vec<Part> {
             is_error,
         );
     }
-    said(part)
+    text_or_thinking(part)
         .or_else(|| call(part))
         .or_else(|| attachment(part))
         .into_iter()
         .collect()
 }
 
-fn said(part: &Fields<'_>) -> Option<Part> {
+fn text_or_thinking(part: &Fields<'_>) -> Option<Part> {
     let text = part.text("text")?;
     if part.flag("thought") == Some(true) {
         let signature = part
@@ -103,15 +103,15 @@ fn call(part: &Fields<'_>) -> Option<Part> {
 }
 
 fn response(response: &Fields<'_>) -> Vec<Part> {
-    let (content, is_error) = returned(response.raw("response"));
+    let (content, is_error) = unwrap_result(response.raw("response"));
     let mut parts = tool_result(response.text("id"), tool_name(response), content, is_error);
     let nested = response.list("parts").unwrap_or_default();
     parts.extend(nested.into_iter().filter_map(|raw| attachment(&Fields::of(raw)?)));
     parts
 }
 
-/// The function's result, unwrapped from the object that Gemini requires, and whether it failed.
-fn returned(response: Option<&RawValue>) -> (Option<&RawValue>, bool) {
+/// Returns the function's result without the object around it, which Gemini requires, and whether the function failed.
+fn unwrap_result(response: Option<&RawValue>) -> (Option<&RawValue>, bool) {
     let wrapped = response.and_then(Fields::of).and_then(Fields::sole);
     let has_failed = || response.is_some_and(|raw| outcome::is_failure(raw.get()));
     match wrapped {
@@ -122,7 +122,7 @@ fn returned(response: Option<&RawValue>) -> (Option<&RawValue>, bool) {
     }
 }
 
-/// Google's own tools have a type and no name.
+/// Returns the tool's name. Google's own tools have a type in place of it.
 fn tool_name(tool: &Fields<'_>) -> Option<String> {
     tool.text("name")
         .or_else(|| tool.text("toolType"))

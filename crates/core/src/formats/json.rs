@@ -1,7 +1,7 @@
-//! JSON parsed one level at a time: an object's values stay raw text until they are read.
+//! Parses JSON one level at a time: an object's values remain raw text until they are read.
 //!
-//! This keeps numbers and key order as they came (tool arguments may hold integers that no float can represent), costs
-//! nothing for unread fields, and has no nesting limit.
+//! This preserves numbers and the order of keys (a tool's arguments may have integers that no float can represent). It costs nothing for
+//! fields that aren't read, and has no limit of nesting.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -24,12 +24,12 @@ impl<'a> Fields<'a> {
         serde_json::from_str(raw.get()).ok().map(Self)
     }
 
-    /// A field's raw value; `None` if it is absent or null.
+    /// Returns a field's raw value; `None` if it is absent or null.
     pub(super) fn raw(&self, name: &str) -> Option<&'a RawValue> {
         self.0.get(name).copied().filter(|raw| raw.get() != "null")
     }
 
-    /// A string field; `None` if it is empty.
+    /// Returns a field with a string; `None` if it is empty.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         string(self.raw(name)?).filter(|text| !text.is_empty())
     }
@@ -56,13 +56,13 @@ impl<'a> Fields<'a> {
         list(self.raw(name)?)
     }
 
-    /// The name and value of the only field; `None` if there are several or none.
+    /// Returns the name and value of the only field; `None` if there are several or none.
     pub(super) fn sole(self) -> Option<(String, &'a RawValue)> {
         let mut fields = self.0.into_iter();
         fields.next().filter(|_| fields.next().is_none())
     }
 
-    /// All fields, by name.
+    /// Returns all fields, by name.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
         self.0.iter().map(|(name, raw)| (name.as_str(), *raw))
     }
@@ -78,12 +78,12 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The elements of an array, or `None` if `raw` is none.
+/// Returns the elements of an array; `None` if `raw` isn't an array.
 pub(super) fn list(raw: &RawValue) -> Option<Vec<&RawValue>> {
     serde_json::from_str(raw.get()).ok()
 }
 
-/// The text of a string, or `None` if `raw` is none. Replaces lone surrogates, which JSON can write and Unicode can't hold.
+/// Returns the text of a string; `None` if `raw` isn't a string. Replaces lone surrogates, which JSON allows and Unicode doesn't.
 pub(super) fn string(raw: &RawValue) -> Option<String> {
     struct Lossy(String);
 
@@ -114,13 +114,13 @@ pub(super) fn string(raw: &RawValue) -> Option<String> {
     serde_json::from_str(raw.get()).ok().map(|Lossy(text)| text)
 }
 
-/// JSON as text: the content of a string, anything else compacted.
+/// Returns JSON as text: the content of a string; any other value without white space.
 pub(super) fn as_text(raw: &RawValue) -> String {
     string(raw).unwrap_or_else(|| compact(raw.get()))
 }
 
-/// Removes the white space between the tokens of valid JSON. A round trip through `serde_json::Value` would round numbers
-/// and sort keys.
+/// Removes the white space between the tokens of valid JSON. Parsing and writing it with `serde_json::Value` would round numbers and sort
+/// keys.
 fn compact(json: &str) -> String {
     let (mut in_string, mut escaped) = (false, false);
     let mut text = String::with_capacity(json.len());
@@ -154,7 +154,7 @@ fn kind_name(raw: &RawValue) -> &'static str {
     }
 }
 
-/// Describes a JSON error. Messages are usually one line, so it gives only the column.
+/// Describes a JSON error. Most messages are one line, so the description has only the column.
 pub(super) fn broken(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let what = text

@@ -1,5 +1,5 @@
-//! recapd's own format: one message per object, by kind. Details of tool calls and results are in `data` (as in ikigai's
-//! rows) or next to `content`.
+//! Reads recapd's own format: a message is an object with a `kind`. Details of tool calls and results are in `data` (as in ikigai's rows)
+//! or next to `content`.
 
 use serde_json::value::RawValue;
 
@@ -24,7 +24,7 @@ pub(super) fn read(format: Format, fields: &Fields<'_>) -> Result<Message, Forma
     })?;
     let kind = Kind::from_name(&cut(&kind, NAME_CHARS_MAX));
     let details = Details::of(fields);
-    // A tombstone keeps only its kind.
+    // A tombstone has only its kind.
     let is_forgotten = fields.flag("forgotten") == Some(true) && fields.raw("content").is_none();
     let parts = match kind {
         _ if is_forgotten => Vec::new(),
@@ -78,7 +78,7 @@ impl<'f, 'a> Details<'f, 'a> {
         Ok(parts)
     }
 
-    /// If there is an `output`, it is what the model reads, and the content is a line for people (origins 2.4).
+    /// Reads a result. The model reads the `output`; if there is one, `content` is a line for people.
     fn result(&self) -> Vec<Part> {
         let output = self.raw(&["output"]).or_else(|| self.fields.raw("content"));
         let success = self.find(&["success"], Fields::flag);

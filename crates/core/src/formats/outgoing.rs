@@ -1,9 +1,9 @@
-//! Outgoing: the turns of a context as the content of a provider's request.
+//! Writes the turns of a context as the content of a provider's request.
 //!
-//! Invariant: a message that the target's own provider wrote, and that needed no repair, goes back as it came, unknown
-//! blocks included. Only these are dropped: a transcript's envelope, fields that no request takes, prompt cache markers,
-//! which belong to one request, and the reasoning and item ids of OpenAI's Responses API. Ids and names that the target
-//! would refuse are respelled ([`spelling`]). The notes name everything that can't be carried over.
+//! Invariant: a message that the target's own provider wrote, and that needed no repair, is sent as it came, with its unknown blocks.
+//! Only these are removed: a transcript's envelope, fields that no request may have, prompt cache markers (they belong to one request),
+//! and the ids of reasoning and items of OpenAI's Responses API. Ids and names that the target would refuse are respelled ([`spelling`]).
+//! The notes name everything that can't be sent.
 
 mod anthropic;
 mod calls;
@@ -24,9 +24,9 @@ use crate::domain::{
 };
 use calls::{Names, TurnCalls, arguments_text};
 
-/// The text of an empty failed result, where the format has no failure flag.
+/// The text of a failed result without a text, where the format can't mark failures.
 const FAILED: &str = "(failed)";
-/// The separator of texts that are merged into one.
+/// Separates texts that are joined to one.
 const TEXT_SEPARATOR: &str = "\n\n";
 
 /// The API that a request is written for.
@@ -65,28 +65,28 @@ impl RequestFormat {
         }
     }
 
-    /// `None` if no format has that name.
+    /// Returns the format of that name, if there is one.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// True if a request must end with the user's words or with tool results.
+    /// Returns true if a request must end with the user's words or with tool results.
     pub fn ends_with_user(self) -> bool {
         self == Self::Gemini
     }
 
-    /// True if thinking of the open exchange may be sent although something before it has changed: OpenAI removes what it no
-    /// longer takes.
+    /// Returns true if a request may have the open exchange's thinking although something before it has changed. OpenAI removes thinking
+    /// that it can't use any more.
     pub fn keeps_open_thinking(self) -> bool {
         self == Self::OpenAiResponses
     }
 
-    /// True if messages can name their speaker, and user messages may follow each other.
+    /// Returns true if messages can name their speaker, and user messages may follow each other.
     pub fn names_speakers(self) -> bool {
         self == Self::OpenAiChat
     }
 
-    /// True if every model accepts instructions in the middle of a conversation.
+    /// Returns true if every model accepts instructions in the middle of a conversation.
     pub fn takes_system_in_place(self) -> bool {
         matches!(self, Self::OpenAiChat | Self::OpenAiResponses)
     }
@@ -95,9 +95,9 @@ impl RequestFormat {
 /// The content of a request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outgoing {
-    /// The fields of the provider's request that hold the conversation.
+    /// The fields of the provider's request that have the conversation.
     pub body: Value,
-    /// What could not be carried over, without duplicates.
+    /// What the request can't have, without duplicates.
     pub notes: Vec<String>,
 }
 
@@ -132,7 +132,7 @@ impl Notes {
         self.add("failed tool results are not marked as failed: this format has no mark for it");
     }
 
-    /// The text that replaces an image or a document, of which only the media type is known.
+    /// Returns the text that replaces an image or a document of which only the media type is known.
     fn attachment(&mut self, media: &str) -> String {
         self.add(&format!(
             "attachments of type {media} are named, not sent: their data is not at hand in this format"
@@ -140,7 +140,7 @@ impl Notes {
         format!("[attachment: {media}]")
     }
 
-    /// The text that replaces another provider's block, so that a turn of such blocks isn't empty.
+    /// Returns the text that replaces another provider's block. Without it, a turn of such blocks would be empty.
     fn opaque(&mut self, kind: &str) -> String {
         self.add(&format!(
             "blocks of type {kind} are named, not sent: only the provider that wrote them can read them, as it wrote them"
@@ -160,12 +160,12 @@ fn named<'t, 'a>(
         .map(|(turn, names)| (turn, TurnCalls::new(names)))
 }
 
-/// The texts of a turn without calls and results; attachments are named.
+/// Returns the texts of a turn, without its calls and results. Attachments are named.
 fn texts(turn: &Turn<'_>, notes: &mut Notes) -> Vec<String> {
     turn.parts().filter_map(|part| text(part, notes)).collect()
 }
 
-/// A part as text; `None` for a call or a result.
+/// Returns a part as text; `None` for a call or a result.
 fn text(part: &Part, notes: &mut Notes) -> Option<String> {
     match part {
         Part::Text(text) => Some(text.clone()),
@@ -179,7 +179,7 @@ fn text(part: &Part, notes: &mut Notes) -> Option<String> {
     }
 }
 
-/// A result's text where the format has no failure flag: an empty failure would pass for success.
+/// Returns a result's text where the format can't mark failures. A failed result without a text would look like a success.
 fn unmarked<'t>(text: &'t str, is_error: bool, notes: &mut Notes) -> &'t str {
     if is_error {
         notes.failed_result();
@@ -191,7 +191,7 @@ fn unmarked<'t>(text: &'t str, is_error: bool, notes: &mut Notes) -> &'t str {
     }
 }
 
-/// A call's arguments as an object, as Anthropic and Gemini require.
+/// Returns a call's arguments as an object, as Anthropic and Gemini require.
 fn arguments_object(arguments: &str, notes: &mut Notes) -> Map<String, Value> {
     match serde_json::from_str(arguments) {
         Ok(Value::Object(object)) => object,

@@ -1,7 +1,7 @@
-//! Pidgin's events: conversations between two agents, one event per line. Older files have the event's fields in `data`.
+//! Reads Pidgin's events: conversations between two agents, one event per line. Older files have the event's fields in `data`.
 //!
-//! Neither agent is the assistant. An exchange is one pair of messages, so agent A's are read as the user's and agent B's
-//! as the assistant's; `speaker` names the agent. Request events repeat the whole history and are ignored.
+//! Neither agent is the assistant. An exchange is a pair of messages: agent A's are read as the user's, and agent B's as the assistant's;
+//! `speaker` names the agent. Events of requests are ignored, since they repeat the whole history.
 
 use super::{
     API_ERROR, FormatError,
@@ -14,7 +14,7 @@ use crate::domain::{
     perspective::HUMANS,
 };
 
-/// The events with a meaning here. The last one is for the file's reader: see [`opens`].
+/// The events that are read. The reader of files needs the last one: see [`opens`].
 const COMPLETE: &str = "MessageCompleteEvent";
 const SYSTEM_PROMPT: &str = "SystemPromptEvent";
 const TURN_COMPLETE: &str = "TurnCompleteEvent";
@@ -22,11 +22,11 @@ const THINKING: &str = "ThinkingCompleteEvent";
 const START: &str = "ConversationStartEvent";
 const EVENT: &str = "Event";
 const FIRST_AGENT: &str = "agent_a";
-/// The speaker of messages from people.
+/// The speaker of messages by people.
 const HUMAN: &str = "human";
-/// The mark of a person's words when an agent sees them.
+/// Stands before a person's words in the text that an agent sees.
 const HUMAN_MARK: &str = "[HUMAN]: ";
-/// The beginning, in lower case, of a text that reports a provider's error.
+/// A text that reports a provider's error begins like this, in lower case.
 const API_ERROR_MARK: &str = "[api error";
 
 struct EventText {
@@ -43,10 +43,10 @@ pub(super) fn read(event: &Fields<'_>) -> Result<Message, FormatError> {
         )
     })?;
     let data = event.object("data");
-    let said = said(&name, data.as_ref().unwrap_or(event))?;
+    let text = read_event(&name, data.as_ref().unwrap_or(event))?;
     Ok(Message {
-        speaker: said.speaker,
-        ..message(Format::Pidgin, event, said.kind, said.parts)
+        speaker: text.speaker,
+        ..message(Format::Pidgin, event, text.kind, text.parts)
     })
 }
 
@@ -57,8 +57,8 @@ pub(super) fn is_event(event: &Fields<'_>) -> bool {
             .any(|name| event.has(name))
 }
 
-/// Returns true if an event begins a conversation. It holds the human's first words, but comes before the agents' system
-/// prompts, which must be first.
+/// Returns true if an event begins a conversation. The event has the human's first words, but comes before the agents' system prompts,
+/// which must be first.
 pub(super) fn opens(event: &Fields<'_>) -> bool {
     event.text("event_type").is_some_and(|name| name == START)
 }
@@ -73,7 +73,7 @@ pub(super) fn conversation(event: &Fields<'_>) -> Option<String> {
     event.text("conversation_id").or(within)
 }
 
-fn said(name: &str, event: &Fields<'_>) -> Result<EventText, FormatError> {
+fn read_event(name: &str, event: &Fields<'_>) -> Result<EventText, FormatError> {
     if let Some(message) = event.object("message") {
         return Ok(words(event, &message));
     }
@@ -119,7 +119,8 @@ impl EventText {
     }
 }
 
-/// Reads a message of an agent or a person. Its role depends on who views it, so it says little.
+/// Reads a message of an agent or a person. Its role isn't enough to know the speaker, since roles depend on which agent sees the
+/// message.
 fn words(event: &Fields<'_>, message: &Fields<'_>) -> EventText {
     let role = message.text("role").unwrap_or_default();
     let speaker = message.text("agent_id").or_else(|| event.text("agent_id"));
@@ -133,7 +134,7 @@ fn words(event: &Fields<'_>, message: &Fields<'_>) -> EventText {
         return EventText {
             kind: Kind::User,
             speaker: Some(HUMAN.to_owned()),
-            parts: parts.into_iter().map(unmarked).collect(),
+            parts: parts.into_iter().map(without_human_mark).collect(),
         };
     }
     let kind = match name {
@@ -144,7 +145,7 @@ fn words(event: &Fields<'_>, message: &Fields<'_>) -> EventText {
     EventText { kind, speaker, parts }
 }
 
-fn unmarked(part: Part) -> Part {
+fn without_human_mark(part: Part) -> Part {
     match part {
         Part::Text(text) => Part::Text(text.strip_prefix(HUMAN_MARK).unwrap_or(&text).to_owned()),
         other => other,

@@ -1,11 +1,11 @@
-//! Reads the conversation out of a request to a provider.
+//! Reads the conversation in a request to a provider.
 //!
-//! Each request carries the whole conversation, together with what its host adds: reminders, cache breakpoints, a summary
-//! in place of what the host compacted. This module separates the two, and gives each part of a message a hash by which
-//! it is recognised, whether it comes from a request, from an answer or from the host's own transcript.
+//! Each request has the whole conversation, and what its host adds: reminders, cache breakpoints, and a summary that replaces what the
+//! host compacted. This module separates the two. It gives each part of a message a hash, so that the same part is recognised in a
+//! request, in an answer and in the host's transcript.
 //!
-//! Invariant: two spellings of the same content have the same hash. Roles count, and ids of tool calls; block boundaries,
-//! cache breakpoints and blanks around a text do not.
+//! Invariant: two spellings of the same content have the same hash. Roles and the ids of tool calls are part of the hash. Boundaries of
+//! blocks, cache breakpoints, and white space around a text aren't.
 
 mod cut;
 
@@ -23,22 +23,21 @@ use crate::domain::{
 };
 pub use cut::{MessageOutline, cut};
 
-/// What Claude Code puts around texts that it adds to the user's messages. The older versions (1.0) have tags of their own for what
-/// hooks say.
+/// Stand around the texts that Claude Code adds to the user's messages. Older versions (1.0) have tags of their own for texts from hooks.
 const REMINDERS: [(&str, &str); 4] = [
     ("<system-reminder>", "</system-reminder>"),
     ("<session-start-hook>", "</session-start-hook>"),
     ("<user-prompt-submit-hook>", "</user-prompt-submit-hook>"),
     ("<post-tool-use-hook>", "</post-tool-use-hook>"),
 ];
-/// How Claude Code's message begins that stands for what it compacted. The transcript marks it `isCompactSummary`.
+/// The beginning of Claude Code's message that replaces what it compacted. The transcript marks it `isCompactSummary`.
 const CLAUDE_SUMMARY: &str = "This session is being continued from a previous conversation";
-/// The items of OpenAI's Responses API that stand for what was compacted.
+/// The items of OpenAI's Responses API that replace what was compacted.
 const COMPACTION_ITEMS: [&str; 2] = ["\"compaction\"", "\"compaction_summary\""];
-/// The kind under which a host's summary is stored. It is never sent to a model.
+/// The kind of a stored summary by a host. recapd never sends it to a model.
 const SUMMARY_KIND: &str = "compact_summary";
-/// How messages begin in which aider shows files. They stand in front of each request anew, and each is followed by an
-/// answer of aider's own.
+/// The beginnings of messages in which aider shows files. Each request begins with such messages anew. After each of them comes an answer
+/// that aider itself wrote.
 const AIDER_FILES: [&str; 5] = [
     "I am not sharing any files that you can edit yet.",
     "I have *added these files to the chat*",
@@ -46,23 +45,23 @@ const AIDER_FILES: [&str; 5] = [
     "Here are some READ ONLY files, provided for your reference.",
     "Don't try and edit any existing code without asking me to add the files to the chat!",
 ];
-/// In so many bytes at the beginning of such a message its text has begun.
+/// The text of such a message begins within this many bytes.
 const AIDER_BEGINS_WITHIN: usize = 256;
-/// The member of a stored summary with the units that are copied behind it.
+/// The field of a stored summary with the units that the host copied behind it.
 const COPIES: &str = "copies";
 const CACHE_FIELD: &str = "cache_control";
 
-/// A message of a request, split into the blocks that are recognised one by one.
+/// A message of a request, as blocks that are recognised one by one.
 #[derive(Clone, Debug)]
 pub struct SentMessage {
     role: String,
-    /// The member that holds the blocks; `None` if the only block is the whole message.
+    /// The field with the blocks; `None` if the whole message is the only block.
     list: Option<&'static str>,
     writing: Writing,
     blocks: Vec<SentBlock>,
     author: Option<Kind>,
     pairs: Vec<PairEnd>,
-    /// Its place in the list that it came in.
+    /// The message's position in the request's list.
     index: usize,
 }
 
@@ -71,7 +70,7 @@ pub struct SentMessage {
 pub enum PairEnd {
     /// The call.
     Call(u64),
-    /// Its result; `None` if it names no call, and so belongs to the message before.
+    /// The call's result. Without a call's id, it belongs to the message before.
     Result(Option<u64>),
 }
 
@@ -80,7 +79,7 @@ pub enum PairEnd {
 struct SentBlock {
     json: String,
     units: Vec<ContentUnit>,
-    /// Reasoning has no units, since hosts drop and change it at will. It is stored with the block that it leads to.
+    /// Reasoning has no units, since hosts remove and change it as they like. It is stored with the block after it.
     is_reasoning: bool,
 }
 
@@ -92,8 +91,8 @@ struct Writing {
 }
 
 impl Writing {
-    /// Reads a message, as a line of the host's transcript if a host is known: its rules tell apart what the user said and
-    /// what the host added.
+    /// Reads a message. If the host is known, reads it as a line of the host's transcript, whose rules distinguish what the user said
+    /// from what the host added.
     fn read(self, role: &str, json: &str) -> Result<Message, FormatError> {
         match self.host {
             Some(Format::ClaudeCode) => parse(
@@ -109,7 +108,7 @@ impl Writing {
     }
 }
 
-/// The members of a request that may hold the conversation.
+/// The fields of a request that may have the conversation.
 #[derive(Deserialize)]
 struct RequestFields<'a> {
     #[serde(borrow)]
@@ -120,7 +119,7 @@ struct RequestFields<'a> {
     contents: Option<Vec<&'a RawValue>>,
 }
 
-/// The members of a message that this module looks at.
+/// The fields of a message that this module reads.
 #[derive(Deserialize)]
 struct MessageFields<'a> {
     role: Option<String>,
@@ -130,14 +129,14 @@ struct MessageFields<'a> {
     parts: Option<&'a RawValue>,
 }
 
-/// Reads the conversation of a request in `format`, without instructions.
+/// Reads the conversation of a request in `format`, without its instructions.
 ///
-/// `host` is the format of the transcripts of the host that wrote it ([`Format::ClaudeCode`] or [`Format::Codex`]), if one
-/// did: messages are then stored as lines of it. What a host compacted, and everything before it, is one unit of kind
-/// [`UnitKind::Summary`].
+/// `host` is the format of transcripts of the host that wrote the request ([`Format::ClaudeCode`] or [`Format::Codex`]), if it was one of
+/// the two: messages are then stored as lines of such a transcript. If the host compacted something, the conversation begins with the
+/// host's summary, a unit of kind [`UnitKind::Summary`].
 ///
 /// # Errors
-/// When the body is no JSON object, holds no conversation of that format, or a message of an unknown role.
+/// Returns an error if the body isn't a JSON object, has no conversation of that format, or has a message with an unknown role.
 pub fn conversation(
     format: Format,
     host: Option<Format>,
@@ -174,7 +173,7 @@ fn owned(raws: Vec<&RawValue>) -> Vec<String> {
     raws.into_iter().map(|raw| raw.get().to_owned()).collect()
 }
 
-/// The items of `input`, which may also be one text.
+/// Returns the items of `input`, which may also be one text.
 fn input(raw: &RawValue) -> Vec<String> {
     match serde_json::from_str::<Vec<&RawValue>>(raw.get()) {
         Ok(items) => owned(items),
@@ -186,10 +185,10 @@ fn input(raw: &RawValue) -> Vec<String> {
 }
 
 impl SentMessage {
-    /// Reads one message of a request, as [`conversation`] does.
+    /// Reads a message of a request, as [`conversation`] does.
     ///
     /// # Errors
-    /// When it is no message of that format.
+    /// Returns an error if it isn't a message of that format.
     pub fn parse(format: Format, host: Option<Format>, raw: &str) -> Result<Self, FormatError> {
         Self::read(Writing { format, host }, raw)
     }
@@ -242,32 +241,32 @@ impl SentMessage {
         Ok(self)
     }
 
-    /// Its place in the list that it came in.
+    /// Returns the message's position in the request's list.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Who says it: the kind of its first block. `None` if the host alone speaks.
+    /// Returns who says it: the kind of its first block. `None` if it has only texts of the host.
     pub fn author(&self) -> Option<&Kind> {
         self.author.as_ref()
     }
 
-    /// The sides of tool calls in it, in order.
+    /// Returns the sides of tool calls in it, in order.
     pub fn pairs(&self) -> &[PairEnd] {
         &self.pairs
     }
 
-    /// The units of all blocks, in order.
+    /// Returns the units of all blocks, in order.
     pub fn units(&self) -> impl Iterator<Item = ContentUnit> {
         self.blocks.iter().flat_map(|block| block.units.iter().copied())
     }
 
-    /// The message made of the blocks that hold a unit for which `is_new` returns true, together with the reasoning
-    /// before them; `is_new` gets each unit's position in this message. A host's summary remembers `copies`, the units after
-    /// it that repeat the end of what it stands for. `None` if there is no such block.
+    /// Returns a message of those blocks with a new unit, and the reasoning before each of them; `None` if there is no such block.
+    /// `is_new` gets each unit's position in this message. A host's summary is stored with `copies`, the units after it that repeat the
+    /// end of what it summarises.
     ///
     /// # Errors
-    /// When the message can't be read.
+    /// Returns an error if the message can't be read.
     pub fn part(
         &self,
         is_new: impl Fn(usize) -> bool,
@@ -297,7 +296,7 @@ impl SentMessage {
             .map(Some)
     }
 
-    /// A message of `blocks`.
+    /// Returns a message with `blocks`.
     fn wrap(&self, blocks: &str) -> String {
         let Some(list) = self.list else {
             return blocks.to_owned();
@@ -309,7 +308,7 @@ impl SentMessage {
     }
 }
 
-/// A host's summary as a message that no model is shown.
+/// Returns a host's summary as a message that models never see.
 fn summary(block: &str, copies: &[ContentUnit]) -> Message {
     let copies: Vec<String> = copies.iter().map(|unit| format!("{:016x}", unit.hash)).collect();
     let payload = serde_json::json!({"kind": SUMMARY_KIND, "content": text_of(block), COPIES: copies});
@@ -320,7 +319,7 @@ fn summary(block: &str, copies: &[ContentUnit]) -> Message {
     }
 }
 
-/// The units of a stored summary: its own, and those that were copied behind it.
+/// Returns the units of a stored summary: its own, and those that the host copied behind it.
 fn summary_units(payload: &str) -> Vec<ContentUnit> {
     let value: Value = serde_json::from_str(payload).unwrap_or_default();
     let copies = value[COPIES].as_array().into_iter().flatten().filter_map(|copy| {
@@ -333,7 +332,7 @@ fn summary_units(payload: &str) -> Vec<ContentUnit> {
     std::iter::once(summary_unit(payload)).chain(copies).collect()
 }
 
-/// The units of a stored or sent message. Instructions and metadata have none, but for a host's summary.
+/// Returns the units of a stored or sent message. Instructions and metadata have none, except a host's summary.
 pub fn units_of(message: &Message) -> Vec<ContentUnit> {
     if let Kind::Metadata(Metadata::Other(kind)) = &message.kind {
         let is_summary = kind == SUMMARY_KIND || is_compaction_item(&message.payload);
@@ -372,7 +371,7 @@ pub fn units_of(message: &Message) -> Vec<ContentUnit> {
     units
 }
 
-/// The letter that tells the two sides apart; `None` for what is no conversation.
+/// Returns the letter of the side that speaks; `None` for a message outside the conversation.
 fn speaker(kind: &Kind) -> Option<char> {
     match kind {
         Kind::User | Kind::ToolResult => Some('u'),
@@ -428,7 +427,7 @@ fn hash_of(speaker: char, part: &Part) -> Option<u64> {
     }
 }
 
-/// A summary is recognised by its text, wherever it stands.
+/// Returns the unit of a summary, which is recognised by its text, wherever it stands.
 fn summary_unit(payload: &str) -> ContentUnit {
     let mut hasher = Fnv64::default();
     hasher.write(text_of(payload).trim().as_bytes());
@@ -438,7 +437,7 @@ fn summary_unit(payload: &str) -> ContentUnit {
     }
 }
 
-/// The text of a summary in any of the forms in which it is sent or stored.
+/// Returns the text of a summary in any of the forms in which it is sent or stored.
 fn text_of(json: &str) -> String {
     let mut value: Value = serde_json::from_str(json).unwrap_or_default();
     for envelope in ["payload", "message"] {
@@ -458,7 +457,7 @@ fn text_of(json: &str) -> String {
         .to_owned()
 }
 
-/// Returns true if `payload` is an item that stands for what was compacted, bare or in a line of a rollout.
+/// Returns true if `payload` is an item that replaces what was compacted, bare or in a line of a rollout.
 fn is_compaction_item(payload: &str) -> bool {
     #[derive(Deserialize)]
     struct CompactionFields<'a> {
@@ -476,9 +475,9 @@ fn is_compaction_item(payload: &str) -> bool {
     kind.is_some_and(|kind| COMPACTION_ITEMS.contains(&kind.get()))
 }
 
-/// Returns true if aider shows files in a message. The next one is aider's own, too.
+/// Returns true if aider shows files in a message. The message after it is aider's own, too.
 pub fn shows_files(message: &str) -> bool {
-    // Each request is looked through, and may be long.
+    // Every message of every request is checked, and may be long.
     let (begin, _) = message.split_at(message.floor_char_boundary(AIDER_BEGINS_WITHIN));
     AIDER_FILES.iter().any(|text| begin.contains(text))
         && AIDER_FILES.iter().any(|text| text_of(message).starts_with(text))
@@ -495,7 +494,7 @@ fn is_reminder(format: Format, block: &str) -> bool {
         .is_some_and(|text| without_reminders(text).trim().is_empty())
 }
 
-/// `text` without the reminders that Claude Code adds to it.
+/// Removes the reminders that Claude Code adds to a text.
 fn without_reminders(text: &str) -> String {
     let marks = REMINDERS.iter();
     marks.fold(text.to_owned(), |text, (open, close)| {
@@ -514,7 +513,7 @@ fn without_reminders(text: &str) -> String {
     })
 }
 
-/// `json` without cache breakpoints: they are the request's, and a later context sets its own.
+/// Removes cache breakpoints: they belong to the request, and a later context sets its own.
 fn without_cache_breakpoints(json: &str) -> String {
     if !json.contains(CACHE_FIELD) {
         return json.to_owned();

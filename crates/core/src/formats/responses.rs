@@ -1,7 +1,7 @@
-//! Items of OpenAI's Responses API: messages, reasoning, and many kinds of calls with their outputs.
+//! Reads items of OpenAI's Responses API: messages, reasoning, and many kinds of calls with their outputs.
 //!
-//! New kinds of calls appear every few months, so a rule reads them: `x_call` is a call of the tool `x`, `x_output` a
-//! result. Any other item becomes metadata under its own name.
+//! OpenAI adds kinds of calls every few months, so they are read by a rule: `x_call` is a call of the tool `x`, and `x_output` is a
+//! result. Other items become metadata with their own names.
 
 use serde_json::value::RawValue;
 
@@ -17,12 +17,13 @@ use crate::domain::{
     thought::{Seal, Sealer, Thought},
 };
 
-/// The suffixes of the types of calls and results.
+/// The types of calls end like this.
 const CALL: &str = "_call";
+/// The types of results end like this.
 const OUTPUT: &str = "_output";
-/// A call whose type lacks the suffix: code that the model wrote to call tools.
+/// A call whose type ends differently: code that the model wrote to call tools.
 const PROGRAM: &str = "program";
-/// Calls that OpenAI runs itself: the result, if any, is in the call.
+/// Calls that OpenAI runs itself. If there is a result, it is in the call.
 const HOSTED: [&str; 5] = [
     "web_search_call",
     "file_search_call",
@@ -30,7 +31,7 @@ const HOSTED: [&str; 5] = [
     "image_generation_call",
     "mcp_call",
 ];
-/// The fields that may hold a call's arguments.
+/// The fields that may have a call's arguments.
 const ARGUMENTS: [&str; 8] = [
     "arguments",
     "input",
@@ -41,14 +42,14 @@ const ARGUMENTS: [&str; 8] = [
     "queries",
     "revised_prompt",
 ];
-/// The fields that may hold results.
+/// The fields that may have results.
 const RESULTS: [&str; 6] = ["output", "outputs", "results", "result", "tools", "error"];
 
 pub(super) fn read(item: &Fields<'_>) -> Result<Message, FormatError> {
     read_as(Format::OpenAiResponses, item)
 }
 
-/// Reads one item, bare or from a transcript's line.
+/// Reads an item, bare or from a transcript's line.
 pub(super) fn read_as(format: Format, item: &Fields<'_>) -> Result<Message, FormatError> {
     let untyped = || item.has("role").then(|| "message".to_owned());
     let name = item.text("type").or_else(untyped).ok_or_else(|| {
@@ -58,7 +59,7 @@ pub(super) fn read_as(format: Format, item: &Fields<'_>) -> Result<Message, Form
         )
     })?;
     let (kind, parts) = match name.as_str() {
-        "message" => said(item)?,
+        "message" => read_message(item)?,
         "reasoning" => (Kind::Assistant, thinking(item)),
         _ if is_output(&name) => (Kind::ToolResult, output(item)),
         _ if is_call(&name) => (Kind::ToolCall, call(&name, item)),
@@ -75,7 +76,7 @@ pub(super) fn is_output(name: &str) -> bool {
     name.ends_with(OUTPUT)
 }
 
-fn said(item: &Fields<'_>) -> Result<(Kind, Vec<Part>), FormatError> {
+fn read_message(item: &Fields<'_>) -> Result<(Kind, Vec<Part>), FormatError> {
     let role = item.text("role").ok_or_else(|| {
         FormatError::new(
             "message item has no `role`",
@@ -86,17 +87,17 @@ fn said(item: &Fields<'_>) -> Result<(Kind, Vec<Part>), FormatError> {
     Ok((chat::kind(&role, &parts), parts))
 }
 
-/// The summary and the text of reasoning; one part if it is sealed, since the seal covers all of them.
+/// Returns the summary and the text of reasoning: one part if it is encrypted, since the encrypted content covers all of it.
 fn thinking(item: &Fields<'_>) -> Vec<Part> {
     let blocks = ["summary", "content"]
         .into_iter()
         .filter_map(|name| item.list(name));
-    let told = blocks.flatten().filter_map(|raw| Fields::of(raw)?.text("text"));
+    let texts = blocks.flatten().filter_map(|raw| Fields::of(raw)?.text("text"));
     let sealed = item.text("encrypted_content");
     match Seal::of(Sealer::OpenAi, &sealed.unwrap_or_default()) {
-        None => told.map(|text| Part::Thinking(text.into())).collect(),
+        None => texts.map(|text| Part::Thinking(text.into())).collect(),
         seal => {
-            let text = told.collect::<Vec<_>>().join("\n");
+            let text = texts.collect::<Vec<_>>().join("\n");
             vec![Part::Thinking(Thought { text, seal })]
         }
     }
@@ -114,7 +115,7 @@ fn call(name: &str, item: &Fields<'_>) -> Vec<Part> {
     parts
 }
 
-/// The result of a call that needs no answer from the client.
+/// Returns the result of a call that OpenAI ran itself.
 fn hosted_result(name: &str, item: &Fields<'_>, id: Option<String>, tool: String) -> Vec<Part> {
     let is_image = name == "image_generation_call" && item.has("result");
     let content = first(item, &RESULTS).filter(|_| !is_image);
@@ -129,7 +130,7 @@ fn hosted_result(name: &str, item: &Fields<'_>, id: Option<String>, tool: String
 fn output(item: &Fields<'_>) -> Vec<Part> {
     let raw = first(item, &RESULTS);
     let object = raw.and_then(Fields::of);
-    // A screenshot is an unwrapped image, and older clients wrap a text with a success flag.
+    // A screenshot is an image without an object around it. Older clients send a text in an object with a success flag.
     let wrapped = object.as_ref().filter(|object| !object.has("type"));
     let content = wrapped.and_then(|object| object.raw("content")).or(raw);
     let is_error = is_failed(item)
@@ -138,7 +139,7 @@ fn output(item: &Fields<'_>) -> Vec<Part> {
     tool_result(call_id(item), item.text("name"), content, is_error)
 }
 
-/// Returns true if Codex reports a failed command: as JSON within a string, or in lines before the command's output.
+/// Returns true if Codex reports a failed command: as JSON in a string, or in lines before the command's output.
 fn is_bad_exit(content: &RawValue) -> bool {
     json::string(content).is_some_and(|text| outcome::is_failure(&text))
 }

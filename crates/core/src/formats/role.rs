@@ -1,7 +1,7 @@
 //! Refuses unknown roles.
 //!
-//! Transcripts hold messages with unknown roles, which are kept as metadata. In a message that is being said now such a
-//! role is a mistake: recapd would accept the message and never send it to a model.
+//! Transcripts may have messages with unknown roles, which are stored as metadata. In a new message such a role is a mistake: recapd
+//! would accept the message and never send it to a model.
 
 use super::{FormatError, NAME_CHARS_MAX, chat, gemini, json::Fields, unknown_kind};
 use crate::domain::{
@@ -11,10 +11,10 @@ use crate::domain::{
 };
 
 const SENT_KINDS: [&str; 5] = ["user", "assistant", "system", "tool_call", "tool_result"];
-/// Roles that known programs use for messages not meant for a model: mini-swe-agent's for how a run ended.
+/// Roles that known programs give to messages that aren't for a model: mini-swe-agent's for how a run ended.
 const UNSENT_ROLES: [&str; 1] = ["exit"];
 
-/// Refuses a message that is metadata only because its role is unknown. Transcript lines are not checked.
+/// Refuses a message that is metadata only because its role is unknown. Lines of transcripts aren't checked.
 pub(super) fn check(message: &Message, fields: &Fields<'_>) -> Result<(), FormatError> {
     let Kind::Metadata(Metadata::Other(name)) = &message.kind else {
         return Ok(());
@@ -29,7 +29,7 @@ pub(super) fn check(message: &Message, fields: &Fields<'_>) -> Result<(), Format
     }
 }
 
-/// The error for a role that isn't among the `known` ones; `cure` is the advice if it resembles none of them.
+/// Returns the error for a role that isn't one of `known`. `cure` is the advice if it resembles none of them.
 pub(super) fn unknown_role(role: &str, known: &[&str], cure: &str) -> FormatError {
     let role = cut(role, NAME_CHARS_MAX);
     let cure = match nearest(&role, known.iter().copied()) {
@@ -46,7 +46,7 @@ fn check_role(message: &Message, fields: &Fields<'_>, known: &[&str]) -> Result<
         .map_or(Ok(()), |role| check_kind_of(&message.kind, &role, known, cure))
 }
 
-/// Refuses a message of a request whose role its provider doesn't know. `author` is the kind that was read.
+/// Refuses a message of a request if its provider doesn't know its role. `author` is the kind that the message was read as.
 pub(super) fn check_sent(format: Format, author: &Kind, role: &str) -> Result<(), FormatError> {
     let known: &[&str] = match format {
         Format::Gemini => &gemini::ROLES,
@@ -56,7 +56,7 @@ pub(super) fn check_sent(format: Format, author: &Kind, role: &str) -> Result<()
 }
 
 fn check_kind_of(kind: &Kind, role: &str, known: &[&str], rest: &str) -> Result<(), FormatError> {
-    // An item of an unknown type is no message, whatever its role. A host's transcript may lack a kind for a known one.
+    // An item of an unknown type isn't a message, whatever its role. A host's transcript may have no kind for a known role.
     let is_known = known.contains(&role) || UNSENT_ROLES.contains(&role);
     if is_known || *kind != unknown_kind(role) {
         return Ok(());
@@ -65,7 +65,7 @@ fn check_kind_of(kind: &Kind, role: &str, known: &[&str], rest: &str) -> Result<
     Err(unknown_role(role, known, &cure))
 }
 
-/// Agents may use kinds of their own, so only a kind one letter off a sent one is a mistake.
+/// Refuses a kind that is one letter off a kind that models see. Others are allowed, since agents may have kinds of their own.
 fn check_kind(name: &str) -> Result<(), FormatError> {
     let lower = name.to_lowercase();
     let meant = SENT_KINDS

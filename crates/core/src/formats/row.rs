@@ -1,16 +1,16 @@
-//! A message as an SQL row, as agents insert it: a role and a text, or a provider's JSON.
+//! Reads a message from an SQL row, as agents insert it: a role and a text, or a provider's JSON.
 
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{FormatError, NAME_CHARS_MAX, detect, json::Fields, parse, parse_said, role::unknown_role};
+use super::{FormatError, NAME_CHARS_MAX, detect, json::Fields, parse, parse_strict, role::unknown_role};
 use crate::domain::{
     message::{Format, Kind, Message, Metadata},
     text::cut,
 };
 
-/// The format name for content that is text even if it looks like JSON.
+/// The format name for content that is text, even if it looks like JSON.
 const TEXT: &str = "text";
-/// Suggestions for an unknown role.
+/// The roles that the error for an unknown role suggests.
 const ROLES: [&str; 6] = ["user", "assistant", "system", "tool", "tool_call", "tool_result"];
 
 /// The columns of a row that make up a message.
@@ -26,17 +26,17 @@ pub struct Row<'a> {
     pub speaker: Option<&'a str>,
 }
 
-/// Reads a row as a message. A message in JSON becomes the payload, verbatim; anything else is wrapped in a JSON message,
-/// the same one for the same row.
+/// Reads a row as a message. If the content is a message in JSON, it becomes the payload, verbatim. Other content becomes part of a JSON
+/// message; the same row always gives the same one.
 ///
-/// With a role, the content is JSON only if it gives the same role itself, or is a list of a provider's blocks. Other text
-/// that happens to be JSON stays text.
+/// If the row has a role, its content is JSON only if it gives the same role, or is a list of a provider's blocks. Other text remains
+/// text, even if it is valid JSON.
 ///
 /// # Errors
-/// When required content is missing, the role or format is unknown, the JSON is no message, or the speaker's name is too
+/// Returns an error if required content is missing, the role or format is unknown, the JSON isn't a message, or the speaker's name is too
 /// long.
 pub fn read_row(row: Row<'_>) -> Result<Message, FormatError> {
-    // Truncation, as in a provider's message, could make two names equal.
+    // Truncating the name, as is done in a provider's message, could make two names equal.
     if row
         .speaker
         .is_some_and(|name| name.chars().nth(NAME_CHARS_MAX).is_some())
@@ -46,17 +46,21 @@ pub fn read_row(row: Row<'_>) -> Result<Message, FormatError> {
             "give a shorter one",
         ));
     }
-    let format = row.format.filter(|name| *name != TEXT).map(named).transpose()?;
+    let format = row
+        .format
+        .filter(|name| *name != TEXT)
+        .map(format_named)
+        .transpose()?;
     let content = row.content.unwrap_or_default();
     let Some(role) = row.role.filter(|role| !role.is_empty()) else {
-        return whole(content, format, row.speaker);
+        return read_json(content, format, row.speaker);
     };
     let kind = kind(role)?;
     if row.format == Some(TEXT) {
-        return said(&kind, row);
+        return from_text(&kind, row);
     }
-    if says_role(content, role) {
-        return whole(content, format, row.speaker);
+    if has_role(content, role) {
+        return read_json(content, format, row.speaker);
     }
     if is_blocks(content, format) {
         let speaker = row
@@ -67,10 +71,10 @@ pub fn read_row(row: Row<'_>) -> Result<Message, FormatError> {
             "{{\"role\":{},{speaker}\"content\":{content}}}",
             Value::from(role)
         );
-        return whole(&json, format, None);
+        return read_json(&json, format, None);
     }
     match format {
-        None => said(&kind, row),
+        None => from_text(&kind, row),
         Some(format) => Err(FormatError::new(
             format!("the content is no JSON of format `{}`", format.name()),
             "give the message, or the list of its blocks; format `text` says that it is text",
@@ -78,7 +82,7 @@ pub fn read_row(row: Row<'_>) -> Result<Message, FormatError> {
     }
 }
 
-fn named(name: &str) -> Result<Format, FormatError> {
+fn format_named(name: &str) -> Result<Format, FormatError> {
     Format::from_name(name).ok_or_else(|| {
         let names = Format::ALL.map(Format::name).join(", ");
         FormatError::new(
@@ -89,7 +93,7 @@ fn named(name: &str) -> Result<Format, FormatError> {
 }
 
 /// Reads content that is a whole message in JSON.
-fn whole(content: &str, format: Option<Format>, speaker: Option<&str>) -> Result<Message, FormatError> {
+fn read_json(content: &str, format: Option<Format>, speaker: Option<&str>) -> Result<Message, FormatError> {
     if !content.trim_start().starts_with('{') {
         return Err(FormatError::new(
             "there is no role, and the content is no message as JSON",
@@ -97,8 +101,8 @@ fn whole(content: &str, format: Option<Format>, speaker: Option<&str>) -> Result
         ));
     }
     let format = format.or_else(|| detect(content)).unwrap_or(Format::OpenAiChat);
-    let message = parse_said(format, content)?;
-    // Only the payload is read again, and it stays as it is.
+    let message = parse_strict(format, content)?;
+    // Later only the payload is read, and the payload doesn't change. So it must name the speaker.
     if speaker.is_some_and(|name| message.speaker.as_deref() != Some(name)) {
         return Err(FormatError::new(
             "a speaker is given with a message in JSON that doesn't name it",
@@ -125,7 +129,7 @@ fn kind(role: &str) -> Result<Kind, FormatError> {
 }
 
 /// Builds a message from a role and a text.
-fn said(kind: &Kind, row: Row<'_>) -> Result<Message, FormatError> {
+fn from_text(kind: &Kind, row: Row<'_>) -> Result<Message, FormatError> {
     if row.content.is_none() && kind.is_conversation() {
         return Err(FormatError::new("there is no content", "give what was said"));
     }
@@ -141,7 +145,7 @@ fn said(kind: &Kind, row: Row<'_>) -> Result<Message, FormatError> {
 }
 
 /// Returns true if `content` is a message that gives this role itself.
-fn says_role(content: &str, role: &str) -> bool {
+fn has_role(content: &str, role: &str) -> bool {
     let Ok(fields) = Fields::parse(content) else {
         return false;
     };
@@ -153,7 +157,7 @@ fn says_role(content: &str, role: &str) -> bool {
     is_message && same
 }
 
-/// Returns true if `content` is a list of blocks: all text, or some that only providers' messages have.
+/// Returns true if `content` is a list of blocks. Either all of them are texts, or some are blocks that only providers' messages have.
 fn is_blocks(content: &str, format: Option<Format>) -> bool {
     if !content.trim_start().starts_with('[') {
         return false;
@@ -168,7 +172,7 @@ fn is_blocks(content: &str, format: Option<Format>) -> bool {
         && blocks
             .iter()
             .all(|raw| has(raw, |block| block.text("type").is_some()));
-    let is_said = || {
+    let are_texts = || {
         blocks.iter().all(|raw| {
             has(raw, |block| {
                 block.text("type").as_deref() == Some("text") && block.has("text")
@@ -176,7 +180,7 @@ fn is_blocks(content: &str, format: Option<Format>) -> bool {
         })
     };
     let wrapped = || format!("{{\"role\":\"user\",\"content\":{content}}}");
-    is_typed && (format.is_some() || is_said() || detect(&wrapped()).is_some())
+    is_typed && (format.is_some() || are_texts() || detect(&wrapped()).is_some())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Compares payloads by meaning: a client that repeats a message may order fields, white space and escapes differently.
+//! Compares payloads by their values. A client that repeats a message may change the order of fields, white space and escapes.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// The depth to which values are compared; deeper ones are equal if spelled alike. Each level is parsed once more.
+/// Compares values to this depth. Deeper values are the same only if their texts are, since each level is parsed once more.
 const DEPTH_MAX: usize = 32;
 const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
-/// Returns true if two JSON texts have the same value. Numbers are the same only if they are written the same: 1.0 isn't 1,
-/// since a reader may tell them apart, and a long number isn't rounded to its neighbour.
+/// Returns true if two JSON texts have the same value. Numbers are the same only if they are written the same: 1.0 isn't 1, since a
+/// reader may distinguish them, and a long number isn't rounded.
 pub fn is_same(one: &str, other: &str) -> bool {
     is_same_at(0, one, other)
 }
@@ -37,7 +37,7 @@ fn is_same_at(depth: usize, one: &str, other: &str) -> bool {
         }),
         (Some(b'['), Some(b'[')) => read::<Vec<&RawValue>>(one, other)
             .is_some_and(|(one, other)| one.len() == other.len() && one.iter().zip(&other).all(are_same)),
-        // Lone surrogates can't be read: such strings are compared as spelled.
+        // Lone surrogates can't be read: such strings are the same only if they are written the same.
         (Some(b'"'), Some(b'"')) => read::<String>(one, other).is_some_and(|(one, other)| one == other),
         _ => false,
     }
@@ -47,7 +47,7 @@ fn read<'a, T: Deserialize<'a>>(one: &'a str, other: &'a str) -> Option<(T, T)> 
     Some((serde_json::from_str(one).ok()?, serde_json::from_str(other).ok()?))
 }
 
-/// An object's members sorted by name; duplicates keep their order.
+/// An object's fields, sorted by name; duplicates keep their order.
 struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {

@@ -1,6 +1,6 @@
-//! Chat messages as other programs spell them: Mistral's clients in camel case, LlamaIndex in `blocks`, OpenAI's Assistants
-//! API with texts in objects. They are read like OpenAI's, and written anew for a request, since no provider takes them.
-//! Messages of Pydantic-AI hold several roles at once, so they are refused.
+//! Reads chat messages as other programs spell them: Mistral's clients in camel case, LlamaIndex in `blocks`, OpenAI's Assistants API
+//! with texts in objects. They are read like OpenAI's messages. For a request they are written anew, since no provider accepts them.
+//! Messages of Pydantic-AI are refused, since one of them has several roles.
 
 use serde_json::{Map, Value, value::RawValue};
 
@@ -11,14 +11,17 @@ use super::{
 };
 use crate::domain::message::Part;
 
-/// The fields in which Mistral's clients have calls, and the id of the call that a result answers.
+/// The field with calls in messages of Mistral's clients.
 const CALLS: &str = "toolCalls";
+/// The field with the id of the call that a result answers, in such messages.
 const CALL_ID: &str = "toolCallId";
-/// The field in which LlamaIndex has content, the field of each block with its type, and what it takes from OpenAI.
+/// The field with the content in LlamaIndex's messages.
 const BLOCKS: &str = "blocks";
+/// The field with the type of a LlamaIndex block.
 const BLOCK_TYPE: &str = "block_type";
+/// The field with what LlamaIndex copies from OpenAI's messages.
 const EXTRA: &str = "additional_kwargs";
-/// The field of each part of Pydantic-AI's messages with its type.
+/// The field with the type of a part, in Pydantic-AI's messages.
 const PART_KIND: &str = "part_kind";
 
 /// Refuses a message of a program whose messages can't be read.
@@ -41,7 +44,7 @@ pub(super) fn is_pydantic(fields: &Fields<'_>) -> bool {
     kinds.any(|part| part.has(PART_KIND)) || is_named && fields.has("parts")
 }
 
-/// Returns true for a message that has OpenAI's roles in another spelling.
+/// Returns true for a message with OpenAI's roles in another spelling.
 pub(super) fn is_openai(fields: &Fields<'_>, role: &str) -> bool {
     let has_value = |raw: &RawValue| Fields::of(raw).is_some_and(|block| block.object("text").is_some());
     let has_calls = || role == "assistant" && fields.list(CALLS).is_some();
@@ -53,7 +56,7 @@ pub(super) fn is_openai(fields: &Fields<'_>, role: &str) -> bool {
     has_calls() || has_texts() || typed_blocks(fields).is_some()
 }
 
-/// Returns true for a message that a request can't hold as it is. [`is_openai`] says so of the text that came in.
+/// Returns true for a message that a request can't have as it is: the check of [`is_openai`] for parsed messages.
 pub(super) fn is_spelled_otherwise(message: &Map<String, Value>) -> bool {
     let has_value = |block: &Value| block.get("text").is_some_and(Value::is_object);
     let blocks = message.get("content").and_then(Value::as_array);
@@ -62,7 +65,7 @@ pub(super) fn is_spelled_otherwise(message: &Map<String, Value>) -> bool {
     message.contains_key(CALLS) || message.contains_key(CALL_ID) || has_blocks() || has_texts()
 }
 
-/// The calls of a message. LlamaIndex has them in blocks, and older versions in what they take from OpenAI.
+/// Returns the calls of a message. LlamaIndex has them in blocks; its older versions have them in the fields copied from OpenAI.
 pub(super) fn calls<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
     let is_call = |raw: &&RawValue| Fields::of(raw).is_some_and(|block| is_call(&block));
     let in_blocks = || typed_blocks(fields).is_some_and(|blocks| blocks.iter().any(is_call));
@@ -72,19 +75,19 @@ pub(super) fn calls<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
         .or_else(|| fields.object(EXTRA)?.list("tool_calls").filter(|_| !in_blocks()))
 }
 
-/// The id of the call that a result answers.
+/// Returns the id of the call that a result answers.
 pub(super) fn call_id(fields: &Fields<'_>) -> Option<String> {
     let extra = || fields.object(EXTRA)?.text("tool_call_id");
     fields.text(CALL_ID).or_else(extra)
 }
 
-/// The parts in LlamaIndex' blocks.
+/// Returns the parts in LlamaIndex's blocks.
 pub(super) fn blocks(fields: &Fields<'_>) -> Vec<Part> {
     let blocks = typed_blocks(fields).unwrap_or_default();
     blocks.into_iter().filter_map(block).collect()
 }
 
-/// The text of a tool's result in LlamaIndex' blocks; `None` if it isn't there.
+/// Returns the text of a tool's result in LlamaIndex's blocks; `None` if there are no such blocks.
 pub(super) fn result_text(fields: &Fields<'_>) -> Option<String> {
     typed_blocks(fields)?;
     let texts = blocks(fields).into_iter().filter_map(|part| match part {
@@ -94,7 +97,7 @@ pub(super) fn result_text(fields: &Fields<'_>) -> Option<String> {
     Some(texts.collect::<Vec<_>>().join("\n"))
 }
 
-/// The blocks of a message without a content, if each says its type.
+/// Returns the blocks of a message without `content`, if each has a type.
 fn typed_blocks<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
     let blocks = fields.list(BLOCKS).filter(|_| !fields.has("content"))?;
     let is_typed = |raw: &&RawValue| Fields::of(raw).is_some_and(|block| block.has(BLOCK_TYPE));

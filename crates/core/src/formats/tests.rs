@@ -134,7 +134,7 @@ fn a_message_is_known_by_its_own_id() {
             .as_str()
             .map(|name| Format::from_name(name).unwrap());
         let format = said.or_else(|| detect(&json)).unwrap_or(Format::OpenAiChat);
-        let read = parse_said(format, &json).unwrap();
+        let read = parse_strict(format, &json).unwrap();
         assert_eq!(read.client_id.as_deref(), known_by, "{row}");
         if said.is_none() {
             assert_eq!(own_id(&json).as_deref(), known_by, "{row}");

@@ -1,12 +1,12 @@
-//! Token counts that providers report with a message: the `usage` of an assistant's message (OpenAI, Anthropic, Claude
-//! Code's transcripts, Gemini), or a native message of kind `usage`.
+//! Reads token counts that providers report with a message: the `usage` of an assistant's message (OpenAI, Anthropic, Claude Code's
+//! transcripts, Gemini), or a native message of kind `usage`.
 
 use super::json::Fields;
 use crate::domain::{calibration::ReportedUsage, message::Message};
 
-/// The usage report in `message`, if there is one.
+/// Returns the usage report in `message`, if there is one.
 pub fn reported_usage(message: &Message) -> Option<ReportedUsage> {
-    // Most messages have none; this check avoids parsing them.
+    // Most messages have none. This check avoids parsing them.
     if !message.payload.contains("usage") && message.kind.name() != "usage" {
         return None;
     }
@@ -21,7 +21,7 @@ pub fn reported_usage(message: &Message) -> Option<ReportedUsage> {
     let usage = places().find_map(|place| place.object("usage").or_else(|| place.object("usageMetadata")));
     let usage = match &usage {
         Some(usage) => tokens(usage)?,
-        // A native message of kind `usage` is itself the report.
+        // A native message of kind `usage` is the report itself.
         None if message.kind.name() == "usage" => places().find_map(tokens)?,
         None => return None,
     };
@@ -34,7 +34,7 @@ pub fn reported_usage(message: &Message) -> Option<ReportedUsage> {
     })
 }
 
-/// Reads a usage report that is not part of a message: a provider's `usage` object, which may name its `model`.
+/// Reads a usage report that isn't part of a message: a provider's `usage` object, which may name its `model`.
 pub fn read_usage(json: &str) -> Option<ReportedUsage> {
     let usage = Fields::parse(json).ok()?;
     Some(ReportedUsage {
@@ -43,7 +43,7 @@ pub fn read_usage(json: &str) -> Option<ReportedUsage> {
     })
 }
 
-/// Tokens of the request and of the answer. Anthropic counts cached tokens separately, Gemini thinking tokens; the others
+/// Returns the tokens of the request and of the answer. Anthropic counts cached tokens separately, and Gemini thinking tokens; the others
 /// include them.
 fn tokens(usage: &Fields<'_>) -> Option<ReportedUsage> {
     let first = |names: &[&str]| names.iter().find_map(|name| whole_number(usage, name));
@@ -57,11 +57,11 @@ fn tokens(usage: &Fields<'_>) -> Option<ReportedUsage> {
         let names = ["reasoning_tokens", "thinking_tokens"];
         names.iter().find_map(|name| whole_number(details, name))
     };
-    let apart = whole_number(usage, "candidatesTokenCount");
+    let without_thinking = whole_number(usage, "candidatesTokenCount");
     Some(ReportedUsage {
         prompt_tokens: cached.fold(prompt, i64::saturating_add),
-        output_tokens: output.or(apart),
-        thinking_tokens: details.as_ref().and_then(named).or(apart.map(|_| 0)),
+        output_tokens: output.or(without_thinking),
+        thinking_tokens: details.as_ref().and_then(named).or(without_thinking.map(|_| 0)),
         ..ReportedUsage::default()
     })
 }

@@ -111,7 +111,7 @@ fn parse_all(pieces: &[BodyMessage<'_>], format: Option<Format>) -> Result<Vec<M
     let mut findings = Vec::new();
     for piece in pieces {
         let format = format.or_else(|| formats::detect(piece.json)).unwrap_or(likely);
-        match formats::parse_said(format, piece.json) {
+        match formats::parse_strict(format, piece.json) {
             Ok(message) => messages.push(message),
             Err(error) => findings.push(Finding {
                 place: piece.place.clone(),

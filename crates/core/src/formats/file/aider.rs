@@ -1,8 +1,8 @@
-//! aider's chat history: Markdown in which the beginning of a line says who wrote it.
+//! Reads aider's chat history: Markdown in which the beginning of a line shows who wrote it.
 //!
-//! `# aider chat started at …` opens a conversation, `####` marks the user's lines, `>` the program's output, and the rest
-//! is the model's. aider follows the same rule and ignores code fences, since a truncated answer leaves its fence open.
-//! Each block becomes one message in the native format, without its marks and the blank lines between blocks.
+//! `# aider chat started at …` opens a conversation, `####` marks the user's lines, `>` the program's output, and the rest is the
+//! model's. aider follows the same rule. It ignores code fences, since a truncated answer leaves its fence open. Each block becomes one
+//! message in the native format, without its marks and without the blank lines between blocks.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -18,13 +18,13 @@ use super::{
 };
 use crate::domain::time::Timestamp;
 
-/// The beginning of the line that opens a conversation; its time follows, in the user's local time.
+/// The line that opens a conversation begins like this. Its time follows, in the user's local time.
 const START: &str = "# aider chat started at ";
 const USER_MARK: &str = "####";
 const OUTPUT_MARK: &str = ">";
 /// aider ends its lines with two spaces, a line break in Markdown.
 const LINE_BREAK: &str = "  ";
-/// The biggest block that becomes one message, in bytes; longer ones are split.
+/// Limits a block to this many bytes. A longer one becomes several messages.
 const BLOCK_BYTES_MAX: usize = LINE_BYTES_MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl LineVoice {
         }
     }
 
-    /// The kind of message that its blocks become.
+    /// Returns the kind of message that its blocks become.
     fn kind(self) -> &'static str {
         match self {
             Self::Start => "aider_started",
@@ -58,7 +58,7 @@ impl LineVoice {
         }
     }
 
-    /// The line without its mark.
+    /// Returns the line without its mark.
     fn content(self, line: &str) -> &str {
         let mark = match self {
             Self::Start | Self::Model => return line,
@@ -71,14 +71,14 @@ impl LineVoice {
     }
 }
 
-/// Returns true if a line is a mark alone, or a mark, a space, and more.
+/// Returns true if a line is a mark alone, or a mark, a space and more.
 fn is_marked(line: &str, mark: &str) -> bool {
     line.strip_prefix(mark)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
-/// Returns true if a line like [`START`] comes early enough. Appends everything it reads to `head`, whose first line begins
-/// at `start`.
+/// Returns true if a line like [`START`] comes early enough. Appends everything that it reads to `head`, whose first line begins at
+/// `start`.
 pub(super) fn is_history(source: &mut impl BufRead, head: &mut Vec<u8>, start: usize) -> io::Result<bool> {
     let mut begin = start;
     let is_json = head.get(start).is_some_and(|byte| b"{[".contains(byte));
@@ -117,7 +117,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Reads `lines`; conversations are named `<stem>-<time>`.
+    /// Reads `lines`. Names conversations `<stem>-<time>`.
     pub(super) fn new(lines: Lines, stem: &str) -> Self {
         Self {
             lines,
@@ -145,7 +145,7 @@ impl Blocks {
         }
     }
 
-    /// A blank line separates what the user said at two prompts.
+    /// Reads a blank line. It separates what the user wrote at two prompts.
     fn take_blank(&mut self, text: &str) {
         match &mut self.open {
             Some(block) if block.voice != LineVoice::User => block.add(text),
@@ -177,7 +177,7 @@ impl Blocks {
         }
     }
 
-    /// Times rarely repeat; if one does, the line number distinguishes the two conversations.
+    /// Begins a conversation. Times rarely repeat; if one does, the number of the line tells the conversations apart.
     fn start(&mut self, line: u64, text: &str) {
         let time = text.strip_prefix(START).unwrap_or_default().trim();
         self.started_at = Timestamp::parse(time);

@@ -1,5 +1,5 @@
-//! Documents and lines that hold whole conversations: `messages`, `history` (SWE-agent), `traj` (tau-bench), `contents`
-//! (Gemini), `input` and `output` (Responses), `simulations` (tau2), arrays of messages, and arrays of all these.
+//! Splits documents and lines that have whole conversations: `messages`, `history` (SWE-agent), `traj` (tau-bench), `contents` (Gemini),
+//! `input` and `output` (Responses), `simulations` (tau2), arrays of messages, and arrays of all these.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -16,8 +16,8 @@ use super::{
 use crate::domain::{message::Format, text::cut};
 
 const MESSAGES_FIELDS: [&str; 4] = ["messages", "history", "traj", "contents"];
-/// Fields that hold the items of a request to OpenAI's Responses API, and of its answer. These names are common, so the
-/// fields count only if there are items in them.
+/// Fields with the items of a request to OpenAI's Responses API, and of its answer. These names are common, so the fields count only if
+/// there are items in them.
 const ITEMS_FIELDS: [&str; 2] = ["input", "output"];
 const GEMINI_INSTRUCTIONS: [&str; 2] = ["systemInstruction", "system_instruction"];
 const SIMULATIONS_FIELD: &str = "simulations";
@@ -26,7 +26,7 @@ pub(super) fn is_container(fields: &Fields<'_>) -> bool {
     fields.list(SIMULATIONS_FIELD).is_some() || messages(fields).is_some()
 }
 
-/// The format of a document's messages if they are roles and texts only, guessed from the document's other fields.
+/// Guesses the format of a document's messages from its other fields, if the messages have only roles and texts.
 pub(super) fn chat_format(document: &str) -> Format {
     match Fields::parse(document) {
         Ok(fields) if fields.has("system") => Format::Anthropic,
@@ -35,7 +35,7 @@ pub(super) fn chat_format(document: &str) -> Format {
     }
 }
 
-/// The most specific shape among the messages in a container.
+/// Returns the most specific shape among the messages of a container.
 pub(super) fn shape_within(container: &Fields<'_>) -> MessageShape {
     if asks_by_text(container) {
         return MessageShape::Certain(Format::OpenAiResponses);
@@ -45,21 +45,21 @@ pub(super) fn shape_within(container: &Fields<'_>) -> MessageShape {
         .into_iter()
         .filter_map(Fields::of)
         .filter_map(|simulation| messages(&simulation));
-    let mut seen = MessageShape::Unknown;
+    let mut found = MessageShape::Unknown;
     for raw in messages(container).into_iter().chain(nested).flatten() {
         match Fields::of(raw).map_or(MessageShape::Unknown, |message| shape(&message)) {
             MessageShape::Certain(format) => return MessageShape::Certain(format),
-            MessageShape::Chat => seen = MessageShape::Chat,
+            MessageShape::Chat => found = MessageShape::Chat,
             MessageShape::Unknown => {}
         }
     }
-    seen
+    found
 }
 
 impl FileReader {
-    /// Splits a document, or the line with number `line`, into messages, numbered from 1 across conversations. Text that is
-    /// no container comes back as one piece.
-    pub(super) fn take_apart(&mut self, text: &str, line: Option<u64>) -> Vec<PendingPiece> {
+    /// Splits a document, or the line with number `line`, into messages, which are numbered from 1 across conversations. Returns a text
+    /// that isn't a container as one piece.
+    pub(super) fn split(&mut self, text: &str, line: Option<u64>) -> Vec<PendingPiece> {
         let Ok(raw) = serde_json::from_str::<&RawValue>(text) else {
             return Vec::new();
         };
@@ -79,7 +79,7 @@ impl FileReader {
     }
 }
 
-/// `<stem>-<id or number>`. Ids repeat in real data: if the name is taken, the number is appended.
+/// Makes the name `<stem>-<id or number>`. Ids repeat in real data: if the name exists already, appends the number.
 pub(super) fn conversation_name(
     stem: &str,
     names: &mut HashSet<String>,
@@ -101,7 +101,7 @@ struct ContainerParts<'n> {
 }
 
 impl ContainerParts<'_> {
-    /// Adds the elements of a document: messages of one conversation, or conversations.
+    /// Adds the elements of a document. They are messages of one conversation, or conversations.
     fn add_elements(&mut self, elements: &[&RawValue]) {
         for (number, raw) in (1..).zip(elements) {
             let fields = Fields::of(raw).filter(|fields| shape(fields) == MessageShape::Unknown);
@@ -116,7 +116,7 @@ impl ContainerParts<'_> {
         }
     }
 
-    /// Adds one container; `number` is its place among several.
+    /// Adds one container. `number` is its position among several.
     fn add_container(&mut self, container: &Fields<'_>, number: Option<u64>) {
         for (number, raw) in (1..).zip(container.list(SIMULATIONS_FIELD).unwrap_or_default()) {
             if let Some(simulation) = Fields::of(raw) {
@@ -161,7 +161,7 @@ fn messages<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
     named.or_else(|| items(fields))
 }
 
-/// The items of a Responses API request, its answer, or both in one object.
+/// Returns the items of a Responses API request, of its answer, or of both in one object.
 fn items<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
     let lists = ITEMS_FIELDS.iter().filter_map(|name| fields.list(name));
     let items: Vec<&RawValue> = lists.flatten().collect();
@@ -176,15 +176,14 @@ fn items<'a>(fields: &Fields<'a>) -> Option<Vec<&'a RawValue>> {
     (asks_by_text(fields) || items.iter().any(is_item)).then_some(items)
 }
 
-/// Returns true for a Responses API request with a text as input. A program's own log entry, with an `output` as text, is
-/// not one.
+/// Returns true for a Responses API request with a text as input. A program's own log entry, with a text as `output`, isn't one.
 fn asks_by_text(fields: &Fields<'_>) -> bool {
     let is_request = fields.has("instructions") || fields.has("model");
     let holds_more = fields.has("output") || MESSAGES_FIELDS.iter().any(|name| fields.has(name));
     is_request && !holds_more && fields.text("input").is_some()
 }
 
-/// The request's instructions and text input as messages, to precede its other messages.
+/// Returns the request's instructions and text input as messages, which come before its other messages.
 fn instructions(request: &Fields<'_>) -> Vec<String> {
     let mut messages = Vec::new();
     if let Some(system) = request.raw("system") {

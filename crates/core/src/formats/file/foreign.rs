@@ -1,4 +1,4 @@
-//! Files of other programs, which are read whole.
+//! Reads files of other programs as a whole.
 
 use serde_json::value::RawValue;
 
@@ -12,16 +12,16 @@ use super::{
     container::conversation_name,
 };
 
-/// Lines that are looked at, even if one of them could be of a format. Some programs write lines like Claude Code's.
+/// Looks at this many lines, even if one of them could be of a format. Some programs write lines like Claude Code's.
 const LINES_LOOKED_AT: usize = 16;
 
 impl FileReader {
-    /// Returns true while too few lines are read to tell whether another program wrote them.
+    /// Returns true while too few lines were read to know whether another program wrote them.
     pub(super) fn may_be_foreign(&self) -> bool {
         self.reads_foreign && self.pending.len() < LINES_LOOKED_AT
     }
 
-    /// Reads a document of another program; returns false if it is none.
+    /// Reads a document of another program. Returns false if it isn't one.
     pub(super) fn read_foreign_document(&mut self, text: &str) -> bool {
         let raw = serde_json::from_str::<&RawValue>(text).ok();
         let Some(raw) = raw.filter(|_| self.reads_foreign) else {

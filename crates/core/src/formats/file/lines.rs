@@ -1,20 +1,20 @@
-//! Lines of a file, one at a time, in bounded memory.
+//! Reads the lines of a file one at a time, in bounded memory.
 
 use std::io::{self, BufRead, Read};
 
 use super::{super::FormatError, LINE_BYTES_MAX};
 
-/// The byte order mark that some editors put before UTF-8.
+/// The byte order mark that some editors write before UTF-8.
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 pub(super) struct FileLine {
-    /// From 1; blank lines count.
+    /// The line's number, from 1; blank lines count.
     pub(super) number: u64,
-    /// Without its line ending and byte order mark.
+    /// The line without its line ending and without a byte order mark.
     pub(super) text: Result<String, FormatError>,
 }
 
-/// Reads lines that end with LF or CR LF. The iterator skips blank ones.
+/// Reads lines that end with LF or CR LF. The iterator skips blank lines.
 pub(super) struct Lines {
     source: Box<dyn BufRead + Send>,
     number: u64,
@@ -38,7 +38,7 @@ impl Lines {
         }
     }
 
-    /// The next line, blank or not; `None` at the end.
+    /// Returns the next line, blank or not; `None` at the end.
     pub(super) fn next_line(&mut self) -> Option<FileLine> {
         let text = match self.read() {
             Ok(text) => text?,

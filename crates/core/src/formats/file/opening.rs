@@ -1,4 +1,4 @@
-//! Opening a file: decides whether it is lines or one document, and of which format.
+//! Opens a file: decides whether it is lines or one document, and of which format.
 
 use std::io::{self, BufRead, Cursor, Read};
 
@@ -21,7 +21,7 @@ use crate::domain::message::Format;
 type ByteSource = Box<dyn BufRead + Send>;
 
 impl FileReader {
-    /// Reads a document whole, or as many lines as needed to detect their format.
+    /// Reads a document as a whole, or as many lines as are needed to detect their format.
     pub(super) fn begin(&mut self, mut source: ByteSource, name: &str) -> Result<(), ReadError> {
         let io_error = |error| ReadError::Io {
             name: name.to_owned(),
@@ -64,7 +64,7 @@ impl FileReader {
         if self.read_foreign_document(text) {
             return self.settle(name, Format::OpenAiChat, None);
         }
-        let pieces = self.take_apart(text, None);
+        let pieces = self.split(text, None);
         if pieces.is_empty() {
             return Err(ReadError::Empty {
                 name: name.to_owned(),
@@ -74,7 +74,7 @@ impl FileReader {
         self.settle(name, container::chat_format(text), None)
     }
 
-    /// Begins reading lines. `broken` says why the file is no document, if it looked like one.
+    /// Begins to read lines. If the file looked like a document, `broken` says why it isn't one.
     fn begin_lines(
         &mut self,
         source: ByteSource,
@@ -99,9 +99,9 @@ impl FileReader {
         self.settle(name, Format::OpenAiChat, broken)
     }
 
-    /// Decides on the format by the pending pieces; `chat` is the choice if they are roles and texts only.
+    /// Decides the format from the pending pieces. If they have only roles and texts, the format is `chat`.
     fn settle(&mut self, name: &str, chat: Format, broken: Option<String>) -> Result<(), ReadError> {
-        let mut seen = MessageShape::Unknown;
+        let mut found = MessageShape::Unknown;
         for text in self
             .pending
             .iter()
@@ -109,15 +109,15 @@ impl FileReader {
         {
             match self.shape(text) {
                 MessageShape::Certain(format) => {
-                    seen = MessageShape::Certain(format);
+                    found = MessageShape::Certain(format);
                     break;
                 }
-                MessageShape::Chat => seen = MessageShape::Chat,
+                MessageShape::Chat => found = MessageShape::Chat,
                 MessageShape::Unknown => {}
             }
         }
         let name = name.to_owned();
-        self.format = match (self.forced, seen, broken) {
+        self.format = match (self.forced, found, broken) {
             (_, MessageShape::Unknown, Some(reason)) => return Err(ReadError::Broken { name, reason }),
             (Some(forced), ..) => forced,
             (None, MessageShape::Certain(format), _) => format,
@@ -133,7 +133,7 @@ impl FileReader {
         Ok(())
     }
 
-    /// True if a pending piece is of a program whose messages are refused.
+    /// Returns true if a pending piece is from a program whose messages are refused.
     fn is_refused(&self) -> bool {
         let mut texts = self
             .pending
@@ -142,8 +142,8 @@ impl FileReader {
         texts.any(|text| Fields::parse(text).is_ok_and(|fields| spelling::check(&fields).is_err()))
     }
 
-    /// The shape of a line or a document's message; for a container line, the shape of its messages. With a requested
-    /// format, a line that can be read in it is certain.
+    /// Returns the shape of a line or of a document's message. For a line that is a container, returns the shape of its messages. If a
+    /// format was requested, a line that can be read in it is certain.
     fn shape(&self, text: &str) -> MessageShape {
         let Ok(fields) = Fields::parse(text) else {
             return MessageShape::Unknown;
@@ -158,8 +158,8 @@ impl FileReader {
     }
 }
 
-/// Reads through the first line that isn't blank, and returns where it begins: at the end, if only blank lines came within
-/// the length limit. Reads an overlong line in part.
+/// Reads up to the first line that isn't blank, and returns where that line begins. If only blank lines came within the length limit,
+/// returns the end. Reads only a part of an overlong line.
 fn read_first_line(source: &mut ByteSource, head: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         let start = head.len();
@@ -176,7 +176,7 @@ fn read_first_line(source: &mut ByteSource, head: &mut Vec<u8>) -> io::Result<us
     }
 }
 
-/// Returns true if the file may be one JSON document that must be read whole. JSON lines need not.
+/// Returns true if the file may be one JSON document, which must be read as a whole. JSON lines needn't be.
 fn may_be_document(source: &mut ByteSource, head: &mut Vec<u8>, start: usize) -> io::Result<bool> {
     let first = head.get(start..).unwrap_or_default();
     if first.starts_with(b"[") {
@@ -185,7 +185,7 @@ fn may_be_document(source: &mut ByteSource, head: &mut Vec<u8>, start: usize) ->
     if !first.starts_with(b"{") || first.len() >= LINE_BYTES_MAX || !breaks_off(first) {
         return Ok(false);
     }
-    // A truncated first line looks like the start of a document, until the next line begins a new object.
+    // A truncated first line looks like the beginning of a document until the next line begins a new object.
     source
         .by_ref()
         .take(LINE_BYTES_MAX as u64)
@@ -194,13 +194,13 @@ fn may_be_document(source: &mut ByteSource, head: &mut Vec<u8>, start: usize) ->
     Ok(breaks_off(lines) || serde_json::from_slice::<serde::de::IgnoredAny>(lines).is_ok())
 }
 
-/// Returns true if `json` is a valid but unfinished beginning. A string can't continue past the end of a line.
+/// Returns true if `json` is valid so far but unfinished. A string can't continue after the end of a line.
 fn breaks_off(json: &[u8]) -> bool {
     let error = serde_json::from_slice::<serde::de::IgnoredAny>(json).err();
     error.is_some_and(|error| error.classify() == Category::Eof && !error.to_string().contains("string"))
 }
 
-/// Returns the whole file as one JSON value, or the reason why it is none.
+/// Returns the whole file as one JSON value, or why it isn't one.
 fn document(head: &[u8]) -> Result<&str, String> {
     if head.len() > DOCUMENT_BYTES_MAX {
         return Err(format!("it is longer than {DOCUMENT_BYTES_MAX} bytes"));

@@ -1,5 +1,5 @@
-//! Transcript lines that the conversation took back: edited prompts and turns that were rolled back, with everything that
-//! followed from them. Read in sequence with the others, they would make a conversation that never took place.
+//! Finds transcript lines that the conversation took back: edited prompts and turns that were rolled back, with everything that followed
+//! from them. Read in sequence with the other lines, they would make a conversation that never took place.
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::domain::message::{Format, Kind};
 
-/// The line numbers that the file's conversation took back; empty for a pipe.
+/// Returns the numbers of the lines that the file's conversation took back; none for a pipe.
 pub(super) fn undone_lines(path: &Path, format: Format) -> HashSet<u64> {
     let may_have = matches!(format, Format::ClaudeCode | Format::Codex) && path.is_file();
     let reader = may_have.then(|| FileReader::open(path, Some(format)));
@@ -21,26 +21,26 @@ pub(super) fn undone_lines(path: &Path, format: Format) -> HashSet<u64> {
 
 pub(super) fn undone(reader: FileReader) -> HashSet<u64> {
     match reader.format() {
-        Format::ClaudeCode => edited(reader),
-        Format::Codex => taken_back(reader),
+        Format::ClaudeCode => find_edited(reader),
+        Format::Codex => find_rolled_back(reader),
         _ => HashSet::new(),
     }
 }
 
-/// A Claude Code line in the tree of lines.
+/// A line of Claude Code in the tree of lines.
 struct Node {
-    /// Its line number, and those of its copies.
+    /// The numbers of the line and of its copies.
     lines: Vec<u64>,
     parent: Option<usize>,
     is_prompt: bool,
 }
 
-/// Finds edited Claude Code prompts: a later prompt has the same parent. All other branches were said, such as the results
-/// of parallel calls. A branch that continued after the later one began is kept.
-fn edited(reader: FileReader) -> HashSet<u64> {
+/// Finds edited prompts of Claude Code: a later prompt has the same parent. All other branches belong to the conversation, such as the
+/// results of parallel calls. So does a branch that continued after the later prompt began.
+fn find_edited(reader: FileReader) -> HashSet<u64> {
     let nodes = nodes(reader.filter_map(Result::ok));
     let order = order(&nodes);
-    let mut is_undone = given_up(&nodes, &ends(&nodes, &order));
+    let mut is_undone = find_replaced_prompts(&nodes, &ends(&nodes, &order));
     for &place in &order {
         let follows = nodes[place].parent.is_some_and(|parent| is_undone[parent]);
         is_undone[place] |= follows;
@@ -52,7 +52,7 @@ fn edited(reader: FileReader) -> HashSet<u64> {
         .collect()
 }
 
-/// The lines in file order. Of lines with the same id, the first one counts.
+/// Returns the lines in file order. If several have the same id, the first one counts.
 fn nodes(records: impl Iterator<Item = Record>) -> Vec<Node> {
     let mut links: Vec<(Vec<u64>, Option<String>, bool)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -76,7 +76,7 @@ fn nodes(records: impl Iterator<Item = Record>) -> Vec<Node> {
     links.into_iter().map(node).collect()
 }
 
-/// The places of the nodes, parents first: some lines are written before their parents.
+/// Returns the positions of the nodes, parents first, since some lines are written before their parents.
 fn order(nodes: &[Node]) -> Vec<usize> {
     let mut children = vec![Vec::new(); nodes.len()];
     let mut order = Vec::with_capacity(nodes.len());
@@ -94,7 +94,7 @@ fn order(nodes: &[Node]) -> Vec<usize> {
     order
 }
 
-/// For each line, the last line in the file that follows from it.
+/// Returns for each line the last line of the file that follows from it.
 fn ends(nodes: &[Node], order: &[usize]) -> Vec<usize> {
     let mut ends: Vec<usize> = (0..nodes.len()).collect();
     for &place in order.iter().rev() {
@@ -105,8 +105,8 @@ fn ends(nodes: &[Node], order: &[usize]) -> Vec<usize> {
     ends
 }
 
-/// Marks the prompts that were edited after everything that follows from them was said.
-fn given_up(nodes: &[Node], ends: &[usize]) -> Vec<bool> {
+/// Marks the prompts that were edited after the last line that follows from them.
+fn find_replaced_prompts(nodes: &[Node], ends: &[usize]) -> Vec<bool> {
     let mut is_given_up = vec![false; nodes.len()];
     let mut prompts = HashMap::new();
     for (place, node) in nodes.iter().enumerate().filter(|(_, node)| node.is_prompt) {
@@ -118,8 +118,8 @@ fn given_up(nodes: &[Node], ends: &[usize]) -> Vec<bool> {
     is_given_up
 }
 
-/// The lines of rolled-back Codex turns, each from the user's message on.
-fn taken_back(reader: FileReader) -> HashSet<u64> {
+/// Returns the lines of rolled-back turns of Codex, each turn from the user's message on.
+fn find_rolled_back(reader: FileReader) -> HashSet<u64> {
     let (mut turns, mut lines) = (Vec::new(), HashSet::new());
     for record in reader.filter_map(Result::ok) {
         if let Some(count) = codex::turns_taken_back(&record.message) {

@@ -1,4 +1,4 @@
-//! Messages of Vercel's AI SDK: UIMessages (`parts`) and ModelMessages (`content` with `tool-call` and `tool-result`).
+//! Reads messages of Vercel's AI SDK: UIMessages (`parts`) and ModelMessages (`content` with `tool-call` and `tool-result`).
 
 use serde_json::value::RawValue;
 
@@ -26,7 +26,7 @@ const MODEL_BLOCKS: [&str; 4] = [
     "tool-approval-request",
     "tool-approval-response",
 ];
-/// The beginning of the types of parts with a tool's call and result; the tool's name follows.
+/// The types of parts with a tool's call and result begin like this; the tool's name follows.
 const TOOL: &str = "tool-";
 
 fn is_ui_message(entry: &Fields<'_>) -> bool {
@@ -38,12 +38,12 @@ fn is_ui_message(entry: &Fields<'_>) -> bool {
 }
 
 fn is_model_message(entry: &Fields<'_>) -> bool {
-    let is_models = |part: &Fields<'_>| {
+    let is_model_block = |part: &Fields<'_>| {
         let kind = part.text("type").unwrap_or_default();
         let is_file = kind == "file" && part.has("data") || kind == "image" && part.has("image");
         MODEL_BLOCKS.contains(&kind.as_str()) || is_file || kind == "reasoning" && part.has("text")
     };
-    entry.has("role") && objects(entry, "content").iter().any(is_models)
+    entry.has("role") && objects(entry, "content").iter().any(is_model_block)
 }
 
 fn read_ui(entries: &[&RawValue], reading: &mut Transcription) {
@@ -72,7 +72,7 @@ fn read_ui_part(part: &Fields<'_>, turn: &mut TurnWriter, reading: &mut Transcri
             turn.think(&text.unwrap_or_default());
         }
         "file" => attach(part, turn),
-        // Version 4 has the call and its result in an object of their own.
+        // Version 4 has the call and its result in an object of its own.
         "tool-invocation" => match part.object("toolInvocation") {
             Some(tool) => read_tool(&tool, tool.text("toolName"), turn),
             None => reading.leave_out(&kind),
@@ -162,7 +162,7 @@ fn attach(part: &Fields<'_>, turn: &mut TurnWriter) {
     turn.attach_data(&media, &data.unwrap_or_default());
 }
 
-/// A result: version 4 has it as it is, later ones in an object that says what it is.
+/// Reads a result. Version 4 has the result itself; later versions have it in an object that says what it is.
 fn outcome(part: &Fields<'_>) -> ForeignResult {
     let output = part.object("output");
     let kind = output

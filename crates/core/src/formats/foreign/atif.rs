@@ -1,4 +1,4 @@
-//! Trajectories in the Agent Trajectory Interchange Format, which Harbor and Terminal-Bench write.
+//! Reads trajectories in the Agent Trajectory Interchange Format, which Harbor and Terminal-Bench write.
 
 use serde_json::value::RawValue;
 

@@ -1,5 +1,5 @@
-//! Messages of AutoGen 0.4 and later: those of its teams (`TextMessage`, `ToolCallRequestEvent`), and those of its models'
-//! contexts (`UserMessage`, `AssistantMessage`).
+//! Reads messages of AutoGen 0.4 and later: those of its teams (`TextMessage`, `ToolCallRequestEvent`), and those of its models' contexts
+//! (`UserMessage`, `AssistantMessage`).
 
 use serde_json::value::RawValue;
 
@@ -37,11 +37,11 @@ fn is_entry(entry: &Fields<'_>) -> bool {
 fn read(entries: &[&RawValue], reading: &mut Transcription) {
     for message in entries.iter().filter_map(|raw| Fields::of(raw)) {
         let kind = message.text("type").unwrap_or_default();
-        let is_users = message.text("source").is_some_and(|source| source == USER);
+        let is_from_user = message.text("source").is_some_and(|source| source == USER);
         let role = match kind.as_str() {
             "SystemMessage" => "system",
             "UserMessage" => USER,
-            "TextMessage" | "MultiModalMessage" if is_users => USER,
+            "TextMessage" | "MultiModalMessage" if is_from_user => USER,
             kind if TYPES.contains(&kind) => "assistant",
             kind => {
                 reading.leave_out(kind);

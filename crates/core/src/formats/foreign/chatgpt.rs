@@ -1,4 +1,4 @@
-//! `conversations.json` of a ChatGPT export: conversations as trees of messages, each with the leaf that was shown last.
+//! Reads `conversations.json` of a ChatGPT export: conversations as trees of messages, each with the leaf that was shown last.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,7 @@ pub(super) const EXPORT: ForeignFormat = ForeignFormat {
     is_entry,
     read,
 };
-/// The recipient of what the user sees.
+/// The recipient of messages that the user sees.
 const EVERYONE: &str = "all";
 
 fn is_entry(entry: &Fields<'_>) -> bool {
@@ -44,7 +44,7 @@ fn read(entries: &[&RawValue], reading: &mut Transcription) {
     }
 }
 
-/// The messages from the root to the leaf. A tree whose parents go in circles ends where it begins again.
+/// Returns the messages from the root to the leaf. If the parents go in circles, stops where the circle closes.
 fn path<'a>(nodes: &HashMap<String, &'a RawValue>, leaf: Option<String>) -> Vec<Fields<'a>> {
     let (mut path, mut seen, mut next) = (Vec::new(), HashSet::new(), leaf);
     while let Some(id) = next.take().filter(|id| !seen.contains(id)) {
@@ -59,7 +59,7 @@ fn path<'a>(nodes: &HashMap<String, &'a RawValue>, leaf: Option<String>) -> Vec<
     path
 }
 
-/// Reads a message. `call` is the id of the last call of a tool: an answer of the model that is addressed to one.
+/// Reads a message. `call` is the id of the last call of a tool, which is an answer of the model that is addressed to a tool.
 fn read_message(message: &Fields<'_>, call: &mut Option<String>, reading: &mut Transcription) {
     let author = message.object("author");
     let role = author
@@ -87,7 +87,7 @@ fn read_message(message: &Fields<'_>, call: &mut Option<String>, reading: &mut T
     if is_thought {
         add_thoughts(&content, &mut turn);
     } else if let Some(tool) = recipient {
-        let text = said(&content, reading).join("\n");
+        let text = content_texts(&content, reading).join("\n");
         let arguments = quoted(&text);
         let arguments = serde_json::from_str(&arguments).ok();
         turn.call(&ForeignCall {
@@ -100,11 +100,11 @@ fn read_message(message: &Fields<'_>, call: &mut Option<String>, reading: &mut T
         turn.result(&ForeignResult {
             id: call.take(),
             name: author.and_then(|author| author.text("name")),
-            content: Some(quoted(&said(&content, reading).join("\n"))),
+            content: Some(quoted(&content_texts(&content, reading).join("\n"))),
             is_error: kind == "system_error",
         });
     } else {
-        for text in said(&content, reading) {
+        for text in content_texts(&content, reading) {
             turn.say(&text);
         }
     }
@@ -119,8 +119,8 @@ fn add_thoughts(content: &Fields<'_>, turn: &mut TurnWriter) {
     turn.think(&content.text("content").unwrap_or_default());
 }
 
-/// The texts of a content. Images and sounds are files of their own in the export.
-fn said(content: &Fields<'_>, reading: &mut Transcription) -> Vec<String> {
+/// Returns the texts of a content. Images and sounds are separate files in the export.
+fn content_texts(content: &Fields<'_>, reading: &mut Transcription) -> Vec<String> {
     let names = ["text", "result", "user_profile", "user_instructions"];
     let mut texts: Vec<String> = names.iter().filter_map(|name| content.text(name)).collect();
     for part in content.list("parts").unwrap_or_default() {

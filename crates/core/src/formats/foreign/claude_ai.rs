@@ -1,4 +1,4 @@
-//! `conversations.json` of a Claude export: conversations with `chat_messages` of Anthropic's blocks.
+//! Reads `conversations.json` of a Claude export: conversations with `chat_messages` of Anthropic's blocks.
 
 use serde_json::value::RawValue;
 
@@ -38,7 +38,7 @@ fn read_message(message: &Fields<'_>, reading: &mut Transcription) {
         turn.say(&message.text("text").unwrap_or_default());
     }
     content::add(message.raw("content"), &mut turn, reading);
-    // The text of a document that was pasted or uploaded; of other files the export has the names only.
+    // The text of a document that was pasted or uploaded. Of other files, the export has only the names.
     for attachment in objects(message, "attachments") {
         match attachment.text("extracted_content") {
             Some(text) => turn.say(&text),

@@ -1,4 +1,4 @@
-//! Content as most programs write it: a text, or a list of OpenAI's and Anthropic's blocks.
+//! Reads content as most programs write it: a text, or a list of OpenAI's and Anthropic's blocks.
 
 use serde_json::value::RawValue;
 
@@ -8,7 +8,7 @@ use super::{
     turn::{ForeignCall, ForeignResult, TurnWriter},
 };
 
-/// Blocks that the formats' own readers know.
+/// Blocks that the readers of OpenAI's and Anthropic's formats know.
 const KNOWN_BLOCKS: [&str; 7] = [
     "image",
     "image_url",
@@ -19,7 +19,7 @@ const KNOWN_BLOCKS: [&str; 7] = [
     "refusal",
 ];
 
-/// Blocks that repeat a call, whole or in pieces.
+/// Blocks that repeat a call, as a whole or in pieces.
 const CALL_BLOCKS: [&str; 5] = [
     "tool_use",
     "tool_call",
@@ -28,7 +28,7 @@ const CALL_BLOCKS: [&str; 5] = [
     "tool_call_chunk",
 ];
 
-/// Adds a content to a turn, and counts the blocks that aren't read.
+/// Adds a content to a turn. Counts the blocks that it doesn't read.
 pub(super) fn add(content: Option<&RawValue>, turn: &mut TurnWriter, reading: &mut Transcription) {
     let Some(content) = content else { return };
     for raw in json::list(content).unwrap_or_else(|| vec![content]) {
@@ -40,8 +40,8 @@ pub(super) fn add(content: Option<&RawValue>, turn: &mut TurnWriter, reading: &m
     }
 }
 
-/// Adds a content, with its calls only if they aren't given elsewhere, too.
-pub(super) fn add_said(
+/// Adds a content. Adds its calls only if `with_calls` is true, since they may also be given elsewhere.
+pub(super) fn add_content(
     content: Option<&RawValue>,
     with_calls: bool,
     turn: &mut TurnWriter,

@@ -1,4 +1,4 @@
-//! Messages of Amazon Bedrock's Converse API: blocks without a type, named by their only field.
+//! Reads messages of Amazon Bedrock's Converse API: blocks have no type; their only field names them.
 
 use serde_json::value::RawValue;
 
@@ -58,7 +58,7 @@ fn read_block(name: &str, value: &RawValue, turn: &mut TurnWriter, reading: &mut
     }
 }
 
-/// A result: its texts by lines, if it has nothing else, or its blocks as JSON.
+/// Reads a result: joins its texts and its JSON by line feeds, and counts its other blocks.
 fn outcome(block: &Fields<'_>, reading: &mut Transcription) -> ForeignResult {
     let mut texts = Vec::new();
     for raw in block.list("content").unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! Sessions of GitHub Copilot CLI (`~/.copilot/session-state/*/events.jsonl`): events with their content in `data`.
+//! Reads sessions of GitHub Copilot CLI (`~/.copilot/session-state/*/events.jsonl`): events with their content in `data`.
 
 use std::collections::HashSet;
 
@@ -45,7 +45,7 @@ fn read(entries: &[&RawValue], reading: &mut Transcription) {
     }
 }
 
-/// Reads an event into its turn. `called` holds the ids of the calls that a message asked for.
+/// Reads an event into its turn. `called` has the ids of calls that a message asked for.
 fn read_event(
     kind: &str,
     mut turn: TurnWriter,
@@ -75,7 +75,7 @@ fn read_event(
             turn.call(&call(data, "toolName"));
             reading.push(turn);
         }
-        // The message before it holds the call.
+        // The message before it has the call.
         "tool.execution_start" => {}
         "tool.execution_complete" => {
             turn.result(&outcome(data));

@@ -1,4 +1,4 @@
-//! Transcripts of Cursor's agent (`~/.cursor/projects/*/agent-transcripts/*.jsonl`): a role, and Anthropic's blocks in
+//! Reads transcripts of Cursor's agent (`~/.cursor/projects/*/agent-transcripts/*.jsonl`): lines with a role, and Anthropic's blocks in
 //! `message`.
 
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ pub(super) const TRANSCRIPT: ForeignFormat = ForeignFormat {
     is_entry,
     read,
 };
-/// The marks around what the user typed.
+/// Stand around what the user typed.
 const QUERY: (&str, &str) = ("<user_query>", "</user_query>");
 
 fn is_entry(entry: &Fields<'_>) -> bool {
@@ -47,7 +47,7 @@ fn read(entries: &[&RawValue], reading: &mut Transcription) {
     }
 }
 
-/// What the user typed, without what Cursor put around it.
+/// Returns what the user typed, without what Cursor wrote around it.
 fn query(text: &str) -> Option<String> {
     let (_, rest) = text.split_once(QUERY.0)?;
     let (typed, _) = rest.split_once(QUERY.1)?;

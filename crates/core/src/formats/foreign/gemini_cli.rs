@@ -1,4 +1,4 @@
-//! Sessions of Gemini CLI (`~/.gemini/tmp/*/chats/session-*.json` and `.jsonl`), and the events of its `stream-json` output.
+//! Reads sessions of Gemini CLI (`~/.gemini/tmp/*/chats/session-*.json` and `.jsonl`), and the events of its `stream-json` output.
 
 use serde_json::value::RawValue;
 
@@ -18,9 +18,9 @@ pub(super) const STREAM: ForeignFormat = ForeignFormat {
     is_entry: is_event,
     read: read_events,
 };
-/// A line that takes back everything from a message on.
+/// A line with this field takes back everything from a message on.
 const REWIND: &str = "$rewindTo";
-/// A line that changes the session's own fields.
+/// A line with this field changes the session's own fields.
 const SET: &str = "$set";
 
 fn is_session(entry: &Fields<'_>) -> bool {
@@ -36,35 +36,35 @@ fn read_session(entries: &[&RawValue], reading: &mut Transcription) {
         match kind.as_str() {
             "user" => push_content(&message, "user", &parts(message.raw("content")), reading),
             "gemini" => push_answer(&message, reading),
-            // Notices, warnings and errors are shown to the user only.
+            // Notices, warnings and errors are for the user only.
             kind => reading.leave_out(&format!("{kind} message")),
         }
     }
 }
 
-/// The messages that hold at the end. A message may be written again with more in it.
+/// Returns the messages that remain at the end. A message may be written again with more content.
 fn messages<'a>(entries: &[&'a RawValue]) -> Vec<&'a RawValue> {
-    let mut held: Vec<(String, &RawValue)> = Vec::new();
+    let mut current: Vec<(String, &RawValue)> = Vec::new();
     for &raw in entries {
         let Some(entry) = Fields::of(raw) else { continue };
         let set = entry.object(SET);
         if let Some(list) = set.as_ref().unwrap_or(&entry).list("messages") {
             let id = |raw: &RawValue| Fields::of(raw)?.text("id");
-            held = list
+            current = list
                 .into_iter()
                 .map(|raw| (id(raw).unwrap_or_default(), raw))
                 .collect();
         } else if let Some(first) = entry.text(REWIND) {
-            let place = held.iter().position(|(id, _)| *id == first);
-            held.truncate(place.unwrap_or_default());
+            let place = current.iter().position(|(id, _)| *id == first);
+            current.truncate(place.unwrap_or_default());
         } else if let Some(id) = entry.text("id") {
-            match held.iter_mut().find(|(held, _)| *held == id) {
+            match current.iter_mut().find(|(current, _)| *current == id) {
                 Some((_, message)) => *message = raw,
-                None => held.push((id, raw)),
+                None => current.push((id, raw)),
             }
         }
     }
-    held.into_iter().map(|(_, raw)| raw).collect()
+    current.into_iter().map(|(_, raw)| raw).collect()
 }
 
 fn push_answer(message: &Fields<'_>, reading: &mut Transcription) {
@@ -74,11 +74,11 @@ fn push_answer(message: &Fields<'_>, reading: &mut Transcription) {
         let text = text.into_iter().flatten().collect::<Vec<_>>().join("\n");
         format!(r#"{{"text":{},"thought":true}}"#, quoted(&text))
     });
-    let said = parts(message.raw("content"));
+    let texts = parts(message.raw("content"));
     let called = calls
         .iter()
         .map(|call| format!(r#"{{"functionCall":{}}}"#, call_json(call)));
-    let answer: Vec<String> = thoughts.chain(said).chain(called).collect();
+    let answer: Vec<String> = thoughts.chain(texts).chain(called).collect();
     push_content(message, "model", &answer, reading);
     let results: Vec<String> = calls.iter().flat_map(results).collect();
     if results.is_empty() {
@@ -99,7 +99,7 @@ fn call_json(call: &Fields<'_>) -> String {
     )
 }
 
-/// The result's parts as Gemini was sent them; for a call without any, what the user was shown.
+/// Returns the result's parts as Gemini got them. For a call without any, returns what the user was shown.
 fn results(call: &Fields<'_>) -> Vec<String> {
     let sent: Vec<String> = parts(call.raw("result"));
     let is_whole = |part: &String| part.contains("\"functionResponse\"");
@@ -140,7 +140,7 @@ fn content_json(role: &str, parts: &[String], id: Option<&str>, at: Option<&RawV
     format!(r#"{{{id}{at}"role":"{role}","parts":[{}]}}"#, parts.join(","))
 }
 
-/// The parts of a content: a text, a part, or a list of both.
+/// Returns the parts of a content: a text, a part, or a list of both.
 pub(super) fn parts(content: Option<&RawValue>) -> Vec<String> {
     let Some(content) = content else { return Vec::new() };
     let list = json::list(content).unwrap_or_else(|| vec![content]);

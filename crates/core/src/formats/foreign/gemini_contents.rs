@@ -1,4 +1,4 @@
-//! Contents of Gemini in an envelope: events of Google's ADK, and lines of Qwen Code.
+//! Reads contents of Gemini in an envelope: events of Google's ADK, and lines of Qwen Code.
 
 use serde_json::value::RawValue;
 
@@ -26,16 +26,16 @@ fn is_event(entry: &Fields<'_>) -> bool {
 
 fn read_events(entries: &[&RawValue], reading: &mut Transcription) {
     for event in entries.iter().filter_map(|raw| Fields::of(raw)) {
-        // A piece of an answer that comes whole in a later event.
+        // A piece of an answer; a later event has the whole answer.
         if event.flag("partial") == Some(true) {
             reading.leave_out("partial event");
             continue;
         }
         match event.object("content") {
             Some(content) => {
-                let is_users = event.text("author").is_some_and(|author| author == "user");
+                let is_from_user = event.text("author").is_some_and(|author| author == "user");
                 let role = content.text("role");
-                let role = role.unwrap_or_else(|| if is_users { "user" } else { "model" }.to_owned());
+                let role = role.unwrap_or_else(|| if is_from_user { "user" } else { "model" }.to_owned());
                 push_content(&event, &role, &parts(content.raw("parts")), reading);
             }
             None => reading.leave_out("event without content"),

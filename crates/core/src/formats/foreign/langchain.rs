@@ -1,4 +1,4 @@
-//! Messages of LangChain and LangGraph: `messages_to_dict` (`{type, data}`), serialised constructors (`lc`, `kwargs`), and
+//! Reads messages of LangChain and LangGraph: `messages_to_dict` (`{type, data}`), serialised constructors (`lc`, `kwargs`), and
 //! dictionaries with the fields of a message.
 
 use serde_json::value::RawValue;
@@ -14,7 +14,7 @@ pub(super) const MESSAGES: ForeignFormat = ForeignFormat {
     is_entry,
     read,
 };
-/// LangChain's names of authors, in the three ways in which they are written.
+/// LangChain's names of authors, in the ways in which they are written.
 const AUTHORS: [&str; 4] = ["human", "ai", "HumanMessage", "AIMessage"];
 
 fn is_entry(entry: &Fields<'_>) -> bool {
@@ -31,7 +31,7 @@ fn is_entry(entry: &Fields<'_>) -> bool {
     data || AUTHORS.contains(&author(&kind)) && entry.holds("content") && !entry.has("source")
 }
 
-/// The name of a serialised object's class, the last one of its `id`.
+/// Returns the name of a serialised object's class, which is the last name of its `id`.
 fn class(entry: &Fields<'_>) -> Option<String> {
     super::json::string(entry.list("id")?.last()?)
 }
@@ -82,7 +82,7 @@ fn read_message(kind: &str, message: &Fields<'_>, reading: &mut Transcription) {
                 .unwrap_or_default(),
         );
         let calls = calls(message, extra);
-        content::add_said(message.raw("content"), calls.is_empty(), &mut turn, reading);
+        content::add_content(message.raw("content"), calls.is_empty(), &mut turn, reading);
         for call in &calls {
             turn.call(call);
         }
@@ -90,7 +90,7 @@ fn read_message(kind: &str, message: &Fields<'_>, reading: &mut Transcription) {
     reading.push(turn);
 }
 
-/// The calls of a message: parsed, unparsable, or only as the provider sent them.
+/// Returns the calls of a message: parsed and unparsable ones, or else those that the provider sent.
 fn calls<'a>(message: &Fields<'a>, extra: Option<&Fields<'a>>) -> Vec<ForeignCall<'a>> {
     let parsed = objects(message, "tool_calls")
         .into_iter()

@@ -1,4 +1,4 @@
-//! Sessions of opencode, as `opencode export` writes them: `{info, messages: [{info, parts}]}`.
+//! Reads sessions of opencode as `opencode export` writes them: `{info, messages: [{info, parts}]}`.
 
 use serde_json::value::RawValue;
 
@@ -13,7 +13,7 @@ pub(super) const EXPORT: ForeignFormat = ForeignFormat {
     is_entry,
     read,
 };
-/// The kind of a summary that opencode's own compaction wrote.
+/// The kind of a summary by opencode's own compaction.
 const COMPACT_SUMMARY: &str = "compact_summary";
 
 fn is_entry(entry: &Fields<'_>) -> bool {

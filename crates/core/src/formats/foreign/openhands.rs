@@ -1,4 +1,4 @@
-//! Events of OpenHands: version 0's actions and observations, and version 1's events by `kind`.
+//! Reads events of OpenHands: version 0's actions and observations, and version 1's events by `kind`.
 
 use serde_json::value::RawValue;
 
@@ -19,7 +19,7 @@ pub(super) const EVENTS: ForeignFormat = ForeignFormat {
     read: read_events,
 };
 const SOURCES: [&str; 3] = ["user", "agent", "environment"];
-/// Actions and observations of the program itself, of which the model is told nothing.
+/// Actions and observations of the program itself. The model isn't told about them.
 const SILENT: [&str; 6] = [
     "recall",
     "change_agent_state",
@@ -36,16 +36,16 @@ const KINDS: [&str; 5] = [
     "AgentErrorEvent",
 ];
 
-fn is_of_source(entry: &Fields<'_>) -> bool {
+fn has_known_source(entry: &Fields<'_>) -> bool {
     entry
         .text("source")
         .is_some_and(|source| SOURCES.contains(&source.as_str()))
 }
 
 fn is_action(entry: &Fields<'_>) -> bool {
-    let is_acted = entry.text("action").is_some() && entry.has("args");
-    let is_observed = entry.text("observation").is_some() && entry.holds("content");
-    is_of_source(entry) && (is_acted || is_observed)
+    let is_action = entry.text("action").is_some() && entry.has("args");
+    let is_observation = entry.text("observation").is_some() && entry.holds("content");
+    has_known_source(entry) && (is_action || is_observation)
 }
 
 fn read_actions(entries: &[&RawValue], reading: &mut Transcription) {
@@ -58,35 +58,35 @@ fn read_actions(entries: &[&RawValue], reading: &mut Transcription) {
             reading.leave_out(&kind);
             continue;
         }
-        let is_users = event.text("source").is_some_and(|source| source == "user");
+        let is_from_user = event.text("source").is_some_and(|source| source == "user");
         let role = match kind.as_str() {
             "system" => "system",
-            "message" if is_users => "user",
+            "message" if is_from_user => "user",
             _ => "assistant",
         };
         let id = event.label("id").map(|id| format!("event-{id}"));
         let mut turn = TurnWriter::new(role).id(id).at(event.raw("timestamp"));
         if event.has("observation") {
-            turn.result(&observed(&event, &kind));
+            turn.result(&result_of_observation(&event, &kind));
         } else {
-            act(&event, &kind, &mut turn);
+            write_action(&event, &kind, &mut turn);
         }
         reading.push(turn);
     }
 }
 
-fn act(event: &Fields<'_>, kind: &str, turn: &mut TurnWriter) {
+fn write_action(event: &Fields<'_>, kind: &str, turn: &mut TurnWriter) {
     let Some(args) = event.object("args") else { return };
-    let said = |names: &[&str]| names.iter().find_map(|name| args.text(name)).unwrap_or_default();
+    let text_of = |names: &[&str]| names.iter().find_map(|name| args.text(name)).unwrap_or_default();
     match kind {
         "message" | "system" => {
-            turn.say(&said(&["content"]));
+            turn.say(&text_of(&["content"]));
             for url in args.list("image_urls").unwrap_or_default() {
                 turn.attach("image/*", &super::json::as_text(url));
             }
         }
         "finish" => {
-            let text = said(&["final_thought", "thought"]);
+            let text = text_of(&["final_thought", "thought"]);
             turn.say(&if text.is_empty() {
                 event.text("message").unwrap_or_default()
             } else {
@@ -94,23 +94,23 @@ fn act(event: &Fields<'_>, kind: &str, turn: &mut TurnWriter) {
             });
         }
         _ => {
-            turn.say(&said(&["thought"]));
+            turn.say(&text_of(&["thought"]));
             let tool = event.object("tool_call_metadata");
-            let sent = tool.as_ref().and_then(sent);
+            let model_arguments = tool.as_ref().and_then(model_arguments);
             turn.call(&ForeignCall {
                 id: tool_id(event).or_else(|| event.label("id")),
                 name: tool
                     .as_ref()
                     .and_then(|tool| tool.text("function_name"))
                     .or(Some(kind.to_owned())),
-                arguments: sent.or_else(|| event.raw("args")),
+                arguments: model_arguments.or_else(|| event.raw("args")),
             });
         }
     }
 }
 
-/// The arguments as the model wrote them; the action's are the program's.
-fn sent<'a>(tool: &Fields<'a>) -> Option<&'a RawValue> {
+/// Returns the arguments as the model wrote them. The action's `args` hold what the program made of them.
+fn model_arguments<'a>(tool: &Fields<'a>) -> Option<&'a RawValue> {
     let id = tool.text("tool_call_id")?;
     let choices = objects(&tool.object("model_response")?, "choices");
     let calls = objects(&choices.first()?.object("message")?, "tool_calls");
@@ -124,7 +124,7 @@ fn tool_id(event: &Fields<'_>) -> Option<String> {
     event.object("tool_call_metadata")?.text("tool_call_id")
 }
 
-fn observed(event: &Fields<'_>, kind: &str) -> ForeignResult {
+fn result_of_observation(event: &Fields<'_>, kind: &str) -> ForeignResult {
     let metadata = event
         .object("extras")
         .and_then(|extras| extras.object("metadata"));
@@ -141,7 +141,7 @@ fn observed(event: &Fields<'_>, kind: &str) -> ForeignResult {
 
 fn is_event(entry: &Fields<'_>) -> bool {
     let kind = entry.text("kind").unwrap_or_default();
-    is_of_source(entry) && KINDS.contains(&kind.as_str())
+    has_known_source(entry) && KINDS.contains(&kind.as_str())
 }
 
 fn read_events(entries: &[&RawValue], reading: &mut Transcription) {
@@ -184,7 +184,7 @@ fn read_events(entries: &[&RawValue], reading: &mut Transcription) {
             }
             "ObservationEvent" | "AgentErrorEvent" => {
                 let mut turn = turn("assistant");
-                turn.result(&returned(&event));
+                turn.result(&result_of_event(&event));
                 reading.push(turn);
             }
             kind => reading.leave_out(kind),
@@ -192,7 +192,7 @@ fn read_events(entries: &[&RawValue], reading: &mut Transcription) {
     }
 }
 
-fn returned(event: &Fields<'_>) -> ForeignResult {
+fn result_of_event(event: &Fields<'_>) -> ForeignResult {
     let observation = event.object("observation");
     let inner = observation.as_ref();
     let content = inner.and_then(|inner| inner.raw("content").or_else(|| inner.raw("output")));

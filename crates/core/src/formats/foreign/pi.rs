@@ -1,4 +1,4 @@
-//! Sessions of pi (and of programs made of it): entries of a tree, of which the last one is where the session is.
+//! Reads sessions of pi (and of programs made of it): entries of a tree. The session continues from the last entry.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub(super) const SESSION: ForeignFormat = ForeignFormat {
     is_entry,
     read,
 };
-/// The kind of a summary that the program's own compaction wrote.
+/// The kind of a summary by the program's own compaction.
 const COMPACT_SUMMARY: &str = "compact_summary";
 
 fn is_entry(entry: &Fields<'_>) -> bool {
@@ -29,7 +29,7 @@ fn is_entry(entry: &Fields<'_>) -> bool {
 
 fn read(entries: &[&RawValue], reading: &mut Transcription) {
     let entries: Vec<Fields<'_>> = entries.iter().filter_map(|raw| Fields::of(raw)).collect();
-    let is_current = current(&entries);
+    let is_current = find_current(&entries);
     for (entry, is_current) in entries.iter().zip(is_current) {
         if is_current {
             read_entry(entry, reading);
@@ -39,8 +39,8 @@ fn read(entries: &[&RawValue], reading: &mut Transcription) {
     }
 }
 
-/// For each entry, whether the last one follows from it. Old sessions have no tree.
-fn current(entries: &[Fields<'_>]) -> Vec<bool> {
+/// Returns for each entry if the last entry follows from it. Old sessions have no tree.
+fn find_current(entries: &[Fields<'_>]) -> Vec<bool> {
     let is_node = |entry: &Fields<'_>| entry.text("id").is_some() && entry.holds("parentId");
     let places: HashMap<String, usize> = entries
         .iter()
@@ -87,7 +87,7 @@ fn read_message(message: &Fields<'_>, turn: TurnWriter, reading: &mut Transcript
             content: message.raw("content").map(|raw| raw.get().to_owned()),
             is_error: message.flag("isError") == Some(true),
         }),
-        // A command that the user ran; the model was sent it like this.
+        // A command that the user ran; the model got it like this.
         "bashExecution" => {
             let (command, output) = (message.text("command"), message.text("output"));
             let ran = format!(

@@ -1,4 +1,4 @@
-//! Message histories of Pydantic-AI: `{kind: request | response, parts: [{part_kind}]}`.
+//! Reads message histories of Pydantic-AI: `{kind: request | response, parts: [{part_kind}]}`.
 
 use serde_json::value::RawValue;
 
@@ -26,7 +26,7 @@ fn read(entries: &[&RawValue], reading: &mut Transcription) {
         let at = message
             .raw("timestamp")
             .or_else(|| parts.iter().find_map(|part| part.raw("timestamp")));
-        // Each request repeats them.
+        // Each request repeats the instructions.
         let given = message.text("instructions");
         if let Some(text) = given.as_ref().filter(|_| given != instructions) {
             reading.push(TurnWriter::new("system").at(at).saying(text));
@@ -62,7 +62,7 @@ fn read_part(part: &Fields<'_>, turn: &mut TurnWriter, reading: &mut Transcripti
             let outcome = part.text("outcome");
             turn.result(&result(part, outcome.is_some_and(|outcome| outcome != "success")));
         }
-        // Without a tool's name it asks the model for another answer.
+        // Without a tool's name, it asks the model for another answer.
         "retry-prompt" if part.has("tool_name") => turn.result(&result(part, true)),
         "retry-prompt" => turn.say(&part.raw("content").map(json::as_text).unwrap_or_default()),
         kind => reading.leave_out(kind),

@@ -1,18 +1,18 @@
-//! What a reader made of a file: conversations, and the names and numbers of parts that it left out.
+//! What a reader made of a file: its conversations, and the names and numbers of the parts that it left out.
 
 use std::collections::{BTreeMap, HashSet};
 
 use super::{super::NAME_CHARS_MAX, turn::TurnWriter};
 use crate::domain::text::cut;
 
-/// The most names of parts that are counted one by one; the rest is counted together.
+/// Counts this many names of parts one by one, and all other parts together.
 const NAMES_MAX: usize = 32;
 const OTHERS: &str = "others";
 
 /// A conversation's messages, in formats that recapd stores.
 #[derive(Default)]
 pub(in super::super) struct ForeignConversation {
-    /// Its name in a file of several.
+    /// Its name, in a file of several conversations.
     pub(in super::super) name: Option<String>,
     pub(in super::super) messages: Vec<String>,
 }
@@ -52,7 +52,7 @@ impl Transcription {
         *self.left_out.entry(name).or_default() += 1;
     }
 
-    /// Adds what a turn said. An id that the conversation has already is left out: the second message is another one.
+    /// Adds the messages of a turn. If the conversation has the turn's id already, leaves out the id: the second message is another one.
     pub(super) fn push(&mut self, mut turn: TurnWriter) {
         self.begin_first();
         turn.id = turn.id.filter(|id| self.ids.insert(id.clone()));
@@ -72,7 +72,7 @@ impl Transcription {
         }
     }
 
-    /// Begins a conversation, unless one is begun.
+    /// Begins a conversation, unless one has begun.
     fn begin_first(&mut self) {
         if self.conversations.is_empty() {
             self.begin(None);

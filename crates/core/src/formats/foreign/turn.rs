@@ -1,5 +1,5 @@
-//! A turn of a conversation, written as messages of OpenAI's chat. A turn may hold what a model said, its calls and their
-//! results in several rounds; each round becomes an assistant's message and the results after it.
+//! Writes a turn of a conversation as messages of OpenAI's chat. A turn may have a model's words, its calls and their results in several
+//! rounds. Each round becomes an assistant's message and the results after it.
 
 use serde_json::{Value, value::RawValue};
 
@@ -91,7 +91,7 @@ impl TurnWriter {
         self.blocks.push(block);
     }
 
-    /// Adds a file by its address, which may hold its data.
+    /// Adds a file by its address, which may contain its data.
     pub(super) fn attach(&mut self, media: &str, url: &str) {
         let (media, url) = (media.to_ascii_lowercase(), quoted(url));
         self.add_block(if media.starts_with("image") {
@@ -142,35 +142,35 @@ impl TurnWriter {
         ));
     }
 
-    /// Ends a round: what comes next was said after the results so far.
+    /// Ends a round: a later text comes after the results so far.
     pub(super) fn end_round(&mut self) {
-        // A user's message answers the calls before it, so that its results come first.
-        if self.is_users() {
+        // A user's message answers the calls before it, so its results come first.
+        if self.is_from_user() {
             self.write_results();
-            self.write_said();
+            self.write_content();
         } else {
-            self.write_said();
+            self.write_content();
             self.write_results();
         }
     }
 
-    /// The messages, in order.
+    /// Returns the messages, in order.
     pub(super) fn finish(mut self) -> Vec<String> {
         self.end_round();
         self.messages
     }
 
-    fn is_users(&self) -> bool {
+    fn is_from_user(&self) -> bool {
         self.role == "user"
     }
 
     fn end_round_after_results(&mut self) {
-        if !self.results.is_empty() && !self.is_users() {
+        if !self.results.is_empty() && !self.is_from_user() {
             self.end_round();
         }
     }
 
-    fn write_said(&mut self) {
+    fn write_content(&mut self) {
         let blocks = std::mem::take(&mut self.blocks);
         let calls = std::mem::take(&mut self.calls);
         let thoughts = std::mem::take(&mut self.thoughts).join("\n");
@@ -200,7 +200,7 @@ impl TurnWriter {
         }
     }
 
-    /// Writes one message; the second one of a turn has the turn's id with its number.
+    /// Writes a message. From the second one on, a turn's messages have the turn's id with their number.
     fn write(&mut self, body: &str) {
         let number = self.messages.len();
         let id = self.id.as_ref().map(|id| match number {
@@ -216,13 +216,13 @@ impl TurnWriter {
     }
 }
 
-/// A field with a text and a comma after it; nothing if there is none.
+/// Returns a field with a text and a comma after it; nothing if there is no text.
 pub(super) fn field(name: &str, text: Option<&str>) -> String {
     text.map(|text| format!(r#""{name}":{},"#, quoted(text)))
         .unwrap_or_default()
 }
 
-/// A text as JSON.
+/// Returns a text as JSON.
 pub(super) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }

@@ -1,4 +1,4 @@
-//! Anthropic Messages.
+//! Writes requests for Anthropic Messages.
 
 use serde_json::{Map, Value, json};
 
@@ -17,8 +17,8 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
         .flat_map(|turn| blocks(turn, &mut TurnCalls::new(&[]), notes))
         .filter(|block| kind(block) == "text")
         .collect();
-    let said = named(turns, names).filter(|(turn, _)| turn.role != Role::System);
-    let mut messages: Vec<Value> = said
+    let others = named(turns, names).filter(|(turn, _)| turn.role != Role::System);
+    let mut messages: Vec<Value> = others
         .map(|(turn, mut calls)| {
             let role = if turn.role == Role::Assistant {
                 "assistant"
@@ -29,7 +29,7 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
         })
         .collect();
     if let Some(last) = messages.last_mut() {
-        end_cleanly(last);
+        trim_end(last);
     }
     let mut body = Map::new();
     if !system.is_empty() {
@@ -39,8 +39,9 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
     Value::Object(body)
 }
 
-/// Trims the model's last message, which must not end with white space: the model would continue from it.
-fn end_cleanly(last: &mut Value) {
+/// Removes white space from the end of the last message if it is the model's: the model continues from there, and Anthropic refuses a
+/// message that ends with white space.
+fn trim_end(last: &mut Value) {
     if last["role"] != "assistant" {
         return;
     }
@@ -80,7 +81,7 @@ fn blocks(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<
     blocks
 }
 
-/// The message's own Anthropic blocks, if none is missing and they agree with the parts.
+/// Returns the message's own Anthropic blocks, if none is missing and they agree with the parts.
 fn own_blocks(role: Role, piece: &Piece<'_>, notes: &mut Notes) -> Option<Vec<Value>> {
     let mut message = own::message(RequestFormat::Anthropic, piece)?;
     let is_model = message.get("role").and_then(Value::as_str) == Some("assistant");
@@ -110,8 +111,8 @@ fn is_thinking(block: &Value) -> bool {
     matches!(kind(block), "thinking" | "redacted_thinking")
 }
 
-/// Returns true if thinking may have Anthropic's signature, which is base64. Other servers with Anthropic's API leave the
-/// signature empty or out, or put a name and a colon before redacted thinking; Anthropic refuses requests with such blocks.
+/// Returns true if thinking may have Anthropic's signature, which is base64. Other servers with Anthropic's API leave the signature empty
+/// or out, or put a name and a colon before redacted thinking. Anthropic refuses requests with such blocks.
 fn is_signed(block: &Value) -> bool {
     let seal = if kind(block) == "thinking" {
         "signature"
@@ -126,8 +127,8 @@ fn is_signed(block: &Value) -> bool {
     seal.is_some_and(is_base64)
 }
 
-/// Removes the block's prompt cache markers. They belong to the request in which it was sent; a request may have four, and
-/// stored messages would bring all of theirs back.
+/// Removes the block's prompt cache markers. They belong to the request in which the block was sent. A request may have only four of
+/// them, and stored messages would bring back all of theirs.
 fn clean(mut block: Value) -> Value {
     if let Some(fields) = block.as_object_mut() {
         fields.remove("cache_control");
@@ -161,7 +162,7 @@ fn without_blanks(mut block: Value) -> Value {
     block
 }
 
-/// Replaces the id, and a call's tool name, by those assigned for this request.
+/// Writes the id, and a call's tool name, that this request uses.
 fn with_names(mut block: Value, calls: &mut TurnCalls<'_>) -> Value {
     let (field, is_call) = match kind(&block) {
         "tool_use" => ("id", true),

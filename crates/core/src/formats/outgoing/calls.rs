@@ -1,5 +1,5 @@
-//! Ids of calls and names of tools. Each keeps its own; a missing, repeated or invalid one is replaced, in the call and its
-//! result alike, and always by the same one for the same turns.
+//! Decides the ids of calls and the names of tools in a request. A missing, repeated or invalid one is replaced by another, in the call
+//! and in its result. The same turns always get the same replacements.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -34,7 +34,7 @@ impl<'n> TurnCalls<'n> {
     }
 }
 
-/// A call's arguments as OpenAI takes them: JSON text that is never empty.
+/// Returns a call's arguments as OpenAI requires them: JSON text that isn't empty.
 pub(super) fn arguments_text(arguments: &str) -> &str {
     if arguments.trim().is_empty() {
         "{}"
@@ -43,14 +43,14 @@ pub(super) fn arguments_text(arguments: &str) -> &str {
     }
 }
 
-/// For each turn, the names of its calls; for a turn of results, those of the turn before.
+/// Returns the names of each turn's calls; for a turn of results, those of the turn before.
 pub(super) fn names(target: RequestFormat, turns: &[Turn<'_>]) -> Vec<Vec<Names>> {
-    let called = turns.iter().flat_map(Turn::parts).filter_map(|part| match part {
+    let tool_names = turns.iter().flat_map(Turn::parts).filter_map(|part| match part {
         Part::ToolCall { name, .. } => Some(name.as_str()),
         _ => None,
     });
-    let tools = SpelledNames::new(Spelling::tool(target), called);
-    let mut given = AssignedIds::new(Spelling::id(target));
+    let tools = SpelledNames::new(Spelling::tool(target), tool_names);
+    let mut ids = AssignedIds::new(Spelling::id(target));
     let mut all: Vec<Vec<Names>> = Vec::with_capacity(turns.len());
     for turn in turns {
         let names = if turn.role == Role::Tool {
@@ -61,7 +61,7 @@ pub(super) fn names(target: RequestFormat, turns: &[Turn<'_>]) -> Vec<Vec<Names>
                 _ => None,
             });
             let names = calls.map(|(id, name)| Names {
-                id: given.unique(id),
+                id: ids.unique(id),
                 tool: tools.of(name),
             });
             names.collect()
@@ -74,7 +74,7 @@ pub(super) fn names(target: RequestFormat, turns: &[Turn<'_>]) -> Vec<Vec<Names>
 struct AssignedIds {
     spelling: Spelling,
     ids: HashSet<String>,
-    /// How often each id was requested.
+    /// How often each id was asked for.
     repeats: HashMap<String, u64>,
 }
 

@@ -1,4 +1,4 @@
-//! OpenAI Chat Completions, and compatible servers.
+//! Writes requests for OpenAI Chat Completions and compatible servers.
 
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ use crate::domain::{
     message::Part,
 };
 
-/// Fields of a message that a request accepts.
+/// The fields that a message of a request may have.
 const FIELDS: [&str; 7] = [
     "role",
     "content",
@@ -23,10 +23,10 @@ const FIELDS: [&str; 7] = [
     "refusal",
     "audio",
 ];
-/// Fields in which compatible servers keep thinking.
+/// Fields in which compatible servers have thinking.
 const THINKING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
-/// The blocks that a request accepts, each with a field named like its type; compatible servers take films and sounds by
-/// URL. Any other block in a log comes from another provider.
+/// The blocks that a request may have. Each has a field with the name of its type. Compatible servers accept films and sounds by URL. A
+/// log's other blocks come from other providers.
 const BLOCKS: [&str; 7] = [
     "text",
     "image_url",
@@ -39,8 +39,9 @@ const BLOCKS: [&str; 7] = [
 
 pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) -> Value {
     let pieces = turns.iter().flat_map(|turn| &turn.pieces);
-    let said_by = pieces.filter_map(|piece| piece.speaker.or_else(|| piece.source?.speaker.as_deref()));
-    let speakers = SpelledNames::new(Spelling::speaker(), said_by);
+    let names_of_speakers =
+        pieces.filter_map(|piece| piece.speaker.or_else(|| piece.source?.speaker.as_deref()));
+    let speakers = SpelledNames::new(Spelling::speaker(), names_of_speakers);
     let mut messages = Vec::new();
     for (turn, mut calls) in named(turns, names) {
         match turn.role {
@@ -57,15 +58,16 @@ fn message(
     speakers: &SpelledNames<'_>,
     notes: &mut Notes,
 ) -> Value {
-    let said = |piece| (piece, own(turn.role, piece));
-    let mut said: Vec<(&Piece<'_>, Option<Map<String, Value>>)> = turn.pieces.iter().map(said).collect();
-    let name = shared_name(&said).map(|name| speakers.of(name));
-    if let [(_, own)] = said.as_mut_slice()
+    let with_own = |piece| (piece, own(turn.role, piece));
+    let mut pieces: Vec<(&Piece<'_>, Option<Map<String, Value>>)> =
+        turn.pieces.iter().map(with_own).collect();
+    let name = shared_name(&pieces).map(|name| speakers.of(name));
+    if let [(_, own)] = pieces.as_mut_slice()
         && let Some(own) = own.take()
     {
         return Value::Object(with_names(own, calls, name));
     }
-    let blocks = said
+    let blocks = pieces
         .into_iter()
         .flat_map(|(piece, own)| blocks(piece, own, notes))
         .collect();
@@ -85,9 +87,9 @@ fn message(
     message
 }
 
-/// The common speaker of all pieces, if they have one.
-fn shared_name<'s>(said: &'s [(&Piece<'_>, Option<Map<String, Value>>)]) -> Option<&'s str> {
-    let mut names = said.iter().map(|(piece, own)| name(piece, own.as_ref()));
+/// Returns the speaker of the pieces, if all have the same one.
+fn shared_name<'s>(pieces: &'s [(&Piece<'_>, Option<Map<String, Value>>)]) -> Option<&'s str> {
+    let mut names = pieces.iter().map(|(piece, own)| name(piece, own.as_ref()));
     let first = names.next()?;
     names.all(|name| name == first).then_some(first).flatten()
 }
@@ -97,9 +99,9 @@ fn name<'s>(piece: &'s Piece<'_>, own: Option<&'s Map<String, Value>>) -> Option
     named.filter(|name| !name.is_empty()).or(piece.speaker)
 }
 
-/// One message per result, and one for what the user says after them.
+/// Writes a message for each result, and one for the user's words after them.
 fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<Value> {
-    let (mut messages, mut said) = (Vec::new(), Vec::new());
+    let (mut messages, mut words) = (Vec::new(), Vec::new());
     for piece in &turn.pieces {
         if let Some(own) = own(Role::Tool, piece) {
             messages.push(Value::Object(with_names(own, calls, None)));
@@ -107,19 +109,19 @@ fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec
         }
         for part in piece.parts.iter() {
             if let Part::ToolResult { text, is_error, .. } = part {
-                let said = unmarked(text, *is_error, notes);
-                messages.push(json!({"role": "tool", "tool_call_id": calls.next().id, "content": said}));
+                let text = unmarked(text, *is_error, notes);
+                messages.push(json!({"role": "tool", "tool_call_id": calls.next().id, "content": text}));
             }
         }
-        said.extend(blocks(piece, own(Role::User, piece), notes));
+        words.extend(blocks(piece, own(Role::User, piece), notes));
     }
-    if !said.is_empty() {
-        messages.push(json!({"role": "user", "content": content(said)}));
+    if !words.is_empty() {
+        messages.push(json!({"role": "user", "content": content(words)}));
     }
     messages
 }
 
-/// A piece as blocks, from its `own` message if given.
+/// Writes a piece as blocks, from its `own` message if there is one.
 fn blocks(piece: &Piece<'_>, own: Option<Map<String, Value>>, notes: &mut Notes) -> Vec<Value> {
     match own.and_then(|mut own| own.remove("content")) {
         Some(Value::String(text)) => vec![text_block(&text)],
@@ -135,7 +137,7 @@ fn text_block(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-/// A single text if there are only texts, else the blocks; null if there are none.
+/// Returns one text if there are only texts, else the blocks; null if there are none.
 fn content(blocks: Vec<Value>) -> Value {
     let texts: Option<Vec<&str>> = blocks
         .iter()
@@ -157,19 +159,19 @@ fn call(part: &Part, calls: &mut TurnCalls<'_>) -> Option<Value> {
     Some(json!({"id": id, "type": "function", "function": {"name": tool, "arguments": arguments}}))
 }
 
-/// The message as it was sent or received, if a request accepts it unchanged.
+/// Returns the message as it was sent or received, if a request may have it unchanged.
 fn own(role: Role, piece: &Piece<'_>) -> Option<Map<String, Value>> {
     if piece.parts.iter().any(fails_silently) {
         return None;
     }
     let mut message = own::message(RequestFormat::OpenAiChat, piece)?;
-    let thinks = piece.keeps_thinking;
+    let keeps_thinking = piece.keeps_thinking;
     message.retain(|name, value| {
         let name = name.as_str();
         !value.is_null()
             && (FIELDS.contains(&name)
                 || name == "function_call"
-                || thinks && THINKING_FIELDS.contains(&name))
+                || keeps_thinking && THINKING_FIELDS.contains(&name))
     });
     let is_role = match message.get("role").and_then(Value::as_str)? {
         "system" | "developer" => role == Role::System,
@@ -184,7 +186,7 @@ fn own(role: Role, piece: &Piece<'_>) -> Option<Map<String, Value>> {
         is_role && !message.contains_key("function_call") && own::calls_and_results(piece) == (made, results);
     let content = own_content(message.remove("content"))?;
     if let Some(Value::Object(audio)) = message.get_mut("audio") {
-        // An answer also holds the transcript of its audio; a request only refers to it by id.
+        // An answer also has the transcript of its audio; a request refers to the audio by its id.
         audio.retain(|name, _| name == "id");
     }
     let is_mute = content.is_null() && role != Role::Assistant;
@@ -192,12 +194,12 @@ fn own(role: Role, piece: &Piece<'_>) -> Option<Map<String, Value>> {
     is_faithful.then_some(message)
 }
 
-/// Returns true for a failed result without a text: no request takes the failure flag.
+/// Returns true for a failed result without a text: no request can mark it as failed.
 fn fails_silently(part: &Part) -> bool {
     matches!(part, Part::ToolResult { text, is_error: true, .. } if text.trim().is_empty())
 }
 
-/// The content without blank texts; null if nothing is left. `None` if it holds blocks that no request accepts.
+/// Returns the content without blank texts; null if nothing is left; `None` if it has blocks that no request may have.
 fn own_content(content: Option<Value>) -> Option<Value> {
     match content {
         None => Some(Value::Null),
@@ -221,7 +223,7 @@ fn own_content(content: Option<Value>) -> Option<Value> {
     }
 }
 
-/// The number of calls, if a request accepts all of them unchanged.
+/// Returns the number of calls, if a request may have all of them unchanged.
 fn sound_calls(calls: &Value) -> Option<usize> {
     let calls = calls.as_array()?;
     let is_sound = |call: &Value| match kind(call) {
@@ -232,7 +234,7 @@ fn sound_calls(calls: &Value) -> Option<usize> {
     (!calls.is_empty() && calls.iter().all(is_sound)).then_some(calls.len())
 }
 
-/// Replaces the ids, names and speaker by those assigned for this request. A result is named after its tool.
+/// Writes the ids, tool names and speaker that this request uses. A result has its tool's name only if it had a name.
 fn with_names(
     mut message: Map<String, Value>,
     calls: &mut TurnCalls<'_>,

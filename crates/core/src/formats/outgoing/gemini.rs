@@ -1,4 +1,4 @@
-//! Gemini contents.
+//! Writes requests for Gemini.
 
 use serde_json::{Map, Value, json};
 
@@ -10,14 +10,14 @@ use crate::domain::{
     message::Part,
 };
 
-/// The placeholder for a signature that another provider's model couldn't give (provider documentation, section 5).
+/// Stands for the signature of a call that another provider's model made. Gemini's documentation allows it.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 const CALL: &str = "functionCall";
 const RESPONSE: &str = "functionResponse";
 const SIGNATURE: &str = "thoughtSignature";
-/// The data fields, of which a part has exactly one. Other data belongs to tools that Gemini runs, and is only named.
+/// The fields with data: a part has exactly one. Other data belongs to tools that Gemini runs; a request only names it.
 const DATA: [&str; 5] = ["text", "inlineData", "fileData", CALL, RESPONSE];
-/// Fields that may accompany it.
+/// Fields that may stand next to the data.
 const NOTES: [&str; 5] = [
     "thought",
     SIGNATURE,
@@ -37,8 +37,8 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
             continue;
         }
         let mut parts = parts(turn, &mut calls, notes);
-        // Gemini requires signatures only since the user last spoke. But removing older placeholders would change the
-        // prompt cache's prefix.
+        // Gemini requires signatures only after the user's last words. But without the older placeholders, the prompt cache's prefix
+        // would change.
         if turn.role == Role::Assistant {
             sign(&mut parts, notes);
         }
@@ -60,13 +60,18 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
     Value::Object(body)
 }
 
-/// The parts of a turn, results first.
+/// Writes the parts of a turn, results first.
 fn parts(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<Value> {
     let mut parts = Vec::new();
     for piece in &turn.pieces {
         match own_parts(turn.role, piece) {
             Some(own) => parts.extend(own.into_iter().map(|part| with_names(part, calls))),
-            None => parts.extend(piece.parts.iter().filter_map(|part| made(part, calls, notes))),
+            None => parts.extend(
+                piece
+                    .parts
+                    .iter()
+                    .filter_map(|part| write_part(part, calls, notes)),
+            ),
         }
     }
     let (results, rest): (Vec<Value>, Vec<Value>) =
@@ -74,7 +79,7 @@ fn parts(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<V
     results.into_iter().chain(rest).collect()
 }
 
-/// The message's own Gemini parts, if none is missing and they agree with the parsed parts.
+/// Returns the message's own Gemini parts, if none is missing and they agree with the parsed parts.
 fn own_parts(role: Role, piece: &Piece<'_>) -> Option<Vec<Value>> {
     let mut content = own::message(RequestFormat::Gemini, piece)?;
     let is_model = content.get("role").and_then(Value::as_str) == Some("model");
@@ -90,7 +95,7 @@ fn own_parts(role: Role, piece: &Piece<'_>) -> Option<Vec<Value>> {
     (is_faithful && !parts.is_empty()).then_some(parts)
 }
 
-/// Returns true if a request accepts the part unchanged.
+/// Returns true if a request may have the part unchanged.
 fn is_sound(part: &Value) -> bool {
     let Some(fields) = part.as_object() else {
         return false;
@@ -113,7 +118,7 @@ fn is_blank(part: &Value) -> bool {
     text.is_some_and(|text| text.trim().is_empty()) && part.get(SIGNATURE).is_none()
 }
 
-/// Replaces the id and the tool name by those assigned for this request.
+/// Writes the id and the tool name that this request uses.
 fn with_names(mut part: Value, calls: &mut TurnCalls<'_>) -> Value {
     let field = if part.get(CALL).is_some() { CALL } else { RESPONSE };
     if let Some(function) = part.get_mut(field).and_then(Value::as_object_mut) {
@@ -124,7 +129,7 @@ fn with_names(mut part: Value, calls: &mut TurnCalls<'_>) -> Value {
     part
 }
 
-fn made(part: &Part, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Option<Value> {
+fn write_part(part: &Part, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Option<Value> {
     match part {
         Part::ToolCall { arguments, .. } => {
             let Names { id, tool } = calls.next();
@@ -140,7 +145,7 @@ fn made(part: &Part, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Option<Val
     }
 }
 
-/// Gives the first call a placeholder signature, if it has none.
+/// Adds a placeholder to the first call if it has no signature.
 fn sign(parts: &mut [Value], notes: &mut Notes) {
     let first_call = parts.iter_mut().find(|part| part.get(CALL).is_some());
     if let Some(call) = first_call.filter(|call| call.get(SIGNATURE).is_none()) {

@@ -1,4 +1,4 @@
-//! Messages in the form that their provider wrote.
+//! Returns messages in the form in which their provider wrote them.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ use crate::{
     formats::spelling,
 };
 
-/// The message of `piece` as the target's provider wrote it, without a transcript's envelope. `None` if another provider or
+/// Returns the message of `piece` as the target's provider wrote it, without a transcript's envelope; `None` if another provider or
 /// program wrote it.
 pub(super) fn message(target: RequestFormat, piece: &Piece<'_>) -> Option<Map<String, Value>> {
     let source = piece.source?;
@@ -52,12 +52,12 @@ pub(super) fn calls_and_results(piece: &Piece<'_>) -> (usize, usize) {
     )
 }
 
-/// The type of a content block; empty if it has none.
+/// Returns the type of a content block; empty if it has none.
 pub(super) fn kind(block: &Value) -> &str {
     block.get("type").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns true for a blank text block: providers refuse it.
+/// Returns true for a blank text block, which providers refuse.
 pub(super) fn is_blank_text(block: &Value) -> bool {
     matches!(kind(block), "text" | "input_text" | "output_text")
         && block

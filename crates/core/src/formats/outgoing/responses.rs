@@ -1,4 +1,4 @@
-//! OpenAI Responses.
+//! Writes requests for OpenAI Responses.
 
 use serde_json::{Map, Value, json};
 
@@ -12,11 +12,12 @@ use crate::domain::{
     message::Part,
 };
 
-/// The block types of other speakers, and of the model.
+/// The types of blocks in messages of others than the model.
 const INPUT: [&str; 3] = ["input_text", "input_image", "input_file"];
+/// The types of blocks in the model's messages.
 const OUTPUT: [&str; 2] = ["output_text", "refusal"];
 
-/// `{instructions?, input}`: only leading instructions go to `instructions`, later ones stay in place.
+/// Writes `{instructions?, input}`. Only leading instructions go to `instructions`; later ones remain in their place.
 pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) -> Value {
     let leading = turns.iter().take_while(|turn| turn.role == Role::System).count();
     let instructions: Vec<String> = turns
@@ -27,11 +28,11 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
     let mut input = Vec::new();
     for (turn, mut calls) in named(turns, names).skip(leading) {
         match turn.role {
-            Role::System => input.extend(said("system", &heard(&turn.pieces, notes))),
-            Role::User => input.extend(said("user", &heard(&turn.pieces, notes))),
+            Role::System => input.extend(message_item("system", &input_blocks(&turn.pieces, notes))),
+            Role::User => input.extend(message_item("user", &input_blocks(&turn.pieces, notes))),
             Role::Assistant => {
                 // Outputs follow the calls, so nothing may come between calls.
-                input.extend(turn.pieces.iter().flat_map(|piece| spoken(piece, notes)));
+                input.extend(turn.pieces.iter().flat_map(|piece| write_answer(piece, notes)));
                 input.extend(turn.parts().filter_map(|part| call(part, &mut calls)));
             }
             Role::Tool => input.extend(results(turn, &mut calls, notes)),
@@ -48,7 +49,8 @@ pub(super) fn body(turns: &[Turn<'_>], names: &[Vec<Names>], notes: &mut Notes) 
     Value::Object(body)
 }
 
-/// Sealed reasoning: OpenAI wants that of a tool round that goes on, and ignores older. Without its id, what follows needs none.
+/// Returns encrypted reasoning. OpenAI needs it in a tool round that continues, and ignores older reasoning. Without its id, the item
+/// after it needs no id either.
 fn reasoning(piece: &Piece<'_>) -> Option<Value> {
     let mut item = own::message(RequestFormat::OpenAiResponses, piece)?;
     let is_kept = piece.keeps_thinking && item.get("type").is_some_and(|kind| kind == "reasoning");
@@ -59,12 +61,15 @@ fn reasoning(piece: &Piece<'_>) -> Option<Value> {
     Some(json!({"type": "reasoning", "summary": summary, "encrypted_content": sealed}))
 }
 
-fn said(role: &str, content: &[Value]) -> Option<Value> {
+fn message_item(role: &str, content: &[Value]) -> Option<Value> {
     (!content.is_empty()).then(|| json!({"type": "message", "role": role, "content": content}))
 }
 
-/// One message of what speakers other than the model say.
-fn heard<'p, 'a: 'p>(pieces: impl IntoIterator<Item = &'p Piece<'a>>, notes: &mut Notes) -> Vec<Value> {
+/// Returns the blocks of one message of speakers other than the model.
+fn input_blocks<'p, 'a: 'p>(
+    pieces: impl IntoIterator<Item = &'p Piece<'a>>,
+    notes: &mut Notes,
+) -> Vec<Value> {
     let mut content = Vec::new();
     for piece in pieces {
         if let Some((own, _)) = own_message(piece, &INPUT) {
@@ -77,8 +82,8 @@ fn heard<'p, 'a: 'p>(pieces: impl IntoIterator<Item = &'p Piece<'a>>, notes: &mu
     content
 }
 
-/// The model's own message with its phase, its reasoning, or one message per text.
-fn spoken(piece: &Piece<'_>, notes: &mut Notes) -> Vec<Value> {
+/// Writes what the model said: its reasoning, its own message with its phase, or a message for each text.
+fn write_answer(piece: &Piece<'_>, notes: &mut Notes) -> Vec<Value> {
     if let Some(reasoning) = reasoning(piece) {
         return vec![reasoning];
     }
@@ -91,12 +96,12 @@ fn spoken(piece: &Piece<'_>, notes: &mut Notes) -> Vec<Value> {
     }
     let texts = piece.parts.iter().filter_map(|part| text(part, notes));
     texts
-        .filter_map(|text| said("assistant", &[json!({"type": "output_text", "text": text})]))
+        .filter_map(|text| message_item("assistant", &[json!({"type": "output_text", "text": text})]))
         .collect()
 }
 
-/// The blocks and the phase of a message as it was sent or received, if a request accepts them unchanged. Leaves out ids,
-/// which belong to the reasoning next to them.
+/// Returns the blocks and the phase of a message as it was sent or received, if a request may have them unchanged. Leaves out ids, which
+/// belong to the reasoning next to them.
 fn own_message(piece: &Piece<'_>, kinds: &[&str]) -> Option<(Vec<Value>, Option<Value>)> {
     let mut item = own::message(RequestFormat::OpenAiResponses, piece)?;
     if item.get("type").is_some_and(|kind| kind != "message") {
@@ -106,7 +111,7 @@ fn own_message(piece: &Piece<'_>, kinds: &[&str]) -> Option<(Vec<Value>, Option<
     Some((blocks, item.remove("phase").filter(Value::is_string)))
 }
 
-/// The blocks without blank texts; `None` if any is of another kind, or none is left.
+/// Returns the blocks without blank texts; `None` if a block is of another kind, or none is left.
 fn own_blocks(content: Value, kinds: &[&str]) -> Option<Vec<Value>> {
     let Value::Array(mut blocks) = content else {
         return None;
@@ -116,7 +121,7 @@ fn own_blocks(content: Value, kinds: &[&str]) -> Option<Vec<Value>> {
     is_sound.then_some(blocks)
 }
 
-/// One output per result, and a message of what the user says after them.
+/// Writes an output for each result, and a message of the user's words after them.
 fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec<Value> {
     let (mut outputs, mut others) = (Vec::new(), Vec::new());
     for piece in &turn.pieces {
@@ -126,17 +131,17 @@ fn results(turn: &Turn<'_>, calls: &mut TurnCalls<'_>, notes: &mut Notes) -> Vec
         }
         for part in piece.parts.iter() {
             if let Part::ToolResult { text, is_error, .. } = part {
-                let told = unmarked(text, *is_error, notes);
-                outputs.push(output(&calls.next().id, &told.into()));
+                let text = unmarked(text, *is_error, notes);
+                outputs.push(output(&calls.next().id, &text.into()));
             }
         }
         others.push(piece);
     }
-    outputs.extend(said("user", &heard(others, notes)));
+    outputs.extend(message_item("user", &input_blocks(others, notes)));
     outputs
 }
 
-/// The blocks that a tool returned, such as an image. `None` for a failure, which is written as text.
+/// Returns the blocks that a tool returned, such as an image; `None` for a failure, which is written as text.
 fn own_output(piece: &Piece<'_>) -> Option<Value> {
     let has_failed = |part: &Part| matches!(part, Part::ToolResult { is_error: true, .. });
     let mut item = own::message(RequestFormat::OpenAiResponses, piece)?;

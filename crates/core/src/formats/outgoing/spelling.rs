@@ -1,25 +1,25 @@
-//! Ids and names as a target accepts them: invalid characters are replaced, long names truncated.
+//! Spells ids and names as a target accepts them: replaces invalid characters, and truncates long names.
 //!
-//! Valid names are unchanged. Others get the same spelling in each request with the same names, so that the prompt cache
-//! still matches; a truncated one ends with a hash of the whole, so that two with the same beginning stay distinct.
+//! Valid names are unchanged. Another name gets the same spelling in each request with the same names, so that the prompt cache still
+//! matches. A truncated name ends with a hash of the whole name, which distinguishes names with the same beginning.
 
 use std::collections::{HashMap, HashSet};
 
 use super::RequestFormat;
 use crate::domain::fnv::fnv32;
 
-/// Digits of the hash after a truncated name.
+/// Digits of the hash at the end of a truncated name.
 const HASH_DIGITS: usize = 8;
 
 /// The characters and the length that a target accepts.
 #[derive(Clone, Copy)]
 pub(super) struct Spelling {
-    takes: fn(char) -> bool,
+    accepts: fn(char) -> bool,
     chars_max: usize,
 }
 
 impl Spelling {
-    /// Ids of calls. Gemini documents no rule. OpenAI's chat API once accepted ids longer than 40 characters, but has often
+    /// Spells ids of calls. Gemini documents no rule. OpenAI's chat API once accepted ids of more than 40 characters, but has often
     /// refused them.
     pub(super) fn id(target: RequestFormat) -> Self {
         match target {
@@ -38,42 +38,42 @@ impl Spelling {
         }
     }
 
-    /// Names of speakers, which only OpenAI's chat API has.
+    /// Spells names of speakers, which only OpenAI's chat API has.
     pub(super) fn speaker() -> Self {
         Self::new(|c| !c.is_whitespace() && !"<|\\/>".contains(c), 64)
     }
 
-    fn new(takes: fn(char) -> bool, chars_max: usize) -> Self {
-        Self { takes, chars_max }
+    fn new(accepts: fn(char) -> bool, chars_max: usize) -> Self {
+        Self { accepts, chars_max }
     }
 
     pub(super) fn of(self, name: &str) -> String {
         if name.chars().count() > self.chars_max {
-            self.hashed(name)
+            self.with_hash(name)
         } else {
-            self.written(name).collect()
+            self.replace_invalid(name).collect()
         }
     }
 
-    /// `name` in the target's spelling, with a hash that distinguishes it from others spelled alike.
-    fn hashed(self, name: &str) -> String {
-        let head = self.written(name).take(self.chars_max - HASH_DIGITS - 1);
+    /// Spells `name` with a hash, which distinguishes it from others with the same spelling.
+    fn with_hash(self, name: &str) -> String {
+        let head = self.replace_invalid(name).take(self.chars_max - HASH_DIGITS - 1);
         format!("{}_{:08x}", head.collect::<String>(), fnv32(name.bytes()))
     }
 
-    fn written(self, name: &str) -> impl Iterator<Item = char> {
-        name.chars().map(move |c| if (self.takes)(c) { c } else { '_' })
+    fn replace_invalid(self, name: &str) -> impl Iterator<Item = char> {
+        name.chars().map(move |c| if (self.accepts)(c) { c } else { '_' })
     }
 }
 
-/// Names with unique spellings.
+/// Names with a spelling each.
 pub(super) struct SpelledNames<'n> {
     spelling: Spelling,
     changed: HashMap<&'n str, String>,
 }
 
 impl<'n> SpelledNames<'n> {
-    /// Spells `names` in their order. A valid name keeps its spelling, wherever it stands.
+    /// Spells `names` in their order. A valid name is never changed, not even for the sake of names before it.
     pub(super) fn new(spelling: Spelling, names: impl Iterator<Item = &'n str>) -> Self {
         let all: Vec<&str> = names.collect();
         let (taken, others): (Vec<&str>, Vec<&str>) =
@@ -84,7 +84,7 @@ impl<'n> SpelledNames<'n> {
             changed.entry(name).or_insert_with(|| {
                 let plain = spelling.of(name);
                 let own = if used.contains(&plain) {
-                    spelling.hashed(name)
+                    spelling.with_hash(name)
                 } else {
                     plain
                 };

@@ -1,4 +1,4 @@
-//! Where a conversation that comes whole can be cut in two.
+//! Finds where a conversation can be cut in two.
 
 use std::{borrow::Borrow, collections::HashSet};
 
@@ -8,12 +8,12 @@ use crate::domain::{
     message::Kind,
 };
 
-/// What matters of a message where a conversation is cut.
+/// The parts of a message that matter for a cut.
 #[derive(Clone, Debug, Default)]
 pub struct MessageOutline {
     /// The units of all blocks, in order.
     pub units: Vec<ContentUnit>,
-    /// Who says it; `None` if the host alone speaks.
+    /// Who says it; `None` if it has only texts of the host.
     pub author: Option<Kind>,
     /// The sides of tool calls in it, in order.
     pub pairs: Vec<PairEnd>,
@@ -29,8 +29,8 @@ impl From<&SentMessage> for MessageOutline {
     }
 }
 
-/// The index of the first message after `before`; `None` if the conversation begins differently, if nothing would be left,
-/// or if a message, or a call and its result, would be torn apart.
+/// Returns the index of the first message after the beginning `before`. Returns `None` if the conversation begins differently, if nothing
+/// would be left, or if the cut would separate a message's parts, or a call and its result.
 pub fn cut(messages: &[impl Borrow<MessageOutline>], before: Beginning) -> Option<usize> {
     let units = messages.iter().flat_map(|message| message.borrow().units.iter());
     let last = before.units.checked_sub(1)?;
@@ -47,7 +47,7 @@ pub fn cut(messages: &[impl Borrow<MessageOutline>], before: Beginning) -> Optio
     (units == before.units && is_left && have_their_calls(kept)).then_some(at)
 }
 
-/// Returns true if the messages hold the call of each of their results.
+/// Returns true if the messages have the call of each of their results.
 fn have_their_calls(messages: &[impl Borrow<MessageOutline>]) -> bool {
     let mut calls = HashSet::new();
     let mut is_first = true;

@@ -40,7 +40,7 @@ fn a_message_of_unknown_blocks_is_refused_when_said_and_kept_in_transcripts() {
         ),
     ] {
         assert_eq!(
-            parse_said(format, json).unwrap_err().to_string(),
+            parse_strict(format, json).unwrap_err().to_string(),
             format!(
                 "block `{block}` is unknown, and no model would see it; give what it holds as OpenAI, Anthropic or \
                  Gemini have it, or say which format the message is"
@@ -83,6 +83,6 @@ fn a_block_that_its_provider_may_know_is_accepted_when_said() {
     ] {
         let told = parse(format, json);
         assert!(told.is_ok(), "{told:?}");
-        assert_eq!(parse_said(format, json), told, "{json}");
+        assert_eq!(parse_strict(format, json), told, "{json}");
     }
 }

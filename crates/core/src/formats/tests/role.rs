@@ -51,7 +51,7 @@ fn an_unknown_role_is_refused_when_said_and_kept_in_transcripts() {
         ),
     ] {
         assert_eq!(
-            parse_said(format, json).unwrap_err().to_string(),
+            parse_strict(format, json).unwrap_err().to_string(),
             expected,
             "{json}"
         );
@@ -89,7 +89,7 @@ fn other_unknown_content_is_accepted_when_said() {
     ] {
         let told = parse(format, json);
         assert!(told.is_ok(), "{told:?}");
-        assert_eq!(parse_said(format, json), told, "{json}");
+        assert_eq!(parse_strict(format, json), told, "{json}");
     }
 }
 
@@ -98,7 +98,7 @@ fn known_roles_are_not_read_as_metadata() {
     for role in chat::ROLES {
         let json = format!(r#"{{"role":"{role}","content":"x"}}"#);
         assert!(
-            parse_said(Format::OpenAiChat, &json)
+            parse_strict(Format::OpenAiChat, &json)
                 .unwrap()
                 .kind
                 .is_conversation(),
@@ -108,7 +108,10 @@ fn known_roles_are_not_read_as_metadata() {
     for role in gemini::ROLES {
         let json = format!(r#"{{"role":"{role}","parts":[{{"text":"x"}}]}}"#);
         assert!(
-            parse_said(Format::Gemini, &json).unwrap().kind.is_conversation(),
+            parse_strict(Format::Gemini, &json)
+                .unwrap()
+                .kind
+                .is_conversation(),
             "{role}"
         );
     }

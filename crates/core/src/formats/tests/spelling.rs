@@ -44,7 +44,7 @@ const READ: [(&str, &str); 9] = [
 #[test]
 fn messages_in_other_spellings_are_read() {
     for (json, expected) in READ {
-        assert_eq!(brief(&parse_said(Format::OpenAiChat, json).unwrap()), expected);
+        assert_eq!(brief(&parse_strict(Format::OpenAiChat, json).unwrap()), expected);
         let detected = detect(json);
         assert!(
             [None, Some(Format::OpenAiChat)].contains(&detected),
@@ -62,7 +62,7 @@ fn a_message_of_pydantic_ai_is_refused_by_its_field() {
         r#"{"parts":[{"part_kind":"tool-return","tool_name":"ls","content":"a","tool_call_id":"1"}]}"#,
     ] {
         for format in [Format::Native, Format::OpenAiChat] {
-            let error = parse_said(format, json).unwrap_err();
+            let error = parse_strict(format, json).unwrap_err();
             assert!(
                 error.reason.starts_with("`parts`: this message is Pydantic-AI's"),
                 "{error}"
@@ -79,7 +79,7 @@ fn a_kind_alone_makes_no_message() {
         r#"{"kind":"FunctionDef"}"#,
     ] {
         assert_eq!(detect(json), None);
-        let error = parse_said(Format::OpenAiChat, json).unwrap_err();
+        let error = parse_strict(Format::OpenAiChat, json).unwrap_err();
         assert!(
             error
                 .reason
@@ -108,7 +108,7 @@ fn blocks_of_unknown_types_only_are_refused() {
             "image_file",
         ),
     ] {
-        let error = parse_said(Format::OpenAiChat, json).unwrap_err();
+        let error = parse_strict(Format::OpenAiChat, json).unwrap_err();
         assert_eq!(
             error.reason,
             format!("block `{block}` is unknown, and no model would see it")

@@ -113,7 +113,7 @@ fn no_message_of_a_fixture_is_certainly_of_another_format() {
             assert_eq!(message.format, format, "{name}: {}", message.payload);
             let detected = crate::formats::detect(&message.payload);
             assert!(
-                detected.is_none_or(|detected| within(format, detected) == format),
+                detected.is_none_or(|detected| format_within(format, detected) == format),
                 "{name}: {}",
                 message.payload
             );
