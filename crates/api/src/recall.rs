@@ -197,13 +197,13 @@ pub async fn search(
     let (mut search, time) = question
         .search(zone)
         .map_err(|error| StoreError::Refused(error.to_string()))?;
-    if let Some(embedder) = embedder.filter(|_| search.takes_second_list()) {
+    if let Some(embedder) = embedder.filter(|_| search.may_search_by_meaning()) {
         search.meaning = embedder.question(question.words()).await;
     }
     let Some(hits) = store.search(agent, &search).await? else {
         return Ok(None);
     };
-    let query = search.query.with(|index| {
+    let query = search.query.with_terms(|index| {
         search
             .query
             .terms()

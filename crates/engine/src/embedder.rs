@@ -15,7 +15,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 
 use recapd_core::domain::{
-    recall::{Embedding, QuestionEmbedding, embeddable},
+    recall::{Embedding, QuestionEmbedding, text_to_embed},
     redaction::Redactor,
     time::MINUTE_MS,
 };
@@ -156,7 +156,7 @@ impl Embedder {
         let (seqs, texts): (Vec<i64>, Vec<String>) = batch
             .messages
             .iter()
-            .filter_map(|stored| Some((stored.seq, embeddable(&stored.message, &self.parts.redactor)?)))
+            .filter_map(|stored| Some((stored.seq, text_to_embed(&stored.message, &self.parts.redactor)?)))
             .unzip();
         let asked = if texts.is_empty() {
             Ok(Vec::new())

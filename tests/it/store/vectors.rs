@@ -2,7 +2,7 @@
 
 use recapd_core::domain::{
     lineage::Step,
-    recall::{ArchiveSearch, Embedding, Query, QuestionEmbedding, Role, embeddable},
+    recall::{ArchiveSearch, Embedding, Query, QuestionEmbedding, Role, text_to_embed},
     redaction::Redactor,
     time::Timestamp,
 };
@@ -52,7 +52,7 @@ fn outcome(batch: &EmbeddingBatch, name: &str) -> EmbeddingOutcome {
     let texts = batch
         .messages
         .iter()
-        .filter_map(|stored| Some((stored.seq, embeddable(&stored.message, &redactor)?)));
+        .filter_map(|stored| Some((stored.seq, text_to_embed(&stored.message, &redactor)?)));
     EmbeddingOutcome {
         agent: batch.agent.clone(),
         model: model(name),

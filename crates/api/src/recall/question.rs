@@ -121,7 +121,7 @@ impl ArchiveQuestion {
             .map_or(self.words.as_str(), |named| named.rest.as_str());
         let query = Query::parse(rest)
             .ok()
-            .filter(|query| named.is_none() || !query.is_empty_talk());
+            .filter(|query| named.is_none() || !query.has_only_stop_words());
         let mut order = self.order;
         if let (None, Some(named)) = (&query, &named) {
             filter.since = filter.since.max(Some(named.span.since));
@@ -230,7 +230,7 @@ mod tests {
             .unwrap()
             .search(Zone::UTC)
             .unwrap();
-        assert!(search.takes_all() && search.order == Order::Recent);
+        assert!(search.has_no_terms() && search.order == Order::Recent);
         assert_eq!(search.filter.since.unwrap().to_string(), "2023-05-07T00:00:00Z");
         assert_eq!(time.unwrap().words, "yesterday");
         let (search, _) = read(&[("q", "What broke yesterday?")])

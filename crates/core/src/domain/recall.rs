@@ -1,9 +1,9 @@
-//! Recall: a full-text search in an archive.
+//! Recall: full-text search in an archive.
 //!
-//! A text is a sequence of words: runs of letters and digits, in lower case and without accents on Latin letters. In scripts that don't
-//! separate words each character is a word. A query is a sequence of terms: words in any of their forms, or consecutive words to the
-//! letter. The index ([`IndexPart`]) goes by stems, the ranking ([`Candidates`]) by what the agent's own archive has; neither depends on
-//! a database.
+//! A text is a sequence of words. A word is a run of letters and digits, in lower case, and without accents on Latin letters. In scripts
+//! without blanks between words, each character is a word. A query is a sequence of terms. A term is a word in any of its forms, or a
+//! phrase: consecutive words to the letter. The index ([`IndexPart`]) has the stems of words. The ranking ([`Candidates`]) depends on the
+//! agent's own archive. Neither depends on a database.
 
 mod filter;
 mod index;
@@ -23,8 +23,8 @@ use super::{
 pub use filter::{ArchiveSearch, Filter, Order, Role, SessionRange, TimeSpan};
 pub use index::{BLOCK_MESSAGES, IndexPart, IndexSource, IndexTotals, block_of};
 pub use meaning::{
-    EMBEDDED_CHARS_MAX, Embedding, NEAREST_MAX, NearExchange, NearestExchanges, QuestionEmbedding,
-    embeddable, fused,
+    EMBEDDED_CHARS_MAX, Embedding, NEAREST_MAX, NearExchange, NearestExchanges, QuestionEmbedding, fuse,
+    text_to_embed,
 };
 pub use query::{EXCERPT_CHARS_MAX, OPEN_CHARS_MIN, QUERY_CHARS_MAX, Query, QueryError, TERMS_MAX, Term};
 pub use rank::{Candidates, RANKED_MAX, RankedExchange};
@@ -32,11 +32,11 @@ pub use stem::STOP_WORDS;
 pub use when::{NamedSpan, named_span};
 use words::folded_name;
 
-/// The bytes of a text that are searched: half of them from its head, half from its tail.
+/// Searches this many bytes of a text: half of them from its head, half from its tail.
 pub const SEARCHED_BYTES_MAX: usize = 16_384;
 
-/// The searchable text of a message: its texts, the names and arguments of tool calls, and results. Without thinking, blocks that only
-/// the provider can read, metadata, and what recapd itself wrote.
+/// Returns the searchable text of a message: its texts, the names and arguments of tool calls, and results. Leaves out thinking, blocks
+/// that only the provider can read, metadata, and what recapd itself wrote.
 pub fn searchable(message: &Message) -> String {
     if !message.kind.is_conversation() {
         return String::new();

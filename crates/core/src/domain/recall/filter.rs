@@ -1,4 +1,4 @@
-//! What a search looks for, and where.
+//! What a search looks for, in which messages.
 
 use std::{collections::BTreeSet, ops::RangeInclusive};
 
@@ -8,12 +8,12 @@ use super::{
 };
 use crate::domain::{message::Kind, time::Timestamp};
 
-/// Who said a message.
+/// Whose words a message has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The user.
     User,
-    /// The model; its tool calls, too.
+    /// The model, tool calls included.
     Assistant,
     /// Results of tools.
     Tool,
@@ -22,10 +22,10 @@ pub enum Role {
 }
 
 impl Role {
-    /// All roles, by their codes in the index.
+    /// All roles. Their positions are their codes in the index.
     const ALL: [Self; 4] = [Self::User, Self::Assistant, Self::Tool, Self::System];
 
-    /// The name in parameters.
+    /// Returns the name used in parameters.
     pub fn name(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -35,12 +35,12 @@ impl Role {
         }
     }
 
-    /// Reads [`Self::name`].
+    /// Parses a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.name() == name)
     }
 
-    /// Whose words messages of this kind are; metadata counts as instructions, and has no words.
+    /// Returns whose words messages of this kind have. Metadata has no words; it counts as instructions.
     pub(super) fn of(kind: &Kind) -> Self {
         match kind {
             Kind::User => Self::User,
@@ -63,7 +63,7 @@ impl Role {
     }
 }
 
-/// The order of what a search finds.
+/// The order of the results of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// Best matches first.
@@ -74,7 +74,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// Reads `best` or `recent`.
+    /// Parses `best` or `recent`.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "best" => Some(Self::Best),
@@ -84,7 +84,7 @@ impl Order {
     }
 }
 
-/// A span of time, from its first moment to before its end.
+/// A span of time: `since` belongs to it, `until` doesn't.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeSpan {
     /// Its first moment.
@@ -99,16 +99,16 @@ impl TimeSpan {
     }
 }
 
-/// The messages that a search looks at.
+/// Which messages a search looks at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Only messages of this role.
     pub role: Option<Role>,
     /// Only exchanges that call this tool.
     pub tool: Option<String>,
-    /// Only messages said at this time or later.
+    /// Only messages of this time or later.
     pub since: Option<Timestamp>,
-    /// Only messages said before this time.
+    /// Only messages before this time.
     pub until: Option<Timestamp>,
     /// Only exchanges of this session.
     pub session: Option<i64>,
@@ -127,20 +127,20 @@ impl Filter {
 pub struct ArchiveSearch {
     /// The words to look for.
     pub query: Query,
-    /// Where to look.
+    /// Which messages to look at.
     pub filter: Filter,
-    /// What was said in this span counts more: the time that the question names.
+    /// The span of time that the question names. Messages of this span count more.
     pub preferred: Option<TimeSpan>,
-    /// The order of what is found.
+    /// The order of the results.
     pub order: Order,
-    /// The most exchanges.
+    /// Returns at most this many exchanges.
     pub limit: usize,
-    /// The question, as an embedding model reads it; `None` without one.
+    /// The question's embedding; `None` without an embedding model.
     pub meaning: Option<QuestionEmbedding>,
 }
 
 impl ArchiveSearch {
-    /// Looks everywhere for the best matches.
+    /// Makes a search of the whole archive for the best matches.
     pub fn new(query: Query, limit: usize) -> Self {
         Self {
             query,
@@ -152,31 +152,32 @@ impl ArchiveSearch {
         }
     }
 
-    /// The stems whose postings are needed.
+    /// Returns the stems whose postings the search needs.
     pub fn stems(&self) -> BTreeSet<String> {
         let terms = self.query.terms().iter().flat_map(Term::stems).cloned();
         terms.chain(self.filter.tool.as_deref().map(tool_stem)).collect()
     }
 
-    /// True if a second list can add to the first: to the best matches of words, in exchanges with any tools. Phrases alone ask for what
-    /// was said to the letter.
-    pub fn takes_second_list(&self) -> bool {
+    /// Returns true if a semantic search may add results: only to the best matches of words, in exchanges with any tools. A query of
+    /// phrases alone asks for words to the letter.
+    pub fn may_search_by_meaning(&self) -> bool {
         let is_open = self.query.terms().iter().any(|term| !term.is_phrase());
         is_open && self.order == Order::Best && self.filter.tool.is_none()
     }
 
-    /// The question's embedding, if there is one and a second list can add to the first.
-    pub fn second_list(&self) -> Option<&QuestionEmbedding> {
-        self.meaning.as_ref().filter(|_| self.takes_second_list())
+    /// Returns the question's embedding if a semantic search may add results.
+    pub fn question_embedding(&self) -> Option<&QuestionEmbedding> {
+        self.meaning.as_ref().filter(|_| self.may_search_by_meaning())
     }
 
-    /// True if it has no terms, so that all messages that the filter admits are found.
-    pub fn takes_all(&self) -> bool {
+    /// Returns true if the search has no terms. It then finds all messages that its filter admits.
+    pub fn has_no_terms(&self) -> bool {
         self.query.terms().is_empty()
     }
 
-    /// True if a search without terms finds the message: of the span that the question names, nothing else.
-    pub(super) fn lists(&self, message: &IndexedMessage) -> bool {
+    /// Returns true if a search without terms finds the message. If the question names a span of time, it finds only messages of that
+    /// span.
+    pub(super) fn matches_without_terms(&self, message: &IndexedMessage) -> bool {
         let is_preferred = self.preferred.is_none_or(|span| span.contains(message));
         message.words > 0 && is_preferred && self.filter.admits(message)
     }

@@ -1,7 +1,7 @@
-//! The index of an archive: for each block of an agent's messages, which stems are in which of them.
+//! The index of an archive: for each block of an agent's messages, which messages have which stems.
 //!
-//! A block is a run of [`BLOCK_MESSAGES`] message numbers. A store keeps two kinds of rows: a block's messages (13 bytes each), and the
-//! postings of a stem in a block (3 bytes for each message that has it). New ones are appended to the bytes of a row.
+//! A block is a run of [`BLOCK_MESSAGES`] message numbers. A store keeps two kinds of rows: the messages of a block (13 bytes each), and
+//! the postings of a stem in a block (3 bytes for each message that has the stem). New entries are appended to a row's bytes.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +12,20 @@ use crate::domain::{
     time::{SECOND_MS, Timestamp},
 };
 
-/// The message numbers of a block: few enough that appending to its rows is cheap, many enough that a search reads few rows.
+/// A block has this many message numbers: few enough that appending to its rows is cheap, many enough that a search reads few rows.
 pub const BLOCK_MESSAGES: i64 = 4_096;
-/// Begins the stem that stands for calls of a tool; no word of a text begins so.
+/// Begins the stem for calls of a tool. No word of a text begins with it.
 const TOOL: char = '@';
 
-/// A message of an archive, as far as ranking needs it.
+/// What ranking needs to know about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IndexedMessage {
     pub(super) offset: u16,
     pub(super) role: Role,
-    /// The words of its text, at most 65,535; 0 if it is never found.
+    /// The number of its words, at most 65,535; 0 if the message must never be found.
     pub(super) words: u16,
     pub(super) exchange: u32,
-    /// When it was said, in seconds since 1970.
+    /// Its time, in seconds since 1970.
     pub(super) said_at: u32,
 }
 
@@ -59,7 +59,7 @@ impl IndexedMessage {
     }
 }
 
-/// A message that has a stem, and how often, at most 255 times.
+/// A posting: a message that has a stem, and how often, at most 255 times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Posting {
     pub(super) offset: u16,
@@ -78,20 +78,20 @@ impl Posting {
     }
 }
 
-/// What is indexed of a message.
+/// A message to index.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexSource<'m> {
     /// The number of the message.
     pub seq: i64,
     /// Its exchange.
     pub exchange: i64,
-    /// When it was said.
+    /// The time of the message.
     pub said_at: Timestamp,
     /// The message.
     pub message: &'m Message,
 }
 
-/// Some of the messages of a block, with the postings of some or all of their stems.
+/// Some messages of a block, with the postings of some or all of their stems.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexPart {
     block: i64,
@@ -99,7 +99,7 @@ pub struct IndexPart {
     pub(super) postings: BTreeMap<String, Vec<Posting>>,
 }
 
-/// The block of a message number.
+/// Returns the block of a message number.
 pub fn block_of(seq: i64) -> i64 {
     seq.div_euclid(BLOCK_MESSAGES)
 }
@@ -108,18 +108,18 @@ fn offset_of(seq: i64) -> u16 {
     u16::try_from(seq.rem_euclid(BLOCK_MESSAGES)).unwrap_or(u16::MAX)
 }
 
-/// A value for each message number of a block.
-pub(super) fn of_each_offset<T: Clone>(value: T) -> Vec<T> {
+/// Returns a list with `value` for each message number of a block.
+pub(super) fn list_for_block<T: Clone>(value: T) -> Vec<T> {
     vec![value; usize::try_from(BLOCK_MESSAGES).unwrap_or_default()]
 }
 
-/// The stem that stands for calls of a tool.
+/// Returns the stem for calls of a tool.
 pub(super) fn tool_stem(name: &str) -> String {
     format!("{TOOL}{}", folded_name(name))
 }
 
 impl IndexPart {
-    /// A part of that block, without messages.
+    /// Makes a part of that block, without messages.
     pub fn new(block: i64) -> Self {
         Self {
             block,
@@ -127,7 +127,7 @@ impl IndexPart {
         }
     }
 
-    /// A part with the messages that [`Self::messages_bytes`] wrote.
+    /// Makes a part with the messages that [`Self::messages_bytes`] wrote.
     pub fn read(block: i64, bytes: &[u8]) -> Self {
         let mut part = Self::new(block);
         part.add_messages(bytes);
@@ -140,26 +140,28 @@ impl IndexPart {
         self.messages.extend(messages.filter_map(IndexedMessage::read));
     }
 
-    /// Of the messages that [`Self::messages_bytes`] wrote, adds those that the search needs: those with postings, and without terms
-    /// those that it lists.
+    /// Adds the messages that the search needs, of those that [`Self::messages_bytes`] wrote: the messages with postings, and for a
+    /// search without terms all that it finds.
     pub fn add_found(&mut self, bytes: &[u8], search: &ArchiveSearch) {
-        let mut has_postings = of_each_offset(false);
+        let mut has_postings = list_for_block(false);
         for posting in self.postings.values().flatten() {
             if let Some(has_postings) = has_postings.get_mut(usize::from(posting.offset)) {
                 *has_postings = true;
             }
         }
-        let takes_all = search.takes_all();
+        let has_no_terms = search.has_no_terms();
         let is_found = |bytes: &&[u8]| {
             let offset = IndexedMessage::offset(bytes).map_or(usize::MAX, usize::from);
             has_postings.get(offset).copied().unwrap_or_default()
-                || (takes_all && IndexedMessage::read(bytes).is_some_and(|message| search.lists(&message)))
+                || (has_no_terms
+                    && IndexedMessage::read(bytes)
+                        .is_some_and(|message| search.matches_without_terms(&message)))
         };
         let found = bytes.chunks_exact(IndexedMessage::BYTES).filter(is_found);
         self.messages.extend(found.filter_map(IndexedMessage::read));
     }
 
-    /// True if it has postings of that stem.
+    /// Returns true if the part has postings of that stem.
     pub fn has(&self, stem: &str) -> bool {
         self.postings.contains_key(stem)
     }
@@ -170,7 +172,8 @@ impl IndexPart {
         self.postings.entry(stem.to_owned()).or_default().extend(postings);
     }
 
-    /// Adds postings of stems, each with how many they are, whose bytes stand one after the other. A stem that it has stays as it is.
+    /// Adds postings of several stems. Each stem comes with the number of its postings; their bytes follow each other. Leaves a stem that
+    /// the part has already as it is.
     pub fn add_rows(&mut self, stems: Vec<(String, i64)>, mut bytes: &[u8]) {
         for (stem, count) in stems {
             let length = usize_or_max(count).saturating_mul(Posting::BYTES);
@@ -182,7 +185,7 @@ impl IndexPart {
         }
     }
 
-    /// Indexes a message of this block, which comes after those that were added. A forgotten one has no words.
+    /// Indexes the next message of this block. A forgotten message has no words.
     pub fn add(&mut self, source: IndexSource<'_>) {
         let offset = offset_of(source.seq);
         let mut counts: BTreeMap<String, u8> = BTreeMap::new();
@@ -214,7 +217,7 @@ impl IndexPart {
         }
     }
 
-    /// Indexes messages with ascending numbers, block by block.
+    /// Indexes messages with ascending numbers. Returns a part for each block.
     pub fn of<'m>(sources: impl IntoIterator<Item = IndexSource<'m>>) -> Vec<Self> {
         let mut parts: Vec<Self> = Vec::new();
         for source in sources {
@@ -229,12 +232,12 @@ impl IndexPart {
         parts
     }
 
-    /// The number of its block.
+    /// Returns the number of the block.
     pub fn block(&self) -> i64 {
         self.block
     }
 
-    /// The messages and their words together.
+    /// Returns how many messages and words the part has.
     pub fn totals(&self) -> IndexTotals {
         let words = self.messages.iter().map(|message| i64::from(message.words));
         IndexTotals {
@@ -247,7 +250,7 @@ impl IndexPart {
         }
     }
 
-    /// The messages, to be appended to the block's row.
+    /// Writes the messages as bytes, which a store appends to the block's row.
     pub fn messages_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.messages.len() * IndexedMessage::BYTES);
         for message in &self.messages {
@@ -256,7 +259,8 @@ impl IndexPart {
         bytes
     }
 
-    /// Each stem, the number of its postings, and the postings, to be appended to its row.
+    /// Writes the postings of each stem as bytes, which a store appends to the stem's row. Returns the stem, the number of its postings,
+    /// and the bytes.
     pub fn rows(&self) -> impl Iterator<Item = (&str, usize, Vec<u8>)> {
         let found = self.postings.iter().filter(|(_, postings)| !postings.is_empty());
         found.map(|(stem, postings)| {
@@ -281,27 +285,31 @@ impl IndexPart {
         self.block * BLOCK_MESSAGES + i64::from(offset)
     }
 
-    /// Leaves out the messages after number `through_seq`.
+    /// Removes the messages after number `through_seq`.
     pub fn truncate(&mut self, through_seq: i64) {
         let first = self.block * BLOCK_MESSAGES;
-        let is_within = |offset: u16| first + i64::from(offset) <= through_seq;
-        self.messages.retain(|message| is_within(message.offset));
+        let remains = |offset: u16| first + i64::from(offset) <= through_seq;
+        self.messages.retain(|message| remains(message.offset));
         for postings in self.postings.values_mut() {
-            postings.retain(|posting| is_within(posting.offset));
+            postings.retain(|posting| remains(posting.offset));
         }
     }
 
-    /// Removes the words of these messages. Returns the stems whose postings changed.
+    /// Removes the words of these messages, and all stems whose postings don't change. Returns the changed stems.
     pub fn forget(&mut self, seqs: &[i64]) -> Vec<String> {
         let block = self.block;
-        let is_gone = |offset: u16| seqs.contains(&(block * BLOCK_MESSAGES + i64::from(offset)));
-        for message in self.messages.iter_mut().filter(|message| is_gone(message.offset)) {
+        let is_forgotten = |offset: u16| seqs.contains(&(block * BLOCK_MESSAGES + i64::from(offset)));
+        for message in self
+            .messages
+            .iter_mut()
+            .filter(|message| is_forgotten(message.offset))
+        {
             message.words = 0;
         }
         let mut changed = Vec::new();
         for (stem, postings) in &mut self.postings {
             let before = postings.len();
-            postings.retain(|posting| !is_gone(posting.offset));
+            postings.retain(|posting| !is_forgotten(posting.offset));
             if postings.len() < before {
                 changed.push(stem.clone());
             }
@@ -311,12 +319,12 @@ impl IndexPart {
     }
 }
 
-/// The size of an archive: messages with words, and their words.
+/// The size of an archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexTotals {
     /// Messages with words.
     pub messages: i64,
-    /// All their words.
+    /// The words of these messages.
     pub words: i64,
 }
 

@@ -1,26 +1,27 @@
-//! The second list of a search: the exchanges whose words an embedding model places near the question's. It is optional, and fused with
-//! the first list by rank, since scores of the two can't be compared.
+//! Semantic search: finds the exchanges whose embeddings are nearest to the question's. It is optional. Its results are fused with those
+//! of the full-text search by rank, since scores of the two can't be compared.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::{RankedExchange, searchable};
 use crate::domain::{message::Message, redaction::Redactor, text::head_tail};
 
-/// The characters of a message that a model is given: its head and its tail.
+/// An embedding model gets this many characters of a message: its head and its tail.
 pub const EMBEDDED_CHARS_MAX: usize = HEAD_CHARS + TAIL_CHARS;
 const HEAD_CHARS: usize = 1_500;
 const TAIL_CHARS: usize = 500;
-/// The most exchanges of the second list.
+/// Returns at most this many exchanges.
 pub const NEAREST_MAX: usize = 50;
-/// Reciprocal rank fusion: how little the first places of a list count more than the next ones (Cormack, Clarke, Büttcher 2009).
+/// Reciprocal rank fusion: the larger this number, the less the first places of a list count more than the next ones (Cormack, Clarke,
+/// Büttcher 2009).
 const RANK_OFFSET: u32 = 60;
 
-/// What a model makes of a text: a direction, in one byte per dimension. Lengths say nothing.
+/// An embedding: the direction that a model gives to a text, in one byte per dimension. Lengths say nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Embedding(Vec<i8>);
 
 impl Embedding {
-    /// Rounds a model's numbers. `None` if they have no direction, or aren't all finite.
+    /// Rounds a model's numbers. Returns `None` if all are 0 or one isn't finite.
     #[expect(clippy::cast_possible_truncation, reason = "the numbers are from -127 to 127")]
     pub fn of(numbers: &[f32]) -> Option<Self> {
         let largest = numbers
@@ -33,12 +34,12 @@ impl Embedding {
         })
     }
 
-    /// Its bytes, one per dimension.
+    /// Returns the bytes, one per dimension.
     pub fn bytes(&self) -> Vec<u8> {
         self.0.iter().map(|number| number.cast_unsigned()).collect()
     }
 
-    /// The cosine of the angle to the embedding with these [`Self::bytes`]; `None` if it has other dimensions.
+    /// Returns the cosine of the angle to the embedding with these [`Self::bytes`]; `None` if it has another number of dimensions.
     pub fn cosine(&self, bytes: &[u8]) -> Option<f64> {
         if bytes.len() != self.0.len() {
             return None;
@@ -55,24 +56,24 @@ impl Embedding {
     }
 }
 
-/// A question, as a model reads it.
+/// The embedding of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuestionEmbedding {
-    /// The model; only embeddings that it made can be compared.
+    /// The model. Only embeddings of the same model can be compared.
     pub model: String,
-    /// What it makes of the question.
+    /// The model's embedding of the question.
     pub embedding: Embedding,
 }
 
-/// What an embedding model is given of a message that a user or a model said: redacted before it is cut, as half a secret isn't
-/// recognised. `None` if nothing is left.
-pub fn embeddable(message: &Message, redactor: &Redactor) -> Option<String> {
+/// Returns the text of a message that an embedding model gets; `None` if there is none. Redacts secrets before it cuts the text, since
+/// half a secret isn't recognised.
+pub fn text_to_embed(message: &Message, redactor: &Redactor) -> Option<String> {
     let text = searchable(message);
     let text = head_tail(redactor.redact(text.trim()).trim(), HEAD_CHARS, TAIL_CHARS);
     (!text.is_empty()).then_some(text)
 }
 
-/// An exchange of the second list, by its nearest message.
+/// An exchange found by meaning, with its nearest message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NearExchange {
     /// Its number.
@@ -83,7 +84,7 @@ pub struct NearExchange {
     pub cosine: f64,
 }
 
-/// Collects the second list of a question.
+/// Collects the exchanges that are nearest to a question.
 #[derive(Clone, Debug)]
 pub struct NearestExchanges<'q> {
     question: &'q Embedding,
@@ -91,7 +92,7 @@ pub struct NearestExchanges<'q> {
 }
 
 impl<'q> NearestExchanges<'q> {
-    /// An empty list.
+    /// Makes an empty list.
     pub fn to(question: &'q Embedding) -> Self {
         Self {
             question,
@@ -99,8 +100,8 @@ impl<'q> NearestExchanges<'q> {
         }
     }
 
-    /// Looks at a message's embedding.
-    pub fn look_at(&mut self, exchange: i64, seq: i64, bytes: &[u8]) {
+    /// Compares a message's embedding with the question's.
+    pub fn add(&mut self, exchange: i64, seq: i64, bytes: &[u8]) {
         let Some(cosine) = self.question.cosine(bytes) else {
             return;
         };
@@ -115,8 +116,8 @@ impl<'q> NearestExchanges<'q> {
         }
     }
 
-    /// The nearest exchanges first, at most [`NEAREST_MAX`].
-    pub fn ranked(self) -> Vec<NearExchange> {
+    /// Returns the nearest exchanges first, at most [`NEAREST_MAX`].
+    pub fn into_ranking(self) -> Vec<NearExchange> {
         let mut all: Vec<NearExchange> = self.best.into_values().rev().collect();
         all.sort_by(|one, other| other.cosine.total_cmp(&one.cosine));
         all.truncate(NEAREST_MAX);
@@ -124,8 +125,9 @@ impl<'q> NearestExchanges<'q> {
     }
 }
 
-/// Fuses the two lists: an exchange counts by its places in them. An empty second list leaves the first as it is.
-pub fn fused(first: Vec<RankedExchange>, second: &[NearExchange]) -> Vec<RankedExchange> {
+/// Fuses the results of the two searches: the score of an exchange comes from its places in both. An empty second list leaves the first
+/// one as it is.
+pub fn fuse(first: Vec<RankedExchange>, second: &[NearExchange]) -> Vec<RankedExchange> {
     if second.is_empty() {
         return first;
     }
@@ -224,27 +226,27 @@ mod tests {
             (2, 3, [1.0, 1.0]),
             (3, 4, [1.0, 1.0]),
         ] {
-            nearest.look_at(exchange, seq, &embedding(&direction).bytes());
+            nearest.add(exchange, seq, &embedding(&direction).bytes());
         }
-        nearest.look_at(4, 5, &[127, 0, 0]);
+        nearest.add(4, 5, &[127, 0, 0]);
         let found: Vec<_> = nearest
-            .ranked()
+            .into_ranking()
             .iter()
             .map(|near| (near.exchange, near.seq))
             .collect();
         assert_eq!(found, [(1, 2), (3, 4), (2, 3)]);
         let mut many = NearestExchanges::to(&question);
-        (0..500).for_each(|exchange| many.look_at(exchange, exchange, &[1, 1]));
-        assert_eq!(many.ranked().len(), NEAREST_MAX);
+        (0..500).for_each(|exchange| many.add(exchange, exchange, &[1, 1]));
+        assert_eq!(many.into_ranking().len(), NEAREST_MAX);
     }
 
     #[test]
     fn what_both_lists_have_comes_first() {
-        let both = fused(exchanges(&[5, 6, 7]), &near(&[7, 9]));
+        let both = fuse(exchanges(&[5, 6, 7]), &near(&[7, 9]));
         assert_eq!(numbers(&both), [7, 5, 9, 6]);
         let added = both.iter().find(|found| found.exchange == 9).unwrap();
         assert!(added.seqs == [90] && !added.has(0));
-        assert_eq!(numbers(&fused(Vec::new(), &near(&[3, 1]))), [3, 1]);
+        assert_eq!(numbers(&fuse(Vec::new(), &near(&[3, 1]))), [3, 1]);
     }
 
     #[test]
@@ -256,14 +258,14 @@ mod tests {
             }),
             ..ArchiveSearch::new(Query::parse(words).unwrap(), 10)
         };
-        assert!(search("bug \"in the parser\"").second_list().is_some());
-        assert!(search("\"in the parser\"").second_list().is_none());
+        assert!(search("bug \"in the parser\"").question_embedding().is_some());
+        assert!(search("\"in the parser\"").question_embedding().is_none());
         let mut recent = search("bug");
         recent.order = Order::Recent;
-        assert!(recent.second_list().is_none());
+        assert!(recent.question_embedding().is_none());
         let mut with_tool = search("bug");
         with_tool.filter.tool = Some("bash".to_owned());
-        assert!(with_tool.second_list().is_none());
+        assert!(with_tool.question_embedding().is_none());
     }
 
     proptest! {
@@ -271,14 +273,14 @@ mod tests {
         fn an_empty_second_list_changes_nothing(found in proptest::collection::hash_set(1_i64..500, 0..50)) {
             let found: Vec<i64> = found.into_iter().collect();
             let first = exchanges(&found);
-            prop_assert_eq!(fused(first.clone(), &[]), first);
+            prop_assert_eq!(fuse(first.clone(), &[]), first);
         }
 
         #[test]
         fn each_exchange_is_found_once(first in proptest::collection::hash_set(1_i64..60, 0..30), second in proptest::collection::hash_set(1_i64..60, 1..30)) {
             let all: std::collections::BTreeSet<i64> = first.union(&second).copied().collect();
             let (first, second): (Vec<i64>, Vec<i64>) = (first.into_iter().collect(), second.into_iter().collect());
-            let both = fused(exchanges(&first), &near(&second));
+            let both = fuse(exchanges(&first), &near(&second));
             let mut found = numbers(&both);
             found.sort_unstable();
             prop_assert_eq!(found, all.into_iter().collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! Queries: their terms, the matches in a text, and the excerpt with the most matches.
+//! Queries: their terms, the matches of a text, and the excerpt with the most matches.
 
 use std::ops::Range;
 
@@ -8,20 +8,20 @@ use super::{
 };
 use crate::domain::text::one_line;
 
-/// The most characters of a query.
+/// Limits a query to this many characters.
 pub const QUERY_CHARS_MAX: usize = 1_000;
-/// The most terms that are used for ranking: the rarest ones of a long question.
+/// Ranks by at most this many terms: the rarest ones of a long question.
 pub const TERMS_MAX: usize = 24;
-/// A query's word of at least this many characters matches every word that begins with it, if no message has the word itself.
+/// If no message has a word of the query, and the word has at least this many characters, every longer word that begins with it matches.
 pub const OPEN_CHARS_MIN: usize = 3;
-/// The most characters of an excerpt.
+/// Limits an excerpt to this many characters.
 pub const EXCERPT_CHARS_MAX: usize = 240;
-/// Characters of an excerpt before the first match.
+/// An excerpt has this many characters before its first match.
 const LEAD_CHARS: usize = 60;
-/// Pieces of a word with an apostrophe that aren't longer are parts of grammar: `'s`, `n't`, `l'`.
+/// If an apostrophe splits a word, pieces that aren't longer are parts of grammar: `'s`, `n't`, `l'`.
 const CLITIC_CHARS_MAX: usize = 2;
 
-/// The reason why a query is invalid.
+/// Why a query is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
     /// It has no word.
@@ -41,27 +41,27 @@ pub struct Term {
 }
 
 impl Term {
-    /// The stems that a message with this term has; never empty.
+    /// Returns the stems that a message with this term has. There is at least one.
     pub fn stems(&self) -> &[String] {
         &self.stems
     }
 
-    /// True if the words must stand in a text to the letter, one after the other.
+    /// Returns true for a phrase, whose words must stand in a text to the letter, one after the other.
     pub fn is_phrase(&self) -> bool {
         self.is_phrase
     }
 
-    /// True if words that begin with it stand for it where no message has the word itself.
+    /// Returns true if the term matches longer words that begin with it when no message has the word itself.
     pub fn is_open(&self) -> bool {
         !self.is_phrase && self.stem().chars().count() >= OPEN_CHARS_MIN
     }
 
-    /// The stem of a word; the first of a phrase.
+    /// Returns the stem of a word, or of a phrase's first word.
     pub fn stem(&self) -> &str {
         self.stems.first().map_or("", String::as_str)
     }
 
-    /// The words as shown to people.
+    /// Returns the words for people to read.
     pub fn label(&self) -> String {
         self.words.join(" ")
     }
@@ -76,8 +76,8 @@ impl Term {
         })
     }
 
-    /// Splits a word of a question into terms. Parts that a hyphen or an apostrophe joins are words of their own; what other
-    /// characters join, such as a path, is a phrase.
+    /// Splits a word of a question into terms. Parts joined by a hyphen or an apostrophe are words of their own. Parts joined by other
+    /// characters, as in a path, are a phrase.
     fn of_word(word: &str) -> impl Iterator<Item = Self> {
         let hyphens = ['-', '\u{2010}', '\u{2011}', '\u{2013}', '\u{2014}'];
         word.split(hyphens).flat_map(|part| {
@@ -106,7 +106,7 @@ impl Term {
 
     fn matches_word(&self, word: &str) -> bool {
         self.words.iter().zip(&self.stems).any(|(own, own_stem)| {
-            // A word begins like its stem: most words need no stem of their own.
+            // A word begins like its stem. This saves stemming most words.
             let begins_alike = word.bytes().take(2).eq(own_stem.bytes().take(2));
             word == own
                 || (self.is_open() && word.starts_with(own.as_str()))
@@ -134,8 +134,8 @@ pub struct Query {
 }
 
 impl Query {
-    /// Parses words, and phrases in quotation marks. There is no other syntax, so every text with a word is valid. Words that say
-    /// nothing are left out, unless there are no others.
+    /// Parses words, and phrases in quotation marks. There is no other syntax, so every text with a word is valid. Leaves out stop words,
+    /// unless there are no other words.
     ///
     /// # Errors
     /// [`QueryError`] if it has no word, or is too long.
@@ -145,7 +145,7 @@ impl Query {
             return Err(QueryError::TooLong(chars));
         }
         let mut terms: Vec<Term> = Vec::new();
-        // Every second piece between quotation marks is quoted; an unclosed one extends to the end.
+        // Every second piece between quotation marks is quoted. A quotation without an end extends to the end of the query.
         for (place, piece) in text.split(['"', '“', '”', '„']).enumerate() {
             if place % 2 == 1 {
                 terms.extend(Term::of(piece, true));
@@ -168,32 +168,32 @@ impl Query {
         Ok(Self { terms: unique })
     }
 
-    /// Finds everything that a filter admits.
+    /// Makes a query that finds everything that a filter admits.
     pub fn everything() -> Self {
         Self { terms: Vec::new() }
     }
 
-    /// True if its words say nothing about what is looked for.
-    pub fn is_empty_talk(&self) -> bool {
+    /// Returns true if the query has only stop words.
+    pub fn has_only_stop_words(&self) -> bool {
         self.terms.iter().all(Term::is_stop_word)
     }
 
-    /// The terms to search for.
+    /// Returns the terms to search for.
     pub fn terms(&self) -> &[Term] {
         &self.terms
     }
 
-    /// The same query with those terms only that `keeps` by their index.
+    /// Returns the query with only those terms for whose index `keeps` is true.
     #[must_use]
-    pub fn with(&self, keeps: impl Fn(usize) -> bool) -> Self {
+    pub fn with_terms(&self, keeps: impl Fn(usize) -> bool) -> Self {
         let kept = self.terms.iter().enumerate().filter(|(index, _)| keeps(*index));
         Self {
             terms: kept.map(|(_, term)| term.clone()).collect(),
         }
     }
 
-    /// For each term of the query: true if `text` has it.
-    pub fn found_in(&self, text: &str) -> Vec<bool> {
+    /// Returns for each term of the query if `text` has it.
+    pub fn find_terms(&self, text: &str) -> Vec<bool> {
         let mut found = vec![false; self.terms.len()];
         for (term, _) in self.spans(text) {
             if let Some(found) = found.get_mut(term) {
@@ -203,30 +203,33 @@ impl Query {
         found
     }
 
-    /// The part of `text` with the most terms, as one clean line of at most [`EXCERPT_CHARS_MAX`] characters. Without any terms, the
-    /// beginning.
+    /// Returns the part of `text` with the most terms as one clean line of at most [`EXCERPT_CHARS_MAX`] characters. If `text` has no
+    /// term, returns its beginning.
     pub fn excerpt(&self, text: &str) -> String {
         let spans = self.spans(text);
-        let within = |start: usize| {
-            let mut seen = vec![false; self.terms.len()];
+        let count_terms_from = |start: usize| {
+            let mut found_terms = vec![false; self.terms.len()];
             let end = start + EXCERPT_CHARS_MAX - LEAD_CHARS;
             for (term, span) in &spans {
-                if let Some(seen) = seen
+                if let Some(is_found) = found_terms
                     .get_mut(*term)
                     .filter(|_| span.start >= start && span.end <= end)
                 {
-                    *seen = true;
+                    *is_found = true;
                 }
             }
-            seen.into_iter().filter(|seen| *seen).count()
+            found_terms.into_iter().filter(|is_found| *is_found).count()
         };
         let starts = spans.iter().map(|(_, span)| span.start);
-        // Of equally good places, the first.
-        let best = starts.rev().max_by_key(|&start| within(start)).unwrap_or(0);
+        // Takes the first of equally good places.
+        let best = starts
+            .rev()
+            .max_by_key(|&start| count_terms_from(start))
+            .unwrap_or(0);
         around(text, best)
     }
 
-    /// The matches in `text`: the term's index in the query, and the range of bytes.
+    /// Returns the matches in `text`: for each the term's index in the query, and the range of bytes.
     fn spans(&self, text: &str) -> Vec<(usize, Range<usize>)> {
         let words: Vec<Word> = words(text).collect();
         let mut spans = Vec::new();
@@ -244,7 +247,7 @@ impl Query {
     }
 }
 
-/// An excerpt of `text` around byte `at`, as one clean line, with an ellipsis at each cut.
+/// Writes an excerpt of `text` around byte `at` as one clean line, with an ellipsis at each cut.
 fn around(text: &str, at: usize) -> String {
     let (before, behind) = text.split_at(text.floor_char_boundary(at));
     let lead_at = before

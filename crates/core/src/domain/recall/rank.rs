@@ -1,7 +1,7 @@
-//! The order of exchanges that match a search: the same for every database, and dependent on the agent's own archive only.
+//! Ranks the exchanges that match a search, in the same way for every database. Only the agent's own archive matters.
 //!
-//! A message counts by BM25. An exchange counts by its best message, half of its second-best, a quarter of its third-best and so on, and
-//! by a part of what the exchanges before and after it count: a question often names what was said one exchange earlier.
+//! BM25 scores each message. An exchange has the score of its best message, half of its second-best, a quarter of its third-best and so
+//! on, and a part of the scores of the exchanges before and after it: a question often names what was said one exchange earlier.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,63 +10,63 @@ use std::{
 
 use super::{
     ArchiveSearch, Filter, Order, SessionRange, Term,
-    index::{IndexPart, IndexTotals, Posting, of_each_offset, tool_stem},
+    index::{IndexPart, IndexTotals, Posting, list_for_block, tool_stem},
 };
 
-/// BM25: how soon more of the same word counts no more, and how much a long message has to have more of it.
+/// BM25: how soon repeating a word counts no more (`K1`), and how much more often a long message must have it (`B`).
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
-/// What each further message of an exchange counts, in parts of the one before.
+/// Each further message of an exchange counts this part of the one before it.
 const FURTHER: f64 = 0.5;
-/// What the exchanges before and after count.
+/// Neighbouring exchanges count this part of their scores.
 const NEIGHBOUR: f64 = 0.4;
-/// What the span that a question names counts.
+/// Messages of the span that a question names count this many times.
 const PREFERRED: f64 = 1.5;
-/// The most messages of an exchange that a search returns.
+/// Returns at most this many messages of an exchange.
 const HITS_MAX: usize = 3;
-/// The most exchanges of a ranking; all that match are compared.
+/// Returns at most this many exchanges. All matching exchanges are compared.
 pub const RANKED_MAX: usize = 1_000;
 
-/// An exchange that matches.
+/// An exchange that matches a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankedExchange {
     /// Its number.
     pub exchange: i64,
-    /// What it counts, with its neighbours.
+    /// Its score, with the part from its neighbours.
     pub score: f64,
     /// The numbers of its best messages, best first.
     pub seqs: Vec<i64>,
-    /// The terms that it has, one bit each.
-    held: u64,
+    /// The terms that the exchange has, one bit each.
+    terms: u64,
 }
 
 impl RankedExchange {
-    /// An exchange that is found by one message, and has none of the terms.
+    /// Makes an exchange that was found by one message and has none of the terms.
     pub(super) fn without_terms(exchange: i64, score: f64, seq: i64) -> Self {
         Self {
             exchange,
             score,
             seqs: vec![seq],
-            held: 0,
+            terms: 0,
         }
     }
 
-    /// True if the exchange has the term with this index in the query.
+    /// Returns true if the exchange has the term with this index in the query.
     pub fn has(&self, term: usize) -> bool {
-        bit(term) & self.held != 0
+        bit(term) & self.terms != 0
     }
 }
 
-/// An archive, as far as a search needs it.
+/// What a search needs to know about an archive.
 #[derive(Clone, Debug, Default)]
 pub struct Candidates {
     /// The size of the whole archive.
     pub totals: IndexTotals,
-    /// In order of the messages.
+    /// Parts of the index, in the order of the messages.
     pub parts: Vec<IndexPart>,
     /// The exchanges of the session that the filter names.
     pub session: Option<SessionRange>,
-    /// By term: the messages that have a phrase, verified by their texts.
+    /// For each phrase, by its index among the terms, the messages whose texts really have it.
     pub verified: HashMap<usize, HashSet<i64>>,
 }
 
@@ -75,16 +75,16 @@ struct Hit {
     exchange: u32,
     seq: i64,
     score: f64,
-    held: u64,
+    terms: u64,
 }
 
-/// An exchange before it has its place.
+/// An exchange with its score, before it is ranked.
 #[derive(Clone, Copy)]
 struct ScoredExchange {
     exchange: u32,
     score: f64,
-    held: u64,
-    /// The place of its best hit among all; its others follow.
+    terms: u64,
+    /// The index of its best hit among all hits. Its other hits follow.
     first_hit: usize,
 }
 
@@ -96,8 +96,8 @@ fn bit(term: usize) -> u64 {
 }
 
 impl Candidates {
-    /// Up to `limit` messages that may have the phrase `term`, newest first: they have all its stems.
-    pub fn of_phrase(&self, term: &Term, filter: &Filter, limit: usize) -> Vec<i64> {
+    /// Returns up to `limit` messages that may have the phrase `term`, newest first: messages with all its stems.
+    pub fn find_phrase(&self, term: &Term, filter: &Filter, limit: usize) -> Vec<i64> {
         let newest_first = self.parts.iter().rev().flat_map(|part| {
             let mut postings = intersection(part, term);
             postings.retain(|posting| {
@@ -109,7 +109,7 @@ impl Candidates {
         newest_first.take(limit).collect()
     }
 
-    /// The first [`RANKED_MAX`] of the matching exchanges in the order that the search asks for.
+    /// Returns the first [`RANKED_MAX`] matching exchanges, in the order that the search asks for.
     pub fn rank(&self, search: &ArchiveSearch) -> Vec<RankedExchange> {
         let mut hits = self.hits(search);
         if let Some(session) = &self.session {
@@ -119,10 +119,13 @@ impl Candidates {
             let callers = self.callers(tool);
             hits.retain(|hit| callers.contains(&hit.exchange));
         }
-        // Nearly sorted already.
+        // The hits are nearly sorted already.
         hits.sort_by_key(|hit| hit.exchange);
-        let scored = best(with_neighbours(&exchanges(&mut hits)), search.order, RANKED_MAX);
-        scored.into_iter().map(|scored| ranked(scored, &hits)).collect()
+        let scored = first_in_order(with_neighbours(&exchanges(&mut hits)), search.order, RANKED_MAX);
+        scored
+            .into_iter()
+            .map(|scored| with_best_hits(scored, &hits))
+            .collect()
     }
 
     fn hits(&self, search: &ArchiveSearch) -> Vec<Hit> {
@@ -130,7 +133,7 @@ impl Candidates {
         let columns: Vec<Vec<Vec<Posting>>> = terms
             .iter()
             .enumerate()
-            .map(|(index, term)| self.column(index, term))
+            .map(|(index, term)| self.postings_by_part(index, term))
             .collect();
         let weights: Vec<f64> = columns
             .iter()
@@ -150,8 +153,8 @@ impl Candidates {
         scorer.hits
     }
 
-    /// The postings of a term, part by part. If no message has the word, those of the words that begin with it.
-    fn column(&self, index: usize, term: &Term) -> Vec<Vec<Posting>> {
+    /// Returns the postings of a term in each part. If no message has the word, returns those of longer words that begin with it.
+    fn postings_by_part(&self, index: usize, term: &Term) -> Vec<Vec<Posting>> {
         if term.is_phrase() {
             let verified = self.verified.get(&index);
             let is_verified = |seq: i64| verified.is_some_and(|verified| verified.contains(&seq));
@@ -170,10 +173,10 @@ impl Candidates {
             return exact;
         }
         let prefix = term.stem();
-        self.parts.iter().map(|part| begun(part, prefix)).collect()
+        self.parts.iter().map(|part| with_prefix(part, prefix)).collect()
     }
 
-    /// The weight of a term that this many messages have.
+    /// Returns the weight of a term that this many messages have.
     fn weight(&self, messages: usize) -> f64 {
         let with = float(messages);
         let all = float(self.totals.messages).max(with);
@@ -200,14 +203,14 @@ impl Candidates {
     }
 }
 
-/// Adds up the scores of a block's messages.
+/// Scores the messages of one block after the other.
 struct Scorer<'s> {
     search: &'s ArchiveSearch,
     mean: f64,
-    /// By offset: 0 for messages that aren't looked at.
+    /// The norm of each message number of the block; 0 for messages that the filter leaves out.
     norms: Vec<f64>,
     scores: Vec<f64>,
-    held: Vec<u64>,
+    terms: Vec<u64>,
     hits: Vec<Hit>,
 }
 
@@ -216,9 +219,9 @@ impl<'s> Scorer<'s> {
         Self {
             search,
             mean,
-            norms: of_each_offset(0.0),
-            scores: of_each_offset(0.0),
-            held: of_each_offset(0),
+            norms: list_for_block(0.0),
+            scores: list_for_block(0.0),
+            terms: list_for_block(0),
             hits: Vec::new(),
         }
     }
@@ -226,12 +229,12 @@ impl<'s> Scorer<'s> {
     fn begin(&mut self, part: &IndexPart) {
         self.norms.fill(0.0);
         self.scores.fill(0.0);
-        self.held.fill(0);
-        let looked_at = part
+        self.terms.fill(0);
+        let admitted = part
             .messages
             .iter()
             .filter(|message| message.words > 0 && self.search.filter.admits(message));
-        for message in looked_at {
+        for message in admitted {
             if let Some(norm) = self.norms.get_mut(usize::from(message.offset)) {
                 *norm = K1 * (1.0 - B + B * f64::from(message.words) / self.mean);
             }
@@ -242,20 +245,20 @@ impl<'s> Scorer<'s> {
         let place = usize::from(posting.offset);
         let norm = self.norms.get(place).copied().unwrap_or_default();
         if norm > 0.0
-            && let (Some(score), Some(held)) = (self.scores.get_mut(place), self.held.get_mut(place))
+            && let (Some(score), Some(terms)) = (self.scores.get_mut(place), self.terms.get_mut(place))
         {
             let count = f64::from(posting.count);
             *score += weight * count * (K1 + 1.0) / (count + norm);
-            *held |= bit;
+            *terms |= bit;
         }
     }
 
-    /// Takes the block's hits: messages with a term, or all that are listed.
-    fn end(&mut self, part: &IndexPart, takes_all: bool) {
+    /// Adds the block's hits: messages with a term, or, in a search without terms, all that it finds.
+    fn end(&mut self, part: &IndexPart, has_no_terms: bool) {
         for message in &part.messages {
             let place = usize::from(message.offset);
-            let held = self.held.get(place).copied().unwrap_or_default();
-            if held == 0 && !(takes_all && self.search.lists(message)) {
+            let terms = self.terms.get(place).copied().unwrap_or_default();
+            if terms == 0 && !(has_no_terms && self.search.matches_without_terms(message)) {
                 continue;
             }
             let score = self.scores.get(place).copied().unwrap_or_default();
@@ -264,13 +267,13 @@ impl<'s> Scorer<'s> {
                 exchange: message.exchange,
                 seq: part.seq(message.offset),
                 score: if is_preferred { score * PREFERRED } else { score },
-                held,
+                terms,
             });
         }
     }
 }
 
-/// The messages of a part that have all of a term's stems.
+/// Returns the messages of a part that have all stems of a term.
 fn intersection(part: &IndexPart, term: &Term) -> Vec<Posting> {
     let mut lists = term
         .stems()
@@ -288,8 +291,8 @@ fn intersection(part: &IndexPart, term: &Term) -> Vec<Posting> {
     common
 }
 
-/// The messages of a part with stems that begin with `prefix`.
-fn begun(part: &IndexPart, prefix: &str) -> Vec<Posting> {
+/// Returns the messages of a part that have a stem beginning with `prefix`.
+fn with_prefix(part: &IndexPart, prefix: &str) -> Vec<Posting> {
     let mut counts: std::collections::BTreeMap<u16, u8> = std::collections::BTreeMap::new();
     let from = (Bound::Included(prefix), Bound::Unbounded);
     let stems = part
@@ -306,7 +309,7 @@ fn begun(part: &IndexPart, prefix: &str) -> Vec<Posting> {
         .collect()
 }
 
-/// The exchanges of hits that are sorted by exchange; sorts each one's hits, best first.
+/// Returns the exchanges of `hits`, which are sorted by exchange. Sorts the hits of each exchange, best first.
 fn exchanges(hits: &mut [Hit]) -> Vec<ScoredExchange> {
     let mut first_hit = 0;
     let mut scored = Vec::new();
@@ -320,7 +323,7 @@ fn exchanges(hits: &mut [Hit]) -> Vec<ScoredExchange> {
         scored.push(ScoredExchange {
             exchange: hits.first().map_or(0, |hit| hit.exchange),
             score,
-            held: hits.iter().fold(0, |held, hit| held | hit.held),
+            terms: hits.iter().fold(0, |terms, hit| terms | hit.terms),
             first_hit,
         });
         first_hit += hits.len();
@@ -328,7 +331,7 @@ fn exchanges(hits: &mut [Hit]) -> Vec<ScoredExchange> {
     scored
 }
 
-/// Adds to each exchange a part of what its neighbours count; `alone` ascends by number.
+/// Adds to each exchange a part of its neighbours' scores. `alone` has the exchanges in the order of their numbers.
 fn with_neighbours(alone: &[ScoredExchange]) -> Vec<ScoredExchange> {
     let score_of = |place: Option<usize>, exchange: Option<u32>| {
         let neighbour = place.and_then(|place| alone.get(place));
@@ -350,8 +353,8 @@ fn with_neighbours(alone: &[ScoredExchange]) -> Vec<ScoredExchange> {
         .collect()
 }
 
-/// The first `limit` in an order; the others are never sorted.
-fn best(mut scored: Vec<ScoredExchange>, order: Order, limit: usize) -> Vec<ScoredExchange> {
+/// Returns the first `limit` exchanges in `order`, without sorting the others.
+fn first_in_order(mut scored: Vec<ScoredExchange>, order: Order, limit: usize) -> Vec<ScoredExchange> {
     let compare = |one: &ScoredExchange, other: &ScoredExchange| {
         let newer = other.exchange.cmp(&one.exchange);
         match order {
@@ -367,18 +370,18 @@ fn best(mut scored: Vec<ScoredExchange>, order: Order, limit: usize) -> Vec<Scor
     scored
 }
 
-fn ranked(scored: ScoredExchange, hits: &[Hit]) -> RankedExchange {
+fn with_best_hits(scored: ScoredExchange, hits: &[Hit]) -> RankedExchange {
     let own = hits.get(scored.first_hit..).unwrap_or_default().iter();
     let own = own.take_while(|hit| hit.exchange == scored.exchange);
     RankedExchange {
         exchange: scored.exchange.into(),
         score: scored.score,
         seqs: own.take(HITS_MAX).map(|hit| hit.seq).collect(),
-        held: scored.held,
+        terms: scored.terms,
     }
 }
 
-/// Converts a count to a float; saturates at `u32::MAX`.
+/// Converts a count to a float. Larger counts become `u32::MAX`.
 fn float<T: TryInto<u32>>(count: T) -> f64 {
     f64::from(count.try_into().unwrap_or(u32::MAX))
 }

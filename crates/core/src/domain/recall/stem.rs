@@ -1,18 +1,19 @@
-//! Stems: what the forms of a word have in common, by one rule for all languages, since a text doesn't say in which one it is.
+//! Stems: what the forms of a word have in common. One rule serves all languages, since a text doesn't say in which language it is.
 //!
-//! The rule cuts endings of plurals, tenses and cases (English first; German, Spanish, Portuguese, Italian and French share enough of
-//! them). Index and queries use the same rule, so a stem needn't be a word. After a change of the rule, all archives must be indexed again.
+//! The rule cuts endings of plurals, tenses and cases. It is made for English; German, Spanish, Portuguese, Italian and French share many
+//! of these endings. Index and queries use the same rule, so a stem needn't be a word. If the rule changes, all archives must be indexed
+//! again.
 
 use std::{collections::HashSet, sync::LazyLock};
 
 use super::words::folded;
 use crate::domain::text::floor_cut;
 
-/// The bytes of a word that are compared: longer ones are data, not words.
+/// Compares this many bytes of a word: what is longer is data, not a word.
 const WORD_BYTES_MAX: usize = 64;
 
-/// Words that say nothing about what is looked for: articles, pronouns, auxiliaries, prepositions, in six languages. In lower case,
-/// separated by blanks.
+/// Stop words: words that don't say what a question looks for. Articles, pronouns, auxiliaries and prepositions of six languages, in
+/// lower case and separated by blanks.
 pub const STOP_WORDS: &str = "\
 a an the and or but if of in on at to for from by with about as is are was were be been being do does did have has had \
 having i you he she it we they me my your his her its our their this that these those what which who whom when where \
@@ -30,12 +31,12 @@ il lo gli uno e ma di da con su per è sono io lui lei noi non che chi come dove
 static STOPS: LazyLock<HashSet<String>> =
     LazyLock::new(|| STOP_WORDS.split_whitespace().map(folded).collect());
 
-/// True if the folded `word` says nothing about what is looked for.
+/// Returns true if the folded `word` is a stop word.
 pub(super) fn is_stop_word(word: &str) -> bool {
     STOPS.contains(word)
 }
 
-/// The stem of a folded word.
+/// Returns the stem of a folded word.
 pub(super) fn stem(word: &str) -> String {
     let word = floor_cut(word, WORD_BYTES_MAX);
     if !word.bytes().all(|byte| byte.is_ascii_lowercase()) {
@@ -52,8 +53,8 @@ fn without_plural(word: &str) -> String {
     if let Some(rest) = word.strip_suffix("ies").filter(|rest| rest.len() > 1) {
         return format!("{rest}y");
     }
-    let is_hissed = |rest: &&str| rest.len() > 2 && rest.ends_with(['s', 'x', 'z', 'h']);
-    if let Some(rest) = word.strip_suffix("es").filter(is_hissed) {
+    let is_sibilant = |rest: &&str| rest.len() > 2 && rest.ends_with(['s', 'x', 'z', 'h']);
+    if let Some(rest) = word.strip_suffix("es").filter(is_sibilant) {
         return rest.to_owned();
     }
     let is_plural = word.len() > 3 && !["ss", "us", "is"].iter().any(|end| word.ends_with(end));
@@ -61,7 +62,7 @@ fn without_plural(word: &str) -> String {
     rest.unwrap_or(word).to_owned()
 }
 
-/// Cuts `ing` and `ed`, and the consonant doubled before them.
+/// Cuts `ing` and `ed`, and then one of two equal consonants at the end.
 fn cut_tense(stem: &mut String) {
     let has_vowel = |rest: &&str| rest.len() > 2 && rest.contains(['a', 'e', 'i', 'o', 'u', 'y']);
     let rest = ["ing", "ed"]
@@ -76,7 +77,7 @@ fn cut_tense(stem: &mut String) {
     }
 }
 
-/// Makes `happy` equal to `happi(ly)`, and `make` to `mak(ing)`.
+/// Makes `happy` equal to `happi(ly)`, and `make` equal to `mak(ing)`.
 fn cut_last_vowel(stem: &mut String) {
     if stem.len() > 3 && stem.ends_with('y') {
         stem.pop();
@@ -87,7 +88,7 @@ fn cut_last_vowel(stem: &mut String) {
     }
 }
 
-/// Cuts German endings of cases, and Romance ones of genders.
+/// Cuts endings of German cases and of Romance genders.
 fn cut_case(stem: &mut String) {
     let length = stem.len();
     if length > 5 && ["en", "er", "em"].iter().any(|end| stem.ends_with(end)) {

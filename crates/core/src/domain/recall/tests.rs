@@ -66,7 +66,11 @@ fn words_match_in_all_forms_and_phrases_exactly() {
         ("parser.rs", true),
         ("th", false),
     ] {
-        assert_eq!(Query::parse(query).unwrap().found_in(text), [expected], "{query}");
+        assert_eq!(
+            Query::parse(query).unwrap().find_terms(text),
+            [expected],
+            "{query}"
+        );
     }
 }
 
@@ -98,7 +102,7 @@ fn accents_make_no_difference_in_any_encoding() {
         let text = format!("{far}Ask {name} first");
         for query in ["Zoe", "zoë", "ZOE\u{308}", "\"ask Zoë\""] {
             let query = Query::parse(query).unwrap();
-            assert_eq!(query.found_in(&text), [true], "{query:?} in {name}");
+            assert_eq!(query.find_terms(&text), [true], "{query:?} in {name}");
             let excerpt = query.excerpt(&text);
             assert!(excerpt.ends_with(&format!("Ask {name} first")), "{excerpt}");
         }
@@ -148,7 +152,7 @@ proptest! {
         let all: Vec<Word> = words(&text).collect();
         if let Some(word) = all.get(place) {
             let query = Query::parse(text.get(word.span.clone()).unwrap()).unwrap();
-            prop_assert!(query.found_in(&text).iter().all(|found| *found), "{:?}", word);
+            prop_assert!(query.find_terms(&text).iter().all(|found| *found), "{:?}", word);
             prop_assert!(query.excerpt(&text).chars().count() <= EXCERPT_CHARS_MAX + 2);
         }
     }
@@ -231,7 +235,7 @@ fn a_phrase_is_found_where_it_is_verified() {
     let mut archive = archive(&["the open door", "the door is open"]);
     let search = asked("\"open door\"");
     let term = &search.query.terms()[0];
-    assert_eq!(archive.of_phrase(term, &search.filter, 10), [2, 1]);
+    assert_eq!(archive.find_phrase(term, &search.filter, 10), [2, 1]);
     archive.verified.insert(0, [1].into());
     assert_eq!(ranked(&archive, &search), [1]);
 }

@@ -1,7 +1,7 @@
-//! Times that a question names: `yesterday`, `last Tuesday`, `two weeks ago`, `in March`, `2026-03-05`.
+//! Finds the time that a question names: `yesterday`, `last Tuesday`, `two weeks ago`, `in March`, `2026-03-05`.
 //!
-//! A day is a day of the agent's time zone. Names of months and weekdays are English; words for days also German, Spanish, Portuguese and
-//! Italian.
+//! Days are those of the agent's time zone. The names of months and weekdays are English; the words for days are also German, Spanish,
+//! Portuguese and Italian.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::domain::{
     zone::Zone,
 };
 
-/// Words for a day, and how many days ago it is; a phrase comes before those that it contains.
+/// Words for a day, and how many days ago it is. A phrase stands before those that it contains.
 const DAYS: [(&str, i64); 17] = [
     ("day before yesterday", 2),
     ("yesterday", 1),
@@ -50,7 +50,7 @@ const MONTHS: [&str; 12] = [
     "november",
     "december",
 ];
-/// From one on.
+/// The numbers from 1 on.
 const NUMBERS: [&str; 12] = [
     "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
 ];
@@ -62,15 +62,15 @@ const YEARS: std::ops::RangeInclusive<i32> = 1970..=2100;
 /// A time that a question names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedSpan {
-    /// The time.
+    /// The span of that time.
     pub span: TimeSpan,
-    /// The words for it, as they stand in the question.
+    /// The words that name it, as the question has them.
     pub words: String,
-    /// The question without them; the names of dates stay, since texts name them, too.
+    /// The question without these words. A date stays, since the texts may name it as well.
     pub rest: String,
 }
 
-/// Days from the first to before the last.
+/// The days from the first one on, without the last one.
 struct Days(NaiveDate, NaiveDate);
 
 impl Days {
@@ -78,7 +78,7 @@ impl Days {
         Some(Self(day, day.succ_opt()?))
     }
 
-    /// The month of a day.
+    /// Returns the month of a day.
     fn month(day: NaiveDate) -> Option<Self> {
         let first = day.with_day(1)?;
         Some(Self(first, first.checked_add_months(Months::new(1))?))
@@ -91,13 +91,13 @@ impl Days {
         ))
     }
 
-    /// The days from Monday to Sunday around a day.
+    /// Returns the days from Monday to Sunday around a day.
     fn week(day: NaiveDate) -> Option<Self> {
         let monday = ago(day, day.weekday().num_days_from_monday().into())?;
         Some(Self(monday, ago(monday, -7)?))
     }
 
-    /// The unit of the calendar, `count` of them ago.
+    /// Returns the day, week, month or year `name` that was `count` of them ago.
     fn unit(name: &str, count: i64, today: NaiveDate) -> Option<Self> {
         let months = |count: i64| today.checked_sub_months(Months::new(u32::try_from(count).ok()?));
         match name.strip_suffix('s').unwrap_or(name) {
@@ -114,15 +114,15 @@ fn ago(day: NaiveDate, days: i64) -> Option<NaiveDate> {
     day.checked_sub_signed(TimeDelta::try_days(days)?)
 }
 
-/// What words at one place of a question mean.
+/// What the words at one place of a question mean.
 struct Meaning {
     days: Days,
     words: usize,
-    /// True if no text that is looked for would say so.
+    /// True for words like `yesterday`, which the searched texts don't have.
     is_relative: bool,
 }
 
-/// Returns the first time that the question names, seen from `now`.
+/// Returns the first time that the question names. `now` is the time of the question.
 pub fn named_span(question: &str, now: Timestamp, zone: Zone) -> Option<NamedSpan> {
     let found: Vec<Word> = words(question).collect();
     let today = NaiveDate::from_epoch_days(i32::try_from(zone.day(now)).ok()?)?;
@@ -130,14 +130,14 @@ pub fn named_span(question: &str, now: Timestamp, zone: Zone) -> Option<NamedSpa
         let (before, rest) = found.split_at(place);
         let texts: Vec<&str> = rest.iter().take(4).map(|word| word.folded.as_str()).collect();
         let lead = before.last().map_or("", |word| word.folded.as_str());
-        let meaning = relative(&texts, today).or_else(|| date(lead, &texts, today))?;
+        let meaning = read_relative(&texts, today).or_else(|| date(lead, &texts, today))?;
         let within = rest.first()?.span.start..rest.get(meaning.words - 1)?.span.end;
         let is_quoted = question.get(..within.start)?.matches('"').count() % 2 == 1;
-        (!is_quoted).then(|| named(question, within, &meaning, zone))?
+        (!is_quoted).then(|| span_from(question, within, &meaning, zone))?
     })
 }
 
-fn named(question: &str, within: Range<usize>, meaning: &Meaning, zone: Zone) -> Option<NamedSpan> {
+fn span_from(question: &str, within: Range<usize>, meaning: &Meaning, zone: Zone) -> Option<NamedSpan> {
     let moment = |day: NaiveDate| zone.begin_of(day.to_epoch_days().into());
     let (before, after) = (question.get(..within.start)?, question.get(within.end..)?);
     Some(NamedSpan {
@@ -154,8 +154,8 @@ fn named(question: &str, within: Range<usize>, meaning: &Meaning, zone: Zone) ->
     })
 }
 
-/// Reads `yesterday`, `last Tuesday`, `last week`, `past three days`, `two weeks ago`.
-fn relative(texts: &[&str], today: NaiveDate) -> Option<Meaning> {
+/// Reads `yesterday`, `last Tuesday`, `last week`, `past three days` or `two weeks ago`.
+fn read_relative(texts: &[&str], today: NaiveDate) -> Option<Meaning> {
     let word = |place: usize| texts.get(place).copied().unwrap_or_default();
     let meaning = |days: Option<Days>, words: usize| {
         Some(Meaning {
@@ -196,8 +196,8 @@ fn relative(texts: &[&str], today: NaiveDate) -> Option<Meaning> {
     }
 }
 
-/// Reads `2026-03-05`, `March 5`, `5 March 2026`, and after a word such as `in`: `March`, `March 2026`, `2026`. Without a year it is the
-/// newest such date.
+/// Reads `2026-03-05`, `March 5` or `5 March 2026`; after a word such as `in` also `March`, `March 2026` or `2026`. Without a year, takes
+/// the newest such date that isn't in the future.
 fn date(lead: &str, texts: &[&str], today: NaiveDate) -> Option<Meaning> {
     let word = |place: usize| texts.get(place).copied().unwrap_or_default();
     let meaning = |days: Option<Days>, words: usize| {

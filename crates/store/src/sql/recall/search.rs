@@ -113,7 +113,7 @@ async fn rarest(tx: &mut Connection, line: &AncestorLine, wanted: &Query) -> Sto
         })
         .map(|(_, (_, index))| index)
         .collect();
-    Ok(wanted.with(|index| used.contains(&index)))
+    Ok(wanted.with_terms(|index| used.contains(&index)))
 }
 
 fn stems(terms: &[Term]) -> BTreeSet<&str> {
@@ -267,7 +267,7 @@ async fn add_messages(
     parts: &mut Parts,
 ) -> StoreResult<IndexTotals> {
     let mut needed: BTreeSet<BlockKey> = parts.keys().chain(edges).cloned().collect();
-    if search.takes_all() {
+    if search.has_no_terms() {
         needed.extend(line.blocks());
     }
     // SQLite reads the whole row of each block to compare its key, so one pass reads all that is needed.
@@ -382,10 +382,11 @@ async fn verify_phrases(
         .enumerate()
         .filter(|(_, term)| term.is_phrase())
     {
-        let seqs = candidates.of_phrase(term, &search.filter, PHRASE_MESSAGES_MAX);
-        let query = search.query.with(|other| other == index);
+        let seqs = candidates.find_phrase(term, &search.filter, PHRASE_MESSAGES_MAX);
+        let query = search.query.with_terms(|other| other == index);
         let verified = messages(tx, line, &seqs).await?.into_values();
-        let verified = verified.filter(|stored| query.found_in(&searchable(&stored.message)).contains(&true));
+        let verified =
+            verified.filter(|stored| query.find_terms(&searchable(&stored.message)).contains(&true));
         candidates
             .verified
             .insert(index, verified.map(|stored| stored.seq).collect());

@@ -19,7 +19,7 @@ use recapd_core::domain::{
     number::i64_or_max,
     recall::{
         ArchiveSearch, NearExchange, NearestExchanges, QuestionEmbedding, RankedExchange, Role, SessionRange,
-        fused,
+        fuse,
     },
     text::hexadecimal,
     time::Timestamp,
@@ -234,8 +234,8 @@ pub(super) async fn with_nearest(
     session: Option<&SessionRange>,
     first: Vec<RankedExchange>,
 ) -> StoreResult<Vec<RankedExchange>> {
-    match search.second_list() {
-        Some(question) => Ok(fused(first, &nearest(tx, line, search, session, question).await?)),
+    match search.question_embedding() {
+        Some(question) => Ok(fuse(first, &nearest(tx, line, search, session, question).await?)),
         None => Ok(first),
     }
 }
@@ -269,7 +269,7 @@ async fn nearest(
             .fetch(&mut *tx)?;
         while let Some(found) = rows.try_next().await? {
             left -= 1;
-            nearest.look_at(
+            nearest.add(
                 found.try_get(0)?,
                 found.try_get(1)?,
                 &found.try_get::<Vec<u8>>(2)?,
@@ -279,5 +279,5 @@ async fn nearest(
             break;
         }
     }
-    Ok(nearest.ranked())
+    Ok(nearest.into_ranking())
 }

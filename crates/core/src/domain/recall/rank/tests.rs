@@ -123,7 +123,7 @@ fn expected(archive: &[Remark], search: &ArchiveSearch, totals: IndexTotals) -> 
         let is_preferred = search
             .preferred
             .is_some_and(|span| span.since <= at && at < span.until);
-        if !parts.is_empty() || (search.takes_all() && (is_preferred || search.preferred.is_none())) {
+        if !parts.is_empty() || (search.has_no_terms() && (is_preferred || search.preferred.is_none())) {
             let score: f64 = parts.iter().sum();
             let score = if is_preferred { score * PREFERRED } else { score };
             scores.entry(exchange).or_default().push(score);
@@ -172,14 +172,14 @@ proptest! {
         let scored: Vec<ScoredExchange> = scores.iter().zip(0..).map(|(score, exchange)| ScoredExchange {
             exchange,
             score: f64::from(*score),
-            held: 1,
+            terms: 1,
             first_hit: 0,
         }).collect();
         let exchanges = |scored: Vec<ScoredExchange>| -> Vec<u32> { scored.iter().map(|found| found.exchange).collect() };
         for order in [Order::Best, Order::Recent] {
-            let mut all = exchanges(best(scored.clone(), order, usize::MAX));
+            let mut all = exchanges(first_in_order(scored.clone(), order, usize::MAX));
             all.truncate(limit);
-            prop_assert_eq!(exchanges(best(scored.clone(), order, limit)), all);
+            prop_assert_eq!(exchanges(first_in_order(scored.clone(), order, limit)), all);
         }
     }
 }
