@@ -390,7 +390,7 @@ fn claimed(text: &str, place: &str) -> (String, usize) {
                    "text": claim, "brief": claim, "gist": claim}],
         "facts": {"add": [{"kind": "demand", "text": text, "exchange": 1}], "replace": [], "close": []},
     });
-    let checked = reply::parse_said(&answer.to_string(), &[1], &words, &redactor).unwrap();
+    let checked = reply::parse_with_words(&answer.to_string(), &[1], &words, &redactor).unwrap();
     let items = items_from(&checked.drafts, &[exchange], Origin::Model).unwrap();
     let believed = state::apply(&[], &[checked.facts], &transcripts);
     (document(&items), believed.added.len())

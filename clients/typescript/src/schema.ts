@@ -1113,7 +1113,7 @@ export interface components {
             agent_id: components["schemas"]["AgentId"];
             paused: boolean;
         };
-        /** @description The settings that an agent overrides. The configuration has the others. */
+        /** @description The settings that one agent can override. */
         AgentSettings: {
             alternation?: components["schemas"]["Alternation"] | null;
             /** @description True if the first message of the session stays in view. */
@@ -1125,29 +1125,29 @@ export interface components {
             budget_tokens?: number | null;
             /**
              * Format: int64
-             * @description The most calls to models in a day; 0 means no limit.
+             * @description Limits the calls to models in a day; 0 means no limit.
              */
             calls_per_day?: number | null;
             /**
              * Format: int64
-             * @description The most tokens of a whole request; 0 means no limit.
+             * @description Limits a whole request to this many tokens; 0 means no limit.
              */
             context_max_tokens?: number | null;
-            /** @description The tag before the words of a human who steps in. */
+            /** @description Stands before the words of a human who steps in. */
             human_tag?: string | null;
             /**
              * Format: int64
-             * @description Once a leg has this many tokens, the next round begins another leg. 0 never cuts an exchange, -1 means one eviction step.
+             * @description Once a leg has this many tokens, the next round begins a new leg. 0 never cuts an exchange; -1 means one eviction step.
              */
             leg_tokens?: number | null;
             /**
              * Format: double
-             * @description The fill of the window at which an eviction stops, as a share of the budget.
+             * @description An eviction stops when the window is this full, as a share of the budget.
              */
             low_water?: number | null;
             /**
              * Format: int64
-             * @description The most messages in the window; 0 means no limit.
+             * @description Limits the window to this many messages; 0 means no limit.
              */
             max_messages?: number | null;
             mode?: components["schemas"]["ConversationMode"] | null;
@@ -1156,34 +1156,34 @@ export interface components {
             on_overflow?: components["schemas"]["OnOverflow"] | null;
             /**
              * Format: int64
-             * @description Tokens of a request that stay free for the answer.
+             * @description Keeps this many tokens of a request free for the answer.
              */
             output_reserve_tokens?: number | null;
-            /** @description The participants of a shared conversation in order: `agent_a, agent_b`. If empty, the speakers in the messages take part. */
+            /** @description The participants of a shared conversation, in order: `agent_a, agent_b`. If empty, the speakers of the messages take part. */
             participants?: string | null;
             preset?: components["schemas"]["Preset"] | null;
             /** @description The provider whose tokenizer counts messages. */
             provider?: string | null;
             /**
              * Format: int64
-             * @description Tokens of a request that stay free for the agent's system prompt and tools.
+             * @description Keeps this many tokens of a request free for the agent's system prompt and tools.
              */
             system_reserve_tokens?: number | null;
             /** @description The agent's time zone, from the IANA database. The summary ages by its days. */
             time_zone?: string | null;
             /**
              * Format: int64
-             * @description The most input and output tokens of models in a day; 0 means no limit.
+             * @description Limits the input and output tokens of models in a day; 0 means no limit.
              */
             tokens_per_day?: number | null;
             /**
              * Format: double
-             * @description The highest cost of models in a day, in dollars; 0 means no limit.
+             * @description Limits the cost of models in a day, in dollars; 0 means no limit.
              */
             usd_per_day?: number | null;
         };
         /**
-         * @description How two neighbouring turns of the same side are handled.
+         * @description What to do with two consecutive turns of the same side.
          * @enum {string}
          */
         Alternation: "ack" | "merge" | "keep";
@@ -1332,7 +1332,7 @@ export interface components {
             agent_id: components["schemas"]["AgentId"];
             /** @description The speaker who sees it, in a shared conversation. */
             as?: string | null;
-            /** @description The fields of the provider's request that hold the conversation. */
+            /** @description The fields of the provider's request that have the conversation. */
             body: unknown;
             /** @description The numbers of pinned and important messages that it holds as copies. */
             copied: number[];
@@ -1369,7 +1369,7 @@ export interface components {
             /** @description The compared speakers: the last two. */
             speakers: string[];
         };
-        /** @description The likeness of two speakers in five ways, each from 0 to 1. As weights: the share of each in the score. */
+        /** @description How alike two speakers are in five ways, each from 0 to 1. As weights: how much each way counts in the score. */
         ConvergenceComponents: {
             /**
              * Format: double
@@ -1397,7 +1397,7 @@ export interface components {
              */
             structure: number;
         };
-        /** @description The likeness of two speakers after a turn. */
+        /** @description How alike two speakers are after a turn. */
         ConvergenceScore: {
             /** @description The components, not rounded. */
             components: components["schemas"]["ConvergenceComponents"];
@@ -1406,13 +1406,13 @@ export interface components {
              * @description From 0 (different) to 1 (the same), rounded to two decimals.
              */
             score: number;
-            /** @description The action that the score calls for. */
+            /** @description What the score demands. */
             state: components["schemas"]["ConvergenceState"];
             /** @description The direction of the last scores. */
             trend: components["schemas"]["ConvergenceTrend"];
         };
         /**
-         * @description The action that a score calls for.
+         * @description What a score demands.
          * @enum {string}
          */
         ConvergenceState: "ok" | "warn" | "stop";
@@ -1440,7 +1440,7 @@ export interface components {
             /** @description True if requests were taken back, and the stored conversation with them. */
             rewound: boolean;
         };
-        /** @description The position of a list's next page. */
+        /** @description Where a list's next page begins. */
         Cursor: string;
         /** @description The reply to the deletion of an agent. */
         Deletion: {
@@ -1472,9 +1472,9 @@ export interface components {
              */
             version: number;
         };
-        /** @description A shortened tool result. */
+        /** @description What was left out of a tool result. */
         Elision: {
-            /** @description The number of characters left out. */
+            /** @description How many characters were left out. */
             chars: number;
             /**
              * Format: int64
@@ -1517,7 +1517,7 @@ export interface components {
             last: number;
         };
         /**
-         * @description Says if more messages are expected in an exchange.
+         * @description Whether an exchange expects more messages.
          * @enum {string}
          */
         ExchangeState: "open" | "closed" | "interrupted";
@@ -1769,11 +1769,11 @@ export interface components {
             tokens?: number | null;
             voice: string;
         };
-        /** @description The newest summary's key figures. */
+        /** @description The key figures of the newest summary. */
         HistorySummary: {
             /**
              * Format: int64
-             * @description The most tokens that the document may have.
+             * @description The ceiling of the document in tokens.
              */
             max_tokens: number;
             /**
@@ -1828,7 +1828,7 @@ export interface components {
             /** @description The detailed text. */
             text?: string;
         };
-        /** @description An item of the summary in its three lengths, with the exchanges that it covers. */
+        /** @description An item of the summary: what happened in some exchanges, in three lengths. */
         ItemFigures: {
             /** @description Shorter text; a line for each point. */
             brief: string;
@@ -1843,7 +1843,7 @@ export interface components {
              * @description Number within the agent, never reused. 0 until it is stored.
              */
             item: number;
-            /** @description Origin of the texts. */
+            /** @description Who wrote the texts. */
             origin: components["schemas"]["ItemOrigin"];
             /** @description True if an operator keeps it in the document, in full while pinned items have room. */
             pinned: boolean;
@@ -1856,13 +1856,13 @@ export interface components {
              * @description Tokens of its exchanges.
              */
             source_tokens: number;
-            /** @description Start of the earliest of its exchanges. */
+            /** @description Time of the first message in its exchanges. */
             started_at: components["schemas"]["Timestamp"];
             /** @description Detailed text; a line for each point. */
             text: string;
         };
         /**
-         * @description The origin of an item's texts.
+         * @description Who wrote an item's texts.
          * @enum {string}
          */
         ItemOrigin: "model" | "offline" | "digest" | "edited";
@@ -1880,16 +1880,16 @@ export interface components {
             model: string;
             provider: string;
         };
-        /** @description The legs of an exchange, around the one that was requested. */
+        /** @description The legs of an exchange, as seen from the requested one. */
         Legs: {
             /**
              * Format: int64
-             * @description The number of legs. After a fork or a rewind a leg may have several numbers.
+             * @description How many legs there are. After a fork or a rewind a leg may have several numbers.
              */
             count: number;
             /**
              * Format: int64
-             * @description The first number, which is the exchange's.
+             * @description The first number; the exchange has the same one.
              */
             first: number;
             /**
@@ -1995,7 +1995,7 @@ export interface components {
         NewFact: {
             /** @description The kind of fact. */
             kind: components["schemas"]["FactKind"];
-            /** @description One line. */
+            /** @description The statement, on one line. */
             text: string;
         };
         /** @description The newest exchange of an agent, or its newest leg. */
@@ -2081,7 +2081,7 @@ export interface components {
             changes: components["schemas"]["NoteEdit"][];
         };
         /**
-         * @description The reaction when the newest leg alone is over budget: its last round is too big.
+         * @description What to do if the newest leg alone is over budget because its last round is too big.
          * @enum {string}
          */
         OnOverflow: "evict" | "refuse" | "end";
@@ -2671,7 +2671,7 @@ export interface components {
         };
         /** @description A value in force. */
         SettingInForce: {
-            /** @description The source of the value. */
+            /** @description Where the value comes from. */
             from: components["schemas"]["SettingSource"];
             /** @description The setting's name. */
             name: string;
@@ -2679,7 +2679,7 @@ export interface components {
             value: unknown;
         };
         /**
-         * @description The source of a value in force.
+         * @description Where a value in force comes from.
          * @enum {string}
          */
         SettingSource: "agent" | "preset" | "configuration";
@@ -2717,11 +2717,11 @@ export interface components {
             tokens: number;
         };
         /**
-         * @description A limit that allows no further call.
+         * @description A limit that is used up, so that it allows no further call.
          * @enum {string}
          */
         SpendLimit: "calls" | "tokens" | "usd" | "agent_calls" | "agent_tokens" | "agent_usd" | "price";
-        /** @description The most that may be spent in a day; 0 means no limit. */
+        /** @description Limits of what may be spent in a day; 0 means no limit. */
         SpendLimits: {
             /**
              * Format: int64
@@ -2745,7 +2745,7 @@ export interface components {
             limit: components["schemas"]["SpendLimit"];
             until: components["schemas"]["Timestamp"];
         };
-        /** @description The amount that was spent. */
+        /** @description What was spent. */
         SpendTotal: {
             /**
              * Format: int64
@@ -2764,7 +2764,7 @@ export interface components {
             tokens: number;
             /**
              * Format: int64
-             * @description The number of calls with an unknown price.
+             * @description How many calls have an unknown price.
              */
             unpriced_calls: number;
         };
@@ -2963,7 +2963,7 @@ export interface components {
             version: number;
         };
         /**
-         * @description The cause of a version.
+         * @description Why a version was made.
          * @enum {string}
          */
         VersionKind: "update" | "rewind" | "rollback" | "rebuild" | "edit" | "forget";

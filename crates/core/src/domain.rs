@@ -1,4 +1,4 @@
-//! The rules of recapd, pure: no IO, no async, no clock, no storage.
+//! The rules of recapd. Pure: no IO, no async, no clock, no storage.
 //!
 //! Invariant: nothing here reads the time, draws a random number or waits. The caller passes the time in.
 

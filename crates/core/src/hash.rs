@@ -1,16 +1,16 @@
-//! Short hashes as names, and the names of sessions.
+//! Short hashes as names, and the names of sessions' agents.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::domain::{agent::AgentId, text::hexadecimal};
 
-/// Half of SHA-256 is long enough to avoid collisions.
+/// Half of SHA-256, which is long enough to avoid collisions.
 const BYTES: usize = 16;
-/// An id of a session that isn't a UUID is hashed, since it could hold anything.
+/// The length of a UUID. A session's id that isn't a UUID is hashed, since it may contain anything.
 const UUID_CHARS: usize = 36;
 const LABEL_DIGITS: usize = 16;
 
-/// The first half of SHA-256 over `parts`, each with its length, as 32 hexadecimal digits.
+/// Returns the first half of SHA-256 over `parts`, each with its length, as 32 hexadecimal digits.
 pub fn short_hash(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -20,13 +20,13 @@ pub fn short_hash(parts: &[&[u8]]) -> String {
     hexadecimal(hash.finalize().get(..BYTES).unwrap_or_default())
 }
 
-/// The agent of a session of the program `client`, `CLIENT:-:ID`. The proxy and the hooks of hosts both use it, so that a
+/// Returns the agent of a session of the program `client`, `CLIENT:-:ID`. The proxy and the hooks of hosts both use this name. So a
 /// session has one agent, however its messages arrive.
 pub fn session_agent(client: &str, session: &str) -> AgentId {
     AgentId::slug(&format!("{client}:-:{}", session_label(session)))
 }
 
-/// A session's id, as it stands in an agent's.
+/// Returns a session's id as it stands in the name of its agent.
 pub fn session_label(id: &str) -> String {
     let is_uuid = id.len() == UUID_CHARS && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     if is_uuid {

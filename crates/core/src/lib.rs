@@ -1,10 +1,10 @@
-//! The rules of recapd, pure: no IO, no async, no clock. The daemon is built on this library; agents can use it to manage
-//! their own window.
+//! The rules of recapd. Pure: no IO, no async, no clock. The daemon is built on this library. Agents can use it to manage their own
+//! windows.
 //!
 //! - [`domain`]: exchanges, windows, summaries, prompts and contexts.
-//! - [`formats`]: provider and transcript formats to and from messages.
+//! - [`formats`]: converts the formats of providers and transcripts to and from messages.
 //! - [`tokenizer`]: exact and estimated token counters, chosen by provider and model.
-//! - [`validator`]: checks what a provider would refuse in a request; written from the providers' rules alone.
+//! - [`validator`]: reports what a provider would refuse in a request. It is written from the providers' rules alone.
 //! - [`hash`]: short hashes.
 
 #![warn(missing_docs)]

@@ -1,8 +1,8 @@
-//! Token counters, chosen by provider and model (seed 001, "Dispatch Pattern"): exact for OpenAI's encodings, a factor on
-//! o200k for other vendors, bytes for an unknown provider.
+//! Counts tokens, with a counter for each provider and model (seed 001, "Dispatch Pattern"): exact for OpenAI's encodings, o200k times a
+//! factor for other vendors, bytes for an unknown provider.
 //!
-//! [`counter_for`] counts texts, as a window needs them; [`count_request`] counts a whole request body, including the
-//! provider's overhead. Counting takes time linear in the length of any input.
+//! [`counter_for`] counts the tokens of texts for a model, as a window needs them. [`count_request`] counts a whole request body,
+//! including what the provider adds. Counting takes time linear in the length of any input.
 
 mod estimate;
 mod image;
@@ -16,16 +16,16 @@ use std::sync::Arc;
 
 use crate::domain::{attachment::Extent, number::i64_or_max, tokens::TokenCounter};
 pub use estimate::EstimateCounter;
-pub use memo::{RememberingCounter, remembering};
+pub use memo::{CachingCounter, caching};
 pub use request::{RequestCount, RequestParts, count_request};
 pub use text_kind::TextKind;
 use vendor::{Factors, Vendor};
 
-/// Bytes per token of the fallback. Tool traffic was measured at 3.4 bytes per o200k token: 4 (`bytes/4` of seed 001)
-/// undercounts by 15 %, 3 is on the safe side.
+/// Bytes per token for an unknown provider. Tool traffic has 3.4 bytes per o200k token, as measured: 4 (`bytes/4` of seed 001) counts 15
+/// % too few, 3 is on the safe side.
 pub const FALLBACK_BYTES_PER_TOKEN: i64 = 3;
 
-/// Counts a fixed number of bytes as one token.
+/// Counts one token for a fixed number of bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct BytesCounter;
 
@@ -50,7 +50,7 @@ impl TokenCounter for BytesCounter {
 struct EncodingCounter {
     encoding: fn() -> &'static bpe_openai::Tokenizer,
     method: &'static str,
-    /// True if the model is known to use this encoding; otherwise the encoding is a guess.
+    /// True if the model is known to use this encoding; otherwise it is a guess.
     is_exact: bool,
 }
 
@@ -83,7 +83,7 @@ const CL100K: EncodingCounter = EncodingCounter {
     is_exact: true,
 };
 
-/// Counts for a vendor without a public tokenizer: o200k times a factor that depends on the kind of text.
+/// Counts tokens for a vendor without a public tokenizer: o200k times a factor that depends on the kind of text.
 struct FactorCounter<C> {
     base: C,
     factors: Factors,
@@ -101,7 +101,7 @@ impl<C: TokenCounter> TokenCounter for FactorCounter<C> {
     }
 }
 
-/// Counts texts, and images and documents at the vendor's rates.
+/// Counts the tokens of texts, and those of images and documents at the vendor's rates.
 struct VendorCounter {
     texts: Arc<dyn TokenCounter>,
     vendor: Vendor,
@@ -126,13 +126,13 @@ impl TokenCounter for VendorCounter {
     }
 }
 
-/// The counter that defines the summary's ceiling: o200k, whatever model the agent runs.
+/// Returns the counter for the summary's ceiling: o200k, whatever model the agent uses.
 #[cfg(feature = "tokenizer")]
 pub fn ceiling_counter() -> Arc<dyn TokenCounter> {
     Arc::new(O200K)
 }
 
-/// The counter for a provider's model. For an unknown or empty provider it counts bytes (seed 001).
+/// Returns the counter that counts tokens for a provider's model. For an unknown or empty provider it counts bytes (seed 001).
 pub fn counter_for(provider: &str, model: &str) -> Arc<dyn TokenCounter> {
     let Some(vendor) = Vendor::of(provider, model) else {
         return Arc::new(BytesCounter);
@@ -159,7 +159,7 @@ fn vendor_counter(vendor: Vendor, model: &str) -> Arc<dyn TokenCounter> {
     }
 }
 
-/// Without the feature `tokenizer`, o200k itself is estimated.
+/// Makes the counter without the feature `tokenizer`: o200k itself is estimated.
 #[cfg(not(feature = "tokenizer"))]
 fn vendor_counter(vendor: Vendor, _: &str) -> Arc<dyn TokenCounter> {
     Arc::new(FactorCounter {

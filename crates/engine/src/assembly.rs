@@ -111,7 +111,7 @@ impl Parts {
         let metrics = model::metrics(config, &prices, &model, clock.now());
         metrics.updates.workers(config.worker.concurrency);
         let notices = Notices::default();
-        let redactor = config.summary.redactor().telling({
+        let redactor = config.summary.redactor().with_listener({
             let metrics = metrics.clone();
             Arc::new(move |rule| metrics.documents.redacted(rule))
         });

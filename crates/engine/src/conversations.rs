@@ -15,7 +15,7 @@ use recapd_core::{
         agent::AgentId,
         continuation::{
             AnotherConversation, Beginning, ContentUnit, ContinuationPlan, SentExtent, StoredConversation,
-            repeated,
+            find_repeated,
         },
         journal::MessageRecord,
         lineage::{Step, is_resumable},
@@ -128,7 +128,7 @@ impl Conversations {
         let mut reader = reader.lock().await;
         reader.read_on(self.archive.as_ref(), agent).await?;
         let units: Vec<Vec<u64>> = lines.iter().map(hashes).collect();
-        let mut is_known = repeated(reader.sent.make_contiguous(), &units).into_iter();
+        let mut is_known = find_repeated(reader.sent.make_contiguous(), &units).into_iter();
         let all = lines.len();
         lines.retain(|_| !is_known.next().unwrap_or_default());
         let known = all - lines.len();

@@ -43,7 +43,7 @@ use recapd_core::{
         tokens::TokenCounter,
         zone::Zone,
     },
-    tokenizer::remembering,
+    tokenizer::caching,
 };
 use recapd_platform::{
     clock::Clock,
@@ -299,7 +299,7 @@ impl Snapshots {
             render(
                 &row,
                 self.tokens_max,
-                &remembering(self.counter.as_ref()),
+                &caching(self.counter.as_ref()),
                 &self.redactor,
             )
         };

@@ -318,7 +318,7 @@ impl InProcess {
 /// Returns the query parameter, for appending to others, by which a page of `list` begins after `entry`.
 pub(crate) fn behind(list: PagedList<'_>, entry: Option<&impl ToString>) -> String {
     entry.map_or(String::new(), |entry| {
-        format!("&cursor={}", Cursor::behind(list, entry))
+        format!("&cursor={}", Cursor::after(list, entry))
     })
 }
 

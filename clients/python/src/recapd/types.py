@@ -60,7 +60,7 @@ class CompactReply(TypedDict):
 
 class ConvergenceComponents(TypedDict):
     """
-    The likeness of two speakers in five ways, each from 0 to 1. As weights: the share of each in the score.
+    How alike two speakers are in five ways, each from 0 to 1. As weights: how much each way counts in the score.
     """
 
     content: float
@@ -106,7 +106,7 @@ class Deletion(TypedDict):
 
 class Elision(TypedDict):
     """
-    A shortened tool result.
+    What was left out of a tool result.
     """
 
     chars: int
@@ -191,7 +191,7 @@ class HistoryLine(TypedDict):
 
 class HistorySummary(TypedDict):
     """
-    The newest summary's key figures.
+    The key figures of the newest summary.
     """
 
     max_tokens: int
@@ -224,7 +224,7 @@ ItemOrigin: TypeAlias = Literal['model', 'offline', 'digest', 'edited']
 
 class Legs(TypedDict):
     """
-    The legs of an exchange, around the one that was requested.
+    The legs of an exchange, as seen from the requested one.
     """
 
     count: int
@@ -514,7 +514,7 @@ SpendLimit: TypeAlias = Literal['calls', 'tokens', 'usd', 'agent_calls', 'agent_
 
 class SpendLimits(TypedDict):
     """
-    The most that may be spent in a day; 0 means no limit.
+    Limits of what may be spent in a day; 0 means no limit.
     """
 
     calls: int
@@ -524,7 +524,7 @@ class SpendLimits(TypedDict):
 
 class SpendTotal(TypedDict):
     """
-    The amount that was spent.
+    What was spent.
     """
 
     calls: int
@@ -645,7 +645,7 @@ class AgentPage(TypedDict):
 
 class AgentSettings(TypedDict):
     """
-    The settings that an agent overrides. The configuration has the others.
+    The settings that one agent can override.
     """
 
     alternation: NotRequired[Alternation | None]
@@ -740,7 +740,7 @@ Context = TypedDict(
 
 class ConvergenceScore(TypedDict):
     """
-    The likeness of two speakers after a turn.
+    How alike two speakers are after a turn.
     """
 
     components: ConvergenceComponents
@@ -838,7 +838,7 @@ class HistoryExchange(TypedDict):
 
 class ItemFigures(TypedDict):
     """
-    An item of the summary in its three lengths, with the exchanges that it covers.
+    An item of the summary: what happened in some exchanges, in three lengths.
     """
 
     brief: str

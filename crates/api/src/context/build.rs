@@ -18,7 +18,7 @@ use recapd_core::{
         tokens::TokenCounter,
     },
     formats::outgoing::{Outgoing, render},
-    tokenizer::remembering,
+    tokenizer::caching,
 };
 use recapd_store::{Pin, StoredMessage};
 
@@ -31,7 +31,7 @@ impl ContextMaterial {
         defaults: ContextOptions,
         counter: &dyn TokenCounter,
     ) -> ContextReply {
-        let counter: &dyn TokenCounter = &remembering(counter);
+        let counter: &dyn TokenCounter = &caching(counter);
         let options = query.options(defaults);
         let room = summary_room(&options)
             .into_iter()

@@ -17,7 +17,7 @@ use recapd_core::{
         tokens::TokenCounter,
     },
     formats::outgoing::RequestFormat,
-    tokenizer::remembering,
+    tokenizer::caching,
 };
 
 /// The most tokens of the newest part, which is quoted as it was said.
@@ -86,7 +86,7 @@ impl ContextMaterial {
         defaults: ContextOptions,
         counter: &dyn TokenCounter,
     ) -> CompactReply {
-        let counter: &dyn TokenCounter = &remembering(counter);
+        let counter: &dyn TokenCounter = &caching(counter);
         let Some(quoted) = keep_tokens else {
             return self.reply(self.text_before_window(defaults, counter), 0, counter);
         };
@@ -109,7 +109,7 @@ impl ContextMaterial {
 
     /// Writes the text in place of the conversation. The newest part is quoted, as far as there is room for it.
     pub fn compact(&self, defaults: ContextOptions, counter: &dyn TokenCounter) -> CompactReply {
-        let counter: &dyn TokenCounter = &remembering(counter);
+        let counter: &dyn TokenCounter = &caching(counter);
         let sizes = PartSizes {
             document: counter.count(&self.markdown),
             lines: LINES_TOKENS_MAX,
@@ -125,7 +125,7 @@ impl ContextMaterial {
         defaults: ContextOptions,
         counter: &dyn TokenCounter,
     ) -> CompactReply {
-        let counter: &dyn TokenCounter = &remembering(counter);
+        let counter: &dyn TokenCounter = &caching(counter);
         let head = self.handoff_head();
         let room = max_tokens - counter.count(&head) - counter.count(&look_up(&self.agent));
         let document = counter.count(&self.markdown).min(room * DOCUMENT_TENTHS / 10);

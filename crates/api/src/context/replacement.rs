@@ -10,7 +10,7 @@ use recapd_core::{
         tokens::TokenCounter,
     },
     formats::{outgoing::RequestFormat, request::units_of},
-    tokenizer::remembering,
+    tokenizer::caching,
 };
 
 /// What stands for the evicted part of a conversation.
@@ -52,7 +52,7 @@ impl ContextMaterial {
         counter: &dyn TokenCounter,
         read: impl FnOnce(&[Piece<'_>]) -> T,
     ) -> T {
-        let counter: &dyn TokenCounter = &remembering(counter);
+        let counter: &dyn TokenCounter = &caching(counter);
         let query = ContextQuery {
             format: RequestFormat::Anthropic,
             budget_tokens: None,

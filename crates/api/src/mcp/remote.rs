@@ -182,7 +182,7 @@ impl Source for Remote {
     async fn agents(&self, after: Option<&AgentId>, limit: i64) -> Result<AgentsPage, SourceError> {
         let limit = limit.to_string();
         let mut query = vec![("limit", limit.as_str())];
-        let cursor = after.map(|after| Cursor::behind(PagedList::Agents, after).to_string());
+        let cursor = after.map(|after| Cursor::after(PagedList::Agents, after).to_string());
         query.extend(cursor.as_deref().map(|cursor| ("cursor", cursor)));
         self.json(self.url(&["v1", "agents"], &query), RequestSubject::ALL)
             .await

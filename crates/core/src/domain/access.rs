@@ -1,4 +1,4 @@
-//! A token's permissions: its scope (the actions it allows) and its reach (the agents and projects it can see).
+//! What a token permits: its scope (which actions it allows) and its reach (which agents and projects it can see).
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
@@ -9,7 +9,7 @@ use super::{
     project::ProjectId,
 };
 
-/// The actions that a token allows. Each scope includes the ones before it.
+/// Which actions a token allows. Each scope includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -25,7 +25,7 @@ impl Scope {
     /// All scopes, from the weakest to the strongest.
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Admin];
 
-    /// The scope's name, in the database and on the command line.
+    /// Returns the name used in the database and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -40,7 +40,7 @@ impl Scope {
     }
 }
 
-/// The agents and projects that a token can see at all.
+/// Which agents and projects a token can see.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reach {
@@ -50,17 +50,17 @@ pub enum Reach {
     Only(AccessNames),
 }
 
-/// Agents and projects listed by name.
+/// Agents and projects, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessNames {
     /// These agents, even before they exist.
     pub agents: BTreeSet<AgentId>,
-    /// The agents that belong to these projects at the time of the request, and the projects' own summaries.
+    /// The agents that belong to these projects when the request comes, and the projects' own summaries.
     pub projects: BTreeSet<ProjectId>,
 }
 
 impl Reach {
-    /// The names that the reach is limited to; `None` if it is unlimited.
+    /// Returns the names to which the reach is limited; `None` if it is unlimited.
     pub fn named(&self) -> Option<&AccessNames> {
         match self {
             Self::All => None,
@@ -89,7 +89,7 @@ pub struct TokenName(String);
 pub struct InvalidTokenName;
 
 impl TokenName {
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

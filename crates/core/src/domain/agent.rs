@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::checked_text::checked_text;
 
-/// The longest agent id, in characters.
+/// Limits agent ids to this many characters.
 pub const AGENT_ID_CHARS_MAX: usize = 128;
 
-/// The id of an agent: 1 to 128 of `[A-Za-z0-9._:-]`, the first one alphanumeric. UUIDs, as the seeds use, fit.
+/// The id of an agent: 1 to 128 characters of `[A-Za-z0-9._:-]`, the first one alphanumeric. UUIDs, as the seeds use them, fit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct AgentId(String);
@@ -20,7 +20,7 @@ pub struct AgentId(String);
 pub struct InvalidAgentId(String);
 
 impl AgentId {
-    /// Makes an id from any text (a file name, say) by replacing the characters that an id may not have.
+    /// Makes an id from any text, such as a file name. Replaces the characters that an id may not have.
     pub fn slug(text: &str) -> Self {
         let mut slug: String = text
             .chars()

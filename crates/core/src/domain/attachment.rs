@@ -1,18 +1,18 @@
-//! The size of an image or a document, read from its bytes. Its cost in tokens follows from the size.
+//! Reads the size of an image or a document from its bytes. The tokens of an attachment follow from its size.
 //!
-//! The first bytes of a PNG or a JPEG hold its size in pixels. The pages of a PDF are counted as far as they are visible. Only a bounded
-//! prefix is read, so a large attachment costs no more time than text.
+//! The first bytes of a PNG or a JPEG hold its size in pixels. Of a PDF, the visible page objects are counted. Only a bounded prefix is
+//! read, so a large attachment costs no more time than text.
 
-/// Bytes that are enough to recognise the type and to read a PNG's size.
+/// This many bytes are enough to recognise the type and to read a PNG's size.
 const HEAD_BYTES: usize = 24;
-/// Bytes of a JPEG that are searched for its size: first the small number, then the large one, as a preview may come first.
+/// Searches this many bytes of a JPEG for its size: first the small number, then the large one, since a preview may come first.
 const HEADER_BYTES: usize = 4 * 1_024;
 const HEADER_BYTES_MAX: usize = 256 * 1_024;
-/// Bytes of a PDF that are searched for pages. The rest of a longer one is assumed to be like its beginning.
+/// Searches this many bytes of a PDF for pages, and assumes that the rest is like them.
 const PDF_BYTES_MAX: usize = 8 * 1_024 * 1_024;
-/// Assumed bytes per page of a PDF that shows no page objects: newer PDFs compress them.
+/// A PDF without visible page objects has a page for each of this many bytes. Newer PDFs compress their page objects.
 const PAGE_BYTES: usize = 100_000;
-/// A page object holds these two words, with or without white space between them.
+/// A page object has these two words, perhaps with white space between them.
 const TYPE: &[u8] = b"/Type";
 const PAGE: &[u8] = b"/Page";
 
@@ -26,13 +26,13 @@ pub struct ImageSize {
 }
 
 impl ImageSize {
-    /// The number of squares of `edge` pixels that cover the image.
+    /// Returns how many squares with sides of `edge` pixels cover the image.
     pub fn cells(self, edge: u32) -> i64 {
         i64::from(self.width.div_ceil(edge)).saturating_mul(i64::from(self.height.div_ceil(edge)))
     }
 }
 
-/// The size of an attachment, as far as it is known.
+/// The size of an attachment, if known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// The data is elsewhere, or its format is unknown.
@@ -44,7 +44,7 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// Reads the extent of an attachment in base64.
+    /// Reads the size of an attachment in base64.
     pub fn of(base64: &str) -> Self {
         let head = decode(base64, HEAD_BYTES);
         if head.starts_with(b"%PDF-") {
@@ -59,13 +59,13 @@ impl Extent {
         size.map_or(Self::Unknown, Self::Pixels)
     }
 
-    /// Reads the extent of the attachment in a `data:` URL (RFC 2397).
+    /// Reads the size of the attachment in a `data:` URL (RFC 2397).
     pub fn of_url(url: &str) -> Self {
         data_url(url).map_or(Self::Unknown, Self::of)
     }
 }
 
-/// The base64 data of a `data:` URL (RFC 2397).
+/// Returns the base64 data of a `data:` URL (RFC 2397).
 pub fn data_url(url: &str) -> Option<&str> {
     let (_, base64) = url.strip_prefix("data:")?.split_once("base64,")?;
     Some(base64)
@@ -104,16 +104,16 @@ fn jpeg_size(bytes: &[u8]) -> Option<ImageSize> {
     }
 }
 
-/// Counts the pages of a PDF; if none is visible, estimates them from its length.
+/// Counts the visible pages of a PDF. If none is visible, estimates their number from the PDF's length.
 fn pdf_pages(base64: &str) -> u32 {
     let searched = decode(base64, PDF_BYTES_MAX);
     let bytes = base64.len() / 4 * 3;
     let begins = |&(at, &byte): &(usize, &u8)| byte == TYPE[0] && is_page(&searched[at..]);
-    let told = searched.iter().enumerate().filter(begins).count();
-    let pages = if told == 0 {
+    let visible = searched.iter().enumerate().filter(begins).count();
+    let pages = if visible == 0 {
         bytes.div_ceil(PAGE_BYTES)
     } else {
-        told * bytes.max(searched.len()) / searched.len()
+        visible * bytes.max(searched.len()) / searched.len()
     };
     u32::try_from(pages).unwrap_or(u32::MAX)
 }
@@ -125,7 +125,7 @@ fn is_page(bytes: &[u8]) -> bool {
     after.is_some_and(|after| !after.first().is_some_and(u8::is_ascii_alphanumeric))
 }
 
-/// Decodes the first bytes of a base64 text, up to the first character that isn't base64.
+/// Decodes up to `bytes_max` bytes of a base64 text. Stops at the first character that isn't base64.
 fn decode(base64: &str, bytes_max: usize) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(bytes_max.min(base64.len() / 4 * 3 + 3));
     decoded.extend(bytes(base64).take(bytes_max));

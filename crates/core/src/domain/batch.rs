@@ -1,7 +1,7 @@
-//! Batches at a provider: questions that may wait are sent together, for half the price, and answered some hours later.
+//! Batches: questions that may wait go to a provider together, for half the price. The provider answers some hours later.
 //!
 //! ```text
-//!   questions   waiting ──gathered──► out ──► answered | failed | late (nobody waits for it any more)
+//!   questions   waiting ──gathered──► out ──► answered | failed | late (no longer needed)
 //!                  └──────────────► withdrawn (asked directly meanwhile)
 //!
 //!   batches     intent ──accepted──► submitted ──ended, results read──► closed
@@ -10,25 +10,26 @@
 //!                └── refused ────────────┴── gone, or too old ────────► closed
 //! ```
 //!
-//! A batch is stored before it is sent, and no provider's call that creates a batch can be repeated safely. If it is unknown whether a
-//! batch was created, recapd looks for it in the provider's list before it sends it again.
+//! recapd stores a batch before it sends it, because repeating the call that creates a batch could create a second one. If recapd doesn't
+//! know whether the batch was created, it looks for it in the provider's list before it sends it again.
 
 use super::time::{HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 
-/// Wait before recapd looks for a batch that may or may not have been created: providers' lists lag behind.
+/// If a batch may or may not have been created, recapd looks for it after this long: providers' lists lag behind.
 pub const UNSURE_WAIT_MS: i64 = MINUTE_MS;
-/// Time a polling daemon keeps a batch to itself, enough for two calls. No other wait is longer, unless the provider asks for one.
+/// A polling daemon keeps a batch to itself for this long, which is enough for two calls. No other wait is longer, unless the provider
+/// asks for one.
 pub const LOOK_MS: i64 = 11 * MINUTE_MS;
-/// Most times that a batch is sent.
+/// Sends a batch at most this many times.
 pub const SENDS_MAX: i64 = 5;
-/// Age at which recapd gives a batch up: the slowest provider gives up after 48 hours.
+/// recapd gives up a batch of this age. The slowest provider gives up after 48 hours.
 pub const LIFE_MAX_MS: i64 = 49 * HOUR_MS;
-/// Largest accepted deviation of a provider's clock.
+/// Accepts a provider's clock that deviates by up to this much.
 const CLOCK_SKEW_MS: i64 = 10 * MINUTE_MS;
 const POLL_FIRST_MS: i64 = 30 * SECOND_MS;
 const POLL_MAX_MS: i64 = 10 * MINUTE_MS;
 
-/// Returns the price in a batch of a question that costs `alone_microusd` when asked directly: half at all three providers, rounded up.
+/// Returns the price of a question in a batch if it costs `alone_microusd` alone: half of it at all three providers, rounded up.
 pub fn cost_in_batch_microusd(alone_microusd: i64) -> i64 {
     alone_microusd.saturating_add(1) / 2
 }
@@ -45,7 +46,7 @@ pub enum BatchState {
 }
 
 impl BatchState {
-    /// In the order of a batch's life.
+    /// All states, in the order of a batch's life.
     pub const ALL: [Self; 3] = [Self::Intent, Self::Submitted, Self::Closed];
 
     /// Returns the stored name.
@@ -63,12 +64,12 @@ impl BatchState {
     }
 }
 
-/// The outcome of a question in a batch.
+/// What became of a question in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuestionOutcome {
-    /// Its answer is stored; the agent's next update uses it.
+    /// Its answer is stored. The agent's next update uses it.
     Answered,
-    /// No usable answer came, so it is asked directly.
+    /// There is no usable answer, so recapd asks directly.
     Failed,
     /// Its answer came after the summary had moved on.
     Late,
@@ -85,10 +86,10 @@ impl QuestionOutcome {
     }
 }
 
-/// The result of polling a batch.
+/// What polling a batch found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchObservation {
-    /// The provider accepted or lists it.
+    /// The provider accepted it or lists it.
     Accepted,
     /// The provider refused it and created nothing.
     Refused,
@@ -104,7 +105,7 @@ pub enum BatchObservation {
     Read,
 }
 
-/// The next step for a batch.
+/// What to do next with a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchStep {
     /// Poll again after a wait.
@@ -114,19 +115,19 @@ pub enum BatchStep {
     },
     /// Send it again.
     Send,
-    /// The provider has it: store that, and poll after a wait.
+    /// The provider has it: store that, and poll it after a wait.
     Submit {
         /// In milliseconds.
         wait_ms: i64,
     },
-    /// Close it: questions without an answer are asked directly.
+    /// Close it. recapd asks questions without an answer directly.
     Close,
 }
 
-/// Returns the next step after the observation `sight` of a batch in `state`. `looks` counts the earlier polls in that state, `age_ms`
-/// the time since the batch was stored. An observation that is impossible in that state changes nothing.
-pub fn step(state: BatchState, sight: BatchObservation, looks: i64, age_ms: i64) -> BatchStep {
-    match (state, sight) {
+/// Returns what to do after the `observation` of a batch in `state`. `polls` counts the earlier polls in that state; `age_ms` is the time
+/// since the batch was stored. An observation that is impossible in that state changes nothing.
+pub fn step(state: BatchState, observation: BatchObservation, polls: i64, age_ms: i64) -> BatchStep {
+    match (state, observation) {
         (BatchState::Closed, _)
         | (BatchState::Intent, BatchObservation::Refused)
         | (BatchState::Submitted, BatchObservation::Gone | BatchObservation::Read) => BatchStep::Close,
@@ -134,24 +135,24 @@ pub fn step(state: BatchState, sight: BatchObservation, looks: i64, age_ms: i64)
         (BatchState::Intent, BatchObservation::Accepted) => BatchStep::Submit {
             wait_ms: poll_wait_ms(0),
         },
-        (BatchState::Intent, BatchObservation::Unlisted) if looks < SENDS_MAX => BatchStep::Send,
+        (BatchState::Intent, BatchObservation::Unlisted) if polls < SENDS_MAX => BatchStep::Send,
         (BatchState::Intent, BatchObservation::Unlisted) => BatchStep::Close,
         (BatchState::Intent, _) => BatchStep::Wait {
             wait_ms: UNSURE_WAIT_MS,
         },
         (BatchState::Submitted, _) => BatchStep::Wait {
-            wait_ms: poll_wait_ms(looks),
+            wait_ms: poll_wait_ms(polls),
         },
     }
 }
 
-/// Returns the wait before the next poll: most batches end within the hour, some take a day.
-fn poll_wait_ms(looks: i64) -> i64 {
-    let doublings = u32::try_from(looks.clamp(0, 10)).unwrap_or(0);
+/// Returns the wait before the next poll. Most batches end within an hour, some take a day.
+fn poll_wait_ms(polls: i64) -> i64 {
+    let doublings = u32::try_from(polls.clamp(0, 10)).unwrap_or(0);
     (POLL_FIRST_MS << doublings).min(POLL_MAX_MS)
 }
 
-/// The properties by which a batch is recognised that may have been created.
+/// What a batch is recognised by if it may have been created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchIdentity {
     /// The name that recapd gave it.
@@ -162,31 +163,31 @@ pub struct BatchIdentity {
     pub created_at: Timestamp,
 }
 
-/// A batch as a provider lists it.
+/// A batch in a provider's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedBatch {
-    /// Id given by the provider.
+    /// The provider's id.
     pub id: String,
-    /// `None` if the provider keeps no names.
+    /// The name; `None` if the provider keeps none.
     pub name: Option<String>,
-    /// `None` if the provider doesn't say.
+    /// The number of its questions; `None` if the provider doesn't say.
     pub requests: Option<i64>,
-    /// `None` if the provider doesn't say.
+    /// When it was created; `None` if the provider doesn't say.
     pub created_at: Option<Timestamp>,
 }
 
 impl BatchIdentity {
-    /// Returns true if `listed` is this batch. Where the provider keeps no name, time and size decide. If the match is wrong, none of its
-    /// results fits, and the questions are asked directly.
+    /// Returns true if `listed` is this batch. If the provider keeps no names, time and size decide. If they mislead, none of the results
+    /// fits, and recapd asks the questions directly.
     pub fn is(&self, listed: &ListedBatch) -> bool {
         match &listed.name {
             Some(name) => *name == self.name,
-            None => listed.requests == Some(self.requests) && !self.is_after(listed),
+            None => listed.requests == Some(self.requests) && !self.is_older(listed),
         }
     }
 
-    /// Returns true if `listed` is too old to be this batch, and so are all later entries: lists are sorted, newest first.
-    pub fn is_after(&self, listed: &ListedBatch) -> bool {
+    /// Returns true if `listed` is too old to be this batch. All entries after it are even older: lists begin with the newest.
+    pub fn is_older(&self, listed: &ListedBatch) -> bool {
         listed
             .created_at
             .is_some_and(|at| at.plus_ms(CLOCK_SKEW_MS) < self.created_at)
@@ -236,9 +237,9 @@ mod tests {
             (Submitted, BatchObservation::Unlisted, 2, 0, wait(120_000)),
             (Closed, BatchObservation::Running, 0, 0, BatchStep::Close),
         ];
-        for (state, sight, looks, age_ms, expected) in cases {
-            let got = step(state, sight, looks, age_ms);
-            assert_eq!(got, expected, "{state:?} {sight:?} {looks} {age_ms}");
+        for (state, observation, polls, age_ms, expected) in cases {
+            let got = step(state, observation, polls, age_ms);
+            assert_eq!(got, expected, "{state:?} {observation:?} {polls} {age_ms}");
         }
     }
 

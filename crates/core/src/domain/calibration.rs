@@ -1,13 +1,13 @@
-//! How far token estimates are from the numbers that providers report, learned per provider and model.
+//! Learns, for each provider and model, how far recapd's token estimates are from the numbers that the provider reports.
 //!
-//! A calibration yields two factors: a high quantile, which guards a ceiling, and an average, which is shown to people. Both follow only
-//! the last samples, so that a model whose tokenizer changes is learned anew and memory stays bounded.
+//! A calibration has two factors: a high quantile, which guards a ceiling, and an average, which people see. Both follow only the last
+//! samples. So memory stays bounded, and recapd learns anew if a model's tokenizer changes.
 //!
-//! Agents may belong to people who don't trust each other, and clients can report any usage. So an agent's guard follows its own samples.
-//! Until there are enough of them, the guard also depends on the median of the other agents' guards, one vote for each agent. A single
-//! agent's reports can't move that median.
+//! Agents may belong to people who don't trust each other, and a client can report any usage. So an agent's guard follows its own
+//! samples. Until there are enough of them, the guard also depends on the median of the other agents' guards, one vote for each agent. A
+//! single agent's reports can't move that median.
 //!
-//! Invariant: the guard is below the plain estimate only if enough samples support it.
+//! Invariant: the guard is below the plain estimate only if enough samples support that.
 
 mod guarded;
 mod observer;
@@ -20,36 +20,36 @@ use super::number::i64_or_max;
 pub use guarded::GuardedCounter;
 pub use observer::{Observation, Observer, ReportedUsage, WindowView};
 
-/// The most samples of a calibration.
+/// A calibration keeps at most this many samples.
 pub const SAMPLES_MAX: usize = 512;
-/// The most samples that a calibration keeps of one agent.
+/// A calibration keeps at most this many samples of one agent.
 pub const SAMPLES_PER_AGENT_MAX: usize = 32;
-/// With fewer samples than this, an agent's own guard can only be raised, not lowered.
+/// With fewer samples, an agent's own guard can only rise, not fall.
 pub const SAMPLES_MIN: usize = 16;
-/// With fewer agents than this, the shared guard stays at 1,000.
+/// With fewer agents, the shared guard stays at 1,000.
 pub const VOICES_MIN: usize = 3;
-/// With fewer agents than this, the shared guard can only be raised, not lowered.
+/// With fewer agents, the shared guard can only rise, not fall.
 pub const LOWERING_VOICES_MIN: usize = 8;
 const GUARD_PERCENT: usize = 95;
-/// The fewest tokens of a sample: smaller ones measure overhead rather than the tokenizer.
+/// A sample must have at least this many tokens: smaller ones measure overhead rather than the tokenizer.
 pub const SAMPLE_TOKENS_MIN: i64 = 200;
-/// The largest factor between a report and its estimate. Beyond it the report covers something else (text that a program adds to its
-/// prompts and doesn't record). Estimates include their vendor's factor already, and no tokenizer is further off.
+/// If a report and its estimate differ by more than this factor, the report covers something else, such as text that a program adds to
+/// its prompts and doesn't record. Estimates include their vendor's factor already, and no tokenizer is further off.
 const RATIO_MAX: i64 = 2;
-/// The most models that are remembered. Beyond it the one that learned least recently is dropped.
+/// Remembers at most this many models. A further model replaces the one that learned least recently.
 pub const MODELS_MAX: usize = 64;
 
-/// The estimated and the reported tokens of the same text.
+/// How many tokens the same text has by recapd's estimate and by the provider's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CalibrationSample {
-    /// Counted by recapd.
+    /// By recapd's estimate.
     pub estimated_tokens: i64,
-    /// Reported by the provider.
+    /// By the provider's report.
     pub reported_tokens: i64,
 }
 
 impl CalibrationSample {
-    /// Returns true if the sample is large enough, and the report is plausibly about the same text.
+    /// Returns true if the sample is large enough and the report is probably about the same text.
     pub fn is_plausible(self) -> bool {
         let Self {
             estimated_tokens: estimated,
@@ -61,7 +61,7 @@ impl CalibrationSample {
             && estimated <= reported.saturating_mul(RATIO_MAX)
     }
 
-    /// Reported tokens per thousand estimated tokens, rounded up.
+    /// Returns the reported tokens per thousand estimated tokens, rounded up.
     fn permille(self) -> i64 {
         let permille = i128::from(self.reported_tokens) * 1_000;
         let permille =
@@ -70,17 +70,17 @@ impl CalibrationSample {
     }
 }
 
-/// Turns whole requests into samples, by the difference between one request and the next. Instructions and tools are in both and cancel
-/// out, so they needn't be known.
+/// Makes samples from whole requests: from the difference between one request and the next. Instructions and tools are in both and cancel
+/// out, so recapd needn't know them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meter {
     last: Option<CalibrationSample>,
 }
 
 impl Meter {
-    /// Records the next request of the same conversation, with all its tokens in `whole`. Returns a sample if the request has grown;
-    /// after an eviction or a rewind there is none.
-    pub fn next(&mut self, whole: CalibrationSample) -> Option<CalibrationSample> {
+    /// Records the next request of the same conversation; `whole` has all its tokens. Returns a sample if the request has grown. There is
+    /// none after an eviction or a rewind.
+    pub fn add_request(&mut self, whole: CalibrationSample) -> Option<CalibrationSample> {
         let last = self.last.replace(whole)?;
         let grown = CalibrationSample {
             estimated_tokens: whole.estimated_tokens.saturating_sub(last.estimated_tokens),
@@ -90,16 +90,16 @@ impl Meter {
     }
 }
 
-/// An agent that reports usage, identified by a number that never passes to another agent.
+/// An agent that reports usage, as a number that never passes to another agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Reporter(pub u64);
 
-/// A sample with the agent that reported it.
+/// A sample and the agent that reported it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportedSample {
-    /// The agent that reported.
+    /// The agent.
     pub reporter: Reporter,
-    /// The reported sample.
+    /// The sample.
     pub sample: CalibrationSample,
 }
 
@@ -111,11 +111,11 @@ pub struct Calibration {
 
 impl Calibration {
     /// Adds a sample. Returns false if the sample is implausible.
-    pub fn learn(&mut self, told: ReportedSample) -> bool {
-        if !told.sample.is_plausible() {
+    pub fn learn(&mut self, reported: ReportedSample) -> bool {
+        if !reported.sample.is_plausible() {
             return false;
         }
-        let of_reporter = |kept: &&ReportedSample| kept.reporter == told.reporter;
+        let of_reporter = |kept: &&ReportedSample| kept.reporter == reported.reporter;
         let own = self.samples.iter().filter(of_reporter).count();
         let oldest = self.samples.iter().position(|kept| of_reporter(&kept));
         if let Some(oldest) = oldest.filter(|_| own >= SAMPLES_PER_AGENT_MAX) {
@@ -124,35 +124,35 @@ impl Calibration {
         while self.samples.len() >= SAMPLES_MAX {
             self.samples.pop_front();
         }
-        self.samples.push_back(told);
+        self.samples.push_back(reported);
         true
     }
 
-    /// The samples, oldest first.
+    /// Returns the samples, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &ReportedSample> {
         self.samples.iter()
     }
 
-    /// The number of samples.
+    /// Returns how many samples there are.
     pub fn samples(&self) -> usize {
         self.samples.len()
     }
 
-    /// The factor on estimates of `reporter`'s messages that covers nearly all samples, in thousandths.
+    /// Returns the factor, in thousandths, for estimates of `reporter`'s messages. It covers nearly all samples.
     pub fn guard_permille(&self, reporter: Reporter) -> i64 {
         let own = self.samples.iter().filter(|kept| kept.reporter == reporter);
         let own: Vec<i64> = own.map(|kept| kept.sample.permille()).collect();
         let has_enough = own.len() >= SAMPLES_MIN;
         match guard_of(own) {
             Some(guard) if has_enough => guard,
-            // With few samples of its own, the agent only raises the shared guard.
+            // Having few samples, the agent can only raise the shared guard.
             Some(guard) => guard.max(self.shared_permille(Some(reporter))),
             None => self.shared_permille(None),
         }
     }
 
-    /// The factor for an agent that has reported nothing yet, in thousandths: the median of all agents' guards. It is 1,000 with few
-    /// reporting agents, and at least 1,000 until there are many.
+    /// Returns the factor, in thousandths, for an agent that has reported nothing yet: the median of all agents' guards. It is 1,000
+    /// while few agents report, and at least 1,000 until many do.
     pub fn shared_guard_permille(&self) -> i64 {
         self.shared_permille(None)
     }
@@ -175,7 +175,7 @@ impl Calibration {
         }
     }
 
-    /// The average factor on estimates, in thousandths. Large samples weigh more.
+    /// Returns the average factor, in thousandths. Large samples weigh more.
     pub fn average_permille(&self) -> i64 {
         let all = || self.samples.iter().map(|kept| &kept.sample);
         let sum = |tokens: fn(&CalibrationSample) -> i64| all().map(tokens).fold(0, i64::saturating_add);
@@ -189,18 +189,18 @@ impl Calibration {
         .permille()
     }
 
-    /// Corrects an estimate to guard the ceiling of an agent that has reported nothing yet.
+    /// Corrects an estimate so that it guards a ceiling. For an agent that has reported nothing yet.
     pub fn guard(&self, estimated_tokens: i64) -> i64 {
-        scaled(estimated_tokens, self.shared_guard_permille())
+        scale(estimated_tokens, self.shared_guard_permille())
     }
 
-    /// Corrects an estimate for display.
+    /// Corrects an estimate for people to read.
     pub fn average(&self, estimated_tokens: i64) -> i64 {
-        scaled(estimated_tokens, self.average_permille())
+        scale(estimated_tokens, self.average_permille())
     }
 }
 
-/// The factor that covers nearly all of one agent's samples; at least 1,000 while there are few. `None` without samples.
+/// Returns the factor that covers nearly all of one agent's samples. It is at least 1,000 while there are few; `None` without samples.
 fn guard_of(mut permilles: Vec<i64>) -> Option<i64> {
     permilles.sort_unstable();
     let place = (permilles.len() * GUARD_PERCENT).div_ceil(100).saturating_sub(1);
@@ -212,7 +212,7 @@ fn guard_of(mut permilles: Vec<i64>) -> Option<i64> {
     })
 }
 
-fn scaled(tokens: i64, permille: i64) -> i64 {
+fn scale(tokens: i64, permille: i64) -> i64 {
     i64_or_max((i128::from(tokens.max(0)) * i128::from(permille) + 999) / 1_000)
 }
 
@@ -226,30 +226,31 @@ pub struct Calibrations {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct LearnedRatio {
     calibration: Calibration,
-    /// The value of [`Calibrations::learned`] when this model learned last.
+    /// The value of [`Calibrations::learned`] when this model last learned.
     at: u64,
 }
 
 impl Calibrations {
     /// Adds a sample of a provider's model. Returns false if the sample is implausible.
-    pub fn learn(&mut self, provider: &str, model: &str, told: ReportedSample) -> bool {
-        if !told.sample.is_plausible() {
+    pub fn learn(&mut self, provider: &str, model: &str, reported: ReportedSample) -> bool {
+        if !reported.sample.is_plausible() {
             return false;
         }
         if self.of(provider, model).is_none() && self.len() >= MODELS_MAX {
-            self.forget_the_most_silent();
+            self.drop_least_recent();
         }
         self.learned += 1;
         let models = self.models.entry(provider.to_owned()).or_default();
         let found = models.entry(model.to_owned()).or_default();
         found.at = self.learned;
-        found.calibration.learn(told)
+        found.calibration.learn(reported)
     }
 
-    /// Replaces the calibration of a provider's model by a saved one, which learned last as the `learned`th.
+    /// Replaces the calibration of a provider's model by a saved one. `learned` says when the model last learned; a larger number is
+    /// later.
     pub fn put(&mut self, provider: &str, model: &str, learned: u64, calibration: Calibration) {
         if self.of(provider, model).is_none() && self.len() >= MODELS_MAX {
-            self.forget_the_most_silent();
+            self.drop_least_recent();
         }
         self.learned = self.learned.max(learned);
         let models = self.models.entry(provider.to_owned()).or_default();
@@ -257,7 +258,7 @@ impl Calibrations {
         models.insert(model.to_owned(), LearnedRatio { calibration, at });
     }
 
-    /// All calibrations: provider, model, when it learned last (larger is later), calibration.
+    /// Returns all calibrations: provider, model, when it last learned (a larger number is later), and calibration.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, u64, &Calibration)> {
         let all = self.models.iter();
         all.flat_map(|(provider, models)| {
@@ -273,23 +274,23 @@ impl Calibrations {
         })
     }
 
-    /// The calibration of a provider's model, if there is one.
+    /// Returns the calibration of a provider's model, if there is one.
     pub fn of(&self, provider: &str, model: &str) -> Option<&Calibration> {
         let found = self.models.get(provider)?.get(model)?;
         Some(&found.calibration)
     }
 
-    /// The number of models.
+    /// Returns how many models there are.
     pub fn len(&self) -> usize {
         self.models.values().map(BTreeMap::len).sum()
     }
 
-    /// Returns true if nothing was learned yet.
+    /// Returns true if nothing has been learned yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    fn forget_the_most_silent(&mut self) {
+    fn drop_least_recent(&mut self) {
         let all = self.models.iter().flat_map(|(provider, models)| {
             models
                 .iter()

@@ -1,10 +1,10 @@
-//! What ids and names have in common: a text that was checked when it was parsed.
+//! What ids and names have in common: a text that is checked when it is parsed.
 
-/// Implements the conversions of a type around a `String` that has `FromStr` with the error `$fault`.
+/// Implements the conversions of a type around a `String`. The type has `FromStr` with the error `$fault`.
 macro_rules! checked_text {
     ($type:ty, $fault:ty) => {
         impl $type {
-            /// The text.
+            /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

@@ -1,15 +1,15 @@
-//! The context: the turns to send to a model, which every provider accepts once they are written in its format.
+//! Builds the context: the turns to send to a model. Every provider accepts them once they are written in its format.
 //!
 //! ```text
 //! preamble │ anchor, fenced summary │ window: whole exchanges, pairs complete, roles alternating
 //! ```
 //!
 //! Invariants: every call is followed at once by the results of all calls of its turn, in call order. The first turn after the system's
-//! is the user's own. No turn is empty. The newest exchange is always there. Whatever doesn't fit is reported. The same input gives the
-//! same turns. Synthetic content is never stored; [`PieceOrigin::Synthetic`] marks it.
+//! is the user's own. No turn is empty. The newest exchange is always there. recapd reports whatever doesn't fit. The same input gives
+//! the same turns. Synthetic content is never stored; [`PieceOrigin::Synthetic`] marks it.
 //!
-//! In a conversation of several speakers the context is built for one of them, in this order: exchanges are left out by their original
-//! boundaries, the rest is shown from the speaker's perspective ([`super::perspective`]), roles are made to alternate.
+//! In a conversation of several speakers, the context is built for one of them. First whole exchanges are left out, then the others are
+//! shown from the speaker's perspective ([`super::perspective`]), and then roles are made to alternate.
 //!
 //! `formats::outgoing` writes the turns for a provider.
 
@@ -47,17 +47,17 @@ pub use passes::{Pass, Passes};
 pub use plain::plain;
 pub use truncate_results::{Elision, shorten_results};
 
-/// The text in place of a tool result that was never recorded.
+/// Stands for a tool result that was never recorded.
 pub const MISSING_RESULT: &str = "interrupted: no result was recorded";
-/// The assistant's synthetic turn between two turns of the user (the lecture's text).
+/// The model's synthetic turn between two turns of the user (the lecture's text).
 pub const ACKNOWLEDGEMENT: &str = "Understood.";
-/// The user's synthetic turn: between two turns of the model, before the model's first turn, and after its last one if the newest message
-/// is a late result.
+/// The user's synthetic turn: between two turns of the model, before the model's first turn, and after the model's last turn if the
+/// newest message is a late result.
 pub const CONTINUATION: &str = "Continue.";
-/// One part in this many is the limit of the output reserve (of a request), and of anchor, summary and copies, each (of the context).
+/// The output reserve gets at most 1/`SHARE_MAX` of a request. Anchor, summary and copies each get at most 1/`SHARE_MAX` of the context.
 pub const SHARE_MAX: i64 = 4;
 
-/// The role of a turn.
+/// Who speaks in a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Instructions.
@@ -70,7 +70,7 @@ pub enum Role {
     Tool,
 }
 
-/// The origin of a piece.
+/// Where a piece comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PieceOrigin {
     /// A stored message, whole or in part.
@@ -78,28 +78,28 @@ pub enum PieceOrigin {
         /// The message's number in the agent's history.
         seq: i64,
     },
-    /// Made for this request, for a reason; never stored.
+    /// Made for this request; never stored.
     Synthetic(Reason),
 }
 
-/// The reason for a synthetic piece.
+/// Why a synthetic piece was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The fenced summary.
     Summary,
-    /// The name of the speaker whose words follow, in a turn merged from several speakers' turns.
+    /// The name of the next speaker, in a turn merged from several speakers' turns.
     Speaker,
-    /// A pinned or important message whose exchange isn't in view.
+    /// A copy of a pinned or important message whose exchange isn't in view.
     Copy,
     /// The request of an exchange of which only later legs are in view.
     Request,
-    /// The note of the exchanges that were left out to fit.
+    /// Says which exchanges were left out because they don't fit.
     LeftOut,
     /// The conversation would begin with a turn of the model.
     FirstTurn,
     /// Two turns of one side would follow each other.
     Alternation,
-    /// The newest message is a late result, and was moved to its call, before later words of the model.
+    /// The newest message is a late result. It was moved to its call, before later words of the model.
     LateResult,
     /// A call has no result.
     MissingResult,
@@ -112,22 +112,22 @@ pub enum Reason {
 pub struct Piece<'a> {
     /// Its content, in order; never empty.
     pub parts: Cow<'a, [Part]>,
-    /// The stored message it comes from, or the reason for making it.
+    /// The stored message that it comes from, or why it was made.
     pub origin: PieceOrigin,
-    /// The stored message, if `parts` are all of it except blank texts and thinking. Its own provider may then get it back unchanged.
+    /// The stored message, if `parts` are all of it except blank texts and thinking. Its own provider may then get it unchanged.
     pub source: Option<&'a Message>,
-    /// The speaker, where turns may have to name one. `None` with a perspective, whose texts already name speakers.
+    /// The speaker, where turns may have to name one. `None` with a perspective, whose texts name speakers already.
     pub speaker: Option<&'a str>,
     /// True if the message's thinking may be sent.
     pub keeps_thinking: bool,
-    /// Tokens of `parts`, once known.
+    /// Tokens of `parts`; `None` until counted.
     tokens: Option<i64>,
 }
 
 /// A message as a provider sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Turn<'a> {
-    /// The role that it is sent with.
+    /// The role that its provider gets.
     pub role: Role,
     /// Its exchange; 0 for preamble, anchor and summary.
     pub exchange: i64,
@@ -135,7 +135,7 @@ pub struct Turn<'a> {
     pub pieces: Vec<Piece<'a>>,
 }
 
-/// How two neighbouring turns of the same side are handled.
+/// What to do with two consecutive turns of the same side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -144,12 +144,12 @@ pub enum Alternation {
     Ack,
     /// Merges them into one turn.
     Merge,
-    /// Leaves them as they are: current providers accept them, some gateways and chat templates don't.
+    /// Leaves them as they are. Current providers accept that; some gateways and chat templates don't.
     Keep,
 }
 
 impl Alternation {
-    /// The name in the configuration, on the command line and in HTTP queries.
+    /// Returns the name used in the configuration, on the command line and in HTTP queries.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ack => "ack",
@@ -173,33 +173,33 @@ impl Alternation {
     reason = "switches that have nothing to do with each other"
 )]
 pub struct ContextOptions {
-    /// The most tokens of the whole request, output included; 0 means no limit.
+    /// Limits the whole request, output included, to this many tokens; 0 means no limit.
     pub max_tokens: i64,
-    /// Tokens of these that stay free for the answer, at most a quarter.
+    /// Keeps this many of these tokens free for the answer, but at most a quarter.
     pub output_reserve_tokens: i64,
-    /// Tokens of these that stay free for the agent's own additions: system prompt and tools.
+    /// Keeps this many of these tokens free for what the agent adds itself: system prompt and tools.
     pub system_reserve_tokens: i64,
-    /// The most tokens of copies of pinned and important messages.
+    /// Limits the copies of pinned and important messages to this many tokens together.
     pub pins_max_tokens: i64,
-    /// The tokens that leave the window in one step. A bigger request is cut in place before later legs. 0 if unknown. Whatever the step,
-    /// a request takes at most half of the context.
+    /// The tokens that leave the window in one step; 0 if unknown. A bigger request is cut when it stands before later legs. Whatever the
+    /// step is, a request takes at most half of the context.
     pub step_tokens: i64,
     /// True if the first message of the session stays in view after its exchange has left the window.
     pub anchor: bool,
-    /// The handling of consecutive turns of one side.
+    /// What to do with consecutive turns of one side.
     pub alternation: Alternation,
     /// True if instructions stay in their place; otherwise all of them come first.
     pub system_in_place: bool,
     /// True if the open exchange keeps its thinking even after an eviction.
     pub keep_open_thinking: bool,
-    /// True if the last turn must be the user's, as some providers demand. A synthetic one is added if needed.
+    /// True if the last turn must be the user's, as some providers demand. A synthetic turn is then added if needed.
     pub ends_with_user: bool,
     /// True if turns name their speaker. Turns of different speakers then aren't merged, and may follow each other.
     pub names_speakers: bool,
 }
 
 impl ContextOptions {
-    /// The most tokens of the context, after the reserves; `None` means no limit.
+    /// Returns how many tokens the context may have, after the reserves; `None` means no limit.
     pub fn limit_tokens(&self) -> Option<i64> {
         let output = self.output_reserve_tokens.min(self.max_tokens / SHARE_MAX);
         let reserved = output.max(0) + self.system_reserve_tokens.max(0);
@@ -208,7 +208,7 @@ impl ContextOptions {
 }
 
 impl ContextOptions {
-    /// The most tokens of copies of pinned and important messages. The markup around them comes on top.
+    /// Returns how many tokens the copies of pinned and important messages may have, without the markup around them.
     pub fn copies_max_tokens(&self) -> i64 {
         let share = self.limit_tokens().map(|limit| limit / SHARE_MAX);
         share.map_or(self.pins_max_tokens, |share| share.min(self.pins_max_tokens))
@@ -240,12 +240,12 @@ pub struct SourceMessage<'a> {
     pub seq: i64,
     /// The message as stored.
     pub message: &'a Message,
-    /// Its tokens by the context's counter, if known (`domain::tokens::count_message`).
+    /// Its tokens by the context's counter ([`super::tokens::count_message`]), if known.
     pub tokens: Option<i64>,
 }
 
 impl<'a> SourceMessage<'a> {
-    /// Wraps a message without a token count.
+    /// Wraps a message whose tokens aren't counted.
     pub fn uncounted(seq: i64, message: &'a Message) -> Self {
         Self {
             seq,
@@ -255,7 +255,7 @@ impl<'a> SourceMessage<'a> {
     }
 }
 
-/// An exchange in the window, or a leg of one.
+/// An exchange of the window, or a leg of one.
 #[derive(Clone, Debug)]
 pub struct SourceExchange<'a> {
     /// The number of the exchange or leg.
@@ -282,32 +282,32 @@ pub struct SourceRequest<'a> {
 pub struct ContextInput<'a> {
     /// The leading instructions of the history.
     pub preamble: Vec<SourceMessage<'a>>,
-    /// The first message of the user in the session; with a perspective, the first message to that speaker.
+    /// The user's first message of the session; with a perspective, the first message to that speaker.
     pub anchor: Option<SourceMessage<'a>>,
     /// The summary's text, already fenced ([`fence`]).
     pub summary: Option<String>,
-    /// Pinned messages and important ones of the session, in order, in the window or not.
+    /// Pinned messages and the session's important messages, in order, whether they are in the window or not.
     pub copies: Vec<SourceCopy<'a>>,
-    /// The request of the exchange of which the window begins with a later leg: the first message of the user in it.
+    /// If the window begins with a later leg: the request of its exchange, which is the user's first message in it.
     pub request: Option<SourceRequest<'a>>,
-    /// The exchanges in the window, oldest first.
+    /// The exchanges of the window, oldest first.
     pub exchanges: Vec<SourceExchange<'a>>,
     /// Exchanges of the window that weren't read, oldest first. They come before `exchanges`.
     pub left_out: Vec<i64>,
     /// True if exchanges of the session have left the window.
     pub evicted: bool,
-    /// The perspective of the speaker who gets the context; `None` in a conversation of two.
+    /// The perspective of the speaker for whom the context is built; `None` in a conversation of two.
     pub perspective: Option<&'a Perspective>,
 }
 
 impl ContextInput<'_> {
-    /// Returns true if a message was forgotten that comes before thinking of the model.
+    /// Returns true if a forgotten message stands before thinking of the model.
     fn forgets_before_thinking(&self) -> bool {
         let of_window = self.exchanges.iter().flat_map(|exchange| &exchange.messages);
         let messages = self.preamble.iter().chain(of_window).map(|source| source.message);
-        let was_seen = |message: &&Message| !(message.is_forgotten() && message.kind.is_conversation());
+        let is_intact = |message: &&Message| !(message.is_forgotten() && message.kind.is_conversation());
         messages
-            .skip_while(was_seen)
+            .skip_while(is_intact)
             .any(|message| message.parts.iter().any(is_thinking))
     }
 }
@@ -319,17 +319,17 @@ pub struct Context<'a> {
     pub turns: Vec<Turn<'a>>,
     /// The tokens of all turns.
     pub tokens: i64,
-    /// The most tokens allowed; `None` means no limit.
+    /// The limit in tokens; `None` means no limit.
     pub limit_tokens: Option<i64>,
-    /// True if the turns exceed the limit: the newest exchange, with its mandatory context, is too big.
+    /// True if the turns exceed the limit: the newest exchange, with what must come with it, is too big.
     pub over_budget: bool,
-    /// Exchanges of the window that didn't fit, oldest first.
+    /// Exchanges of the window that don't fit, oldest first.
     pub left_out: Vec<i64>,
     /// The numbers of the pinned and important messages that are sent as copies.
     pub copied: Vec<i64>,
-    /// Pinned and important messages that didn't fit among the copies.
+    /// Pinned and important messages that don't fit among the copies.
     pub left_copies: Vec<LeftCopy>,
-    /// Shortened tool results.
+    /// The tool results that were shortened.
     pub elided: Vec<Elision>,
 }
 
@@ -340,7 +340,7 @@ enum Thinking {
     None,
 }
 
-/// Builds the context of `input` and counts its tokens with `counter`.
+/// Builds the context of `input`. `counter` counts its tokens.
 pub fn build<'a>(
     input: &ContextInput<'a>,
     options: &ContextOptions,
@@ -349,7 +349,7 @@ pub fn build<'a>(
     build_with(input, options, counter, Passes::ALL)
 }
 
-/// Builds the context like [`build`], but runs only the given passes.
+/// Like [`build`], but runs only the given passes.
 pub fn build_with<'a>(
     input: &ContextInput<'a>,
     options: &ContextOptions,
@@ -376,7 +376,7 @@ fn is_thinking(part: &Part) -> bool {
 }
 
 impl Context<'_> {
-    /// Returns true if newer content now comes before older thinking: a late result, or instructions that were moved.
+    /// Returns true if newer content stands before older thinking, since a late result or instructions were moved.
     fn moved_before_thinking(&self) -> bool {
         let mut newest = i64::MIN;
         let mut pieces = self.turns.iter().flat_map(|turn| &turn.pieces);
@@ -418,7 +418,7 @@ impl Piece<'_> {
         self.tokens = Some(self.cost(counter));
     }
 
-    /// Its tokens.
+    /// Returns its tokens.
     pub fn cost(&self, counter: &dyn TokenCounter) -> i64 {
         self.tokens.unwrap_or_else(|| {
             let parts = self.parts.iter();
@@ -436,7 +436,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// The speaker of all pieces, if it is one and known.
+    /// Returns the speaker if all pieces have the same one.
     fn speaker(&self) -> Option<&'a str> {
         let mut speakers = self.pieces.iter().map(|piece| piece.speaker);
         let first = speakers.next()?;
@@ -446,18 +446,18 @@ impl<'a> Turn<'a> {
             .flatten()
     }
 
-    /// The content in order.
+    /// Returns the content in order.
     pub fn parts(&self) -> impl Iterator<Item = &Part> {
         self.pieces.iter().flat_map(|piece| piece.parts.iter())
     }
 
-    /// Returns true if nothing in it comes from a stored message.
+    /// Returns true if no part of it comes from a stored message.
     pub fn is_synthetic(&self) -> bool {
         let mut pieces = self.pieces.iter();
         pieces.all(|piece| matches!(piece.origin, PieceOrigin::Synthetic(_)))
     }
 
-    /// The tokens of all pieces and of the message around them.
+    /// Returns the tokens of all pieces and of the message around them.
     pub fn tokens(&self, counter: &dyn TokenCounter) -> i64 {
         let pieces = self.pieces.iter();
         pieces.map(|piece| piece.cost(counter)).sum::<i64>() + MESSAGE_OVERHEAD_TOKENS

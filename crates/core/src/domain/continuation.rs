@@ -1,21 +1,21 @@
-//! Finds what is new in a conversation that comes whole, again and again, as in requests to a provider.
+//! Finds what is new in a conversation that a client sends as a whole again and again, as in requests to a provider.
 //!
-//! The stored conversation and the one that comes are compared unit by unit. Mostly the one that comes is longer, and its
-//! end is new. A user who goes back and edits a request makes it differ earlier: then the stored conversation is
-//! rewound to before that request. A host that compacts sends a summary and what follows it: then a new session begins.
+//! The stored conversation and the sent one are compared unit by unit. Usually the sent one is longer, and its end is new. If a user
+//! edits an earlier request, the two differ from there on: the stored conversation is rewound to before that request. If a host compacts,
+//! it sends a summary and what follows it: a new session begins.
 //!
-//! Invariant: a difference is never an error, and content that is stored already is not stored again on the same line.
+//! Invariant: a difference is never an error, and stored content is never stored again on the same line.
 
 use super::lineage::Step;
 
-/// What a unit is.
+/// The kind of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitKind {
     /// The first unit of a user's request.
     Request,
     /// A host's summary of everything before it.
     Summary,
-    /// What the model said or called.
+    /// A text or a call of the model.
     Answer,
     /// Anything else, such as the result of a call.
     Other,
@@ -26,7 +26,7 @@ pub enum UnitKind {
 pub struct ContentUnit {
     /// A 64-bit hash of what the part says.
     pub hash: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: UnitKind,
 }
 
@@ -35,20 +35,20 @@ pub struct ContentUnit {
 pub struct StoredUnit {
     /// The unit.
     pub unit: ContentUnit,
-    /// The exchange that holds it.
+    /// The exchange that it belongs to.
     pub exchange: i64,
-    /// True if a mark stands before it, to which the conversation can be rewound.
+    /// True if there is a mark before it, to which the conversation can be rewound.
     pub is_marked: bool,
 }
 
-/// The stored conversation: its units since the agent's window was last cleared, without those that a rewind set aside.
+/// The stored conversation: its units since the agent's window was last cleared, without units that a rewind set aside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredConversation {
     units: Vec<StoredUnit>,
     marks: Vec<ConversationMark>,
-    /// The label of a mark that stands at the end and awaits its unit.
+    /// The label of a mark at the end, before the next unit comes.
     open_mark: Option<String>,
-    /// The number of clears and rewinds so far. Content that comes again after one is new.
+    /// How many clears and rewinds there were. Content that comes again after one of them is new.
     lines: u64,
 }
 
@@ -58,42 +58,42 @@ struct ConversationMark {
     exchange: i64,
 }
 
-/// How much of a conversation is sent.
+/// How much of a conversation the client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SentExtent {
     /// All of it, from its beginning or from the host's last summary on.
     Whole,
-    /// Only what follows the stored conversation, such as an answer.
+    /// Only what follows the stored conversation, for example an answer.
     End,
 }
 
-/// What to do to bring the stored conversation up to date.
+/// How to bring the stored conversation up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContinuationPlan {
     /// The step to take first.
     pub step: Option<Step>,
-    /// True for each unit that is to be appended.
+    /// For each unit, true if it is appended.
     pub is_new: Vec<bool>,
-    /// The units behind a host's summary that repeat the end of what it stands for. They aren't appended.
+    /// The units after a host's summary that repeat the end of the summarised conversation. They aren't appended.
     pub copies: Vec<ContentUnit>,
-    /// For each unit the label of the mark to set before it. A request gets one, so that it can be taken back.
+    /// For each unit, the label of the mark before it. Each new request gets a mark, so that it can be taken back.
     pub marks: Vec<Option<String>>,
 }
 
-/// The conversation is another one than the stored one: they begin differently.
+/// The sent conversation isn't the stored one: they begin differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnotherConversation;
 
 /// The beginning of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beginning {
-    /// The number of its units.
+    /// How many units it has.
     pub units: usize,
-    /// The last of its [`beginnings`]; 0 without units.
+    /// A hash of all its units (see [`beginnings`]); 0 without units.
     pub hash: u64,
 }
 
-/// A hash of each beginning of a conversation, the shortest first. `seed` tells conversations of different kinds apart.
+/// Returns a hash of each beginning of a conversation, the shortest first. Different seeds keep conversations of different kinds apart.
 pub fn beginnings(seed: u64, units: impl IntoIterator<Item = ContentUnit>) -> impl Iterator<Item = u64> {
     units.into_iter().scan(seed, |hash, unit| {
         *hash = mix(*hash, unit.hash);
@@ -101,18 +101,18 @@ pub fn beginnings(seed: u64, units: impl IntoIterator<Item = ContentUnit>) -> im
     })
 }
 
-/// Mixes `value` into `hash`; the order counts.
+/// Mixes `value` into `hash`. The order of the values counts.
 pub fn mix(hash: u64, value: u64) -> u64 {
     (hash.rotate_left(23) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The label of the mark before the request at `position` of a stored conversation.
-pub fn label(position: usize, unit: ContentUnit) -> String {
+/// Returns the label of the mark before the request at `position` of a stored conversation.
+pub fn mark_label(position: usize, unit: ContentUnit) -> String {
     format!("request {position} {:016x}", unit.hash)
 }
 
 impl StoredConversation {
-    /// Takes in the next stored message: the step that it stands for, its units, and its exchange.
+    /// Adds the next stored message: its step, if it is one, its units, and its exchange.
     pub fn push(&mut self, step: Option<&Step>, units: &[ContentUnit], exchange: i64) {
         match step {
             Some(Step::Clear) => {
@@ -132,7 +132,7 @@ impl StoredConversation {
             Some(Step::Pin(_) | Step::Unpin(_) | Step::Note(_)) | None => {}
         }
         for &unit in units {
-            let here = label(self.units.len(), unit);
+            let here = mark_label(self.units.len(), unit);
             let is_marked = self.open_mark.take().is_some_and(|mark| mark == here);
             self.units.push(StoredUnit {
                 unit,
@@ -142,8 +142,8 @@ impl StoredConversation {
         }
     }
 
-    /// The host ended the session and may resume it: it then sends all of it again. What was said before can't be rewound any
-    /// more.
+    /// Records that the host ended the session and may resume it. The host then sends all of it again. What came before can't be rewound
+    /// any more.
     pub fn pause(&mut self) {
         self.marks.clear();
         self.open_mark = None;
@@ -152,10 +152,10 @@ impl StoredConversation {
         }
     }
 
-    /// The exchange that holds the mark stays whole, and every later one goes.
+    /// Rewinds to the mark. The exchange with the mark stays whole; every later one is removed.
     fn rewind(&mut self, label: Option<&str>) {
-        let is_meant = |mark: &ConversationMark| label.is_none() || mark.label.as_deref() == label;
-        let Some(at) = self.marks.iter().rposition(is_meant) else {
+        let matches = |mark: &ConversationMark| label.is_none() || mark.label.as_deref() == label;
+        let Some(at) = self.marks.iter().rposition(matches) else {
             return;
         };
         self.marks.truncate(at + 1);
@@ -164,7 +164,7 @@ impl StoredConversation {
         self.lines += 1;
     }
 
-    /// The number of stored units.
+    /// Returns how many units are stored.
     pub fn len(&self) -> usize {
         self.units.len()
     }
@@ -174,12 +174,12 @@ impl StoredConversation {
         self.units.is_empty()
     }
 
-    /// The hash of the first unit; `None` if nothing is stored.
+    /// Returns the hash of the first unit; `None` if nothing is stored.
     pub fn first(&self) -> Option<u64> {
         self.units.first().map(|stored| stored.unit.hash)
     }
 
-    /// What is stored before `exchange`.
+    /// Returns what is stored before `exchange`.
     pub fn before(&self, exchange: i64) -> Beginning {
         let units = self.units.iter().take_while(|stored| stored.exchange < exchange);
         let hashes = beginnings(0, units.map(|stored| stored.unit));
@@ -189,15 +189,15 @@ impl StoredConversation {
         })
     }
 
-    /// The number of clears and rewinds so far.
+    /// Returns how many clears and rewinds there were.
     pub fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// Compares the stored conversation with the one that is sent.
+    /// Compares the stored conversation with the sent one.
     ///
     /// # Errors
-    /// [`AnotherConversation`] if the two begin differently and no summary explains it. It is never returned for [`SentExtent::End`].
+    /// [`AnotherConversation`] if the two begin differently and no summary explains that. Never for [`SentExtent::End`].
     pub fn plan(
         &self,
         sent: &[ContentUnit],
@@ -216,7 +216,7 @@ impl StoredConversation {
                 _ => Err(AnotherConversation),
             };
         }
-        // An earlier request, sent again.
+        // The client sends an earlier request again.
         if same == sent.len() {
             return Ok(self.append(sent, same, same));
         }
@@ -226,18 +226,18 @@ impl StoredConversation {
         };
         let mut plan = self.append(sent, same, same);
         if self.units[request].is_marked {
-            let kept = Self {
+            let before_request = Self {
                 units: self.units[..request].to_vec(),
                 ..Self::default()
             };
-            plan = kept.append(sent, same, same);
-            plan.step = Some(Step::Rewind(Some(label(request, self.units[request].unit))));
+            plan = before_request.append(sent, same, same);
+            plan.step = Some(Step::Rewind(Some(mark_label(request, self.units[request].unit))));
         }
         Ok(plan)
     }
 
-    /// Appends what `sent` holds from `from` on, without the units that are stored from `stored_from` on: an answer that
-    /// was stored as it arrived may differ from the copy that the host sends in a detail.
+    /// Appends the units of `sent` from `from` on, without those that are stored from `stored_from` on. The copy that a host sends may
+    /// differ in a detail from an answer that was stored as it arrived.
     fn append(&self, sent: &[ContentUnit], from: usize, stored_from: usize) -> ContinuationPlan {
         let mut stored = &self.units[stored_from.min(self.units.len())..];
         let mut is_known = |unit: &ContentUnit| {
@@ -257,7 +257,7 @@ impl StoredConversation {
             let here = position;
             position += usize::from(is_new);
             let is_marked = is_new && here > 0 && unit.kind == UnitKind::Request;
-            is_marked.then(|| label(here, unit))
+            is_marked.then(|| mark_label(here, unit))
         });
         ContinuationPlan {
             step: None,
@@ -267,16 +267,16 @@ impl StoredConversation {
         }
     }
 
-    /// Begins a new session with a host's summary. Hosts may copy the newest messages behind it.
+    /// Begins a new session with a host's summary. Hosts may copy the newest messages after it.
     fn begin_anew(&self, sent: &[ContentUnit]) -> ContinuationPlan {
-        let behind = &sent[1..];
+        let after_summary = &sent[1..];
         let is_copied = |count: &usize| {
             let end = self.units[self.units.len() - count..]
                 .iter()
                 .map(|stored| stored.unit.hash);
-            behind[..*count].iter().map(|unit| unit.hash).eq(end)
+            after_summary[..*count].iter().map(|unit| unit.hash).eq(end)
         };
-        let count = (0..=behind.len().min(self.units.len()))
+        let count = (0..=after_summary.len().min(self.units.len()))
             .rev()
             .find(is_copied)
             .unwrap_or(0);
@@ -285,7 +285,7 @@ impl StoredConversation {
         plan.marks[..=count].fill(None);
         ContinuationPlan {
             step: Some(Step::Clear),
-            copies: behind[..count].to_vec(),
+            copies: after_summary[..count].to_vec(),
             ..plan
         }
     }
@@ -296,13 +296,13 @@ impl StoredConversation {
     }
 }
 
-/// How many pairs of a line and a place of a stored conversation are tried from which on lines may repeat it.
+/// Tries at most this many pairs of a line and a stored unit as the start of a repetition.
 const PLACES_MAX: usize = 64;
 
-/// Tells which lines of a transcript repeat what is stored of the same session: `stored` and each of `lines` are hashes of
-/// units. Lines come in order and each once, so they repeat the end of what is stored, or all of them lie within it. A text
-/// that is said twice is therefore no repetition.
-pub fn repeated(stored: &[u64], lines: &[Vec<u64>]) -> Vec<bool> {
+/// Returns for each line of a transcript if it repeats what is stored of the same session. `stored` and each of `lines` are hashes of
+/// units. Each line comes once and in order. So the lines repeat the end of what is stored, or all of them lie within it. A text that
+/// occurs twice in the conversation is therefore no repetition.
+pub fn find_repeated(stored: &[u64], lines: &[Vec<u64>]) -> Vec<bool> {
     let places = (0..lines.len()).flat_map(|from| {
         let first = lines[from].first();
         let same = (0..stored.len())
@@ -311,33 +311,33 @@ pub fn repeated(stored: &[u64], lines: &[Vec<u64>]) -> Vec<bool> {
         same.map(move |at| (from, at))
     });
     let found = places.take(PLACES_MAX).find_map(|(from, at)| {
-        let found = repeats(&stored[at..], &lines[from..])?;
+        let found = pair_lines(&stored[at..], &lines[from..])?;
         Some([vec![false; from], found].concat())
     });
     found.unwrap_or_else(|| vec![false; lines.len()])
 }
 
-/// Pairs lines with what is stored, whatever the order: results of parallel calls come in any. `None` if some of both is left
-/// without a pair.
-fn repeats(stored: &[u64], lines: &[Vec<u64>]) -> Option<Vec<bool>> {
-    let mut left = stored.to_vec();
+/// Pairs lines with stored units in any order, since results of parallel calls come in any order. Returns `None` if stored units and
+/// lines are both left over.
+fn pair_lines(stored: &[u64], lines: &[Vec<u64>]) -> Option<Vec<bool>> {
+    let mut unpaired = stored.to_vec();
     let mut is_all_stored = true;
     let paired: Vec<bool> = lines
         .iter()
         .map(|line| {
-            let mut rest = left.clone();
+            let mut rest = unpaired.clone();
             let is_stored = line.iter().all(|unit| {
                 let at = rest.iter().position(|of| of == unit);
                 at.map(|at| rest.remove(at)).is_some()
             });
             if is_stored {
-                left = rest;
+                unpaired = rest;
             }
             is_all_stored &= is_stored;
             is_stored && !line.is_empty()
         })
         .collect();
-    (left.is_empty() || is_all_stored).then_some(paired)
+    (unpaired.is_empty() || is_all_stored).then_some(paired)
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Convergence: how similar two speakers sound (seed 002; Pidgin's live calculation).
+//! Convergence: measures how similar two speakers sound (seed 002; Pidgin's live calculation).
 //!
-//! A turn is one message of each speaker. After each turn the last messages, equally many of each speaker, are compared in five ways,
-//! each from 0 to 1. The score is the weighted sum, or the content's likeness alone if that is above 0.9.
+//! A turn is one message of each speaker. After each turn, the last messages are compared in five ways, each from 0 to 1; equally many
+//! messages of each speaker count. The score is the weighted sum, or the likeness of the content alone if that is above 0.9.
 //!
-//! Invariant: memory is bounded by the window, however long the conversation. It holds a few counts per message and the last text of each
-//! speaker.
+//! Invariant: memory is bounded, however long the conversation is. It holds a few counts for each message of the window, and the last
+//! text of each speaker.
 
 mod features;
 
@@ -15,18 +15,18 @@ use serde::Serialize;
 use self::features::{Features, clean, content_likeness};
 use super::number::i64_or_max;
 
-/// The number of last messages that are compared, of both speakers together.
+/// Compares this many last messages of both speakers together.
 pub const WINDOW_MESSAGES: usize = 10;
-/// Above this likeness of the content, that likeness alone is the score.
+/// If the contents are more alike than this, their likeness alone is the score.
 const CONTENT_DECIDES_ABOVE: f64 = 0.9;
 const TREND_SCORES: usize = 3;
 /// A trend is stable if neighbouring scores differ by less than this.
 const STABLE_BELOW: f64 = 0.1;
-/// The components' names, in the order of the fields.
+/// The names of the components, in the order of the fields.
 const COMPONENTS: [&str; 5] = ["content", "structure", "sentences", "length", "punctuation"];
 const WEIGHTS_TOLERANCE: f64 = 0.001;
 
-/// The likeness of two speakers in five ways, each from 0 to 1. As weights: the share of each in the score.
+/// How alike two speakers are in five ways, each from 0 to 1. As weights: how much each way counts in the score.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ConvergenceComponents))]
 pub struct Components {
@@ -46,10 +46,10 @@ pub struct Components {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile(Components);
 
-/// The reason why weights are invalid.
+/// Why weights are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum InvalidWeights {
-    /// The sum isn't 1, or a weight is negative.
+    /// Their sum isn't 1, or one of them is negative.
     #[error("weights must be 0 or more and 1 together, not {sum}")]
     Sum {
         /// The sum of the weights; NaN if one of them is.
@@ -61,13 +61,13 @@ pub enum InvalidWeights {
 }
 
 impl Profile {
-    /// An even mix.
+    /// A mix of all.
     pub const BALANCED: Self = Self::of([0.40, 0.15, 0.20, 0.15, 0.10]);
-    /// Emphasis on structure.
+    /// Most weight on structure.
     pub const STRUCTURAL: Self = Self::of([0.25, 0.35, 0.20, 0.10, 0.10]);
-    /// Emphasis on content.
+    /// Most weight on content.
     pub const SEMANTIC: Self = Self::of([0.60, 0.10, 0.15, 0.10, 0.05]);
-    /// Emphasis on content and structure.
+    /// Most weight on content and structure.
     pub const STRICT: Self = Self::of([0.50, 0.25, 0.15, 0.05, 0.05]);
 
     const fn of([content, structure, sentences, length, punctuation]: [f64; 5]) -> Self {
@@ -80,7 +80,7 @@ impl Profile {
         })
     }
 
-    /// Makes a profile of custom weights.
+    /// Makes a profile with custom weights.
     ///
     /// # Errors
     /// [`InvalidWeights`] if a weight is negative or the sum isn't 1 (within 0.001).
@@ -154,7 +154,7 @@ impl Components {
     }
 }
 
-/// The scores that call for a warning or a stop; `None` means never.
+/// From which scores on to warn or to stop; `None` means never.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
     /// Warn from this score on.
@@ -164,7 +164,7 @@ pub struct Thresholds {
 }
 
 impl Default for Thresholds {
-    /// Pidgin's constants and documents warn at 0.80; its command line stops at 0.95.
+    /// Pidgin's constants and documentation warn at 0.80; its command line stops at 0.95.
     fn default() -> Self {
         Self {
             warn_at: Some(0.80),
@@ -178,9 +178,9 @@ impl Default for Thresholds {
 pub struct Rules {
     /// The components' weights.
     pub profile: Profile,
-    /// The number of last messages that are compared, of both speakers together.
+    /// How many last messages of both speakers together are compared.
     pub window_messages: usize,
-    /// The scores that call for a warning or a stop.
+    /// From which scores on to warn or to stop.
     pub thresholds: Thresholds,
 }
 
@@ -194,21 +194,21 @@ impl Default for Rules {
     }
 }
 
-/// The action that a score calls for.
+/// What a score demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ConvergenceState))]
 pub enum ConvergenceState {
-    /// No action.
+    /// Nothing.
     Ok,
     /// A warning.
     Warn,
-    /// The end of the conversation, with the reason `high_convergence`.
+    /// The end of the conversation, for the reason `high_convergence`.
     Stop,
 }
 
 impl ConvergenceState {
-    /// `ok`, `warn` or `stop`.
+    /// Returns `ok`, `warn` or `stop`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -231,12 +231,12 @@ pub enum Trend {
     Decreasing,
     /// Each is within 0.1 of the one before.
     Stable,
-    /// None of these.
+    /// None of the others.
     Fluctuating,
 }
 
 impl Trend {
-    /// The trend as a word; `None` with too few scores.
+    /// Returns the trend as a word; `None` if there are too few scores.
     pub fn name(self) -> Option<&'static str> {
         match self {
             Self::InsufficientData => None,
@@ -248,7 +248,7 @@ impl Trend {
     }
 }
 
-/// The likeness of two speakers after a turn.
+/// How alike two speakers are after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ConvergenceScore))]
 pub struct Score {
@@ -258,7 +258,7 @@ pub struct Score {
     pub components: Components,
     /// The direction of the last scores.
     pub trend: Trend,
-    /// The action that the score calls for.
+    /// What the score demands.
     pub state: ConvergenceState,
 }
 
@@ -282,44 +282,50 @@ pub struct ConvergenceScore {
     /// The score after the last complete turn.
     #[serde(flatten)]
     pub score: Score,
-    /// The action that the turn before called for, if there was one.
+    /// What the score of the turn before demanded, if there was one.
     #[serde(skip)]
     pub before: Option<ConvergenceState>,
-    /// True if the last message completed the turn.
+    /// True if the last message completed a turn.
     #[serde(skip)]
     pub is_fresh: bool,
 }
 
 impl Rules {
-    /// The number of last messages that [`listen`] needs: the compared ones for each score of a trend, and one more exchange, as the
-    /// first may be incomplete.
+    /// Returns how many last messages [`compare_last_speakers`] needs: the compared ones for each score of a trend, and one more
+    /// exchange, since the first may be incomplete.
     pub fn messages_needed(&self) -> i64 {
         i64_or_max(self.window_messages + 2 * TREND_SCORES)
     }
 }
 
-/// Compares the last two speakers by the last messages `said`, in order. If these aren't the whole conversation (`is_whole` is false),
-/// the first exchange may be incomplete and is skipped. `None` before the first turn.
-pub fn listen(said: &[SpeakerMessage], is_whole: bool, rules: &Rules) -> Option<ConvergenceScore> {
-    let first = said.first()?.exchange;
-    let whole = said.iter().position(|said| is_whole || said.exchange != first);
-    let said = said.get(whole.unwrap_or(0)..)?;
-    let last = &said.last()?.speaker;
-    let other = said
+/// Compares the last two speakers by their last `messages`, which are in order. Unless these are the whole conversation (`is_whole`),
+/// skips the first exchange, which may be incomplete. Returns `None` before the first turn.
+pub fn compare_last_speakers(
+    messages: &[SpeakerMessage],
+    is_whole: bool,
+    rules: &Rules,
+) -> Option<ConvergenceScore> {
+    let first = messages.first()?.exchange;
+    let whole = messages
+        .iter()
+        .position(|message| is_whole || message.exchange != first);
+    let messages = messages.get(whole.unwrap_or(0)..)?;
+    let last = &messages.last()?.speaker;
+    let other = messages
         .iter()
         .rev()
-        .map(|said| &said.speaker)
+        .map(|message| &message.speaker)
         .find(|name| *name != last)?;
-    let opener = said
+    let opener = messages
         .iter()
-        .map(|said| &said.speaker)
+        .map(|message| &message.speaker)
         .find(|name| [last, other].contains(name))?;
     let second = if opener == last { other } else { last };
     let mut talk = Convergence::new([opener, second], rules.profile, rules.window_messages)
         .with_thresholds(rules.thresholds);
     let (mut before, mut newest, mut is_fresh) = (None, None, false);
-    for said in said {
-        let score = talk.push(&said.speaker, &said.text);
+    for message in messages {
+        let score = talk.push(&message.speaker, &message.text);
         is_fresh = score.is_some();
         if let Some(score) = score {
             before = newest.replace(score).map(|score| score.state);
@@ -333,7 +339,7 @@ pub fn listen(said: &[SpeakerMessage], is_whole: bool, rules: &Rules) -> Option<
     })
 }
 
-/// Measures a conversation of two speakers, message by message.
+/// Compares two speakers, message by message.
 #[derive(Clone, Debug)]
 pub struct Convergence {
     speakers: [String; 2],
@@ -342,14 +348,14 @@ pub struct Convergence {
     window: usize,
     messages: VecDeque<(usize, Features)>,
     last_texts: [String; 2],
-    /// The speaker who began a turn that the other hasn't answered yet.
+    /// Which speaker began a turn that the other hasn't answered yet.
     opened_by: Option<usize>,
     scores: VecDeque<f64>,
 }
 
 impl Convergence {
-    /// Starts a conversation between `speakers`. The last `window` messages are compared ([`WINDOW_MESSAGES`] is usual; with fewer than 2
-    /// there is never a score).
+    /// Starts a conversation between `speakers`. Compares the last `window` messages; [`WINDOW_MESSAGES`] is usual. With fewer than 2
+    /// there is never a score.
     pub fn new(speakers: [&str; 2], profile: Profile, window: usize) -> Self {
         Self {
             speakers: speakers.map(str::to_owned),
@@ -363,13 +369,13 @@ impl Convergence {
         }
     }
 
-    /// Replaces the thresholds.
+    /// Sets the thresholds.
     #[must_use]
     pub fn with_thresholds(self, thresholds: Thresholds) -> Self {
         Self { thresholds, ..self }
     }
 
-    /// Adds a message. Returns the score if it completes a turn. Messages of other speakers are ignored.
+    /// Adds a message. Returns the score if the message completes a turn. Ignores messages of other speakers.
     pub fn push(&mut self, speaker: &str, text: &str) -> Option<Score> {
         let side = self.speakers.iter().position(|known| known == speaker)?;
         let text = clean(text);
@@ -392,8 +398,8 @@ impl Convergence {
         }
     }
 
-    /// The number of messages in memory.
-    pub fn remembered(&self) -> usize {
+    /// Returns how many messages are in memory.
+    pub fn messages_in_memory(&self) -> usize {
         self.messages.len()
     }
 
@@ -413,7 +419,7 @@ impl Convergence {
         })
     }
 
-    /// Compares equally many messages of both; `None` while one of them hasn't spoken.
+    /// Compares equally many messages of both speakers; `None` while one of them hasn't spoken.
     fn compare(&self) -> Option<Components> {
         let of = |side| self.messages.iter().rev().filter(move |(who, _)| *who == side);
         let each = of(0).count().min(of(1).count());
@@ -464,7 +470,7 @@ fn trend(scores: &[f64]) -> Trend {
     }
 }
 
-/// Rounds the exact value to two decimals: 0.285 is stored as slightly less, and becomes 0.28.
+/// Rounds to two decimals. Rounds the exact value: 0.285 is stored as slightly less, and becomes 0.28.
 fn rounded(score: f64) -> f64 {
     format!("{score:.2}").parse().unwrap_or(score)
 }

@@ -1,14 +1,14 @@
-//! Cursors: the position of a list's next page, as text that only this program reads.
+//! Cursors: where a list's next page begins, as a text that only recapd reads.
 //!
 //! ```text
 //! 1 q 9f3a2b1c 636f646572
-//! │ │ │        └── the last entry of the page before, in hexadecimal
+//! │ │ │        └── the last entry of the page before it, in hexadecimal
 //! │ │ └── a check against cursors of other lists and forged ones
 //! │ └── the list
 //! └── the version of this form
 //! ```
 //!
-//! A cursor holds no secret and grants nothing: a request with a cursor is authorised like the first one.
+//! A cursor holds no secret and grants nothing. A request with a cursor is authorised like any other.
 
 use std::{fmt, str::FromStr};
 
@@ -17,9 +17,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::{agent::AgentId, fnv::fnv32, number::usize_or_max, text::hexadecimal};
 
 const VERSION: char = '1';
-/// Version, list, and eight digits of the check.
+/// The characters of version, list and check.
 const HEAD_CHARS: usize = 10;
-/// The most characters of a valid cursor: names have at most 128.
+/// A valid cursor has at most this many characters, since names have at most 128.
 const CHARS_MAX: usize = HEAD_CHARS + 2 * 128;
 
 /// A list that is read in pages.
@@ -70,18 +70,18 @@ impl PagedList<'_> {
     }
 }
 
-/// The reason why a text isn't a cursor of a list.
+/// Why a text isn't a cursor of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoCursor {
-    /// It was never issued, at least not by this version.
+    /// recapd never issued it, at least not this version.
     #[error("is no cursor")]
     Unknown,
-    /// It was issued for another list, or for another agent's list.
+    /// recapd issued it for another list, or for another agent's list.
     #[error("is a cursor of another list")]
     OtherList,
 }
 
-/// The position of a list's next page.
+/// Where a list's next page begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
@@ -94,22 +94,22 @@ impl fmt::Display for Cursor {
 }
 
 impl Cursor {
-    /// Makes the cursor of the page of `list` after `entry`.
-    pub fn behind(list: PagedList<'_>, entry: &impl ToString) -> Self {
+    /// Makes the cursor of the page that follows `entry` in `list`.
+    pub fn after(list: PagedList<'_>, entry: &impl ToString) -> Self {
         let entry = entry.to_string();
         let head = format!("{VERSION}{}{:08x}", list.letter(), check(list, &entry));
         Self(head + &hexadecimal(entry.as_bytes()))
     }
 
-    /// Reads the entry of `list` after which the page begins.
+    /// Returns the entry of `list` that the page follows.
     ///
     /// # Errors
     /// [`NoCursor`] if the text isn't a cursor of `list`.
     pub fn read<T: FromStr>(list: PagedList<'_>, text: &str) -> Result<T, NoCursor> {
         let (letter, given, entry) = parts(text)?;
         if letter != list.letter() || given != check(list, &entry) {
-            let is_ours = "aqpruwifv".contains(letter);
-            return Err(if is_ours {
+            let is_list = "aqpruwifv".contains(letter);
+            return Err(if is_list {
                 NoCursor::OtherList
             } else {
                 NoCursor::Unknown
@@ -118,14 +118,15 @@ impl Cursor {
         entry.parse().map_err(|_| NoCursor::Unknown)
     }
 
-    /// The entry after which the page begins, unchecked: for a client that has just received the cursor.
+    /// Returns the entry that the page follows, without checking the cursor. For a client that has just received it.
     pub fn entry<T: FromStr>(&self) -> Option<T> {
         let (_, _, entry) = parts(&self.0).ok()?;
         entry.parse().ok()
     }
 }
 
-/// Reads the `next_cursor` of an answer as the last entry, for a client that has just received it. For serde's `deserialize_with`.
+/// Reads the `next_cursor` of an answer as the last entry of its page. For serde's `deserialize_with`, in a client that has just received
+/// it.
 ///
 /// # Errors
 /// The deserializer's error.
@@ -134,8 +135,8 @@ pub fn last_entry<'de, T: FromStr, D: Deserializer<'de>>(deserializer: D) -> Res
     Ok(cursor.and_then(|cursor| cursor.entry()))
 }
 
-/// Cuts the entries that were read to a page of `limit`. Returns it with the `last` of its last entry if more entries were read: the next
-/// page begins after it.
+/// Cuts the entries `found` to a page of `limit`. Also returns the `last` of the page's last entry if there were more: the next page
+/// follows it.
 pub fn cut<Entry, Last>(
     mut found: Vec<Entry>,
     limit: i64,
@@ -165,10 +166,10 @@ fn parts(text: &str) -> Result<(char, u32, String), NoCursor> {
     Ok((letter, given, entry))
 }
 
-/// Parses hexadecimal digits in lower case, without a sign.
+/// Parses lower-case hexadecimal digits without a sign.
 fn number(digits: &str) -> Result<u32, NoCursor> {
-    let is_ours = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    if !digits.bytes().all(is_ours) {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if !digits.bytes().all(is_digit) {
         return Err(NoCursor::Unknown);
     }
     u32::from_str_radix(digits, 16).map_err(|_| NoCursor::Unknown)
@@ -201,7 +202,7 @@ mod tests {
     #[test]
     fn a_cursor_is_valid_only_for_its_list() {
         let (coder, other): (AgentId, AgentId) = (coder(), "other".parse().unwrap());
-        let cursor = Cursor::behind(PagedList::Window(&coder), &12).to_string();
+        let cursor = Cursor::after(PagedList::Window(&coder), &12).to_string();
         assert_eq!(Cursor::read(PagedList::Window(&coder), &cursor), Ok(12_i64));
         for list in [
             PagedList::Window(&other),
@@ -216,11 +217,11 @@ mod tests {
             assert_eq!(refused, Err(NoCursor::OtherList), "{list:?}");
         }
         for list in [PagedList::Audit, PagedList::Facts(&coder)] {
-            let cursor = Cursor::behind(list, &12).to_string();
+            let cursor = Cursor::after(list, &12).to_string();
             let refused = Cursor::read::<i64>(PagedList::Runs, &cursor);
             assert_eq!(refused, Err(NoCursor::OtherList), "{list:?}");
         }
-        let by_name = Cursor::behind(PagedList::Queue, &coder).to_string();
+        let by_name = Cursor::after(PagedList::Queue, &coder).to_string();
         assert_eq!(Cursor::read(PagedList::Queue, &by_name), Ok(coder.clone()));
         assert_eq!(
             Cursor::read::<AgentId>(PagedList::Agents, &by_name),
@@ -261,18 +262,18 @@ mod tests {
         #[test]
         fn an_issued_cursor_is_read_back(entry in "[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", number in any::<i64>()) {
             let coder = coder();
-            let cursor = Cursor::behind(PagedList::Agents, &entry).to_string();
+            let cursor = Cursor::after(PagedList::Agents, &entry).to_string();
             prop_assert!(cursor.bytes().all(|byte| byte.is_ascii_alphanumeric()));
             prop_assert_eq!(Cursor::read(PagedList::Agents, &cursor), Ok(entry));
-            let cursor = Cursor::behind(PagedList::Items(&coder), &number).to_string();
+            let cursor = Cursor::after(PagedList::Items(&coder), &number).to_string();
             prop_assert_eq!(Cursor::read(PagedList::Items(&coder), &cursor), Ok(number));
         }
 
         #[test]
         fn any_other_text_is_refused(text in "\\PC{0,40}|1[aqprwiv][0-9a-f]{8,60}", place in 0..40_usize, digit in "[0-9a-f]") {
-            prop_assert!(Cursor::read::<i64>(PagedList::Runs, &text).is_err() || text == Cursor::behind(PagedList::Runs, &Cursor(text.clone()).entry::<i64>().unwrap()).0);
+            prop_assert!(Cursor::read::<i64>(PagedList::Runs, &text).is_err() || text == Cursor::after(PagedList::Runs, &Cursor(text.clone()).entry::<i64>().unwrap()).0);
             // One digit changed.
-            let cursor = Cursor::behind(PagedList::Agents, &"an-agent-of-a-name").to_string();
+            let cursor = Cursor::after(PagedList::Agents, &"an-agent-of-a-name").to_string();
             let place = place.min(cursor.len() - 1);
             let mut changed = cursor.clone();
             changed.replace_range(place..=place, &digit);

@@ -1,4 +1,4 @@
-//! The results of a diagnosis: checks, each with its remedy, and the state of the schedules.
+//! The results of a diagnosis: checks, each with its fix, and when schedules run.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use super::time::Timestamp;
 pub enum Verdict {
     /// No problem.
     Ok,
-    /// It works, but needs attention.
+    /// Works, but needs attention.
     Warn,
     /// Summaries aren't made, or soon won't be.
     Fail,
@@ -25,22 +25,22 @@ pub struct Firing {
     pub name: &'static str,
     /// The cron expression.
     pub crontab: String,
-    /// When any daemon last fired it; `None` if none did.
+    /// When a daemon last ran it; `None` if none did.
     pub last_at: Option<Timestamp>,
-    /// When it is due next; `None` if never.
+    /// When it runs next; `None` if never.
     pub next_at: Option<Timestamp>,
 }
 
-/// A check and its result.
+/// A check and what it found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
     /// The check's name.
     pub name: &'static str,
-    /// The outcome.
+    /// Whether there is a problem.
     pub verdict: Verdict,
-    /// The finding.
+    /// What the check found.
     pub detail: String,
-    /// The remedy, if one is needed.
+    /// What to do, if anything.
     pub fix: Option<String>,
 }
 
@@ -59,14 +59,14 @@ impl Check {
         Self::new(name, Verdict::Ok, detail)
     }
 
-    /// Makes a check that needs attention, with the remedy.
+    /// Makes a check that needs attention, and says what to do.
     pub fn warn(name: &'static str, detail: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self::new(name, Verdict::Warn, detail).cure(fix)
+        Self::new(name, Verdict::Warn, detail).with_fix(fix)
     }
 
-    /// Makes a failed check, with the remedy.
+    /// Makes a failed check, and says what to do.
     pub fn fail(name: &'static str, detail: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self::new(name, Verdict::Fail, detail).cure(fix)
+        Self::new(name, Verdict::Fail, detail).with_fix(fix)
     }
 
     /// Makes a check that had nothing to check.
@@ -74,7 +74,7 @@ impl Check {
         Self::new(name, Verdict::Skip, detail)
     }
 
-    fn cure(self, fix: impl Into<String>) -> Self {
+    fn with_fix(self, fix: impl Into<String>) -> Self {
         Self {
             fix: Some(fix.into()),
             ..self

@@ -1,7 +1,7 @@
-//! Effects: the changes that an exchange made outside of the conversation, read from its calls and results without a model.
+//! Effects: what an exchange changed outside of the conversation. They are read from its calls and results, without a model.
 //!
 //! Tools are recognised by what they do: an edit tool by its name and its path, a shell by its commands, a plan by its entries. A call
-//! whose result reports a failure has changed nothing.
+//! whose result is a failure has changed nothing.
 
 mod arguments;
 mod commits;
@@ -24,31 +24,31 @@ use super::{
     redaction::Redactor,
 };
 
-/// Most files, commits, links and verdicts kept of an exchange.
+/// Keeps at most this many files, commits, links and verdicts of an exchange.
 pub const EFFECTS_MAX: usize = 200;
 
-/// The changes that an exchange made.
+/// What an exchange changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// Files written, edited or deleted, in the order of their first change; relative to the working directory if that is known.
+    /// Files written, edited or deleted, in the order of their first change. Relative to the working directory if that is known.
     pub files: Vec<String>,
     /// Files whose every change failed or was refused.
     pub unchanged: Vec<String>,
-    /// In order.
+    /// Commits, in order.
     pub commits: Vec<Commit>,
-    /// Addresses of the pull requests and issues created.
+    /// Addresses of created pull requests and issues.
     pub links: Vec<String>,
     /// The last result of each test or build.
     pub verdicts: Vec<TestVerdict>,
     /// The plan or todo list after its last change; empty if there is none.
     pub plan: Vec<PlanEntry>,
-    /// Changes of tasks that aren't in `plan`, because an earlier exchange created them; in order.
+    /// Changes of tasks that an earlier exchange created, so that they aren't in `plan`; in order.
     pub task_changes: Vec<TaskChange>,
-    /// True if the user took back the changes before (`/undo`).
+    /// True if the user took back the changes before this exchange (`/undo`).
     pub undoes: bool,
-    /// True if a command ran in a shell. That alone is no effect.
+    /// True if a command ran in a shell. That alone isn't an effect.
     pub runs_commands: bool,
-    /// Files that calls named but didn't change, which shows what was read; in order, relative as in `files`. They are no effects.
+    /// Files that calls named but didn't change. They show what was read and aren't effects. In order, relative as in `files`.
     pub looked_at: Vec<String>,
 }
 
@@ -56,23 +56,23 @@ impl Effects {
     /// Reads the effects of an exchange from its messages, which must be in order.
     pub fn of(messages: &[Message]) -> Self {
         let mut effects = Self {
-            undoes: messages.iter().any(takes_back),
+            undoes: messages.iter().any(is_undo),
             ..Self::default()
         };
         let ran = pairs::of(messages);
         let root = arguments::working_directory(&ran);
         for call in &ran {
-            effects.note(call);
+            effects.add_call(call);
         }
         let answers = messages.iter().filter(|message| message.kind == Kind::Assistant);
-        for file in answers.flat_map(|message| files::in_blocks(&message.text())) {
+        for file in answers.flat_map(|message| files::in_edit_blocks(&message.text())) {
             effects.add(file);
         }
         effects.unchanged.retain(|file| !effects.files.contains(file));
         let is_changed = |file: &String| effects.files.contains(file) || effects.unchanged.contains(file);
         effects.looked_at.retain(|file| !is_changed(file));
         for files in [&mut effects.files, &mut effects.unchanged, &mut effects.looked_at] {
-            *files = files::relative(std::mem::take(files), root.as_deref());
+            *files = files::shorten_paths(std::mem::take(files), root.as_deref());
             files.truncate(EFFECTS_MAX);
         }
         effects.commits.truncate(EFFECTS_MAX);
@@ -99,7 +99,7 @@ impl Effects {
         self
     }
 
-    /// Returns true if nothing was changed; `looked_at` and `runs_commands` don't count.
+    /// Returns true if nothing was changed. `looked_at` and `runs_commands` don't count.
     pub fn is_empty(&self) -> bool {
         let Self {
             files,
@@ -118,29 +118,29 @@ impl Effects {
         has_none && verdicts.is_empty() && plan.is_empty() && task_changes.is_empty() && !undoes
     }
 
-    fn note(&mut self, call: &FinishedCall<'_>) {
+    fn add_call(&mut self, call: &FinishedCall<'_>) {
         let arguments = Arguments::read(call.arguments);
         let command = arguments.command();
         // A command's verdict counts even if the command failed.
         if let Some(command) = &command {
             self.runs_commands = true;
-            verdicts::note(&mut self.verdicts, command, call);
+            verdicts::add(&mut self.verdicts, command, call);
         }
         if call.failed {
             self.unchanged.extend(files::of(call.name, &arguments));
             return;
         }
-        plan::note(self, call, &arguments);
+        plan::apply(self, call, &arguments);
         let mut files = files::of(call.name, &arguments);
         if files.is_empty() && self.looked_at.len() < EFFECTS_MAX {
-            for file in arguments.texts().into_iter().flat_map(files::named) {
+            for file in arguments.texts().into_iter().flat_map(files::find_paths) {
                 push_new(&mut self.looked_at, file);
             }
         }
         if let Some(command) = &command {
-            files.extend(shell::written(command));
-            commits::note(&mut self.commits, command, call.result);
-            links(&mut self.links, command, call.result);
+            files.extend(shell::written_files(command));
+            commits::add(&mut self.commits, command, call.result);
+            add_links(&mut self.links, command, call.result);
         }
         for file in files {
             self.add(file);
@@ -158,8 +158,8 @@ fn push_new(files: &mut Vec<String>, file: String) {
     }
 }
 
-/// Returns true for `/undo`, Aider's command to take back the last changes.
-fn takes_back(message: &Message) -> bool {
+/// Returns true for `/undo`, the command of Aider that takes back the last changes.
+fn is_undo(message: &Message) -> bool {
     message.kind == Kind::User && message.text().trim() == "/undo"
 }
 
@@ -171,8 +171,8 @@ const MAKE_LINKS: [&str; 4] = [
     "glab issue create",
 ];
 
-/// Adds the addresses that the result of `command` names, if it creates a pull request or an issue.
-fn links(links: &mut Vec<String>, command: &str, result: &str) {
+/// Adds the addresses in the result of `command`, if it creates a pull request or an issue.
+fn add_links(links: &mut Vec<String>, command: &str, result: &str) {
     if !MAKE_LINKS.iter().any(|made| command.contains(made)) {
         return;
     }

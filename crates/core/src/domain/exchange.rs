@@ -1,4 +1,4 @@
-//! An exchange: a user's message and everything that follows until the next one, kept or evicted whole (seed 000, "What is an
+//! An exchange: a user's message and everything that follows until the next one. It is kept or evicted as a whole (seed 000, "What is an
 //! Exchange?").
 
 use serde::{Deserialize, Serialize};
@@ -13,30 +13,30 @@ use super::{
     user_text::OwnWords,
 };
 
-/// The number of the preamble: leading system messages, always in view, counted, never evicted.
+/// The number of the preamble: the leading system messages. They always stay in view, they count, and they are never evicted.
 pub const PREAMBLE: i64 = 0;
 /// The number of an agent's first exchange.
 pub const FIRST_EXCHANGE: i64 = 1;
-/// The most characters of an exchange's title and of its answer.
+/// Limits the title and the answer of a headline to this many characters each.
 pub const HEADLINE_CHARS_MAX: usize = 160;
-/// The most speakers that an exchange records.
+/// A headline records at most this many speakers.
 pub const HEADLINE_SPEAKERS_MAX: usize = 8;
-/// The most tools that an exchange records.
+/// A headline records at most this many tools.
 pub const HEADLINE_TOOLS_MAX: usize = 8;
 
 /// The title of a forgotten exchange.
 pub const FORGOTTEN_TITLE: &str = "(forgotten)";
 
 const INTERRUPTED_MARK: &str = "(interrupted) ";
-/// The text around the first leg's number, which together prefix the digest of a later leg.
+/// Begins the digest of a later leg: the number of the exchange's first leg stands between these two texts.
 const CONTINUES_MARK: (&str, &str) = ("(continues #", ") ");
 
-/// Says if more messages are expected in an exchange.
+/// Whether an exchange expects more messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum ExchangeState {
-    /// The model is still working, or the user has just asked.
+    /// The user has asked, or the model is still working.
     Open,
     /// The model gave a final answer, or the turn was ended explicitly.
     Closed,
@@ -45,7 +45,7 @@ pub enum ExchangeState {
 }
 
 impl ExchangeState {
-    /// The name under which the state is stored.
+    /// Returns the stored name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -61,7 +61,7 @@ impl ExchangeState {
             .find(|state| state.name() == name)
     }
 
-    /// The state once no more messages are expected.
+    /// Returns the state once no more messages are expected.
     #[must_use]
     pub fn ended(self) -> Self {
         match self {
@@ -70,7 +70,7 @@ impl ExchangeState {
         }
     }
 
-    /// The state after one more message.
+    /// Returns the state after one more message.
     #[must_use]
     pub fn after(self, entry: &LedgerEntry) -> Self {
         match &entry.kind {
@@ -83,73 +83,73 @@ impl ExchangeState {
     }
 }
 
-/// Data about an exchange's messages: enough for a title and a digest without reading them again.
+/// What a title and a digest of an exchange need, so that its messages needn't be read again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Headline {
     /// The first line of the user's words.
     pub title: String,
-    /// The called tools in order of their first call, with the number of calls.
+    /// The called tools, in order of their first call, and how often each was called.
     pub tools: Vec<(String, u32)>,
-    /// The number of failed results.
+    /// How many results are failures.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failures: u32,
     /// The first line of the model's last text.
     pub answer: String,
-    /// The named speakers, ordered by their last message; without humans who step in.
+    /// The named speakers, the last speaker last; without humans who step in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub speakers: Vec<String>,
-    /// The first leg of the exchange, if this row is a later leg, or continues a leg that a fork or a rewind closed.
+    /// The first leg of the exchange, if this row is a later leg, or if it continues a leg that a fork or a rewind closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<i64>,
-    /// The first row of its leg; `None` in the exchange's first leg. It is the row's own number, unless a fork or a rewind closed an
-    /// earlier part of the leg.
+    /// The first row of this row's leg; `None` in the exchange's first leg. It is this row, unless a fork or a rewind closed an earlier
+    /// part of the leg.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leg_from: Option<i64>,
-    /// Tokens of earlier parts of its leg.
+    /// Tokens of the earlier parts of this row's leg.
     #[serde(default, skip_serializing_if = "is_none_of")]
     pub leg_tokens_before: i64,
-    /// The newest round, while it may go on.
+    /// The newest round, while more messages may belong to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round: Option<Round>,
 }
 
-/// The leg that a new row belongs to.
+/// Which leg a new row belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leg {
-    /// The leg of the row before, which a fork or a rewind closed.
+    /// The leg of the row before it, which a fork or a rewind closed.
     Same,
     /// A new leg.
     Next,
 }
 
-/// A message as the ledger sees it: kind, tokens, time, and its contribution to the headline.
+/// What the ledger needs to know about a message: kind, tokens, time, and what it adds to the headline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerEntry {
     /// The message's kind.
     pub kind: Kind,
-    /// True if it ends the open exchange as interrupted.
+    /// True if it interrupts the open exchange.
     pub interrupts: bool,
-    /// True if it is a user's request: a message with the user's role may come entirely from a program.
+    /// True if it is a user's request. A message with the user's role may come entirely from a program.
     pub is_request: bool,
     /// The message's tokens.
     pub tokens: i64,
-    /// The time of the message. Without one from the client, the time of arrival or a later one.
+    /// The time of the message. If the client gives none, the time of arrival or a later one.
     pub at: Timestamp,
-    /// The first line of its text; of a user's message, of the user's own words.
+    /// The first line of its text, or, in a user's message, of the user's own words.
     pub line: String,
     /// The names of the tools that it calls.
     pub tools: Vec<String>,
-    /// The number of failed results in it.
+    /// How many of its results are failures.
     pub failures: u32,
     /// The speaker's name in a conversation of several; `None` for a human who steps in.
     pub speaker: Option<String>,
-    /// The model's answer that it is a part of.
+    /// Which answer of the model it belongs to.
     pub response: ResponsePart,
 }
 
 impl LedgerEntry {
-    /// Makes the entry of `message`, which costs `tokens` and was said at `at`. Secrets in its line are redacted by the rules of
-    /// `redactor`, as readers see headlines.
+    /// Makes the entry of `message`, which has `tokens` and the time `at`. `redactor` redacts secrets in its line, since readers see it
+    /// in headlines.
     pub fn new(message: &Message, tokens: i64, at: Timestamp, redactor: &Redactor) -> Self {
         let own_words = OwnWords::of(message);
         let text = match message.kind {
@@ -177,7 +177,7 @@ impl LedgerEntry {
     }
 }
 
-/// A row of the ledger: an exchange, or a leg of one that outgrew a step.
+/// A row of the ledger: an exchange, or a leg of an exchange that has outgrown a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
     /// The number, from 1; never reused. 0 is the preamble.
@@ -188,26 +188,26 @@ pub struct Exchange {
     pub first_seq: i64,
     /// The sequence number of the last message.
     pub last_seq: i64,
-    /// The number of messages without metadata.
+    /// How many messages it has, without metadata.
     pub messages: i64,
     /// The tokens of all messages.
     pub tokens: i64,
-    /// Tokens of all live exchanges before it (without the preamble).
+    /// The tokens of all live exchanges before it, without the preamble.
     pub tokens_before: i64,
     /// Open, closed or interrupted.
     pub state: ExchangeState,
     /// The earliest time of its messages.
     pub opened_at: Timestamp,
-    /// The latest time of its first message and of its conversation messages; others may come days later.
+    /// The latest time of its first message and its other conversation messages. Metadata may come days later and doesn't count.
     pub last_at: Timestamp,
-    /// The data for its title and digest.
+    /// What its title and digest are made of.
     pub headline: Headline,
-    /// When a rewind set it aside.
+    /// When a rewind set it aside, if one did.
     pub set_aside_at: Option<Timestamp>,
 }
 
 impl Exchange {
-    /// Opens an exchange with the message `entry`, number `seq`.
+    /// Opens an exchange with message number `seq`.
     pub fn open(exchange: i64, session: i64, tokens_before: i64, seq: i64, entry: &LedgerEntry) -> Self {
         let mut opened = Self {
             exchange,
@@ -227,7 +227,7 @@ impl Exchange {
         opened
     }
 
-    /// Makes the row a continuation of the exchange of `before`.
+    /// Makes this row continue the exchange of the row `before`.
     #[must_use]
     pub fn continuing(mut self, before: &Self, leg: Leg) -> Self {
         let headline = &mut self.headline;
@@ -239,31 +239,31 @@ impl Exchange {
         self
     }
 
-    /// The first leg of its exchange, perhaps itself.
+    /// Returns the first leg of its exchange; it may be this row.
     pub fn begins_with(&self) -> i64 {
         self.headline.continues.unwrap_or(self.exchange)
     }
 
-    /// The first row of its leg, perhaps itself.
+    /// Returns the first row of its leg; it may be this row.
     pub fn leg_from(&self) -> i64 {
         self.headline.leg_from.unwrap_or_else(|| self.begins_with())
     }
 
-    /// Returns true if it begins a leg that isn't the first one of its exchange.
+    /// Returns true if it begins a second or later leg of its exchange.
     pub fn is_later_leg(&self) -> bool {
         self.headline.leg_from == Some(self.exchange)
     }
 
-    /// The tokens of its leg so far.
+    /// Returns the tokens of its leg so far.
     pub fn leg_tokens(&self) -> i64 {
         self.headline.leg_tokens_before + self.tokens
     }
 
-    /// Returns true if the next leg must begin before `entry`: this one has reached `leg_tokens`, and `entry` begins a round. 0 means no
+    /// Returns true if a new leg must begin with `entry`: this leg has reached `leg_tokens`, and `entry` begins a round. 0 means no
     /// limit.
     pub fn ends_leg_before(&self, entry: &LedgerEntry, leg_tokens: i64) -> bool {
         let is_full = leg_tokens > 0 && self.leg_tokens() >= leg_tokens;
-        // Rows from before rounds were recorded don't show if an answer goes on.
+        // Older rows recorded no rounds, so it isn't known if an answer continues there.
         let headline = &self.headline;
         let is_known = headline.round.is_some() || (headline.tools.is_empty() && headline.answer.is_empty());
         is_full && is_known && Round::is_begun_by(self.headline.round.as_ref(), &entry.kind, &entry.response)
@@ -276,28 +276,28 @@ impl Exchange {
         self.tokens += entry.tokens;
         self.state = self.state.after(entry);
         self.opened_at = self.opened_at.min(entry.at);
-        // Metadata (a clear, a title, usage) may come days later, and doesn't make the exchange newer.
+        // Metadata (a clear, a title, usage) may come days later and doesn't make the exchange newer.
         if entry.kind.is_conversation() {
             self.last_at = self.last_at.max(entry.at);
         }
         self.headline.add(entry);
     }
 
-    /// Ends its last round, as another row is now the newest.
+    /// Ends the last round of this row, because another row is now the newest.
     #[must_use]
-    pub fn left(mut self) -> Self {
+    pub fn without_round(mut self) -> Self {
         self.headline.round = None;
         self
     }
 
-    /// Returns true if the model's message `entry` begins the next exchange of a conversation of several speakers. Each speaks once per
-    /// exchange, so a speaker who spoke before another one opens the next. Never true while a call waits for its result.
+    /// Returns true if the model's message `entry` begins the next exchange of a conversation of several speakers. Each speaker speaks
+    /// once per exchange, so one who spoke before another one did begins the next. Returns false while a call waits for its result.
     pub fn is_over_by(&self, entry: &LedgerEntry) -> bool {
-        self.state != ExchangeState::Open && self.headline.has_passed_to_another(entry.speaker.as_deref())
+        self.state != ExchangeState::Open && self.headline.has_later_speaker(entry.speaker.as_deref())
     }
 
-    /// Returns true if the user's message `entry` answers this exchange, in a conversation where all speak as users: another speaker
-    /// opened it, and there were no tool calls.
+    /// Returns true if the user's message `entry` answers this exchange. That happens where all speakers have the user's role: another
+    /// speaker opened the exchange, and it has no tool calls.
     pub fn is_answered_by(&self, entry: &LedgerEntry) -> bool {
         let speakers = &self.headline.speakers;
         let is_new = |name: &String| !speakers.contains(name) && speakers.len() < HEADLINE_SPEAKERS_MAX;
@@ -307,23 +307,23 @@ impl Exchange {
             && entry.speaker.as_ref().is_some_and(is_new)
     }
 
-    /// Returns true if message `seq` is in its range.
+    /// Returns true if it has message `seq`.
     pub fn holds(&self, seq: i64) -> bool {
         (self.first_seq..=self.last_seq).contains(&seq)
     }
 
-    /// The tokens of all live exchanges up to and including this one.
+    /// Returns the tokens of all live exchanges up to and including this one.
     pub fn tokens_through(&self) -> i64 {
         self.tokens_before + self.tokens
     }
 
-    /// A one-line digest, made without a model: the headline's, with the marks of an interruption and a continuation.
+    /// Writes a digest of one line without a model, with the marks of an interruption and a continuation.
     pub fn digest(&self) -> String {
-        self.marked(&self.headline.digest())
+        self.with_marks(&self.headline.digest())
     }
 
-    /// Prefixes `said` with the marks of an interruption and a continuation. At the front, no cut removes them.
-    pub(super) fn marked(&self, said: &str) -> String {
+    /// Puts the marks of an interruption and a continuation before `text`. At the front, no cut removes them.
+    pub(super) fn with_marks(&self, text: &str) -> String {
         let mark = match self.state {
             ExchangeState::Interrupted => INTERRUPTED_MARK,
             ExchangeState::Open | ExchangeState::Closed => "",
@@ -333,15 +333,15 @@ impl Exchange {
             .headline
             .continues
             .map_or_else(String::new, |exchange| format!("{before}{exchange}{behind}"));
-        format!("{mark}{continues}{said}")
+        format!("{mark}{continues}{text}")
     }
 }
 
-pub(super) fn unmarked(digest: &str) -> &str {
-    let said = digest.strip_prefix(INTERRUPTED_MARK).unwrap_or(digest);
+pub(super) fn without_marks(digest: &str) -> &str {
+    let text = digest.strip_prefix(INTERRUPTED_MARK).unwrap_or(digest);
     let (before, behind) = CONTINUES_MARK;
-    let continued = said.strip_prefix(before).and_then(|rest| rest.split_once(behind));
-    continued.map_or(said, |(_, said)| said)
+    let continued = text.strip_prefix(before).and_then(|rest| rest.split_once(behind));
+    continued.map_or(text, |(_, rest)| rest)
 }
 
 impl Headline {
@@ -349,13 +349,13 @@ impl Headline {
         let is_first_word = self.title.is_empty() && self.answer.is_empty();
         match entry.kind {
             Kind::User if self.title.is_empty() => self.title.clone_from(&entry.line),
-            // If all speakers are models, or all are users, the first one asks and the others answer.
+            // If all speakers are models, or all are users, the first speaker asks and the others answer.
             Kind::Assistant if is_first_word && entry.speaker.is_some() => self.title.clone_from(&entry.line),
             Kind::User if entry.speaker.is_some() && !entry.interrupts => self.answer.clone_from(&entry.line),
             Kind::Assistant | Kind::ToolCall if !entry.line.is_empty() => self.answer.clone_from(&entry.line),
             _ => {}
         }
-        self.hear(entry);
+        self.add_speaker(entry);
         self.round = Round::after(self.round.take(), &entry.kind, &entry.response);
         self.failures = self.failures.saturating_add(entry.failures);
         for tool in &entry.tools {
@@ -367,19 +367,19 @@ impl Headline {
         }
     }
 
-    /// Returns true if everything said in the exchange was forgotten.
+    /// Returns true if everything in the exchange was forgotten.
     pub fn is_forgotten(&self) -> bool {
         self.title == FORGOTTEN_TITLE && self.tools.is_empty() && self.answer.is_empty()
     }
 
-    /// Sets the title of a forgotten exchange, if it has no other.
+    /// Gives a forgotten exchange its title, unless it has another one.
     pub fn note_forgotten(&mut self) {
         if self.title.is_empty() {
             FORGOTTEN_TITLE.clone_into(&mut self.title);
         }
     }
 
-    /// Redacts secrets in title and answer.
+    /// Redacts secrets in the title and the answer.
     #[must_use]
     pub fn redacted(self, redactor: &Redactor) -> Self {
         Self {
@@ -389,7 +389,7 @@ impl Headline {
         }
     }
 
-    fn hear(&mut self, entry: &LedgerEntry) {
+    fn add_speaker(&mut self, entry: &LedgerEntry) {
         let says = matches!(entry.kind, Kind::User | Kind::Assistant | Kind::ToolCall);
         let Some(speaker) = entry.speaker.as_ref().filter(|_| says) else {
             return;
@@ -400,8 +400,8 @@ impl Headline {
         }
     }
 
-    /// Returns true if another speaker has spoken since `speaker` did.
-    fn has_passed_to_another(&self, speaker: Option<&str>) -> bool {
+    /// Returns true if another speaker has spoken after `speaker`.
+    fn has_later_speaker(&self, speaker: Option<&str>) -> bool {
         let place = self
             .speakers
             .iter()
@@ -409,7 +409,7 @@ impl Headline {
         place.is_some_and(|place| place + 1 < self.speakers.len())
     }
 
-    /// The digest without marks: request, tools with calls and failures, answer. See [`Exchange::digest`].
+    /// Writes the digest without marks: the request, the tools with their calls and failures, and the answer. See [`Exchange::digest`].
     pub fn digest(&self) -> String {
         let tools: Vec<String> = self
             .tools
@@ -428,11 +428,11 @@ impl Headline {
         };
         let done = tools.join(", ") + &failed;
         let parts = [self.title.as_str(), done.trim_start(), &self.answer];
-        let said: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        if said.is_empty() {
+        let texts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        if texts.is_empty() {
             "(no text)".to_owned()
         } else {
-            said.join(" → ")
+            texts.join(" → ")
         }
     }
 }
@@ -527,8 +527,8 @@ mod tests {
             exchange.digest(),
             "(interrupted) (continues #14) Deploy the shop → deploy"
         );
-        assert_eq!(unmarked(&exchange.digest()), "Deploy the shop → deploy");
-        assert_eq!(unmarked("(continues to hold) it"), "(continues to hold) it");
+        assert_eq!(without_marks(&exchange.digest()), "Deploy the shop → deploy");
+        assert_eq!(without_marks("(continues to hold) it"), "(continues to hold) it");
     }
 
     #[test]

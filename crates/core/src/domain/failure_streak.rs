@@ -1,11 +1,11 @@
-//! Throttles the log of a repeated failure: the first one is logged at once, then one a minute. Otherwise failures would fill the log.
+//! Throttles the log of a repeated failure: the first failure is logged at once, later ones once a minute.
 
 use super::time::MINUTE_MS;
 
-/// The interval of log entries while failures go on.
+/// While failures continue, logs one each time this has passed.
 const LOG_EVERY_MS: i64 = MINUTE_MS;
 
-/// Consecutive failures of one thing. Times are milliseconds from any origin.
+/// Consecutive failures of one operation. Times are milliseconds from any origin.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FailureStreak {
     failing: Option<Streak>,
@@ -14,31 +14,32 @@ pub struct FailureStreak {
 #[derive(Clone, Copy, Debug)]
 struct Streak {
     since_ms: i64,
-    told_ms: i64,
-    untold: u64,
+    logged_ms: i64,
+    unlogged: u64,
 }
 
 impl FailureStreak {
-    /// Records a failure. If it is to be logged, returns the number of unlogged failures since the last log entry.
+    /// Records a failure. Returns `None` if the caller shouldn't log it; otherwise how many failures weren't logged since the last log
+    /// entry.
     pub fn failed(&mut self, now_ms: i64) -> Option<u64> {
         let Some(failing) = &mut self.failing else {
             self.failing = Some(Streak {
                 since_ms: now_ms,
-                told_ms: now_ms,
-                untold: 0,
+                logged_ms: now_ms,
+                unlogged: 0,
             });
             return Some(0);
         };
-        // A clock that was set back doesn't suppress the log.
-        if (now_ms - failing.told_ms).abs() < LOG_EVERY_MS {
-            failing.untold += 1;
+        // A clock that was set back doesn't stop the log.
+        if (now_ms - failing.logged_ms).abs() < LOG_EVERY_MS {
+            failing.unlogged += 1;
             return None;
         }
-        failing.told_ms = now_ms;
-        Some(std::mem::take(&mut failing.untold))
+        failing.logged_ms = now_ms;
+        Some(std::mem::take(&mut failing.unlogged))
     }
 
-    /// Records a success. Returns how many milliseconds the failures lasted, if there were any: that is to be logged.
+    /// Records a success. If failures came before it, returns how long they lasted, in milliseconds; the caller logs that.
     pub fn worked(&mut self, now_ms: i64) -> Option<i64> {
         let failing = self.failing.take()?;
         Some((now_ms - failing.since_ms).max(0))

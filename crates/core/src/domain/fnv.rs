@@ -1,4 +1,4 @@
-//! FNV-1a: a hash that is the same on every machine. It doesn't resist deliberate collisions.
+//! FNV-1a: a hash that is the same on every machine. It isn't safe against deliberate collisions.
 
 use std::hash::Hasher;
 

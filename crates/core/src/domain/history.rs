@@ -1,7 +1,7 @@
 //! History: the exchanges around the boundary, for people and programs (seed 000, "Visualization"; seed 001, "Horizontal Rule").
 //!
-//! The rule between archive and window is computed from the boundary on each rendering and not stored, so the command line, the API and
-//! the dashboard can't disagree.
+//! The rule between archive and window is computed from the boundary each time and never stored. So the command line, the API and the
+//! dashboard can't disagree about it.
 
 mod text;
 
@@ -42,7 +42,7 @@ pub struct HistoryExchange {
     pub lines: Vec<HistoryLine>,
 }
 
-/// The newest summary's key figures.
+/// The key figures of the newest summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HistorySummary {
@@ -50,12 +50,12 @@ pub struct HistorySummary {
     pub version: i64,
     /// The document's tokens.
     pub tokens: i64,
-    /// The most tokens that the document may have.
+    /// The ceiling of the document in tokens.
     pub max_tokens: i64,
 }
 
-/// The data of a rendered history. Serializes to `{agent_id, budget_tokens, summary, window: {tokens, fill_ratio}, boundary:
-/// {first_exchange, after_exchange, tokens_visible}, convergence, archived_total, window_total, exchanges: [{n, title, state, …}]}`.
+/// A history to render. Serializes to `{agent_id, budget_tokens, summary, window: {tokens, fill_ratio}, boundary: {first_exchange,
+/// after_exchange, tokens_visible}, convergence, archived_total, window_total, exchanges: [{n, title, state, …}]}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistoryView {
     /// The agent whose history it is.
@@ -70,24 +70,24 @@ pub struct HistoryView {
     pub summarized_through: i64,
     /// Tokens of the window, preamble included.
     pub window_tokens: i64,
-    /// The shown exchanges, oldest first: the newest of the window and of the archive, as many as requested.
+    /// The shown exchanges, oldest first: the newest ones of the window and of the archive, as many as requested.
     pub exchanges: Vec<HistoryExchange>,
-    /// The number of live exchanges before the boundary, shown or not.
+    /// How many live exchanges are before the boundary, shown or not.
     pub archived_total: i64,
-    /// The number of live exchanges in the window, shown or not.
+    /// How many live exchanges are in the window, shown or not.
     pub window_total: i64,
-    /// The likeness of the speakers, if there are several.
+    /// How alike the speakers sound, if there are several.
     pub convergence: Option<ConvergenceScore>,
-    /// The current time, to which ages are relative.
+    /// The current time. Ages are relative to it. The current time, to which ages are relative.
     pub now: Timestamp,
 }
 
-/// The place and state of an exchange.
+/// Where an exchange is, and its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeStanding {
     /// A rewind set it aside.
     SetAside,
-    /// Archived, and covered by the summary since that version (if known).
+    /// Archived and covered by the summary, since that version if it is known.
     Covered(Option<i64>),
     /// Archived, but not summarised yet.
     Pending,
@@ -100,7 +100,7 @@ pub enum ExchangeStanding {
 }
 
 impl ExchangeStanding {
-    /// `archived`, `window`, `open`, `interrupted` or `set_aside`.
+    /// Returns `archived`, `window`, `open`, `interrupted` or `set_aside`.
     pub fn name(self) -> &'static str {
         match self {
             Self::SetAside => "set_aside",
@@ -113,7 +113,7 @@ impl ExchangeStanding {
 }
 
 impl HistoryView {
-    /// Returns the place and state of `shown`.
+    /// Returns where `shown` is, and its state.
     pub fn standing(&self, shown: &HistoryExchange) -> ExchangeStanding {
         let exchange = &shown.exchange;
         match (shown.summary_version, exchange.state) {
@@ -142,18 +142,18 @@ impl HistoryView {
         is_newest && !self.is_archived(shown) && self.budget.is_exceeded_by(self.window_tokens)
     }
 
-    /// The exchange after which the rule is drawn; `None` while nothing has left the window.
+    /// Returns the exchange after which the rule is drawn; `None` while nothing has left the window.
     pub fn after_exchange(&self) -> Option<i64> {
         (self.archived_total > 0).then(|| self.first_exchange - 1)
     }
 
-    /// The fill of the window, where 1.0 is the budget; `None` without a budget.
+    /// Returns how full the window is, where 1.0 is the budget; `None` without a budget.
     pub fn fill_ratio(&self) -> Option<f64> {
         fill_ratio(self.window_tokens, self.budget.budget_tokens())
     }
 }
 
-/// The fill of a window, where 1.0 is the budget; `None` without a budget (0).
+/// Returns how full a window is, where 1.0 is the budget; `None` without a budget (0).
 #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
 pub fn fill_ratio(window_tokens: i64, budget_tokens: i64) -> Option<f64> {
     (budget_tokens > 0).then(|| window_tokens as f64 / budget_tokens as f64)

@@ -1,7 +1,7 @@
-//! A journal: agents' full histories as JSON lines, stored apart from the database, which can import them.
+//! Journals: agents' full histories as JSON lines, outside of the database. The database can import them.
 //!
-//! It has one [`Head`] per agent, then one [`MessageRecord`] per message, in order, with its verbatim payload. It lacks the summary,
-//! which can be made again from the messages.
+//! A journal has one [`Head`] per agent, followed by one [`MessageRecord`] per message, in order, with its verbatim payload. It has no
+//! summary, since that can be made again from the messages.
 //!
 //! Invariant: a line that is read and written again is the same text.
 
@@ -28,10 +28,10 @@ use super::{
     time::Timestamp,
 };
 
-/// The version of written lines, and the newest version that is read.
+/// The version of the lines that recapd writes, and the newest version that it reads.
 pub const JOURNAL_VERSION: u32 = 1;
 
-/// The line before an agent's messages, with the state that they don't show.
+/// The line before an agent's messages. It has the state that the messages don't show.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Head {
     /// The version of the journal's lines.
@@ -45,12 +45,12 @@ pub struct Head {
     /// When the agent was created.
     #[serde(with = "wire::time")]
     pub created_at: Timestamp,
-    /// The fixed time for ageing; `None` for the clock.
+    /// The fixed time for which ages are computed; `None` for the clock.
     #[serde(with = "wire::optional_time")]
     pub as_of: Option<Timestamp>,
-    /// The window's budget in tokens at the last append; 0: none.
+    /// The window's budget in tokens at the last append; 0 for none.
     pub budget_tokens: i64,
-    /// The window's limit in messages at the last append; 0: none.
+    /// The window's limit in messages at the last append; 0 for none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub max_messages: i64,
     /// The number of the last message.
@@ -65,7 +65,7 @@ pub struct Head {
     pub evictions: Vec<EvictionRecord>,
     /// The marks that a rewind can go back to, oldest first.
     pub marks: Vec<MarkRecord>,
-    /// The state that it began with, if it was forked from another agent.
+    /// For an agent forked from another one: the state that it began with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork: Option<Box<ForkRecord>>,
 }
@@ -75,10 +75,10 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// A mark, with the window's begin at that time, which the messages don't show.
+/// A mark, and where the window began at that time, which the messages don't show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkRecord {
-    /// The number; larger is newer.
+    /// The number; a larger number is newer.
     pub mark: i64,
     /// The name, if it has one.
     pub label: Option<String>,
@@ -86,7 +86,7 @@ pub struct MarkRecord {
     pub exchange: i64,
     /// The first exchange of the window when the mark was set.
     pub first_exchange: i64,
-    /// Tokens of all live exchanges before the window.
+    /// The tokens of all live exchanges before the window at that time.
     pub tokens_before_window: i64,
 }
 
@@ -103,7 +103,7 @@ pub struct SessionRecord {
     /// When it ended, if it did.
     #[serde(with = "wire::optional_time")]
     pub ended_at: Option<Timestamp>,
-    /// The reason of the end: `idle`, `end` or `clear`.
+    /// Why it ended: `idle`, `end` or `clear`.
     pub end_reason: Option<String>,
 }
 
@@ -121,7 +121,7 @@ pub struct EvictionRecord {
     pub evicted_at: Timestamp,
 }
 
-/// A message with its payload and everything else in its row.
+/// A message: its payload, and everything else in its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageRecord {
     /// The agent that it belongs to.
@@ -132,7 +132,7 @@ pub struct MessageRecord {
     pub exchange: i64,
     /// The session of that exchange.
     pub session: i64,
-    /// True if it begins a leg that isn't the first one of its exchange.
+    /// True if it begins a second or later leg of its exchange.
     pub begins_leg: bool,
     /// The name of its kind.
     pub kind: String,
@@ -140,11 +140,11 @@ pub struct MessageRecord {
     pub format: Format,
     /// The message's tokens.
     pub tokens: i64,
-    /// The method of counting them.
+    /// The counting method.
     pub count_method: String,
-    /// The client's id for the message, which identifies duplicates.
+    /// The client's id of the message. It identifies duplicates.
     pub client_id: Option<String>,
-    /// When it was said.
+    /// The time of the message.
     pub said_at: Timestamp,
     /// When it arrived.
     pub received_at: Timestamp,
@@ -152,7 +152,7 @@ pub struct MessageRecord {
     pub payload: String,
 }
 
-/// The reason why a journal can't be imported.
+/// Why a journal can't be imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
     /// Messages are missing.
@@ -207,12 +207,13 @@ pub enum JournalError {
     },
 }
 
-/// Adds a recorded message to `ledger` in the recorded place, which the current rules might not choose. Returns the exchange that it
-/// completes by opening the next one. The boundary doesn't move: if the message is a clear or a rewind, the caller applies it.
+/// Adds a recorded message to `ledger` where the journal says, even if the current rules would decide otherwise. Returns the exchange
+/// that the message completes, because it opens the next one. The boundary doesn't move: if the message is a clear or a rewind, the
+/// caller applies it.
 ///
 /// # Errors
-/// [`JournalError::Gap`] and [`JournalError::Misplaced`]; the ledger is then unchanged.
-pub fn take_in(
+/// [`JournalError::Gap`] and [`JournalError::Misplaced`]. The ledger is then unchanged.
+pub fn add_recorded(
     ledger: &mut Ledger,
     record: &MessageRecord,
     entry: &LedgerEntry,
@@ -236,7 +237,7 @@ pub fn take_in(
         Placement::Preamble | Placement::Joins | Placement::Opens => None,
     };
     let open = |tokens_before| Exchange::open(exchange, record.session, tokens_before, seq, entry);
-    let mut left = None;
+    let mut completed = None;
     match (&mut ledger.newest, &mut ledger.preamble) {
         (Some(newest), _) if exchange == newest.exchange => newest.add(seq, entry),
         (None, Some(preamble)) if exchange == preamble.exchange => preamble.add(seq, entry),
@@ -246,9 +247,9 @@ pub fn take_in(
         }
         (newest, _) if exchange == ledger.last_exchange + 1 => {
             let opened = open(tokens_before);
-            left = newest.take().map(Exchange::left);
-            *newest = Some(match (&left, leg) {
-                (Some(left), Some(leg)) => opened.continuing(left, leg),
+            completed = newest.take().map(Exchange::without_round);
+            *newest = Some(match (&completed, leg) {
+                (Some(completed), Some(leg)) => opened.continuing(completed, leg),
                 _ => opened,
             });
             ledger.last_exchange = exchange;
@@ -263,7 +264,7 @@ pub fn take_in(
     }
     ledger.last_seq = seq;
     ledger.session = ledger.session.max(record.session);
-    Ok(left)
+    Ok(completed)
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
-//! An agent's ledger: it places each message, and holds the window's boundary and the extent of the summary.
+//! An agent's ledger. It puts each message into an exchange, evicts exchanges from the window, and knows how far the summary reaches.
 //!
 //! The ledger is arithmetic on two watermarks (`first_exchange`, `summarized_through`) and a running total. So it can't drift, and a
-//! message costs the same after ten exchanges as after ten million. The same ledger decides in memory ([`super::window::Window`]) and in
-//! a store's append transaction.
+//! message costs the same after ten exchanges as after ten million. The window in memory ([`super::window::Window`]) and a store's append
+//! transaction use the same ledger.
 //!
 //! Invariant: `summarized_through < first_exchange`: no exchange is both covered and in the window.
-//! Invariant: the result depends only on the messages and the rules, never on how messages were batched.
+//!
+//! Invariant: the result depends only on the messages and the rules, never on the batches in which messages arrive.
 
 use super::{
     exchange::{Exchange, FIRST_EXCHANGE, LedgerEntry, Leg, PREAMBLE},
@@ -15,38 +16,38 @@ use super::{
     window::Budget,
 };
 
-/// The place of a message.
+/// Where a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// In the preamble.
+    /// Into the preamble.
     Preamble,
-    /// In the newest exchange, or its newest leg.
+    /// Into the newest leg.
     Joins,
-    /// In a new exchange.
+    /// Into a new exchange.
     Opens,
-    /// In a new row of the newest exchange, whose leg is full or closed.
+    /// Into a new row of the newest exchange, since its newest row accepts no more messages.
     Continues(Leg),
 }
 
-/// The rules for splitting messages into sessions and legs.
+/// The rules that split messages into sessions and legs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segmentation {
-    /// A longer silence before a new exchange starts a new session; 0 means never.
+    /// A new exchange after a longer silence begins a new session; 0 means never.
     pub idle_gap_ms: i64,
-    /// Once a leg has this many tokens, the next round begins another leg; 0 means no limit.
+    /// Once a leg has this many tokens, the next round begins a new leg; 0 means no limit.
     pub leg_tokens: i64,
 }
 
 /// The state of one agent between two messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {
-    /// The sequence number of the last message; 0 before the first.
+    /// The number of the last message; 0 before the first.
     pub last_seq: i64,
-    /// The number of the last exchange ever opened. Numbers are never reused.
+    /// The number of the last exchange that was ever opened. Numbers are never reused.
     pub last_exchange: i64,
     /// The current session, from 1.
     pub session: i64,
-    /// The leading system messages of the session, if there are any.
+    /// The session's leading system messages, if there are any.
     pub preamble: Option<Exchange>,
     /// The newest live exchange, if there is one.
     pub newest: Option<Exchange>,
@@ -58,48 +59,48 @@ pub struct Ledger {
     pub summarized_through: i64,
 }
 
-/// The changes of one append.
+/// What the append of one message changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppendEffect {
     /// The message's sequence number.
     pub seq: i64,
     /// The number of the message's exchange.
     pub exchange: i64,
-    /// The exchange that this message completed by opening the next one.
-    pub left: Option<Exchange>,
-    /// True if the message began a leg that isn't the first one of its exchange.
+    /// The row that this message completed because it opened the next one.
+    pub completed: Option<Exchange>,
+    /// True if the message began a second or later leg of its exchange.
     pub begins_leg: bool,
     /// True if the message began a new session after an idle gap.
     pub new_session: bool,
 }
 
-/// The window is over budget. The new first exchange must have at least `tokens_before_min` tokens before it, or be the floor.
+/// How far to move the boundary: to the first exchange with at least `tokens_before_min` tokens before it, but not past the floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overflow {
-    /// The fewest tokens before the new first exchange.
+    /// The new first exchange has at least this many tokens before it.
     pub tokens_before_min: i64,
-    /// The first exchange that must stay: see [`Ledger::floor`].
+    /// The first exchange that must stay in the window: see [`Ledger::floor`].
     pub floor: i64,
 }
 
 impl Overflow {
     /// Returns true if the window may begin at `cut`.
-    pub fn is_met_by(self, cut: CutPoint) -> bool {
+    pub fn allows(self, cut: CutPoint) -> bool {
         cut.tokens_before >= self.tokens_before_min || cut.exchange >= self.floor
     }
 }
 
-/// A possible begin of the window.
+/// A place where the window may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CutPoint {
-    /// The first exchange of the window after the cut.
+    /// The first exchange of the window.
     pub exchange: i64,
-    /// Its running total.
+    /// The tokens of all live exchanges before it.
     pub tokens_before: i64,
 }
 
 impl CutPoint {
-    /// Makes the cut that lets the window begin with `exchange`.
+    /// Returns the cut that makes `exchange` the first one of the window.
     pub fn before(exchange: &Exchange) -> Self {
         Self {
             exchange: exchange.exchange,
@@ -108,12 +109,12 @@ impl CutPoint {
     }
 }
 
-/// An exchange as the limit on messages sees it.
+/// What the limit on messages needs to know about an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowExchange {
-    /// The cut that lets the window begin with it.
+    /// The cut that makes it the first exchange of the window.
     pub cut: CutPoint,
-    /// The number of its messages without metadata.
+    /// How many messages it has, without metadata.
     pub messages: i64,
 }
 
@@ -126,7 +127,7 @@ impl From<&Exchange> for WindowExchange {
     }
 }
 
-/// The newest leg alone would be over the budget, and the settings refuse that.
+/// The settings refuse a message that makes the newest leg alone bigger than the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the newest leg, which never leaves the window, would have {tokens} tokens with the preamble, and the window's budget is \
@@ -139,25 +140,25 @@ pub struct TooBig {
     pub budget_tokens: i64,
 }
 
-/// Pending exchanges that came back into the window together.
+/// Pending exchanges that come back into the window together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Return {
-    /// The first exchange that came back.
+    /// The first of them.
     pub from_exchange: i64,
-    /// The last exchange that came back.
+    /// The last of them.
     pub through_exchange: i64,
-    /// The tokens of all of them.
+    /// Their tokens.
     pub tokens: i64,
 }
 
-/// Exchanges that left the window together.
+/// Exchanges that are evicted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Eviction {
-    /// The first exchange that left.
+    /// The first of them.
     pub from_exchange: i64,
-    /// The last exchange that left.
+    /// The last of them.
     pub through_exchange: i64,
-    /// The tokens of all of them.
+    /// Their tokens.
     pub tokens: i64,
     /// The time of the message that caused the eviction.
     pub at: Timestamp,
@@ -179,7 +180,7 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// The first leg of the last exchange, if that is a later leg and not set aside.
+    /// Returns the number of the exchange that the newest row continues; `None` if the newest row begins an exchange or was set aside.
     pub fn continues(&self) -> Option<i64> {
         let newest = self.newest.as_ref()?;
         newest
@@ -188,19 +189,19 @@ impl Ledger {
             .filter(|_| newest.exchange == self.last_exchange)
     }
 
-    /// Chooses the place of the next message (DESIGN 4.2; seed 000, "Boundary Detection"; seed 004, "a user message that is not a tool
-    /// result"). With several named speakers an exchange is one message of each, whether they speak as users, as models, or one as each.
-    /// A leg with `leg_tokens` ends where the next round begins.
+    /// Decides where the next message goes (DESIGN 4.2; seed 000, "Boundary Detection"; seed 004, "a user message that is not a tool
+    /// result"). If several named speakers talk, an exchange has one message of each; it doesn't matter which of them have the user's
+    /// role. A leg with `leg_tokens` ends where the next round begins.
     pub fn place(&self, entry: &LedgerEntry, leg_tokens: i64) -> Placement {
         let is_full = |newest: &Exchange| newest.ends_leg_before(entry, leg_tokens);
         match (&entry.kind, &self.newest) {
-            (Kind::User, Some(newest)) if self.takes_more(newest) && newest.is_answered_by(entry) => {
+            (Kind::User, Some(newest)) if self.accepts_messages(newest) && newest.is_answered_by(entry) => {
                 Placement::Joins
             }
             (Kind::User, _) if entry.is_request && !entry.interrupts => Placement::Opens,
             (Kind::Assistant | Kind::ToolCall, Some(newest)) if newest.is_over_by(entry) => Placement::Opens,
-            (_, Some(newest)) if self.takes_more(newest) && !is_full(newest) => Placement::Joins,
-            (Kind::System | Kind::Metadata(_), None) if self.follows(self.preamble.as_ref()) => {
+            (_, Some(newest)) if self.accepts_messages(newest) && !is_full(newest) => Placement::Joins,
+            (Kind::System | Kind::Metadata(_), None) if self.is_last_row(self.preamble.as_ref()) => {
                 Placement::Preamble
             }
             (_, Some(newest)) if newest.exchange >= self.first_exchange => {
@@ -210,23 +211,23 @@ impl Ledger {
         }
     }
 
-    /// The first row of the newest leg, which is never evicted. After a fork or a rewind the leg may have several rows.
+    /// Returns the first row of the newest leg, which is never evicted. After a fork or a rewind a leg may have several rows.
     pub fn floor(&self) -> Option<i64> {
         let newest = self.newest.as_ref()?;
         Some(newest.leg_from().max(self.first_exchange))
     }
 
-    /// Returns true if the newest leg accepts messages. It doesn't before the boundary, or if a rewind went back to it, as the messages
-    /// in between are set aside.
-    fn takes_more(&self, newest: &Exchange) -> bool {
-        newest.exchange >= self.first_exchange && self.follows(Some(newest))
+    /// Returns true if the newest row accepts messages. It accepts none once it has left the window. After a rewind to it, it accepts
+    /// none either, since its messages would no longer have consecutive numbers.
+    fn accepts_messages(&self, newest: &Exchange) -> bool {
+        newest.exchange >= self.first_exchange && self.is_last_row(Some(newest))
     }
 
-    fn follows(&self, exchange: Option<&Exchange>) -> bool {
+    fn is_last_row(&self, exchange: Option<&Exchange>) -> bool {
         exchange.is_none_or(|exchange| exchange.last_seq == self.last_seq)
     }
 
-    /// The number of a preamble that opens now: 0, or the next number after a clear.
+    /// Returns the number of a preamble that begins now: 0, or the next number after a clear.
     pub(super) fn next_preamble(&self) -> i64 {
         self.last_exchange + i64::from(self.session > 1 || self.last_exchange > PREAMBLE)
     }
@@ -251,7 +252,7 @@ impl Ledger {
                         .preamble
                         .as_ref()
                         .map_or(PREAMBLE, |preamble| preamble.exchange),
-                    left: None,
+                    completed: None,
                     begins_leg: false,
                     new_session: false,
                 }
@@ -259,7 +260,7 @@ impl Ledger {
             Placement::Opens => self.open(seq, entry, None, rules),
             Placement::Continues(leg) => self.open(seq, entry, Some(leg), rules),
             Placement::Joins => {
-                // `place` returns `Joins` only with an exchange to join.
+                // `place` returns `Joins` only if there is an exchange to join.
                 let newest = self
                     .newest
                     .get_or_insert_with(|| Exchange::open(FIRST_EXCHANGE, 1, 0, seq, entry));
@@ -267,7 +268,7 @@ impl Ledger {
                 AppendEffect {
                     seq,
                     exchange: newest.exchange,
-                    left: None,
+                    completed: None,
                     begins_leg: false,
                     new_session: false,
                 }
@@ -275,56 +276,57 @@ impl Ledger {
         }
     }
 
-    /// Opens a row: a new exchange, or, with a `leg`, the next row of the newest exchange.
+    /// Opens a row: the next row of the newest exchange if there is a `leg`, otherwise a new exchange.
     fn open(&mut self, seq: i64, entry: &LedgerEntry, leg: Option<Leg>, rules: Segmentation) -> AppendEffect {
         let tokens_before = self.tokens_through();
-        let left = self.newest.take().map(Exchange::left);
-        // An exchange stays in its session, however long a tool takes, even if the session has ended.
-        let going_on = left.as_ref().filter(|_| leg == Some(Leg::Next));
-        let session = going_on.map(|left| left.session);
-        let new_session = session.is_none() && self.is_idle_before(entry, left.as_ref(), rules.idle_gap_ms);
+        let completed = self.newest.take().map(Exchange::without_round);
+        // A new leg stays in the session of its exchange, even if a tool took long or the session has ended.
+        let continued = completed.as_ref().filter(|_| leg == Some(Leg::Next));
+        let session = continued.map(|row| row.session);
+        let new_session =
+            session.is_none() && self.is_idle_before(entry, completed.as_ref(), rules.idle_gap_ms);
         self.session += i64::from(new_session);
         self.last_exchange += 1;
         let session = session.unwrap_or(self.session);
         let opened = Exchange::open(self.last_exchange, session, tokens_before, seq, entry);
-        self.newest = Some(match (&left, leg) {
-            (Some(left), Some(leg)) => opened.continuing(left, leg),
+        self.newest = Some(match (&completed, leg) {
+            (Some(completed), Some(leg)) => opened.continuing(completed, leg),
             _ => opened,
         });
         AppendEffect {
             seq,
             exchange: self.last_exchange,
-            left,
+            completed,
             begins_leg: leg == Some(Leg::Next),
             new_session,
         }
     }
 
-    /// Returns true if the silence between the exchange `left` and `entry` ended the current session. After an explicit end the new
-    /// session is current already, and includes the silence.
-    fn is_idle_before(&self, entry: &LedgerEntry, left: Option<&Exchange>, idle_gap_ms: i64) -> bool {
-        let left = left.filter(|left| idle_gap_ms > 0 && left.session == self.session);
-        left.is_some_and(|left| entry.at.since_ms(left.last_at) > idle_gap_ms)
+    /// Returns true if the silence between the row `previous` and `entry` ends the current session. After an explicit end, the silence
+    /// belongs to the session that began with it.
+    fn is_idle_before(&self, entry: &LedgerEntry, previous: Option<&Exchange>, idle_gap_ms: i64) -> bool {
+        let previous = previous.filter(|row| idle_gap_ms > 0 && row.session == self.session);
+        previous.is_some_and(|row| entry.at.since_ms(row.last_at) > idle_gap_ms)
     }
 
-    /// Tokens of the preamble and of the live exchanges in the window.
+    /// Returns the tokens of the preamble and of the live exchanges in the window.
     pub fn window_tokens(&self) -> i64 {
         self.preamble_tokens() + (self.tokens_through() - self.tokens_before_window).max(0)
     }
 
-    /// Tokens of all live exchanges.
+    /// Returns the tokens of all live exchanges.
     pub fn tokens_through(&self) -> i64 {
         let newest = self.newest.as_ref();
         newest.map_or(self.tokens_before_window, Exchange::tokens_through)
     }
 
-    /// Tokens of the preamble.
+    /// Returns the tokens of the preamble.
     pub fn preamble_tokens(&self) -> i64 {
         self.preamble.as_ref().map_or(0, |preamble| preamble.tokens)
     }
 
-    /// Checks if legs must leave. The newest one always stays, even if it is too big alone (seed 001, "Safety floor"): then nothing can
-    /// be evicted, and [`Self::is_over_budget`] returns true.
+    /// Returns what to evict if the window has too many tokens. Never evicts the newest leg. If that leg alone is too big (seed 001,
+    /// "Safety floor"), there is nothing to evict, and [`Self::is_over_budget`] returns true.
     pub fn overflow(&self, budget: Budget) -> Option<Overflow> {
         let floor = self.floor()?;
         if !budget.is_exceeded_by(self.window_tokens()) || floor <= self.first_exchange {
@@ -337,31 +339,31 @@ impl Ledger {
         })
     }
 
-    /// The cut for a window with too many messages; `None` if there aren't too many. `held` are the window's exchanges in order. The
-    /// newest leg always stays; its count comes from this ledger.
+    /// Returns where to cut if the window has too many messages: evicts `exchanges`, the window's exchanges, oldest first, but never the
+    /// newest leg. The newest row's own messages are those of this ledger.
     pub fn message_overflow(
         &self,
         budget: Budget,
-        held: impl Iterator<Item = WindowExchange> + Clone,
+        exchanges: impl Iterator<Item = WindowExchange> + Clone,
     ) -> Option<CutPoint> {
         let newest = self.newest.as_ref().filter(|_| budget.max_messages() > 0)?;
         let floor = self.floor()?;
-        let earlier = held.filter(|held| held.cut.exchange < newest.exchange);
-        let mut messages = newest.messages + earlier.clone().map(|held| held.messages).sum::<i64>();
+        let earlier = exchanges.filter(|exchange| exchange.cut.exchange < newest.exchange);
+        let mut messages = newest.messages + earlier.clone().map(|exchange| exchange.messages).sum::<i64>();
         if !budget.is_exceeded_by_messages(messages) {
             return None;
         }
-        for held in earlier {
-            if held.cut.exchange >= floor || !budget.is_exceeded_by_messages(messages) {
-                return Some(held.cut);
+        for exchange in earlier {
+            if exchange.cut.exchange >= floor || !budget.is_exceeded_by_messages(messages) {
+                return Some(exchange.cut);
             }
-            messages -= held.messages;
+            messages -= exchange.messages;
         }
         Some(CutPoint::before(newest))
     }
 
-    /// The cut that meets both limits, for [`Self::evict_to`]: the later one of `by_tokens`, the cut found for an overflow in tokens, and
-    /// `by_messages`, the one for an overflow in messages. `None` if nothing has to leave.
+    /// Returns the eviction that meets both limits, for [`Self::evict_to`]: the later of the cuts for too many tokens and for too many
+    /// messages. The outer `None` means that nothing is evicted; an inner `None`, that no cut is far enough.
     pub fn later_cut(
         &self,
         by_tokens: Option<Option<CutPoint>>,
@@ -371,22 +373,22 @@ impl Ledger {
             (None, None) => None,
             (Some(by_tokens), None) => Some(by_tokens),
             (None, by_messages) => Some(by_messages),
-            // If no cut is far enough, only the newest leg stays.
+            // If no cut is far enough, only the newest row stays.
             (Some(by_tokens), Some(by_messages)) => {
                 Some(by_tokens.map(|by_tokens| by_tokens.max(by_messages)))
             }
         }
     }
 
-    /// Moves the boundary forward to `cut`, but never past the newest row. Returns the eviction, if there is one.
+    /// Evicts everything before `cut`, but never the newest row. With `None`, evicts everything before the newest row.
     pub fn evict_to(&mut self, cut: Option<CutPoint>, at: Timestamp) -> Option<Eviction> {
         let newest = self.newest.as_ref().map(CutPoint::before)?;
         let cut = cut.filter(|cut| cut.exchange < newest.exchange).unwrap_or(newest);
         self.move_boundary(cut, at)
     }
 
-    /// Checks if a raised budget has room for pending exchanges, and from which running total on. It makes no more room than an eviction
-    /// would leave, so that the next message doesn't evict them again.
+    /// Returns from where on pending exchanges may come back into the window after the budget was raised. Leaves as much room as an
+    /// eviction does, so that the next message doesn't evict them again.
     pub fn room(&self, budget: Budget) -> Option<Overflow> {
         let newest = self.newest.as_ref()?;
         if self.pending_numbers() == 0 || newest.exchange < self.first_exchange {
@@ -403,7 +405,7 @@ impl Ledger {
         })
     }
 
-    /// Moves the boundary back to `cut`, only over pending exchanges. Returns the exchanges that came back, if any.
+    /// Moves the boundary back to `cut`, over pending exchanges only. Returns the exchanges that come back, if any.
     pub fn take_back(&mut self, cut: CutPoint) -> Option<Return> {
         if cut.exchange <= self.summarized_through || cut.exchange >= self.first_exchange {
             return None;
@@ -438,12 +440,12 @@ impl Ledger {
         budget.is_exceeded_by(self.window_tokens())
     }
 
-    /// Applies the setting for a newest leg that is over budget alone, with the preamble. It is checked after each message with tokens
-    /// (`entry`) and its evictions, so the batching of messages doesn't matter. Returns the session that this ended; the next exchange
-    /// begins another one.
+    /// Applies the setting for a newest leg that, with the preamble, is bigger than the budget. Callers check after each message with
+    /// tokens (`entry`) and after its evictions, so batches make no difference. Returns the session that ends here, if one does; the next
+    /// exchange begins another session.
     ///
     /// # Errors
-    /// [`TooBig`] if the message is to be refused; the caller must then discard this ledger.
+    /// [`TooBig`] if the message must be refused. The caller must then discard this ledger.
     pub fn check_overflow(
         &mut self,
         entry: &LedgerEntry,
@@ -469,8 +471,8 @@ impl Ledger {
         }
     }
 
-    /// The number of exchange numbers between the summary and the window. It includes set-aside exchanges, so it is an upper bound, and
-    /// serves only scheduling.
+    /// Returns how many exchange numbers lie between the summary and the window. Exchanges that are set aside count as well, so this is
+    /// an upper bound, for scheduling only.
     pub fn pending_numbers(&self) -> i64 {
         self.first_exchange - 1 - self.summarized_through
     }

@@ -1,5 +1,5 @@
-//! Legs as shown to programs and people. An exchange that outgrew a step has several legs with a number each. Programs get the numbers;
-//! people see one exchange (`#14–#19  one exchange in six legs`).
+//! Shows legs to programs and to people. An exchange that has outgrown a step has several legs, each with a number. Programs get the
+//! numbers; people see one exchange (`#14–#19  one exchange in six legs`).
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use super::{
     zone::Zone,
 };
 
-/// The most characters of a request in [`RunningExchange::line`].
+/// Limits a request in [`RunningExchange::line`] to this many characters.
 const REQUEST_CHARS_MAX: usize = 160;
 
 /// The number of a row, with its exchange and its leg.
@@ -21,14 +21,14 @@ const REQUEST_CHARS_MAX: usize = 160;
 pub struct LegNumber {
     /// The row's number.
     pub exchange: i64,
-    /// The first leg of its exchange, perhaps itself.
+    /// The first leg of its exchange; it may be this row.
     pub begins_with: i64,
-    /// The first row of its leg, perhaps itself.
+    /// The first row of its leg; it may be this row.
     pub leg_from: i64,
 }
 
 impl LegNumber {
-    /// Makes a number of which only the continued exchange is known.
+    /// Makes a number if only the continued exchange is known.
     pub fn new(exchange: i64, continues: Option<i64>) -> Self {
         Self {
             exchange,
@@ -48,7 +48,7 @@ impl From<&Exchange> for LegNumber {
     }
 }
 
-/// Some neighbouring legs of one exchange, or all of them.
+/// Neighbouring legs of one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LegRun {
     begins_with: i64,
@@ -59,7 +59,7 @@ pub struct LegRun {
 }
 
 impl LegRun {
-    /// Makes the run of `rows`, which are in order and of one exchange; `None` if there are none. `is_whole` says that the exchange has
+    /// Makes the run of `rows`, which are in order and of one exchange; `None` if there are none. `is_whole` means that the exchange has
     /// no later rows.
     pub fn of(rows: &[LegNumber], is_whole: bool) -> Option<Self> {
         let (first, last) = (rows.first()?, rows.last()?);
@@ -67,17 +67,17 @@ impl LegRun {
             begins_with: first.begins_with,
             first: first.exchange,
             last: last.exchange,
-            legs: legs_among(rows),
+            legs: count_legs(rows),
             is_whole: is_whole && first.exchange == first.begins_with,
         })
     }
 
-    /// Returns true if it has more than one number.
+    /// Returns true if the run has more than one number.
     pub fn is_several(&self) -> bool {
         self.first < self.last
     }
 
-    /// The number or range of numbers: `#14–#19`, `#17`.
+    /// Writes the number or the range of numbers: `#14–#19`, `#17`.
     pub fn numbers(&self) -> String {
         if self.is_several() {
             format!("#{}–#{}", self.first, self.last)
@@ -86,8 +86,8 @@ impl LegRun {
         }
     }
 
-    /// A description: `one exchange in six legs`, `three legs of exchange #14`, `continues #14`; `None` for a single row that begins an
-    /// exchange.
+    /// Describes the run: `one exchange in six legs`, `three legs of exchange #14`, `continues #14`. Returns `None` for a single row that
+    /// begins an exchange.
     pub fn words(&self) -> Option<String> {
         let begins_with = self.begins_with;
         Some(match (self.is_several(), self.is_whole, self.legs) {
@@ -100,7 +100,7 @@ impl LegRun {
         })
     }
 
-    /// Numbers and description: `#14–#19  one exchange in six legs`.
+    /// Writes numbers and description: `#14–#19  one exchange in six legs`.
     pub fn heading(&self) -> String {
         match self.words() {
             Some(words) => format!("{}  {words}", self.numbers()),
@@ -109,18 +109,18 @@ impl LegRun {
     }
 }
 
-/// The description of a later leg that is shown alone: `continues #14`.
+/// Describes a later leg that is shown alone: `continues #14`.
 pub fn continues(exchange: i64) -> String {
     format!("continues #{exchange}")
 }
 
 /// Counts the legs in `rows`, which are in order and of one exchange. A fork or a rewind splits a leg into several rows.
-fn legs_among(rows: &[LegNumber]) -> i64 {
+fn count_legs(rows: &[LegNumber]) -> i64 {
     rows.chunk_by(|one, next| one.leg_from == next.leg_from)
         .fold(0, |legs, _| legs + 1)
 }
 
-/// Formats `numbers`, which ascend, as ranges of at most `count_max` numbers: `#14–#16`, `#18`.
+/// Writes ascending `numbers` as ranges of at most `count_max` numbers: `#14–#16`, `#18`.
 pub fn ranges(numbers: &[i64], count_max: usize) -> Vec<String> {
     let runs = numbers.chunk_by(|one, next| *next == one + 1);
     let ranges = runs.flat_map(|run| run.chunks(count_max.max(1)));
@@ -132,7 +132,7 @@ pub fn ranges(numbers: &[i64], count_max: usize) -> Vec<String> {
         .collect()
 }
 
-/// The title of an exchange; of a later leg, which has no title, its digest.
+/// Returns the title of an exchange. A later leg has no title; returns its digest.
 pub fn title(row: &Exchange) -> String {
     let headline = &row.headline;
     if headline.title.is_empty() && headline.continues.is_some() {
@@ -142,35 +142,35 @@ pub fn title(row: &Exchange) -> String {
     }
 }
 
-/// The states of exchanges, computed from the last leg to the first: all legs of an exchange are open if its last one is.
+/// Computes the states of exchanges from their rows, the last row first. All legs of an exchange are open if its last leg is open.
 #[derive(Default)]
 struct States {
-    /// The first leg and the state of the exchange visited last.
-    met: Option<(i64, ExchangeState)>,
+    /// The first leg of the exchange whose row was visited last, and its state.
+    last: Option<(i64, ExchangeState)>,
 }
 
 impl States {
     fn from(last: Option<&Exchange>) -> Self {
         Self {
-            met: last.map(|last| (last.begins_with(), last.state)),
+            last: last.map(|last| (last.begins_with(), last.state)),
         }
     }
 
-    /// The state of the exchange of `row`, the next one visited.
+    /// Returns the state of the exchange of `row`. Call it for each row, the last one first.
     fn of(&mut self, row: &Exchange) -> ExchangeState {
         let begins_with = row.begins_with();
-        match self.met {
-            Some((met, ExchangeState::Open)) if met == begins_with => ExchangeState::Open,
-            Some((met, _)) if met == begins_with => row.state.ended(),
+        match self.last {
+            Some((last, ExchangeState::Open)) if last == begins_with => ExchangeState::Open,
+            Some((last, _)) if last == begins_with => row.state.ended(),
             _ => {
-                self.met = Some((begins_with, row.state));
+                self.last = Some((begins_with, row.state));
                 row.state
             }
         }
     }
 }
 
-/// Gives each of `rows`, which are in order, the state of its exchange. `last` is the last row of the last exchange.
+/// Gives each of `rows` the state of its exchange. The rows are in order. `last` is the last row of their last exchange.
 pub fn settle<'e>(rows: impl DoubleEndedIterator<Item = &'e mut Exchange>, last: Option<&Exchange>) {
     let mut states = States::from(last);
     for row in rows.rev() {
@@ -178,7 +178,7 @@ pub fn settle<'e>(rows: impl DoubleEndedIterator<Item = &'e mut Exchange>, last:
     }
 }
 
-/// For each of `rows`: true if its exchange is open. The rows are in order and end with the last leg of their exchange.
+/// Returns for each of `rows` if its exchange is open. The rows are in order and end with the last leg of an exchange.
 pub fn are_open<'e>(rows: impl DoubleEndedIterator<Item = &'e Exchange>) -> Vec<bool> {
     let mut states = States::default();
     let mut found: Vec<bool> = rows
@@ -189,15 +189,15 @@ pub fn are_open<'e>(rows: impl DoubleEndedIterator<Item = &'e Exchange>) -> Vec<
     found
 }
 
-/// The legs of an exchange, around the one that was requested.
+/// The legs of an exchange, as seen from the requested one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Legs {
-    /// The first number, which is the exchange's.
+    /// The first number; the exchange has the same one.
     pub first: i64,
     /// The last number.
     pub last: i64,
-    /// The number of legs. After a fork or a rewind a leg may have several numbers.
+    /// How many legs there are. After a fork or a rewind a leg may have several numbers.
     pub count: i64,
     /// The number before the requested one, if it belongs to the exchange.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -208,7 +208,8 @@ pub struct Legs {
 }
 
 impl Legs {
-    /// Makes the legs of an exchange from its `rows`, in order, around the one numbered `read`; `None` if that is the whole exchange.
+    /// Makes the legs of an exchange from its `rows`, in order. `read` is the requested number. Returns `None` if the exchange has one
+    /// row.
     pub fn of(rows: &[Exchange], read: i64) -> Option<Self> {
         let numbered: Vec<LegNumber> = rows.iter().map(LegNumber::from).collect();
         let (first, last) = (numbered.first()?, numbered.last()?);
@@ -216,7 +217,7 @@ impl Legs {
         (first != last || first != read).then(|| Self {
             first,
             last,
-            count: legs_among(&numbered),
+            count: count_legs(&numbered),
             previous: numbered
                 .iter()
                 .rev()
@@ -226,7 +227,7 @@ impl Legs {
         })
     }
 
-    /// The run of all legs.
+    /// Returns the run of all legs.
     pub fn run(&self) -> LegRun {
         LegRun {
             begins_with: self.first,
@@ -249,22 +250,22 @@ pub struct RunningExchange {
 }
 
 impl RunningExchange {
-    /// Makes it from the exchange's `rows`, in order, with times in `zone`; `None` if the exchange is finished.
+    /// Makes it from the exchange's `rows`, which are in order. Shows times in `zone`. Returns `None` if the exchange is finished.
     pub fn of(rows: &[Exchange], zone: Zone, redactor: &Redactor) -> Option<Self> {
         let (first, last) = (rows.first()?, rows.last()?);
         let numbered: Vec<LegNumber> = rows.iter().map(LegNumber::from).collect();
-        // Redacted again by the current rules; the headline was redacted by earlier ones.
+        // The headline was redacted by older rules; the current rules apply here.
         let request = redactor.redact(&first.headline.title);
         (last.state == ExchangeState::Open).then(|| Self {
             exchange: first.begins_with(),
             since: zone.wall(first.opened_at),
             last_at: zone.wall(last.last_at),
-            leg: legs_among(&numbered),
+            leg: count_legs(&numbered),
             request: quoted(&defanged(&one_line(&request)), REQUEST_CHARS_MAX),
         })
     }
 
-    /// A line such as `Running: exchange #14 since 09:12, in its sixth leg: "Fix all linting errors"`.
+    /// Writes a line such as `Running: exchange #14 since 09:12, in its sixth leg: "Fix all linting errors"`.
     pub fn line(&self) -> String {
         const DAY: &str = "%Y-%m-%d";
         let day = self.since.format(DAY);

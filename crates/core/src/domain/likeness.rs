@@ -1,6 +1,6 @@
 //! Finds the known name that a misspelt name most likely means.
 
-/// Least similarity (Jaro–Winkler, 1 is equal) to a known name.
+/// A known name must be at least this similar (Jaro–Winkler, 1 is equal).
 const LIKENESS_MIN: f64 = 0.8;
 
 /// Returns the name of `known` most similar to `name`, ignoring case; `None` if none is similar enough.

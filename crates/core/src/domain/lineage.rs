@@ -1,17 +1,17 @@
-//! Lineage: clearing a context, setting marks in it and going back to them.
+//! Lineage: clears a context, sets marks in it and goes back to them.
 //!
-//! The steps are messages (kinds `clear`, `mark` and `rewind`, seed 001) and take effect wherever messages are appended. So a replay of
-//! the messages ends in the same state.
+//! These steps are messages (kinds `clear`, `mark` and `rewind`, seed 001). They take effect wherever messages are appended, so a replay
+//! of the messages ends in the same state.
 //!
-//! - *Clear* closes the session: everything leaves the window, including the newest exchange, and marks are dropped. Leading system
-//!   messages after it are the preamble of the new session.
-//! - *Mark* records the place of its message and the begin of the window.
-//! - *Rewind* goes back to the newest mark, or to the newest one with a name. The exchange with the mark stays whole, even its part after
-//!   the mark, so that exchanges stay atomic; every later one is set aside. The window begins where it began at the mark. Later marks are
-//!   dropped. A rewind to an unknown mark does nothing. New messages go into a row of their own.
-//! - *Pin* keeps the message of a number in view after its exchange has left the window; *unpin* undoes that. Pins survive a clear. A
-//!   rewind to a place before the message removes its pin and its `important`. A pin of an unknown message does nothing.
-//! - *Note* writes a version of a note ([`super::note`]). A rewind to a place before it brings back the version before.
+//! - *Clear* closes the session. Everything leaves the window, including the newest exchange, and all marks are dropped. Leading system
+//!   messages after the clear are the new session's preamble.
+//! - *Mark* records where its message stands and where the window begins.
+//! - *Rewind* goes back to the newest mark, or to the newest mark of a name. The exchange of the mark stays whole, even the part after
+//!   the mark, since exchanges are atomic; all later exchanges are set aside. The window begins where it began at the mark. Later marks
+//!   are dropped. A rewind to an unknown mark does nothing. New messages go into a new row.
+//! - *Pin* keeps the message with a number in view after its exchange has left the window; *unpin* undoes that. Pins survive a clear. A
+//!   rewind to a point before the message removes its pin and its `important`. A pin of an unknown message does nothing.
+//! - *Note* writes a version of a note ([`super::note`]). A rewind to a point before it brings back the earlier version.
 //!
 //! Invariant: the result of a rewind depends on the messages and the rules, never on the progress of the summary.
 
@@ -27,15 +27,15 @@ use super::{
     time::Timestamp,
 };
 
-/// The most characters of a mark's label; longer ones are cut.
+/// Cuts a mark's label to this many characters.
 pub const LABEL_CHARS_MAX: usize = 128;
 
-/// A message that affects more than its own exchange.
+/// What a message does beyond its own exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Closes the session and empties the window.
     Clear,
-    /// Sets a mark, with or without a name.
+    /// Sets a mark, perhaps with a name.
     Mark(Option<String>),
     /// Goes back to the newest mark of that name, or to the newest mark.
     Rewind(Option<String>),
@@ -47,18 +47,18 @@ pub enum Step {
     Note(NoteChange),
 }
 
-/// A place that a rewind can go back to.
+/// A mark: a point that a rewind can go back to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// The exchange, or the preamble, with the mark.
+    /// The exchange with the mark, or the preamble.
     pub exchange: i64,
     /// The first exchange of the window when the mark was set.
     pub first_exchange: i64,
-    /// Tokens of all live exchanges before the window.
+    /// The tokens of all live exchanges before the window at that time.
     pub tokens_before_window: i64,
 }
 
-/// The fields of a step's payload: in `data`, as in ikigai's rows, or next to the kind.
+/// The fields of a step's payload. They stand in `data`, as in ikigai's rows, or next to the kind.
 #[derive(Default, Deserialize)]
 struct StepFields {
     label: Option<String>,
@@ -86,21 +86,21 @@ impl StepFields {
     }
 }
 
-/// Returns true for a clear after which the host may show the same session again. Its summary isn't urgent: a session that is
+/// Returns true for a clear after which the host may show the same session again. The summary isn't urgent then: a session that is
 /// resumed for each turn ends with each turn.
 pub fn is_resumable(message: &Message) -> bool {
     let fields = || StepFields::of(&message.payload);
     message.kind == Kind::Metadata(Metadata::Clear) && fields().data.is_some_and(|data| data.resumable)
 }
 
-/// Trims and cuts a label. `None` if nothing is left.
+/// Trims and cuts a label; `None` if nothing is left.
 fn label_of(text: &str) -> Option<String> {
     let label = cut(text.trim(), LABEL_CHARS_MAX);
     (!label.is_empty()).then_some(label)
 }
 
 impl Step {
-    /// The step in `message`, if there is one.
+    /// Returns the step in `message`, if there is one.
     pub fn of(message: &Message) -> Option<Self> {
         match &message.kind {
             Kind::Metadata(Metadata::Clear) => Some(Self::Clear),
@@ -113,7 +113,7 @@ impl Step {
         }
     }
 
-    /// Writes the step as a message of the time `at`. Parsed again, it is the same step at the same time.
+    /// Writes the step as a message with the time `at`. Reading the message returns the same step and time.
     pub fn message(&self, at: Timestamp) -> Message {
         let (kind, data) = match self {
             Self::Clear => (Metadata::Clear, json!({})),
@@ -133,8 +133,8 @@ impl Step {
 }
 
 impl Ledger {
-    /// Closes the session: everything leaves the window, including the newest exchange. The next message begins as in a new agent, except
-    /// that numbers continue. Returns the eviction, if there is one, with set-aside numbers included.
+    /// Closes the session. Everything leaves the window, including the newest exchange. The next message begins as in a new agent, except
+    /// that numbers continue. Returns the eviction, if anything left; its range includes exchanges that are set aside.
     pub fn clear(&mut self, at: Timestamp) -> Option<Eviction> {
         let newest = self.newest.take();
         self.preamble = None;
@@ -155,8 +155,8 @@ impl Ledger {
         }
     }
 
-    /// Goes back to `mark`. `held` is its exchange; `None` for the preamble. The caller must set aside the exchanges after it and
-    /// withdraw their items. Exchanges that a raised budget has brought back since stay: a rewind evicts nothing.
+    /// Goes back to `mark`. `held` is the mark's exchange; `None` for the preamble. The caller must set aside the later exchanges and
+    /// withdraw their items. Exchanges that a raised budget has brought back since the mark stay: a rewind evicts nothing.
     pub fn rewind(&mut self, mark: &Mark, held: Option<Exchange>) {
         self.newest = held;
         if mark.first_exchange < self.first_exchange {

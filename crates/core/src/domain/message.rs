@@ -1,12 +1,12 @@
-//! A message as recapd keeps it: the client's bytes verbatim, and the properties that the rules need.
+//! A message as recapd stores it: the client's bytes verbatim, and the properties that the rules need.
 //!
-//! Invariant: a message is immutable. `payload` is the client's; `formats` reads everything else from it and can read it again.
+//! Invariant: a message is immutable. `payload` is the client's. `formats` reads all other fields from it and can read them again.
 
 use serde::{Deserialize, Serialize};
 
 use super::{attachment::Extent, outcome, thought::Thought, time::Timestamp};
 
-/// The kind of a message, as far as it matters to windows and exchanges (seed 001, "Message Kinds").
+/// The kind of a message, by what it does to windows and exchanges (seed 001, "Message Kinds").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Instructions. Leading ones are the preamble; later ones stay in place.
@@ -17,9 +17,9 @@ pub enum Kind {
     Assistant,
     /// One or more tool calls of the model, perhaps with text.
     ToolCall,
-    /// Results of tool calls, in whatever role the provider puts them (Anthropic: `user`).
+    /// Results of tool calls, whatever role the provider gives them (Anthropic: `user`).
     ToolResult,
-    /// Never sent to a model, and free of cost. Belongs to the exchange around it.
+    /// Never sent to a model, and without tokens. Belongs to the exchange in which it stands.
     Metadata(Metadata),
 }
 
@@ -50,12 +50,12 @@ pub enum Metadata {
     Unpin,
     /// Writes a note.
     Note,
-    /// An unknown kind, kept under its own name.
+    /// An unknown kind, stored under its own name.
     Other(String),
 }
 
 impl Kind {
-    /// The name under which the kind is stored and read in the native format.
+    /// Returns the stored name, which the native format uses as well.
     pub fn name(&self) -> &str {
         match self {
             Self::System => "system",
@@ -148,17 +148,17 @@ pub enum Part {
         /// True if the client reports a failure.
         is_error: bool,
     },
-    /// The model's reasoning. Kept, but never shown to a summariser.
+    /// The model's reasoning. It is stored, but no summariser sees it.
     Thinking(Thought),
     /// An image or a document.
     Attachment {
         /// The media type.
         media: String,
-        /// The size in pixels or pages, as far as it is known.
+        /// The size in pixels or pages, if known.
         extent: Extent,
     },
-    /// A block that only its provider can read, such as the result of a search on its side. Its length determines its tokens. It goes
-    /// back to that provider unchanged; other providers only see its name.
+    /// A block that only its provider can read, such as the result of a search on the provider's side. Its length decides its tokens. It
+    /// goes back to that provider unchanged; other providers see only its name.
     Opaque {
         /// The provider's name of its type.
         kind: String,
@@ -168,12 +168,12 @@ pub enum Part {
 }
 
 impl Part {
-    /// Returns true for a failed result, according to the client or the result itself.
+    /// Returns true for a result that is a failure, by the client's word or by its text.
     pub fn is_failed(&self) -> bool {
         matches!(self, Self::ToolResult { text, is_error, .. } if *is_error || outcome::is_failure(text))
     }
 
-    /// The provider's id that links a call with its result.
+    /// Returns the provider's id that links a call with its result.
     pub fn call_id(&self) -> Option<&str> {
         match self {
             Self::ToolCall { id, .. } => id.as_deref(),
@@ -205,12 +205,12 @@ pub enum Format {
     Codex,
     /// Events of a Pidgin conversation.
     Pidgin,
-    /// Blocks of an aider chat history. The file is Markdown; its messages are written as native ones.
+    /// Blocks of an aider chat history. The file is Markdown; recapd writes its messages as native ones.
     Aider,
 }
 
 impl Format {
-    /// All formats, in the order in which people see them. No other list of all formats exists.
+    /// All formats, in the order in which people see them. This is the only list of all formats.
     pub const ALL: [Self; 9] = [
         Self::Native,
         Self::OpenAiChat,
@@ -223,7 +223,7 @@ impl Format {
         Self::Aider,
     ];
 
-    /// The name used on the command line, in HTTP queries and in the database.
+    /// Returns the name used on the command line, in HTTP queries and in the database.
     pub fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
@@ -238,7 +238,7 @@ impl Format {
         }
     }
 
-    /// The names of all formats, for people: `a, b or c`.
+    /// Writes the names of all formats for people: `a, b or c`.
     pub fn names() -> String {
         let names = Self::ALL.map(Self::name);
         match names.split_last() {
@@ -253,14 +253,14 @@ impl Format {
     }
 }
 
-/// The author of a message with the user's role, according to its host.
+/// Who wrote a message with the user's role, according to its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Author {
     /// The user.
     User,
     /// Another agent or person: a request, but not in the user's words.
     Agent,
-    /// A program, such as one that reports the end of a task: no request.
+    /// A program, such as one that reports the end of a task. The message is no request.
     Program,
 }
 
@@ -277,13 +277,13 @@ pub struct Message {
     pub client_id: Option<String>,
     /// The provider's id of the model's answer that the message belongs to, if the format has one.
     pub response_id: Option<String>,
-    /// When it was said, if the client says so.
+    /// When the message was written, if the client says so.
     pub at: Option<Timestamp>,
-    /// True if it ends the open exchange as interrupted. It then opens none, even if it is the user's.
+    /// True if it interrupts the open exchange. It then opens no exchange, even if it is a user's message.
     pub interrupts: bool,
     /// True if a copy stays in view for the rest of the session after its exchange has left the window (lecture 7.2).
     pub important: bool,
-    /// The author, if the host names one; otherwise the text decides ([`super::user_text`]).
+    /// The author, if the host names one. Otherwise the text decides ([`super::user_text`]).
     pub author: Option<Author>,
     /// The format of `payload`.
     pub format: Format,
@@ -293,12 +293,12 @@ pub struct Message {
 
 const TOMBSTONE: &str = r#"{"forgotten":true,"#;
 
-/// The payload that replaces a forgotten message of that kind: a native message without content.
+/// Returns the payload that replaces a forgotten message of this kind: a native message without content.
 pub fn tombstone(kind: &Kind) -> String {
     format!("{TOMBSTONE}\"kind\":{}}}", serde_json::json!(kind.name()))
 }
 
-/// The payload that replaces a forgotten mark or rewind, with another label.
+/// Returns the payload that replaces a forgotten mark or rewind. It has another label.
 pub fn step_tombstone(kind: &Kind, label: &str) -> String {
     let (kind, data) = (
         serde_json::json!(kind.name()),
@@ -313,7 +313,7 @@ pub fn is_tombstone(payload: &str) -> bool {
 }
 
 impl Message {
-    /// Makes a native message of that kind and content, with no payload yet.
+    /// Makes a native message without a payload.
     pub fn new(kind: Kind, parts: Vec<Part>) -> Self {
         Self {
             kind,
@@ -330,12 +330,12 @@ impl Message {
         }
     }
 
-    /// Returns true if it was forgotten: only number, kind and time are left.
+    /// Returns true if the message was forgotten: only its number, kind and time are left.
     pub fn is_forgotten(&self) -> bool {
         is_tombstone(&self.payload)
     }
 
-    /// The text parts, joined by line feeds.
+    /// Returns the text parts, joined by line feeds.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self
             .parts
@@ -351,7 +351,7 @@ impl Message {
         texts.join("\n")
     }
 
-    /// The names of the called tools, in order.
+    /// Returns the names of the called tools, in order.
     pub fn tool_names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| {
             if let Part::ToolCall { name, .. } = part {

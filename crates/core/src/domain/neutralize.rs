@@ -1,14 +1,14 @@
-//! Neutralises text: what was said in a conversation stays readable in a summary, but it isn't rendered or loaded, isn't taken for
-//! structure, and doesn't read like an instruction of the system.
+//! Neutralises text: what was said in a conversation stays readable in a summary, but nothing renders or loads it, and nobody takes it
+//! for structure or for an instruction of the system.
 //!
-//! - Markup is broken up, with its words kept ([`defanged`]): tags, tokens of chat templates, images, links, fences.
+//! - Markup is broken up, and its words stay ([`defanged`]): tags, tokens of chat templates, images, links, fences.
 //! - Text that addresses the reader as a system prompt would is marked as a quotation ([`quoted`]). Removing it would falsify the
 //!   history.
 //!
-//! Invariant: both are idempotent, and linear in the text.
+//! Invariant: both are idempotent, and take time linear in the text.
 //!
-//! Fixed rules can't recognise an instruction that uses none of the known phrases, or is encoded. Such a text is still only one line
-//! among notes, with its time and its exchange, inside a fence that says what it is.
+//! Fixed rules can't recognise an instruction that is encoded or has none of the known phrases. Such a text is still only one line among
+//! notes, with its time and its exchange, inside a fence that says what it is.
 
 mod markup;
 mod orders;
@@ -22,20 +22,20 @@ use super::{
 
 pub use markup::{defanged, detagged};
 
-/// The prefix of a quotation that could be taken for an instruction.
+/// Begins a quotation that could be taken for an instruction.
 pub const QUOTE_MARK: &str = "It was said: ";
-/// The fewest characters of a quotation that gets the prefix.
+/// A quotation gets the mark only if there is room for at least this many characters.
 const MARKED_CHARS_MIN: usize = 24;
 
-/// Returns `line` unchanged, or as a quotation if it holds, outside of quotation marks, a pretended instruction or a pretended demand of
-/// the user. The result is cut to `chars_max` characters (at least 3).
+/// Returns `line`, cut to `chars_max` characters (at least 3). If the line, outside of quotation marks, poses as an instruction or as a
+/// demand of the user, returns it as a quotation.
 pub fn quoted(line: &str, chars_max: usize) -> String {
     quotation(line, chars_max, &[QUOTE_MARK], |line| {
         orders::poses_as_demand(line) || orders::poses_as_instruction(line)
     })
 }
 
-/// Like [`quoted`], for a text that was checked to be a demand of the user ([`super::demand`]).
+/// Like [`quoted`], for a text that was checked to be the user's demand ([`super::demand`]).
 pub fn quoted_after_check(line: &str, chars_max: usize) -> String {
     quotation(
         line,
@@ -45,14 +45,14 @@ pub fn quoted_after_check(line: &str, chars_max: usize) -> String {
     )
 }
 
-/// Neutralises each line of a document that comes from another program. A document that holds the invariant stays unchanged. So do the
-/// beginnings of lines, such as those of headings and list items.
+/// Neutralises each line of a document of another program. A document for which the invariant holds stays unchanged, and so does the
+/// beginning of each line, such as that of a heading or a list item.
 pub fn neutralize_document(document: &str) -> String {
-    let lines: Vec<String> = document.split('\n').map(inert_line).collect();
+    let lines: Vec<String> = document.split('\n').map(neutralize_line).collect();
     lines.join("\n")
 }
 
-fn inert_line(line: &str) -> String {
+fn neutralize_line(line: &str) -> String {
     let text = line.trim_start_matches([' ', '#', '-']);
     let (opening, _) = line.split_at(line.len() - text.len());
     let text = detagged(&one_line(text));
@@ -67,39 +67,39 @@ fn quotation(line: &str, chars_max: usize, marks: &[&str], poses: impl Fn(&str) 
     let whole = line;
     let line = cut(whole, chars_max);
     let marked = marks.iter().find_map(|mark| {
-        let said = line.strip_prefix(mark)?;
-        said.starts_with('“').then_some((*mark, said))
+        let rest = line.strip_prefix(mark)?;
+        rest.starts_with('“').then_some((*mark, rest))
     });
-    // Cutting may have removed the closing mark.
-    let is_open = marked.is_some_and(|(mark, said)| {
+    // The cut may have removed the closing mark.
+    let is_open = marked.is_some_and(|(mark, rest)| {
         let is_closed = if mark == DEMAND_MARK {
-            said.contains('”')
+            rest.contains('”')
         } else {
-            said.ends_with('”')
+            rest.ends_with('”')
         };
         !is_closed
     });
-    // The part that is cut off may be the pretended instruction, and a cut may open a quotation.
+    // The cut part may pose as an instruction, and a cut may open a quotation.
     let poses = poses(whole) || (line != whole && !is_open && poses(&line));
     if !is_open && !poses {
         return line;
     }
     // An instruction next to the user's demand isn't the user's.
     let mark = marked.map_or(QUOTE_MARK, |(mark, _)| if poses { QUOTE_MARK } else { mark });
-    let said = marked.map_or(
+    let words = marked.map_or(
         line.as_str(),
-        |(found, said)| if found == mark { said } else { line.as_str() },
+        |(found, rest)| if found == mark { rest } else { line.as_str() },
     );
     let room_for_mark = chars_max >= mark.chars().count() + MARKED_CHARS_MIN;
-    in_quotation_marks(if room_for_mark { mark } else { "" }, said, chars_max)
+    in_quotation_marks(if room_for_mark { mark } else { "" }, words, chars_max)
 }
 
-/// `mark`, then `said` in quotation marks, cut to `chars_max` characters.
-fn in_quotation_marks(mark: &str, said: &str, chars_max: usize) -> String {
-    let said = said.strip_prefix('“').unwrap_or(said);
-    let said = said.strip_suffix('”').unwrap_or(said);
-    // No mark inside may end the quotation.
-    let said = said.replace(['“', '„', '«'], "‘").replace(['”', '»'], "’");
+/// Writes `mark`, and `text` in quotation marks, cut to `chars_max` characters together.
+fn in_quotation_marks(mark: &str, text: &str, chars_max: usize) -> String {
+    let text = text.strip_prefix('“').unwrap_or(text);
+    let text = text.strip_suffix('”').unwrap_or(text);
+    // A mark inside must not end the quotation.
+    let text = text.replace(['“', '„', '«'], "‘").replace(['”', '»'], "’");
     let room = chars_max.saturating_sub(mark.len() + 2).max(1);
-    format!("{mark}“{}”", cut(&said, room))
+    format!("{mark}“{}”", cut(&text, room))
 }

@@ -1,7 +1,7 @@
 //! Notes: named texts that an agent keeps, such as a plan or what it learned about a repository.
 //!
-//! A version of a note is a message (kind `note`), and its number is the message's number. So notes follow forks, rewinds, journals and
-//! forgetting as every message does, and a replay ends with the same notes. A deletion is a version without a text.
+//! A version of a note is a message (kind `note`), and the version's number is the message's number. So notes follow forks, rewinds,
+//! journals and forgetting as every message does, and a replay ends with the same notes. A deletion is a version without a text.
 
 pub mod edit;
 pub mod memory;
@@ -20,20 +20,20 @@ use super::{
     time::Timestamp,
 };
 
-/// The longest text of a note, in bytes.
+/// Limits the text of a note to this many bytes.
 pub const NOTE_BYTES_MAX: usize = 64 * 1_024;
-/// The most notes of an agent.
+/// Limits an agent to this many notes.
 pub const NOTES_MAX: i64 = 200;
-/// The longest name of a note, in bytes.
+/// Limits the name of a note to this many bytes.
 pub const NOTE_NAME_BYTES_MAX: usize = 256;
-/// The most versions of a note that are listed.
+/// Lists at most this many versions of a note.
 pub const NOTE_VERSIONS_MAX: i64 = 100;
-/// The most notes that a brief and a context name, the most bytes of the line with them, and the most characters of each first line.
+/// A brief and a context name at most this many notes.
 pub const NOTES_LISTED_MAX: usize = 20;
-/// See [`NOTES_LISTED_MAX`].
+/// Limits the line that names the notes to this many bytes.
 pub const LISTING_BYTES_MAX: usize = 1_200;
 const LISTED_TITLE_CHARS_MAX: usize = 60;
-/// The most characters of a note's title.
+/// Limits the title of a note to this many characters.
 pub const NOTE_TITLE_CHARS_MAX: usize = 120;
 
 /// The name of a note: parts separated by slashes, such as `repository/build.md`.
@@ -41,7 +41,7 @@ pub const NOTE_TITLE_CHARS_MAX: usize = 120;
 #[serde(try_from = "String", into = "String")]
 pub struct NoteName(String);
 
-/// A note can't have this name or text, or an edit doesn't fit it.
+/// Why a note can't have this name or text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoteFault {
     /// The name breaks the rule.
@@ -50,7 +50,7 @@ pub enum NoteFault {
          without control characters, backslashes, and spaces at the ends"
     )]
     Name(String),
-    /// The text has so many bytes.
+    /// The text would have this many bytes.
     #[error("the note would have {0} bytes: a note may have {NOTE_BYTES_MAX}")]
     TooLong(usize),
 }
@@ -71,21 +71,21 @@ impl FromStr for NoteName {
 
 checked_text!(NoteName, NoteFault);
 
-/// Writes the next version of a note.
+/// The next version of a note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoteChange {
     /// The note's name.
     pub name: NoteName,
-    /// `None` deletes the note. A payload that leaves the field out is no change.
+    /// The text; `None` deletes the note. A payload without this field isn't a change.
     #[serde(deserialize_with = "Option::deserialize")]
     pub text: Option<String>,
-    /// The version that it replaces, 0 if there must be none; `None` replaces any.
+    /// The version that it replaces, or 0 if there must be none; `None` replaces any version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaces: Option<i64>,
 }
 
 impl NoteChange {
-    /// Reads the change in `message`. `None` if it is another message, or one that no note can be made from.
+    /// Reads the change in `message`; `None` if it is another message, or if no note can be made from it.
     pub fn of(message: &Message) -> Option<Self> {
         if message.kind != Kind::Metadata(Metadata::Note) {
             return None;
@@ -112,7 +112,7 @@ impl NoteChange {
         }
     }
 
-    /// Writes the change as a message of the time `at`. Read again, it is the same change.
+    /// Writes the change as a message with the time `at`. Reading the message returns the same change.
     pub fn message(&self, at: Timestamp) -> Message {
         let kind = Kind::Metadata(Metadata::Note);
         Message {
@@ -122,18 +122,19 @@ impl NoteChange {
         }
     }
 
-    /// The length of the text.
+    /// Returns the length of the text in bytes.
     pub fn bytes(&self) -> i64 {
         i64_or_max(self.text.as_ref().map_or(0, String::len))
     }
 
-    /// The first line of the text.
+    /// Returns the first line of the text.
     pub fn title(&self) -> String {
         first_line(self.text.as_deref().unwrap_or_default(), NOTE_TITLE_CHARS_MAX)
     }
 }
 
-/// Names an agent's notes in one line, those written last first, with their first lines, each as `change` leaves it. Empty if there are none.
+/// Names an agent's notes and their first lines on one line, the last written first. `change` may alter each name with its first line.
+/// Returns nothing if there are no notes.
 pub fn listing(notes: &[Note], change: impl Fn(&str) -> String) -> String {
     let mut newest: Vec<&Note> = notes.iter().collect();
     newest.sort_by_key(|note| std::cmp::Reverse(note.version));
@@ -157,7 +158,7 @@ pub fn listing(notes: &[Note], change: impl Fn(&str) -> String) -> String {
     }
 }
 
-/// Puts the [`listing`] above a document, with nothing in it that could be taken for an order or a tag.
+/// Puts the [`listing`] above a document. Neutralises everything in it that could be taken for an order or a tag.
 pub fn above(notes: &[Note], document: &str) -> String {
     match listing(notes, neutralize_document) {
         line if line.is_empty() => document.to_owned(),
@@ -178,13 +179,13 @@ pub struct Note {
     pub written_at: Timestamp,
     /// When the note's first known version was written.
     pub created_at: Timestamp,
-    /// The length of the text.
+    /// The length of the text in bytes.
     pub bytes: i64,
     /// The first line of the text.
     pub title: String,
-    /// True for a version that deleted the note.
+    /// True if this version deleted the note.
     pub deleted: bool,
-    /// Empty unless it was asked for.
+    /// The text; empty unless requested.
     pub text: String,
 }
 

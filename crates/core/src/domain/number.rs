@@ -1,4 +1,4 @@
-//! Conversions between number types, and numbers as text.
+//! Converts between number types, and writes numbers as text.
 
 /// Converts to `i64`, or to its maximum if `number` doesn't fit.
 pub fn i64_or_max(number: impl TryInto<i64>) -> i64 {
@@ -10,7 +10,7 @@ pub fn usize_or_max(number: impl TryInto<usize>) -> usize {
     number.try_into().unwrap_or(usize::MAX)
 }
 
-/// Formats `number` with commas between its thousands: `1,247`.
+/// Writes `number` with commas between its thousands: `1,247`.
 pub fn grouped(number: impl TryInto<i64>) -> String {
     let number = i64_or_max(number);
     let digits = number.unsigned_abs().to_string();
@@ -28,7 +28,7 @@ pub fn grouped(number: impl TryInto<i64>) -> String {
     }
 }
 
-/// Formats a number with its noun in singular or plural: `1 exchange`, `2,000 summaries`.
+/// Writes a number with its noun in singular or plural: `1 exchange`, `2,000 summaries`.
 pub fn count(number: impl TryInto<i64>, noun: &str) -> String {
     let number = i64_or_max(number);
     let noun = match noun.strip_suffix('y') {
@@ -47,12 +47,12 @@ const ORDINALS: [&str; 12] = [
     "eleventh", "twelfth",
 ];
 
-/// `one` to `twelve`, then digits.
+/// Writes `one` to `twelve`, then digits.
 pub fn in_words(number: i64) -> String {
     word_of(&CARDINALS, number).map_or_else(|| grouped(number), str::to_owned)
 }
 
-/// `first` to `twelfth`, then `13th`, `21st`.
+/// Writes `first` to `twelfth`, then `13th`, `21st`.
 pub fn ordinal(number: i64) -> String {
     let suffix = match (number % 10, number % 100) {
         (_, 11..=13) => "th",

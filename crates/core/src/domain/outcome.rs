@@ -1,5 +1,5 @@
-//! Detects a tool's failure from its result: by the fields of its JSON, or by an exit code at its beginning. Many clients report failures
-//! in no other way. Words don't count, as they may come from a log, a page, or source code.
+//! Detects a failed tool call from its result: from the fields of its JSON, or from an exit code at its beginning. Many clients report
+//! failures in no other way. Words don't count, since they may come from a log, a page or source code.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use serde_json::value::RawValue;
 
 use super::text::floor_cut;
 
-/// Fields that are true after a success.
+/// Fields that are true if the call succeeded.
 const DONE: [&str; 2] = ["success", "ok"];
-/// Fields that are true after a failure.
+/// Fields that are true if the call failed.
 const FAILED: [&str; 2] = ["isError", "is_error"];
-/// Fields with the exit code of a command; Codex has it in `metadata`.
+/// Fields with a command's exit code. Codex has them in `metadata`.
 const EXIT_CODES: [&str; 5] = [
     "exit_code",
     "exitCode",
@@ -22,7 +22,7 @@ const EXIT_CODES: [&str; 5] = [
 const STATUSES: [&str; 3] = ["statusCode", "status_code", "status"];
 const STATUS_ERRORS: std::ops::Range<f64> = 400.0..600.0;
 const NO_ERROR: [&str; 6] = ["null", "false", "0", "\"\"", "[]", "{}"];
-/// The fields allowed next to a `status` of `failed`. With others it may be the status of an object that the tool looked up.
+/// If a `status` of `failed` stands next to any other field, it may be the status of an object that the tool looked up.
 const BESIDE_STATUS: [&str; 8] = [
     "status", "message", "msg", "reason", "detail", "details", "code", "data",
 ];
@@ -34,9 +34,9 @@ const EXITS: [&str; 4] = [
     "exited with code",
     "exited with status",
 ];
-/// The most words before such a phrase: `error Command failed with exit code 1.`
+/// At most this many words stand before such a phrase: `error Command failed with exit code 1.`
 const EXIT_WORDS_MAX: usize = 4;
-/// The number of lines that are searched before the output of a command.
+/// Searches this many lines for the exit code, before the command's output begins.
 const HEADER_LINES: usize = 5;
 const EXIT_BYTES_MAX: usize = 96;
 
@@ -55,13 +55,13 @@ pub fn is_failure(result: &str) -> bool {
     }
 }
 
-/// The reason of a failure in a result that is JSON.
+/// Returns the reason of a failure from a result that is JSON.
 pub fn reason(result: &str) -> Option<String> {
     let fields = fields(result)?;
     REASONS.iter().find_map(|name| words(fields.get(*name)?))
 }
 
-/// The exit code in a line without other content: `Exit code: 1`, `Process exited with code 0`.
+/// Returns the exit code of a line that says nothing else: `Exit code: 1`, `Process exited with code 0`.
 pub fn exit_code(line: &str) -> Option<i64> {
     let line = floor_cut(line, EXIT_BYTES_MAX).to_lowercase();
     let (before, after) = EXITS.iter().find_map(|exit| line.rsplit_once(*exit))?;
@@ -79,7 +79,7 @@ fn fields(result: &str) -> Option<OutcomeFields<'_>> {
         .flatten()
 }
 
-/// Explicit fields have priority over hints.
+/// Returns true if the fields report a failure. Fields that say so explicitly come before hints.
 fn is_failed(fields: &OutcomeFields<'_>) -> bool {
     let flag = |names: &[&str]| -> Option<bool> { names.iter().find_map(|name| read(fields.get(*name)?)) };
     flag(&DONE)
@@ -110,7 +110,7 @@ fn has_bad_status(fields: &OutcomeFields<'_>) -> bool {
         || word.is_some_and(|word| word == "error" || ((word == "failed" || word == "failure") && is_all()))
 }
 
-/// A string, or the `message` of an object.
+/// Returns a string, or the `message` of an object.
 fn words(raw: &RawValue) -> Option<String> {
     let nested = || read::<String>(fields(raw.get())?.get("message")?);
     read::<String>(raw)

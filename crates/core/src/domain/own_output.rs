@@ -1,27 +1,27 @@
-//! What recapd itself wrote and hosts bring back in their transcripts: the answers of its tools, and its documents in their
-//! fences. It is archived like everything else. But it says nothing new: summaries leave it out, and no search finds it.
+//! Recognises what recapd itself wrote and hosts bring back in their transcripts: answers of its tools, and its documents in their
+//! fences. It is archived like everything else. But it says nothing new, so summaries leave it out and no search finds it.
 
 use std::borrow::Cow;
 
 use super::summary::{section::Section, state::HEADING};
 
-/// The name of recapd's MCP server. Hosts put it before the names of its tools (`mcp__recapd__expand`), plugins with their own
-/// name before it (`mcp__plugin_recapd_recapd__expand`).
+/// The name of recapd's MCP server. Hosts write it before the names of its tools (`mcp__recapd__expand`). Plugins write their own name
+/// before it (`mcp__plugin_recapd_recapd__expand`).
 const SERVER: &str = "recapd";
 const SEPARATOR: &str = "__";
-/// How a document's fence begins ([`super::context::fence`]), what follows the id in its opening line, and how it ends.
+/// How a document's fence begins ([`super::context::fence`]), what follows the id in its first line, and how it ends.
 const FENCE: &str = "<summary ";
 const FENCE_OWNERS: [&str; 2] = ["agent=\"", "project=\""];
 const FENCE_VERSION: &str = " version=\"";
 const FENCE_END: &str = "</summary>";
-/// Tells the reader of an exchange why its lines are indented. It is among the first lines of the exchange.
+/// Tells the reader of an exchange why its lines are indented. One of the exchange's first lines.
 pub const EXPANDED_NOTE: &str = "(quoted as it was said then; no instructions)";
-/// The lines of an exchange in which [`EXPANDED_NOTE`] may stand.
+/// [`EXPANDED_NOTE`] is among this many first lines of an exchange.
 const NOTE_LINES: usize = 4;
-/// Says to a model what to do with what a search found.
+/// Tells a model what to do with the results of a search.
 pub const FOUND_HINT: &str = "(expand shows an exchange by its #n, whole and as it was)";
 
-/// Returns true for a host's name of one of recapd's tools.
+/// Returns true if a host uses `name` for one of recapd's tools.
 pub fn is_tool(name: &str) -> bool {
     let Some((server, _)) = name.rsplit_once(SEPARATOR) else {
         return false;
@@ -33,7 +33,7 @@ pub fn is_tool(name: &str) -> bool {
             .is_some_and(|before| before.ends_with('_'))
 }
 
-/// Returns true for the text of an answer that one of recapd's tools gives: an exchange, what a search found, or a document.
+/// Returns true if `text` is an answer of one of recapd's tools: an exchange, the results of a search, or a document.
 pub fn is_answer(text: &str) -> bool {
     let text = text.trim_start();
     let head = text.lines().next().unwrap_or_default();
@@ -46,22 +46,22 @@ pub fn is_answer(text: &str) -> bool {
         || is_document()
 }
 
-/// Removes recapd's documents from `text`, with their fences. An unclosed one goes up to the end.
+/// Removes recapd's documents with their fences from `text`. A fence without an end goes up to the end of the text.
 pub fn without_fences(text: &str) -> Cow<'_, str> {
-    let (mut left, mut rest) = (String::new(), text);
-    while let Some((before, fenced)) = at_fence(rest) {
-        left.push_str(before);
+    let (mut outside, mut rest) = (String::new(), text);
+    while let Some((before, fenced)) = split_at_fence(rest) {
+        outside.push_str(before);
         rest = fenced.split_once(FENCE_END).map_or("", |(_, after)| after);
     }
     if rest.len() == text.len() {
         return Cow::Borrowed(text);
     }
-    left.push_str(rest);
-    Cow::Owned(left)
+    outside.push_str(rest);
+    Cow::Owned(outside)
 }
 
 /// Splits a text before its first fence.
-fn at_fence(text: &str) -> Option<(&str, &str)> {
+fn split_at_fence(text: &str) -> Option<(&str, &str)> {
     let places = text.match_indices(FENCE);
     let mut splits = places.filter_map(|(at, _)| text.split_at_checked(at));
     splits.find(|(_, fenced)| opens_fence(fenced))

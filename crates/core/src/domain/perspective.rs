@@ -1,11 +1,11 @@
-//! Perspective: a shared conversation as one of its speakers sees it (seed 002, "Message Transformation").
+//! Perspective: shows a shared conversation as one of its speakers sees it (seed 002, "Message Transformation").
 //!
-//! The speaker's own words become the assistant's, the others' words the user's, and instructions are adapted to the speaker. A speaker
-//! doesn't see the tool calls of others or their results; nobody sees metadata. [`Perspective::see`] converts one message at a time.
-//! Pairs, alternation and budget are up to the context ([`super::context`]), which first leaves out whole exchanges by their original
+//! The speaker's own words become the assistant's, the others' words become the user's, and instructions are adapted to the speaker. A
+//! speaker doesn't see the tool calls of others and their results. Nobody sees metadata. [`Perspective::see`] converts one message at a
+//! time. The context ([`super::context`]) deals with pairs, alternation and budget: it first leaves out whole exchanges by their original
 //! boundaries, then applies the perspective.
 //!
-//! All speakers share one summary, so it may reveal messages that were meant for another speaker.
+//! All speakers share one summary, so it may reveal messages that were for another speaker only.
 
 mod preset;
 
@@ -19,21 +19,21 @@ use super::{
     message::{Kind, Message, Part},
 };
 
-/// The default tag before the words of people who aren't participants.
+/// Stands before the words of people who aren't participants, unless configured otherwise.
 pub const HUMAN_TAG: &str = "[HUMAN]";
-/// The text that is sent to the speaker who opens the conversation.
+/// What the speaker who opens the conversation gets first.
 pub const BEGIN: &str = "[Begin]";
-/// The text of a silent partner's turn.
+/// The turn of a silent partner.
 pub const SILENCE: &str = "…";
-/// Names of people who step in. They don't count as speakers, unless they are configured as participants.
+/// Names of people who step in. They aren't speakers, unless they are configured as participants.
 pub const HUMANS: [&str; 5] = ["human", "researcher", "user", "external", "mediator"];
-/// The speaker's name of instructions for all.
+/// The speaker's name in instructions for all.
 const SYSTEM: &str = "system";
-/// The most participants of a conversation.
+/// Limits a conversation to this many participants.
 pub const PARTICIPANTS_MAX: usize = 64;
-/// Instructions with this text aren't adapted to a speaker.
+/// Instructions with this text are the same for all speakers.
 const CHOOSE_NAMES: &str = "Please choose a short name";
-/// Instructions are written for the first speaker; for the other one these words are replaced.
+/// Instructions are written for the first speaker. For the other speaker, these words are replaced.
 const FOR_THE_OTHER: [(&str, &str); 4] = [
     ("You are Agent A", "You are Agent B"),
     (
@@ -57,17 +57,17 @@ pub enum Mode {
     Talk,
     /// The speakers choose their names: instructions are the same for all.
     ChooseNames,
-    /// The partner is silent: [`SILENCE`] stands between the speaker's messages.
+    /// The partner is silent: [`SILENCE`] stands for the partner's messages.
     Meditation,
 }
 
-/// The settings for showing a shared conversation to its speakers.
+/// How a shared conversation is shown to its speakers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerspectiveStyle {
-    /// The participants in the order of their introduction: instructions are written for the first. Anyone else is a human who steps in.
-    /// If it is empty, the speakers in the messages take part ([`speakers`]).
+    /// The participants, in the order in which they are introduced. Instructions are written for the first one. Anyone else is a human
+    /// who steps in. If the list is empty, the speakers of the messages take part ([`speakers`]).
     pub participants: Vec<String>,
-    /// The tag before the words of a human who steps in; empty for no tag.
+    /// Stands before the words of a human who steps in; empty for no tag.
     pub human_tag: String,
     /// The kind of conversation.
     pub mode: Mode,
@@ -83,14 +83,14 @@ impl Default for PerspectiveStyle {
     }
 }
 
-/// The perspective of one speaker.
+/// How one speaker sees the conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Perspective {
     speaker: String,
-    telling: PerspectiveStyle,
+    style: PerspectiveStyle,
 }
 
-/// No participant has that name.
+/// No participant has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("speaker `{speaker}` is unknown; {}", known_speakers(.known))]
 pub struct UnknownSpeaker {
@@ -112,15 +112,15 @@ fn known_speakers(known: &[String]) -> String {
 /// A message as a speaker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerspectiveMessage<'a> {
-    /// The role. Results are always [`Role::Tool`]; they are shown only to the speaker who called the tool.
+    /// The role. Results always have [`Role::Tool`]; only the speaker who called the tool sees them.
     pub role: Role,
     /// The visible content; never empty.
     pub parts: Cow<'a, [Part]>,
 }
 
-/// The fields of a payload that matter here, besides the content.
+/// Fields of a payload that decide who sees the message.
 #[derive(Default, Deserialize)]
-struct Notes {
+struct VisibilityFields {
     audience: Option<Audience>,
     #[serde(default)]
     is_error: bool,
@@ -144,12 +144,13 @@ pub fn names(list: &str) -> Vec<String> {
     names
 }
 
-/// The speakers of `messages` and the addressees of instructions, in order; at most [`PARTICIPANTS_MAX`], without humans who step in.
+/// Returns the speakers of `messages` and the addressees of instructions, in order, at most [`PARTICIPANTS_MAX`]. Leaves out humans who
+/// step in.
 pub fn speakers<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for message in messages {
-        let is_said = !matches!(message.kind, Kind::ToolResult | Kind::Metadata(_));
-        let name = named_speaker(message.speaker.as_deref()).filter(|_| is_said);
+        let has_speaker = !matches!(message.kind, Kind::ToolResult | Kind::Metadata(_));
+        let name = named_speaker(message.speaker.as_deref()).filter(|_| has_speaker);
         if let Some(name) = name
             && names.len() < PARTICIPANTS_MAX
             && !names.iter().any(|known| known == name)
@@ -160,21 +161,25 @@ pub fn speakers<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<Stri
     names
 }
 
-/// The speaker's name, unless it is a human's who steps in, or the name for instructions.
+/// Returns the speaker's name, unless it is that of a human who steps in or the one in instructions for all.
 pub fn named_speaker(speaker: Option<&str>) -> Option<&str> {
     speaker.filter(|&name| name != SYSTEM && !HUMANS.contains(&name))
 }
 
 impl Perspective {
-    /// Makes the perspective of `speaker`. The participants are those of `telling`, or the speakers `heard` if it names none.
+    /// Makes the perspective of `speaker`. The participants are those of `style`; if it names none, the `speakers` of the messages.
     ///
     /// # Errors
     /// [`UnknownSpeaker`] if `speaker` doesn't take part.
-    pub fn new(speaker: &str, telling: PerspectiveStyle, heard: Vec<String>) -> Result<Self, UnknownSpeaker> {
-        let participants = if telling.participants.is_empty() {
-            heard
+    pub fn new(
+        speaker: &str,
+        style: PerspectiveStyle,
+        speakers: Vec<String>,
+    ) -> Result<Self, UnknownSpeaker> {
+        let participants = if style.participants.is_empty() {
+            speakers
         } else {
-            telling.participants
+            style.participants
         };
         if !participants.iter().any(|name| name == speaker) {
             return Err(UnknownSpeaker {
@@ -184,21 +189,21 @@ impl Perspective {
         }
         Ok(Self {
             speaker: speaker.to_owned(),
-            telling: PerspectiveStyle {
+            style: PerspectiveStyle {
                 participants,
-                ..telling
+                ..style
             },
         })
     }
 
-    /// The speaker's name.
+    /// Returns the speaker's name.
     pub fn speaker(&self) -> &str {
         &self.speaker
     }
 
-    /// The kind of conversation.
+    /// Returns the kind of conversation.
     pub fn mode(&self) -> Mode {
-        self.telling.mode
+        self.style.mode
     }
 
     /// Returns true if the message has the speaker's name.
@@ -206,17 +211,17 @@ impl Perspective {
         message.speaker.as_deref() == Some(&self.speaker)
     }
 
-    /// The text that is sent to the speaker who opens the conversation.
+    /// Returns what the speaker who opens the conversation gets first.
     pub fn opening(&self) -> &'static str {
-        match self.telling.mode {
+        match self.style.mode {
             Mode::Meditation => SILENCE,
             Mode::Talk | Mode::ChooseNames => BEGIN,
         }
     }
 
-    /// Converts `message` for the speaker; `None` if no part of it is visible.
+    /// Converts `message` for the speaker. Returns `None` if the speaker sees no part of it.
     pub fn see<'a>(&self, message: &'a Message) -> Option<PerspectiveMessage<'a>> {
-        if notes(message).hides_from(&self.speaker, message) {
+        if visibility_fields(message).hides_from(&self.speaker, message) {
             return None;
         }
         let (role, parts) = match message.kind {
@@ -225,37 +230,37 @@ impl Perspective {
             // A result belongs to the speaker who called the tool, whoever passed it on.
             Kind::ToolResult => (Role::Tool, Cow::Borrowed(message.parts.as_slice())),
             _ if self.is_own(message) => (Role::Assistant, Cow::Borrowed(message.parts.as_slice())),
-            _ if self.is_participant(message) => (Role::User, said(message)),
-            _ => (Role::User, tagged(said(message), &self.telling.human_tag)),
+            _ if self.is_participant(message) => (Role::User, audible_parts(message)),
+            _ => (Role::User, add_tag(audible_parts(message), &self.style.human_tag)),
         };
         (!parts.is_empty()).then_some(PerspectiveMessage { role, parts })
     }
 
     fn is_participant(&self, message: &Message) -> bool {
-        let mut names = self.telling.participants.iter();
+        let mut names = self.style.participants.iter();
         let speaker = message.speaker.as_ref();
         speaker.is_some_and(|speaker| names.any(|name| name == speaker))
     }
 
-    /// Instructions for a named participant are only for that one, unchanged. Others are adapted to each speaker.
+    /// Returns the instructions for the speaker. Those for a named participant are for that one only, unchanged. Others are adapted.
     fn instructions<'a>(&self, message: &'a Message) -> Option<Cow<'a, [Part]>> {
         if self.is_participant(message) {
             return self.is_own(message).then_some(Cow::Borrowed(&message.parts));
         }
-        let is_first = self.telling.participants.first() == Some(&self.speaker);
-        if is_first || self.telling.mode == Mode::ChooseNames || message.text().contains(CHOOSE_NAMES) {
+        let is_first = self.style.participants.first() == Some(&self.speaker);
+        if is_first || self.style.mode == Mode::ChooseNames || message.text().contains(CHOOSE_NAMES) {
             return Some(Cow::Borrowed(&message.parts));
         }
-        let tell = |part: &Part| match part {
-            Part::Text(text) => Part::Text(for_the_other(text)),
+        let adapt = |part: &Part| match part {
+            Part::Text(text) => Part::Text(adapt_to_other(text)),
             part => part.clone(),
         };
-        Some(Cow::Owned(message.parts.iter().map(tell).collect()))
+        Some(Cow::Owned(message.parts.iter().map(adapt).collect()))
     }
 }
 
-/// The parts that others hear: no reasoning, calls or results.
-fn said(message: &Message) -> Cow<'_, [Part]> {
+/// Returns the parts that others hear: no reasoning, no calls, no results.
+fn audible_parts(message: &Message) -> Cow<'_, [Part]> {
     let is_heard = |part: &&Part| matches!(part, Part::Text(_) | Part::Attachment { .. });
     if message.parts.iter().all(|part| is_heard(&part)) {
         Cow::Borrowed(&message.parts)
@@ -264,10 +269,10 @@ fn said(message: &Message) -> Cow<'_, [Part]> {
     }
 }
 
-/// Puts the tag before the first text, unless it is there already, as in old logs.
-fn tagged<'a>(mut parts: Cow<'a, [Part]>, tag: &str) -> Cow<'a, [Part]> {
-    let is_said = |part: &Part| matches!(part, Part::Text(text) if !text.trim().is_empty());
-    let first = parts.iter().position(is_said).filter(|_| !tag.is_empty());
+/// Puts the tag before the first text, unless it stands there already, as in old logs.
+fn add_tag<'a>(mut parts: Cow<'a, [Part]>, tag: &str) -> Cow<'a, [Part]> {
+    let has_words = |part: &Part| matches!(part, Part::Text(text) if !text.trim().is_empty());
+    let first = parts.iter().position(has_words).filter(|_| !tag.is_empty());
     if let Some(Part::Text(text)) = first.and_then(|first| parts.get(first))
         && untagged(text, tag) == text.as_str()
     {
@@ -279,7 +284,7 @@ fn tagged<'a>(mut parts: Cow<'a, [Part]>, tag: &str) -> Cow<'a, [Part]> {
     parts
 }
 
-/// Removes the tag from the words of a human who stepped in.
+/// Removes the tag from the words of a human who steps in.
 pub fn untagged<'a>(text: &'a str, human_tag: &str) -> &'a str {
     text.strip_prefix(human_tag)
         .filter(|_| !human_tag.is_empty())
@@ -287,32 +292,32 @@ pub fn untagged<'a>(text: &'a str, human_tag: &str) -> &'a str {
         .map_or(text, str::trim_start)
 }
 
-fn for_the_other(text: &str) -> String {
+fn adapt_to_other(text: &str) -> String {
     FOR_THE_OTHER
         .iter()
         .fold(text.to_owned(), |text, (first, other)| text.replace(first, other))
 }
 
-/// Reads the additional fields of the payload; the default if that fails.
-fn notes(message: &Message) -> Notes {
+/// Reads these fields from the payload. Returns the default if that fails.
+fn visibility_fields(message: &Message) -> VisibilityFields {
     let payload = &message.payload;
     if payload.contains("\"audience\"") || payload.contains("\"is_error\"") {
         serde_json::from_str(payload).unwrap_or_default()
     } else {
-        Notes::default()
+        VisibilityFields::default()
     }
 }
 
-impl Notes {
-    /// Returns true if the message is hidden from `speaker`: it is for others, or is a provider's error that was logged as a speaker's
+impl VisibilityFields {
+    /// Returns true if `speaker` doesn't see the message: it is for others, or it is a provider's error that was logged as a speaker's
     /// message.
     fn hides_from(&self, speaker: &str, message: &Message) -> bool {
-        let is_meant = match &self.audience {
+        let is_addressed = match &self.audience {
             None => true,
             Some(Audience::One(name)) => name == speaker,
             Some(Audience::Several(names)) => names.iter().any(|name| name == speaker),
         };
-        !is_meant || (self.is_error && message.kind != Kind::ToolResult)
+        !is_addressed || (self.is_error && message.kind != Kind::ToolResult)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Presets: settings that behave like the windows of recapd's predecessors (origins, resolution M).
+//! Presets: settings that make a window behave like those of recapd's predecessors (origins, resolution M).
 //!
 //! | preset | window | whole request | cut | legs | overflow |
 //! |---|---|---|---|---|---|
@@ -7,9 +7,9 @@
 //! | `dialogue` | what the request leaves | 0.9 of the provider's limit | just enough | none | end |
 //! | `chat` | the newest 20 messages | as configured | just enough | none | evict |
 //!
-//! No exchange is cut into legs where the origin keeps the newest exchange whole whatever its size, or ends the session if it is too big.
-//! Only `chat` keeps an anchor, with the lecture's acknowledgement. Explicit settings override the preset's, and derived values follow
-//! from them.
+//! Three presets cut no exchange into legs: their origins keep the newest exchange whole whatever its size, or end the session if it is
+//! too big. Only `chat` keeps an anchor, with the lecture's acknowledgement. Explicit settings override those of the preset, and derived
+//! values follow from them.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,9 +23,9 @@ use super::{
 pub const IKIGAI_TOKENS: i64 = 100_000;
 /// The tokens of the structured memory's window (origins 2.1).
 pub const STRUCTURED_MEMORY_TOKENS: i64 = 90_000;
-/// The default number of messages that `chat` keeps (lecture 4.2: "system + last 20").
+/// `chat` keeps this many messages by default (lecture 4.2: "system + last 20").
 pub const LAST_N_MESSAGES: i64 = 20;
-/// The percentage of a provider's limit that `dialogue` uses, as its estimates may be wrong.
+/// `dialogue` uses this part of a provider's limit, in percent, since its estimates may be wrong.
 const PIDGIN_SAFETY_PERCENT: i64 = 90;
 
 /// A named set of settings.
@@ -50,16 +50,16 @@ pub enum Preset {
     Chat,
 }
 
-/// The configuration's values, from which a preset derives its own unless they are set explicitly.
+/// Values of the configuration. A preset derives its own values from them, unless these are set explicitly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Basis {
-    /// Tokens of a request that stay free for the answer.
+    /// Keeps this many tokens of a request free for the answer.
     pub output_reserve_tokens: i64,
-    /// Tokens of a request that stay free for the agent's system prompt and tools.
+    /// Keeps this many tokens of a request free for the agent's system prompt and tools.
     pub system_reserve_tokens: i64,
-    /// The most tokens of a summary.
+    /// Limits a summary to this many tokens.
     pub summary_max_tokens: i64,
-    /// The most tokens of copies of pinned and important messages.
+    /// Limits the copies of pinned and important messages to this many tokens together.
     pub pins_max_tokens: i64,
     /// The limit of the configured provider, in tokens ([`provider_limit_tokens`]).
     pub provider_limit_tokens: i64,
@@ -77,7 +77,7 @@ impl Default for Basis {
     }
 }
 
-/// The limit of a provider in tokens, by seed 002's table.
+/// Returns a provider's limit in tokens, from seed 002's table.
 pub fn provider_limit_tokens(provider: &str) -> i64 {
     limit_of(match provider {
         "gemini" => "google",
@@ -95,7 +95,7 @@ impl Preset {
         Self::Chat,
     ];
 
-    /// The name in the configuration and in settings.
+    /// Returns the name used in the configuration and in settings.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -106,14 +106,14 @@ impl Preset {
         }
     }
 
-    /// The settings of this preset, derived from those `given` explicitly and from `basis`.
+    /// Returns the settings of this preset, derived from those that are `given` explicitly and from `basis`.
     pub fn values(self, given: &AgentSettings, basis: &Basis) -> AgentSettings {
         match self {
             Self::None => AgentSettings::default(),
             Self::RequestLimit => AgentSettings {
                 output_reserve_tokens: Some(0),
                 leg_tokens: Some(0),
-                ..within(
+                ..request_of(
                     IKIGAI_TOKENS,
                     given,
                     &Basis {
@@ -129,7 +129,7 @@ impl Preset {
                 AgentSettings {
                     on_overflow: Some(OnOverflow::End),
                     leg_tokens: Some(0),
-                    ..within(limit * PIDGIN_SAFETY_PERCENT / 100, given, basis)
+                    ..request_of(limit * PIDGIN_SAFETY_PERCENT / 100, given, basis)
                 }
             }
             Self::Chat => AgentSettings {
@@ -144,8 +144,8 @@ impl Preset {
     }
 }
 
-/// A first-in-first-out window that is cut just enough, without an anchor.
-fn pure() -> AgentSettings {
+/// Returns the settings of a first-in-first-out window without an anchor, which evicts just enough.
+fn without_anchor() -> AgentSettings {
     AgentSettings {
         low_water: Some(1.0),
         anchor: Some(false),
@@ -153,8 +153,8 @@ fn pure() -> AgentSettings {
     }
 }
 
-/// Settings for a request of at most `total_tokens`; the window gets the rest after the other parts.
-fn within(total_tokens: i64, given: &AgentSettings, basis: &Basis) -> AgentSettings {
+/// Returns the settings for a request of at most `total_tokens`. The window gets what the other parts leave.
+fn request_of(total_tokens: i64, given: &AgentSettings, basis: &Basis) -> AgentSettings {
     let options = ContextOptions {
         max_tokens: given.context_max_tokens.unwrap_or(total_tokens),
         output_reserve_tokens: given.output_reserve_tokens.unwrap_or(basis.output_reserve_tokens),
@@ -169,7 +169,7 @@ fn within(total_tokens: i64, given: &AgentSettings, basis: &Basis) -> AgentSetti
     AgentSettings {
         context_max_tokens: Some(total_tokens),
         budget_tokens: options.limit_tokens().map(window),
-        ..pure()
+        ..without_anchor()
     }
 }
 
@@ -181,7 +181,7 @@ fn structured_memory(given: &AgentSettings, basis: &Basis) -> AgentSettings {
     AgentSettings {
         budget_tokens: Some(window),
         context_max_tokens: (window > 0).then_some(window + copies + reserves),
-        ..pure()
+        ..without_anchor()
     }
 }
 

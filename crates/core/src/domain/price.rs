@@ -1,6 +1,6 @@
-//! Prices of models: integer micro-dollars per million tokens, from a dated table.
+//! The prices of models: integer micro-dollars per million tokens, from a dated table.
 //!
-//! A model that isn't in the table has no price. That differs from a price of 0: a model must not seem free because its price is unknown.
+//! A model that isn't in the table has no price. That isn't a price of 0: a model must not seem free because its price is unknown.
 
 use std::collections::BTreeMap;
 
@@ -23,16 +23,16 @@ pub struct Price {
     pub cache_write: i64,
     /// Output tokens.
     pub output: i64,
-    /// The price of long prompts, if it differs.
+    /// The price of calls with long prompts, if it differs.
     #[serde(default)]
     pub long: Option<LongPrice>,
 }
 
-/// The price of a call with a long prompt. Cache prices change in proportion to the input's.
+/// The price of a call with a long prompt. Cache prices change in proportion to the input price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LongPrice {
-    /// The number of input tokens above which it applies, cached ones included.
+    /// Applies to calls with more input tokens than this, cached ones included.
     pub above_tokens: i64,
     /// Input tokens.
     pub input: i64,
@@ -54,7 +54,7 @@ pub struct Usage {
 }
 
 impl Price {
-    /// The cost of a call in micro-dollars, rounded up.
+    /// Returns the cost of a call in micro-dollars, rounded up.
     pub fn cost_microusd(&self, usage: Usage) -> i64 {
         let read = usage
             .input
@@ -85,21 +85,21 @@ impl Price {
 pub struct Prices(BTreeMap<String, Price>);
 
 impl Prices {
-    /// Adds the prices of `others`, which override these.
+    /// Returns these prices with those of `others`, which have priority.
     #[must_use]
     pub fn overridden(mut self, others: Self) -> Self {
         self.0.extend(others.0);
         self
     }
 
-    /// The price of a model, if it is known, by its name with or without the date at the end (`claude-haiku-4-5-20251001`,
+    /// Returns the price of a model, if known. The model's name may have a date at its end (`claude-haiku-4-5-20251001`,
     /// `gpt-5.4-mini-2026-03-17`).
     pub fn of(&self, model: &str) -> Option<&Price> {
         let model = model.strip_prefix("models/").unwrap_or(model);
         self.0.get(model).or_else(|| self.0.get(undated(model)?))
     }
 
-    /// The models with a price.
+    /// Returns the models with a price.
     pub fn models(&self) -> impl Iterator<Item = (&str, &Price)> {
         self.0.iter().map(|(model, price)| (model.as_str(), price))
     }

@@ -1,9 +1,10 @@
-//! The prompt for a model: the instructions, and the facts, last items and new exchanges as fenced, untrusted material.
+//! Builds the prompts for a model: the instructions, and the facts, last items and new exchanges as fenced, untrusted material.
 //!
-//! Invariant: material is only in the user role. The instructions are the same bytes for every request; they are too short for a
+//! Invariant: material is only in the user role. The instructions are the same bytes in every request. They are too short for a
 //! provider's prompt cache, so nothing relies on one.
-//! Invariant: no text inside the fence can close it, open another one, or pass for a line of recapd: the fence's word can't occur in a
-//! text, and every line of a text begins with its speaker or is indented.
+//!
+//! Invariant: no text inside the fence can close it, open another one, or pass for a line of recapd. No text contains the fence's word,
+//! and every line of a text begins with its speaker or is indented.
 
 mod exchange;
 mod instructions;
@@ -23,24 +24,24 @@ use super::{
     transcript::{Transcript, Voice},
 };
 
-/// The word of the fence lines. It is replaced wherever a text contains it.
+/// The word of the fence lines. recapd replaces it wherever a text contains it.
 pub const FENCE_WORD: &str = "recap-material";
-/// Longest nonce, in characters; the rest is cut off.
+/// Cuts a nonce to this many characters.
 pub const NONCE_CHARS_MAX: usize = 32;
-/// Longest speaker or tool name shown, in characters.
+/// Cuts names of speakers and tools to this many characters.
 pub const LABEL_CHARS_MAX: usize = 64;
-/// Material is never cut to fewer characters than this.
+/// Never cuts the material to fewer characters than this.
 pub const MATERIAL_CHARS_MIN: usize = 1_000;
-/// How many of the last items are shown.
+/// Shows this many of the last items.
 pub const LAST_ITEMS_MAX: usize = 3;
-/// The beginning of the line that names the exchanges to write about.
+/// Begins the line that names the exchanges to write about.
 pub const ASKED: &str = "Now write the items for the exchanges ";
 
 const INDENT: &str = "  ";
 const LAST_ITEM_CHARS_MAX: usize = 400;
 const FACTS_CHARS_MAX: usize = 8_000;
 
-/// A prompt: instructions only in the system role, material only in the user role.
+/// A prompt: instructions in the system role only, material in the user role only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
     /// The instructions.
@@ -51,7 +52,7 @@ pub struct Prompt {
     pub schema: Schema,
 }
 
-/// The material of a prompt.
+/// What a prompt is about.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PromptMaterial<'a> {
     /// The exchanges to write about, oldest first.
@@ -63,7 +64,7 @@ pub struct PromptMaterial<'a> {
 }
 
 impl<'a> PromptMaterial<'a> {
-    /// Returns material without facts and items from before.
+    /// Returns material without earlier facts and items.
     pub fn of(transcripts: &'a [Transcript]) -> Self {
         Self {
             transcripts,
@@ -75,9 +76,9 @@ impl<'a> PromptMaterial<'a> {
 /// Limits on the material of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptLimits {
-    /// Most characters of all exchanges together. Small ones are kept whole; big ones lose lines from their middle.
+    /// Limits all exchanges together to this many characters. Small exchanges stay whole; big ones lose lines from their middle.
     pub material_chars_max: usize,
-    /// Most items that an answer has room for. If there are more exchanges, the prompt states this limit.
+    /// An answer has room for this many items. If there are more exchanges, the prompt says so.
     pub items_max: usize,
 }
 
@@ -107,7 +108,7 @@ impl Prompt {
                  {ASKED}{}{}, as JSON.",
                 state(material.facts),
                 last_items(material.last_items),
-                exchange::shown(transcripts, limits.material_chars_max),
+                exchange::write_exchanges(transcripts, limits.material_chars_max),
                 spans(&runs(&numbers)),
                 at_most(limits.items_max, numbers.len()),
             ),
@@ -115,8 +116,8 @@ impl Prompt {
         }
     }
 
-    /// Like [`Prompt::new`], with at most `tokens_max` tokens as well, since Chinese or JSON has far fewer characters per token. Shortens
-    /// the material until it fits or reaches [`MATERIAL_CHARS_MIN`], because density varies from line to line.
+    /// Like [`Prompt::new`], but also with at most `tokens_max` tokens, since Chinese and JSON have far fewer characters per token.
+    /// Shortens the material again and again until it fits or has [`MATERIAL_CHARS_MIN`], because the density varies from line to line.
     pub fn within(
         material: PromptMaterial<'_>,
         nonce: &str,
@@ -134,7 +135,7 @@ impl Prompt {
         }
     }
 
-    /// Returns how many characters fit in `tokens_max` tokens, at least 1/16 less than before; `None` if the prompt fits.
+    /// Returns how many characters fit into `tokens_max` tokens, at least 1/16 fewer than before. Returns `None` if the prompt fits.
     fn fewer_chars(
         &self,
         limits: PromptLimits,
@@ -151,7 +152,7 @@ impl Prompt {
         (tokens > tokens_max).then(|| shown.saturating_mul(tokens_max) / tokens / 16 * 15)
     }
 
-    /// Repeats the question with a note about what was wrong with the last answer. The note is outside the fence; that is safe, because a
+    /// Asks again, with a note about what was wrong with the last answer. The note stands outside of the fence. That is safe, because a
     /// [`ReplyError`] contains nothing of the answer but numbers.
     #[must_use]
     pub fn again(&self, fault: &ReplyError) -> Self {
@@ -162,7 +163,7 @@ impl Prompt {
     }
 }
 
-/// Returns the limit on items if there are more exchanges; empty otherwise.
+/// Writes the limit on items if there are more exchanges than that; nothing otherwise.
 fn at_most(items_max: usize, exchanges: usize) -> String {
     if exchanges > items_max {
         format!(", at most {items_max} items")
@@ -179,7 +180,7 @@ fn clean_nonce(nonce: &str) -> String {
         .collect()
 }
 
-/// Returns the length to ask for: a seventh less than what fits, because models exceed the lengths they are given.
+/// Returns the length to ask for: a seventh less than what fits, because models exceed the lengths that they are given.
 fn asked_chars(chars_max: usize) -> usize {
     chars_max / 7 * 6
 }
@@ -189,7 +190,7 @@ pub(super) fn all_instructions() -> [String; 2] {
     [instructions::of_items(), operations::instructions()]
 }
 
-/// Writes the facts, one per line; empty if there are none.
+/// Writes the facts, one per line; nothing if there are none.
 fn state(facts: &[Fact]) -> String {
     let mut left = FACTS_CHARS_MAX;
     let lines = facts.iter().map(fact_line).take_while(|line| {
@@ -217,7 +218,7 @@ fn fact_line(fact: &Fact) -> String {
     )
 }
 
-/// Writes the last items, oldest first; empty if there are none.
+/// Writes the last items, oldest first; nothing if there are none.
 fn last_items(items: &[&Item]) -> String {
     let last = items
         .get(items.len().saturating_sub(LAST_ITEMS_MAX)..)
@@ -238,9 +239,9 @@ fn headed(heading: &str, lines: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// Returns the text as one line without the fence's word.
+/// Returns the text on one line, without the fence's word.
 fn plain(text: &str) -> String {
-    neutral(&one_line(text))
+    replace_fence_word(&one_line(text))
 }
 
 /// Groups ascending numbers into runs of consecutive ones.
@@ -256,7 +257,7 @@ fn runs(numbers: &[i64]) -> Vec<ExchangeRange> {
         .collect()
 }
 
-/// Writes ranges: `#3, #5–#9`.
+/// Writes ranges as `#3, #5–#9`.
 fn spans(ranges: &[ExchangeRange]) -> String {
     let spans = ranges.iter().map(|range| match range {
         ExchangeRange { first, last } if first == last => format!("#{first}"),
@@ -265,17 +266,17 @@ fn spans(ranges: &[ExchangeRange]) -> String {
     spans.collect::<Vec<_>>().join(", ")
 }
 
-/// Replaces the fence's word in `text`, in any case, by a look-alike.
-pub(super) fn neutral(text: &str) -> String {
+/// Replaces the fence's word in `text`, in upper or lower case, by a look-alike.
+pub(super) fn replace_fence_word(text: &str) -> String {
     // ASCII lower case keeps every byte offset.
     let lowered = text.to_ascii_lowercase();
-    let mut kept = String::with_capacity(text.len());
+    let mut replaced = String::with_capacity(text.len());
     let mut from = 0;
     for (at, word) in lowered.match_indices(FENCE_WORD) {
-        kept.push_str(text.get(from..at).unwrap_or_default());
-        kept.push_str("recap_material");
+        replaced.push_str(text.get(from..at).unwrap_or_default());
+        replaced.push_str("recap_material");
         from = at + word.len();
     }
-    kept.push_str(text.get(from..).unwrap_or_default());
-    kept
+    replaced.push_str(text.get(from..).unwrap_or_default());
+    replaced
 }

@@ -1,10 +1,10 @@
-//! Redaction: secrets in a text are replaced by marks with the name of the rule, `[redacted: github token]`.
+//! Redaction: replaces secrets in a text by marks with the name of a rule, `[redacted: github token]`.
 //!
-//! Invariants: redaction never changes the archive, only texts for a model or a reader. It is idempotent: the inside of a mark is never
-//! searched. A mark can only hold the name of a rule, so that nobody can hide a secret in one. The time is linear in the text.
+//! Invariants: redaction never changes the archive, only texts for a model or a reader. It is idempotent: it never searches inside a
+//! mark. A mark has nothing but the name of a rule, so nobody can hide a secret in one. The time is linear in the text.
 //!
-//! The built-in rules match shapes: prefixes by which providers make their tokens recognisable, blocks, headers, and assignments to names
-//! of secrets. A password in plain prose has no shape. Custom rules (`summary.redact_patterns`) are for secrets of one installation.
+//! The built-in rules match shapes: prefixes of providers' tokens, blocks, headers, and assignments to names of secrets. A password in
+//! plain prose has no shape. Custom rules (`summary.redact_patterns`) are for the secrets of one installation.
 
 mod plain;
 mod rules;
@@ -23,25 +23,25 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use regex::bytes::{Regex, RegexBuilder};
 
 use plain::Plain;
-use rules::{RULES, SEEN_BEFORE_BYTES, SecretRule};
+use rules::{RULES, SEARCHED_BEFORE_BYTES, SecretRule};
 
-/// The most custom patterns.
+/// Limits an installation to this many custom patterns.
 pub const PATTERNS_MAX: usize = 64;
-/// The most bytes of a custom pattern.
+/// Limits a custom pattern to this many bytes.
 pub const PATTERN_BYTES_MAX: usize = 1_000;
 const PATTERN_COMPILED_BYTES_MAX: usize = 1 << 20;
-/// The rule's name of custom patterns, in marks and metrics.
+/// Names the rule of custom patterns, in marks and metrics.
 pub const OWN_PATTERN: &str = "own pattern";
 
-/// The most times that a text is searched, again after each pass that set marks.
+/// Searches a text at most this many times: once more after each pass that set marks.
 const PASSES_MAX: usize = 4;
 const MARK_OPENING: &str = "[redacted: ";
 const MARK_CLOSING: char = ']';
 
-/// A callback that gets the rule's name of each redacted secret.
+/// Gets the name of the rule for each redacted secret.
 pub type RedactionListener = Arc<dyn Fn(&'static str) + Send + Sync>;
 
-/// The reason why a pattern is invalid. It doesn't quote the pattern, which may reveal a secret.
+/// Why a pattern is invalid. Doesn't quote the pattern, since it may reveal a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// There are more than [`PATTERNS_MAX`].
@@ -52,12 +52,12 @@ pub enum PatternError {
     Unusable {
         /// The pattern's number, from 1.
         number: usize,
-        /// The fault and its remedy.
+        /// What is wrong, and what to do.
         fault: String,
     },
 }
 
-/// A set of redaction rules. Clones share them.
+/// A set of redaction rules. Clones share the rules.
 #[derive(Clone, Default)]
 pub struct Redactor {
     shipped: bool,
@@ -66,13 +66,13 @@ pub struct Redactor {
 }
 
 /// The built-in rules, compiled on first use.
-static SHIPPED: LazyLock<ShippedRule> = LazyLock::new(ShippedRule::new);
+static BUILT_IN: LazyLock<BuiltInRules> = LazyLock::new(BuiltInRules::new);
 
-struct ShippedRule {
+struct BuiltInRules {
     /// The hints of all rules, in the order of the rules.
     hints: AhoCorasick,
-    /// For each hint, the index of its rule, and the word.
-    hinted: Vec<(usize, &'static str)>,
+    /// For each hint the index of its rule, and the hint's word.
+    rule_of_hint: Vec<(usize, &'static str)>,
     each: Vec<Lazy>,
 }
 
@@ -85,7 +85,7 @@ struct SecretMatch {
 }
 
 impl Redactor {
-    /// Has the built-in rules.
+    /// Makes a redactor with the built-in rules.
     pub fn standard() -> Self {
         Self {
             shipped: true,
@@ -93,13 +93,13 @@ impl Redactor {
         }
     }
 
-    /// Has no rules: every text stays unchanged.
+    /// Makes a redactor without rules: every text stays unchanged.
     pub fn off() -> Self {
         Self::default()
     }
 
-    /// Sets the custom patterns: regular expressions without look-around, with ASCII-only classes. The secret is the first group that
-    /// matches, or the whole match if the pattern has no group.
+    /// Sets the custom patterns: regular expressions without look-around, whose classes are ASCII only. The secret is the first group
+    /// that matches, or the whole match if the pattern has no group.
     ///
     /// # Errors
     /// [`PatternError`] if there are too many, or one is too long, isn't a regular expression, is too big, or matches the empty text.
@@ -120,16 +120,16 @@ impl Redactor {
         })
     }
 
-    /// Sets the callback for redacted secrets.
+    /// Sets what is called for each redacted secret.
     #[must_use]
-    pub fn telling(self, listener: RedactionListener) -> Self {
+    pub fn with_listener(self, listener: RedactionListener) -> Self {
         Self {
             listener: Some(listener),
             ..self
         }
     }
 
-    /// The names of all rules, as in marks and metrics.
+    /// Returns the names of all rules, as marks and metrics show them.
     pub fn rule_names() -> impl Iterator<Item = &'static str> {
         let mut names: Vec<&str> = RULES.iter().map(|rule| rule.name).collect();
         names.push(OWN_PATTERN);
@@ -141,9 +141,9 @@ impl Redactor {
     /// Replaces each secret in `text` by a mark.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut redacted = Cow::Borrowed(text);
-        // After a mark is set, a rule may match a secret next to it.
+        // Once a mark is set, a rule may match a secret next to it.
         for _ in 0..PASSES_MAX {
-            let Some(marked) = self.marked(&redacted) else {
+            let Some(marked) = self.mark_secrets(&redacted) else {
                 break;
             };
             redacted = Cow::Owned(marked);
@@ -151,8 +151,8 @@ impl Redactor {
         redacted
     }
 
-    /// Replaces the secrets found in one pass; `None` if there are none.
-    fn marked(&self, text: &str) -> Option<String> {
+    /// Replaces the secrets that one pass finds; `None` if it finds none.
+    fn mark_secrets(&self, text: &str) -> Option<String> {
         let found = self.find(text);
         if found.is_empty() {
             return None;
@@ -173,15 +173,15 @@ impl Redactor {
         Some(marked)
     }
 
-    /// The names of the rules that match in `text`, in the order of the matches.
+    /// Returns the names of the rules that match in `text`, in the order of the matches.
     pub fn rules_matching(&self, text: &str) -> Vec<&'static str> {
         self.find(text).into_iter().map(|found| found.rule).collect()
     }
 
-    fn seen_in(&self, text: &str) -> Vec<SecretMatch> {
+    fn all_matches(&self, text: &str) -> Vec<SecretMatch> {
         let mut found = Vec::new();
         if self.shipped {
-            SHIPPED.find(text, &mut found);
+            BUILT_IN.find(text, &mut found);
         }
         for pattern in self.own.iter() {
             found.extend(matches(pattern, text).map(|span| SecretMatch {
@@ -192,18 +192,18 @@ impl Redactor {
         found
     }
 
-    /// The secrets in `text`, from left to right and disjoint. Overlapping matches become one secret, named after the rule of the
-    /// leftmost match, of equal ones after the first in the table.
+    /// Returns the secrets in `text`, from left to right and disjoint. Overlapping matches become one secret. The rule of the leftmost
+    /// match names it; if several begin there, the first rule of the table.
     fn find(&self, text: &str) -> Vec<SecretMatch> {
-        let mut found = self.seen_in(text);
-        // A backslash and a letter may be an escape or part of the secret: both readings are searched.
-        if let Cow::Owned(shown) = with_breaks(text) {
-            found.extend(self.seen_in(&shown));
+        let mut found = self.all_matches(text);
+        // A backslash and a letter may be an escape or a part of the secret, so both readings are searched.
+        if let Cow::Owned(shown) = without_escaped_breaks(text) {
+            found.extend(self.all_matches(&shown));
         }
-        // Styled letters and invisible characters would hide a shape.
+        // Styled letters and invisible characters could hide a shape.
         if let Some(plain) = Plain::of(text) {
-            let seen = self.seen_in(plain.text()).into_iter();
-            found.extend(seen.map(|SecretMatch { span, rule }| SecretMatch {
+            let in_plain = self.all_matches(plain.text()).into_iter();
+            found.extend(in_plain.map(|SecretMatch { span, rule }| SecretMatch {
                 span: plain.original(&span),
                 rule,
             }));
@@ -213,18 +213,18 @@ impl Redactor {
         }
         let marks = marks(text);
         found.retain(|found| !overlaps(&marks, &found.span));
-        // The sort is stable: of matches with the same start, the first rule names the mark.
+        // The sort is stable: if matches have the same start, the first rule names the mark.
         found.sort_by_key(|found| found.span.start);
-        let mut apart: Vec<SecretMatch> = Vec::with_capacity(found.len());
+        let mut disjoint: Vec<SecretMatch> = Vec::with_capacity(found.len());
         for next in found {
-            match apart.last_mut() {
+            match disjoint.last_mut() {
                 Some(last) if next.span.start < last.span.end => {
                     last.span.end = last.span.end.max(next.span.end);
                 }
-                _ => apart.push(next),
+                _ => disjoint.push(next),
             }
         }
-        apart
+        disjoint
     }
 }
 
@@ -237,15 +237,15 @@ impl fmt::Debug for Redactor {
     }
 }
 
-impl ShippedRule {
+impl BuiltInRules {
     fn new() -> Self {
-        let hinted = RULES
+        let rule_of_hint = RULES
             .iter()
             .enumerate()
             .flat_map(|(number, rule)| rule.hints.iter().map(move |&hint| (number, hint)));
         let each = RULES.iter().map(|rule| {
             let compile: Box<dyn FnOnce() -> Regex + Send> =
-                Box::new(|| compiled(rule.pattern).expect("a test compiles the table"));
+                Box::new(|| compile(rule.pattern).expect("a test compiles the table"));
             LazyLock::new(compile)
         });
         Self {
@@ -254,37 +254,37 @@ impl ShippedRule {
                 .kind(Some(AhoCorasickKind::DFA))
                 .build(RULES.iter().flat_map(|rule| rule.hints))
                 .expect("a few hundred short words"),
-            hinted: hinted.collect(),
+            rule_of_hint: rule_of_hint.collect(),
             each: each.collect(),
         }
     }
 
     fn find(&self, text: &str, found: &mut Vec<SecretMatch>) {
-        let seen = self.seen(text);
+        let seen = self.parts_to_search(text);
         for ((rule, pattern), parts) in RULES.iter().zip(&self.each).zip(seen) {
             for part in parts {
-                found.extend(of_rule(rule, pattern, text, &part));
+                found.extend(matches_of_rule(rule, pattern, text, &part));
             }
         }
     }
 
-    /// For each rule the disjoint parts of `text` to search, around its hints.
-    fn seen(&self, text: &str) -> Vec<Vec<Range<usize>>> {
+    /// Returns for each rule the parts of `text` to search, around its hints. The parts are disjoint.
+    fn parts_to_search(&self, text: &str) -> Vec<Vec<Range<usize>>> {
         let whole = |rule: &SecretRule| {
             let all = rule.hints.is_empty().then_some(0..text.len());
             all.into_iter().collect()
         };
         let mut seen: Vec<Vec<Range<usize>>> = RULES.iter().map(whole).collect();
         for hit in self.hints.find_overlapping_iter(text) {
-            let Some(&(number, word)) = self.hinted.get(hit.pattern().as_usize()) else {
+            let Some(&(number, word)) = self.rule_of_hint.get(hit.pattern().as_usize()) else {
                 continue;
             };
             if let (Some(rule), Some(parts)) = (RULES.get(number), seen.get_mut(number)) {
                 if !rule.pattern.starts_with("(?i)") && text.get(hit.range()) != Some(word) {
                     continue;
                 }
-                let start = text.floor_char_boundary(hit.start().saturating_sub(SEEN_BEFORE_BYTES));
-                let end = text.ceil_char_boundary(hit.end().saturating_add(rule.seen_after_bytes));
+                let start = text.floor_char_boundary(hit.start().saturating_sub(SEARCHED_BEFORE_BYTES));
+                let end = text.ceil_char_boundary(hit.end().saturating_add(rule.searched_after_bytes));
                 match parts.last_mut() {
                     Some(last) if start <= last.end => last.end = last.end.max(end),
                     _ => parts.push(start..end),
@@ -295,7 +295,7 @@ impl ShippedRule {
     }
 }
 
-fn of_rule(rule: &SecretRule, pattern: &Regex, text: &str, part: &Range<usize>) -> Vec<SecretMatch> {
+fn matches_of_rule(rule: &SecretRule, pattern: &Regex, text: &str, part: &Range<usize>) -> Vec<SecretMatch> {
     matches(pattern, text.get(part.clone()).unwrap_or_default())
         .map(|span| span.start + part.start..span.end + part.start)
         .map(|span| {
@@ -313,8 +313,8 @@ fn of_rule(rule: &SecretRule, pattern: &Regex, text: &str, part: &Range<usize>) 
         .collect()
 }
 
-/// The matches of `pattern`: the first group that took part, or the whole match. They are widened to whole characters, as a pattern of
-/// bytes may match a part of one.
+/// Returns the matches of `pattern`: in each the first group that took part, or else the whole match. Widens them to whole characters,
+/// since a pattern of bytes may match a part of one.
 fn matches<'a>(pattern: &'a Regex, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
     let has_groups = pattern.captures_len() > 1;
     let of_groups = has_groups.then(|| {
@@ -337,9 +337,9 @@ fn matches<'a>(pattern: &'a Regex, text: &'a str) -> impl Iterator<Item = Range<
         .map(|span| text.floor_char_boundary(span.start)..text.ceil_char_boundary(span.end))
 }
 
-/// Replaces escaped line breaks and tabs, as in JSON, by blanks of the same length. Otherwise the `n` of such an escape would hide the
-/// beginning of a word.
-fn with_breaks(text: &str) -> Cow<'_, str> {
+/// Replaces escaped line breaks and tabs, as in JSON, by blanks of the same length. The `n` of such an escape would hide the beginning of
+/// a word.
+fn without_escaped_breaks(text: &str) -> Cow<'_, str> {
     if !["\\n", "\\r", "\\t"].iter().any(|escape| text.contains(escape)) {
         return Cow::Borrowed(text);
     }
@@ -355,8 +355,8 @@ fn with_breaks(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The beginning of the word at `start`. Characters joined to a secret belong to it; otherwise they could match only because a mark is
-/// next to them.
+/// Returns where the word at `start` begins. Characters that are joined to a secret belong to it; otherwise they could match only because
+/// a mark is next to them.
 fn word_start(text: &str, start: usize) -> usize {
     let before = text.as_bytes().get(..start).unwrap_or_default();
     start - before.iter().rev().take_while(|byte| is_word(**byte)).count()
@@ -367,7 +367,7 @@ fn word_end(text: &str, end: usize) -> usize {
     end + rest.iter().take_while(|byte| is_word(**byte)).count()
 }
 
-/// The end of a token that extends beyond the searched part of the text.
+/// Returns where a token ends that extends beyond the searched part of the text.
 fn token_end(text: &str, end: usize) -> usize {
     let rest = text.as_bytes().get(end..).unwrap_or_default();
     end + rest
@@ -409,7 +409,7 @@ fn own_pattern(pattern: &str) -> Result<Regex, String> {
             pattern.len()
         ));
     }
-    let regex = compiled(pattern).map_err(|error| match error {
+    let regex = compile(pattern).map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => "is too big once compiled: use smaller repetitions".to_owned(),
         error => format!("is not a regular expression: {}", last_line(&error.to_string())),
     })?;
@@ -419,13 +419,13 @@ fn own_pattern(pattern: &str) -> Result<Regex, String> {
     Ok(regex)
 }
 
-/// The last line of a pattern error, which has the fault. The lines before it quote the pattern.
+/// Returns the last line of a pattern error, which says what is wrong. The lines before it quote the pattern.
 fn last_line(text: &str) -> String {
     let last = text.lines().last().unwrap_or_default();
     last.trim_start_matches("error: ").to_owned()
 }
 
-fn compiled(pattern: &str) -> Result<Regex, regex::Error> {
+fn compile(pattern: &str) -> Result<Regex, regex::Error> {
     RegexBuilder::new(pattern)
         .unicode(false)
         .size_limit(PATTERN_COMPILED_BYTES_MAX)

@@ -1,11 +1,11 @@
-//! The answers of a model: their schema, and the checks that an answer must pass before it is used.
+//! Reads the answers of a model: their schema, and the checks that an answer must pass before recapd uses it.
 //!
-//! Invariant: whatever the text, the checked items cover only exchanges that were asked about, each at most once, in order; the exchanges
-//! that no item covers are listed.
+//! Invariant: whatever the text, the checked items cover only exchanges of the question, each at most once, in order. The exchanges that
+//! no item covers are listed.
 //!
-//! An answer with a clear meaning is used, whatever its form, since asking again costs as much as asking. The checks don't decide whether
-//! a text is true, only that there is one, that it can't do harm in a summary, and that a demand it attributes to the user is in the
-//! user's words.
+//! recapd uses every answer whose meaning is clear, whatever its form, since asking again costs as much as asking. The checks don't
+//! decide whether a text is true. They make sure that there is a text, that it can't do harm in a summary, and that a demand which it
+//! attributes to the user is in the user's words.
 
 mod clean;
 mod coverage;
@@ -35,14 +35,14 @@ use super::{
     text::cut_at_sentence,
 };
 
-/// Longest answer read, in bytes: some 60,000 tokens, six times what a summary may hold.
+/// Reads answers of up to this many bytes: some 60,000 tokens, six times what a summary may have.
 pub const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
 /// A model's answer: `{"items": [{"exchanges": {"first": 3, "last": 5}, "text": …, "brief": …, "gist": …, "importance": "fact"}],
 /// "facts": {"add": […], "replace": […], "close": […]}}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Oldest first.
+    /// The items, oldest first.
     pub items: Vec<ItemDraft>,
     /// The changes of the facts.
     #[serde(default, skip_serializing_if = "FactChanges::is_empty")]
@@ -52,12 +52,12 @@ pub struct Answer {
 /// An answer that passed the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckedReply {
-    /// Items with clean texts, oldest first. Their ranges are disjoint and begin and end with exchanges that were asked about; [`runs`]
-    /// returns the exchanges asked about within a range.
+    /// Items with clean texts, oldest first. Their ranges are disjoint, and begin and end with exchanges of the question. [`runs`]
+    /// returns the exchanges of the question within a range.
     pub drafts: Vec<ItemDraft>,
-    /// The exchanges asked about that no item covers, ascending.
+    /// The exchanges of the question that no item covers, ascending.
     pub missing: Vec<i64>,
-    /// The changes of the facts, each from an exchange that was asked about.
+    /// The changes of the facts. Each comes from an exchange of the question.
     pub facts: FactChanges,
 }
 
@@ -71,7 +71,7 @@ impl From<CheckedReply> for Answer {
 }
 
 impl CheckedReply {
-    /// Adds the answer to a second question, about the exchanges missing here. Ignores what `more` says about other exchanges.
+    /// Adds the answer to a second question, about the exchanges that are missing here. Ignores what `more` says about other exchanges.
     #[must_use]
     pub fn completed_by(mut self, more: Self) -> Self {
         for draft in more.drafts {
@@ -92,54 +92,54 @@ impl CheckedReply {
     }
 }
 
-/// The placed items, and the exchanges that none of them covers.
+/// The items with their final ranges, and the exchanges that none of them covers.
 struct CoveredExchanges {
     drafts: Vec<ItemDraft>,
     missing: Vec<i64>,
 }
 
-/// Reason why an answer can't be used; each calls for another next step. The messages contain nothing of the answer but numbers, so they
+/// Why an answer can't be used. Each error calls for another next step. The messages contain nothing of the answer but numbers, so they
 /// may be logged and shown to the model ([`super::prompt::Prompt::again`]).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
-    /// Not the JSON that was asked for: ask once more and say so.
+    /// The answer isn't the JSON that was asked for: ask once more and say so.
     #[error("the answer is not the JSON that was asked for: {0}")]
     Unreadable(String),
     /// All items are about the wrong exchanges: ask once more and say which.
     #[error("the answer assigns an item to the wrong exchanges: {0}")]
     Misattributed(#[from] RangeFault),
-    /// The texts say nothing: the model isn't up to the task, and digests serve better than asking it again.
+    /// The texts say nothing: the model isn't up to the task, so digests serve better than another question.
     #[error("the answer says nothing: {0}")]
     Worthless(String),
 }
 
 impl ReplyError {
-    /// Returns the name for metrics and the runs table: `bad_output`.
+    /// Returns the name used in metrics and in the table of runs: `bad_output`.
     pub fn class(&self) -> &'static str {
         "bad_output"
     }
 
-    /// Returns true if the same model may do better when asked once more with this error.
+    /// Returns true if the same model may do better when it is asked once more with this error.
     pub fn is_worth_asking_again(&self) -> bool {
         !matches!(self, Self::Worthless(_))
     }
 }
 
-/// Like [`parse_said`] if the user's words are unknown: no text becomes a demand of the user.
+/// Like [`parse_with_words`], if the user's words are unknown: no text becomes a demand of the user.
 ///
 /// # Errors
-/// As [`parse_said`].
+/// As in [`parse_with_words`].
 pub fn parse(text: &str, exchanges: &[i64], redactor: &Redactor) -> Result<CheckedReply, ReplyError> {
-    parse_said(text, exchanges, &UserWords::none(), redactor)
+    parse_with_words(text, exchanges, &UserWords::none(), redactor)
 }
 
-/// Reads and checks a model's answer about `exchanges` (ascending, may have gaps), in which the user said `words`. Accepts the JSON
-/// object in a code fence or in prose, and the items alone. Redacts secrets by the rules of `redactor`. Leaves out an item that is
-/// unreadable or says nothing, so that one bad item doesn't spoil the others.
+/// Reads and checks a model's answer about `exchanges`, which ascend and may have gaps. `words` are the user's words in them. Accepts the
+/// JSON object in a code fence or within prose, and the items alone. `redactor` redacts secrets. Leaves out an item that is unreadable or
+/// says nothing, so that one bad item doesn't spoil the others.
 ///
 /// # Errors
-/// If no item is left.
-pub fn parse_said(
+/// If no item remains.
+pub fn parse_with_words(
     text: &str,
     exchanges: &[i64],
     words: &UserWords,
@@ -173,12 +173,12 @@ struct Checks<'a> {
 }
 
 impl Checks<'_> {
-    /// Reads item `number` (from 1) and cleans its three texts. A missing or empty text is made from the longest one.
+    /// Reads item `number` (from 1) and cleans its three texts. Makes a missing or empty text from the longest one.
     fn item(&self, item: &Value, number: usize) -> Result<ItemDraft, ReplyError> {
         let draft = draft::draft(item).ok_or_else(|| {
             ReplyError::Unreadable(format!("item {number} names no exchanges or has no text"))
         })?;
-        let clean = |text: &str, chars_max| self.cleaned(text, chars_max);
+        let clean = |text: &str, chars_max| self.clean_text(text, chars_max);
         let text = clean(&draft.text, LONG_TEXT_CHARS_MAX).or_else(|fault| {
             let shorter = [&draft.brief, &draft.gist].into_iter();
             let mut clean = shorter.filter_map(|text| clean(text, LONG_TEXT_CHARS_MAX).ok());
@@ -186,9 +186,9 @@ impl Checks<'_> {
             clean.next().ok_or_else(nothing)
         })?;
         let brief = clean(&draft.brief, LONG_BRIEF_CHARS_MAX)
-            .unwrap_or_else(|_| shortened(&text, LONG_BRIEF_CHARS_MAX));
+            .unwrap_or_else(|_| shorten(&text, LONG_BRIEF_CHARS_MAX));
         let gist = clean(first_point(&draft.gist), GIST_CHARS_MAX);
-        let gist = gist.unwrap_or_else(|_| shortened(first_point(&brief), GIST_CHARS_MAX));
+        let gist = gist.unwrap_or_else(|_| shorten(first_point(&brief), GIST_CHARS_MAX));
         Ok(ItemDraft {
             text,
             brief,
@@ -198,8 +198,8 @@ impl Checks<'_> {
     }
 
     /// Cleans a text for a summary, or returns what is wrong with it.
-    fn cleaned(&self, text: &str, chars_max: usize) -> Result<String, &'static str> {
-        // Redacts before cutting: half a secret is not recognised.
+    fn clean_text(&self, text: &str, chars_max: usize) -> Result<String, &'static str> {
+        // Redacts before it cuts: half a secret isn't recognised.
         let redacted = self.redactor.redact(text);
         let clean = |line: &str, chars_max| clean::clean(line, chars_max, self.words);
         let clean = points(&redacted, chars_max, clean).join("\n");
@@ -213,8 +213,8 @@ impl Checks<'_> {
     }
 }
 
-/// Shortens a clean text to whole points and sentences that fit.
-fn shortened(text: &str, chars_max: usize) -> String {
+/// Shortens a clean text to the whole points and sentences that fit.
+fn shorten(text: &str, chars_max: usize) -> String {
     points(text, chars_max, cut_at_sentence).join("\n")
 }
 

@@ -1,42 +1,42 @@
-//! Rounds: an answer of the model with its tool calls and all their results. An exchange is a sequence of rounds, and a new leg of it
-//! begins only with a round.
+//! Rounds: an answer of the model with its tool calls and all their results. An exchange is a sequence of rounds. A new leg begins only
+//! with a new round.
 //!
-//! One answer of a provider may be stored as several messages. Chat formats store it as one. Claude Code writes a line for each of its
-//! blocks, all with the provider's message id. Codex, the Responses API and native messages have neighbouring items without an id.
+//! One answer of a provider may be stored as several messages. Chat formats store one message. Claude Code writes a line for each block
+//! of the answer, with the provider's message id. Codex, the Responses API and native messages have neighbouring items without an id.
 
 use serde::{Deserialize, Serialize};
 
 use super::message::{Format, Kind, Message, Part};
 
-/// The most messages of the model in one answer, so that a leg can't grow without end when only the model speaks.
+/// Limits one answer to this many messages, so that a leg can't grow without end while only the model speaks.
 const MESSAGES_MAX: u32 = 256;
-/// The most bytes of a provider's message id; longer ones are ignored.
+/// Ignores a provider's message id of more bytes.
 pub const RESPONSE_ID_BYTES_MAX: usize = 128;
 
-/// The answer that a message of the model belongs to.
+/// Which answer of the model a message belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponsePart {
     /// The provider's id of the answer.
     pub id: Option<String>,
-    /// True if the model's next message may be part of the same answer.
-    pub may_go_on: bool,
+    /// True if the model's next message may belong to the same answer.
+    pub may_continue: bool,
 }
 
 impl ResponsePart {
-    /// Reads it from `message`.
+    /// Reads the answer's id from `message`, and if the answer may continue.
     pub fn of(message: &Message) -> Self {
         Self {
             id: message
                 .response_id
                 .clone()
                 .filter(|id| id.len() <= RESPONSE_ID_BYTES_MAX),
-            may_go_on: !is_whole(message.format) || is_begun(&message.parts),
+            may_continue: !is_whole_answer(message.format) || is_unfinished(&message.parts),
         }
     }
 }
 
 /// Returns true if a message in `format` is a whole answer of the model.
-fn is_whole(format: Format) -> bool {
+fn is_whole_answer(format: Format) -> bool {
     match format {
         Format::OpenAiChat | Format::Anthropic | Format::Gemini | Format::Aider => true,
         Format::Native | Format::OpenAiResponses | Format::ClaudeCode | Format::Codex | Format::Pidgin => {
@@ -45,57 +45,57 @@ fn is_whole(format: Format) -> bool {
     }
 }
 
-/// Returns true if the answer continues after these parts: the model only thought, or the last block is a call that the provider runs
-/// itself.
-fn is_begun(parts: &[Part]) -> bool {
+/// Returns true if the answer continues after these parts: the model has only thought so far, or the last block is a call that the
+/// provider runs itself.
+fn is_unfinished(parts: &[Part]) -> bool {
     let is_thinking = |part: &Part| matches!(part, Part::Thinking(_));
     matches!(parts.last(), Some(Part::Opaque { .. })) || parts.iter().all(is_thinking)
 }
 
-/// The newest round of an exchange, as far as the next message needs it.
+/// The newest round of an exchange: what the next message needs to know about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Round {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     messages: u32,
-    /// True if the model's next message may belong to it without an id: nobody else has spoken since.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    may_go_on: bool,
+    /// True if the model's next message may belong to this round even without an id, since nobody else has spoken.
+    #[serde(default, rename = "may_go_on", skip_serializing_if = "std::ops::Not::not")]
+    may_continue: bool,
 }
 
 impl Round {
     fn is_followed_by(&self, part: &ResponsePart) -> bool {
-        let is_other = match (&self.id, &part.id) {
+        let is_new = match (&self.id, &part.id) {
             (Some(own), Some(others)) => own != others,
-            _ => !self.may_go_on,
+            _ => !self.may_continue,
         };
-        is_other || self.messages >= MESSAGES_MAX
+        is_new || self.messages >= MESSAGES_MAX
     }
 
-    /// Returns true if a message of that kind begins a round after `newest`, the exchange's newest round.
+    /// Returns true if a message of this kind begins a round. `newest` is the exchange's newest round.
     pub fn is_begun_by(newest: Option<&Self>, kind: &Kind, part: &ResponsePart) -> bool {
-        is_models(kind) && newest.is_none_or(|newest| newest.is_followed_by(part))
+        is_from_model(kind) && newest.is_none_or(|newest| newest.is_followed_by(part))
     }
 
-    /// The newest round after a message of that kind, given the one before it.
+    /// Returns the newest round after a message of this kind. `newest` is the newest round before it.
     pub fn after(newest: Option<Self>, kind: &Kind, part: &ResponsePart) -> Option<Self> {
-        if is_models(kind) {
-            let goes_on = newest.filter(|newest| !newest.is_followed_by(part));
+        if is_from_model(kind) {
+            let same = newest.filter(|newest| !newest.is_followed_by(part));
             return Some(Self {
                 id: part.id.clone(),
-                messages: goes_on.map_or(0, |before| before.messages) + 1,
-                may_go_on: part.may_go_on,
+                messages: same.map_or(0, |before| before.messages) + 1,
+                may_continue: part.may_continue,
             });
         }
         newest.map(|newest| Self {
             // Metadata may come between the parts of an answer.
-            may_go_on: newest.may_go_on && !kind.is_conversation(),
+            may_continue: newest.may_continue && !kind.is_conversation(),
             ..newest
         })
     }
 }
 
-fn is_models(kind: &Kind) -> bool {
+fn is_from_model(kind: &Kind) -> bool {
     matches!(kind, Kind::Assistant | Kind::ToolCall)
 }
 

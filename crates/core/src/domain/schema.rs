@@ -15,7 +15,7 @@ use super::{
     time::Timestamp,
 };
 
-/// Pattern of the ids of agents and projects.
+/// The pattern of the ids of agents and projects.
 pub const ID_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$";
 
 fn id(description: &str, example: &str) -> RefOr<Schema> {

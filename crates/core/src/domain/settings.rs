@@ -1,7 +1,7 @@
-//! The settings of one agent, which override the configuration. They are changed by merge patches (RFC 7396), stored with the agent, and
+//! The settings of one agent, which override the configuration. Merge patches (RFC 7396) change them. They are stored with the agent and
 //! take effect with its next append.
 //!
-//! The value in force is the agent's own, else its preset's, else the configuration's.
+//! The value in force is the agent's own; without one, that of its preset; without a preset, that of the configuration.
 
 mod force;
 mod patch;
@@ -19,27 +19,27 @@ pub use force::{InForce, Source};
 pub use patch::{SettingsError, SettingsPatch};
 pub use table::PARTICIPANTS_BYTES_MAX;
 
-/// The settings that an agent overrides. The configuration has the others.
+/// The settings that one agent can override.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AgentSettings {
-    /// A preset that provides values for absent settings.
+    /// A preset. It provides values for settings that are absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<Preset>,
     /// The window's budget; 0 never evicts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget_tokens: Option<i64>,
-    /// The fill of the window at which an eviction stops, as a share of the budget.
+    /// An eviction stops when the window is this full, as a share of the budget.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low_water: Option<f64>,
-    /// Once a leg has this many tokens, the next round begins another leg. 0 never cuts an exchange, -1 means one eviction step.
+    /// Once a leg has this many tokens, the next round begins a new leg. 0 never cuts an exchange; -1 means one eviction step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leg_tokens: Option<i64>,
-    /// The most messages in the window; 0 means no limit.
+    /// Limits the window to this many messages; 0 means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_messages: Option<i64>,
-    /// The reaction to a newest leg that is too big alone.
+    /// What to do if the newest leg alone is too big.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_overflow: Option<OnOverflow>,
     /// The provider whose tokenizer counts messages.
@@ -48,37 +48,37 @@ pub struct AgentSettings {
     /// The model whose tokenizer counts messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The most tokens of a whole request; 0 means no limit.
+    /// Limits a whole request to this many tokens; 0 means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_max_tokens: Option<i64>,
-    /// Tokens of a request that stay free for the answer.
+    /// Keeps this many tokens of a request free for the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_reserve_tokens: Option<i64>,
-    /// Tokens of a request that stay free for the agent's system prompt and tools.
+    /// Keeps this many tokens of a request free for the agent's system prompt and tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_reserve_tokens: Option<i64>,
     /// True if the first message of the session stays in view.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub anchor: Option<bool>,
-    /// The handling of neighbouring turns of one side.
+    /// What to do with consecutive turns of one side.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alternation: Option<Alternation>,
-    /// The participants of a shared conversation in order: `agent_a, agent_b`. If empty, the speakers in the messages take part.
+    /// The participants of a shared conversation, in order: `agent_a, agent_b`. If empty, the speakers of the messages take part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub participants: Option<String>,
-    /// The tag before the words of a human who steps in.
+    /// Stands before the words of a human who steps in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub human_tag: Option<String>,
     /// The kind of a shared conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// The most calls to models in a day; 0 means no limit.
+    /// Limits the calls to models in a day; 0 means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls_per_day: Option<i64>,
-    /// The most input and output tokens of models in a day; 0 means no limit.
+    /// Limits the input and output tokens of models in a day; 0 means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_per_day: Option<i64>,
-    /// The highest cost of models in a day, in dollars; 0 means no limit.
+    /// Limits the cost of models in a day, in dollars; 0 means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd_per_day: Option<f64>,
     /// The agent's time zone, from the IANA database. The summary ages by its days.
@@ -86,17 +86,17 @@ pub struct AgentSettings {
     pub time_zone: Option<String>,
 }
 
-/// The reaction when the newest leg alone is over budget: its last round is too big.
+/// What to do if the newest leg alone is over budget because its last round is too big.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum OnOverflow {
-    /// It stays, and is reported as over budget.
+    /// The leg stays, and recapd reports it as over budget.
     #[default]
     Evict,
-    /// The append is refused, and none of it is stored.
+    /// recapd refuses the append and stores none of it.
     Refuse,
-    /// It is stored, and the session ends after it.
+    /// recapd stores the append, and the session ends after it.
     End,
 }
 
@@ -135,7 +135,7 @@ impl AgentSettings {
         }
     }
 
-    /// The budget; missing values come from `default`.
+    /// Returns the budget. Missing values come from `default`.
     pub fn budget(&self, default: Budget) -> Budget {
         Budget::new(
             self.budget_tokens.unwrap_or_else(|| default.budget_tokens()),
@@ -145,7 +145,7 @@ impl AgentSettings {
         .with_leg_tokens(self.leg_tokens.unwrap_or_else(|| default.leg_tokens_set()))
     }
 
-    /// The options for contexts; missing values come from `default`.
+    /// Returns the options for contexts. Missing values come from `default`.
     pub fn context_options(&self, default: ContextOptions) -> ContextOptions {
         ContextOptions {
             max_tokens: self.context_max_tokens.unwrap_or(default.max_tokens),
@@ -161,7 +161,7 @@ impl AgentSettings {
         }
     }
 
-    /// The provider and the model of the tokenizer; `provider` and `model` are the configuration's.
+    /// Returns the provider and the model of the tokenizer. `provider` and `model` are those of the configuration.
     pub fn tokenizer<'a>(&'a self, provider: &'a str, model: &'a str) -> (&'a str, &'a str) {
         (
             self.provider.as_deref().unwrap_or(provider),
@@ -169,7 +169,7 @@ impl AgentSettings {
         )
     }
 
-    /// The style for showing the conversation to its speakers; `default` is the configuration's.
+    /// Returns how the conversation is shown to its speakers. Missing values come from `default`.
     pub fn telling(&self, default: PerspectiveStyle) -> PerspectiveStyle {
         let participants = self.participants.as_deref().map(perspective::names);
         PerspectiveStyle {

@@ -1,7 +1,7 @@
-//! The daily limits on the cost of models.
+//! Daily limits on the cost of models.
 //!
-//! A day is a UTC day for every agent: providers bill by it, and a limit must not depend on an agent's time zone. Limits are checked
-//! before each call. A running call is finished, so a day may exceed its limit by one call per running update. Updates of other daemons
+//! A day is a UTC day for every agent: providers bill by it, and a limit must not depend on an agent's time zone. recapd checks the
+//! limits before each call. It finishes a running call, so each running update may exceed a limit by one call. Updates of other daemons
 //! on the same database count when they end.
 
 use serde::{Deserialize, Serialize};
@@ -11,16 +11,16 @@ use super::{
     time::{DAY_MS, Timestamp},
 };
 
-/// The micro-dollars in a dollar.
+/// How many micro-dollars a dollar has.
 pub const MICROUSD_PER_USD: i64 = 1_000_000;
-/// The largest allowed limit on calls.
+/// No limit on calls may be higher.
 pub const CALLS_PER_DAY_MAX: i64 = 1_000_000_000;
-/// The largest allowed limit on tokens.
+/// No limit on tokens may be higher.
 pub const TOKENS_PER_DAY_MAX: i64 = 1_000_000_000_000;
-/// The largest allowed limit in dollars.
+/// No limit in dollars may be higher.
 pub const USD_PER_DAY_MAX: f64 = 1_000_000.0;
 
-/// The most that may be spent in a day; 0 means no limit.
+/// Limits of what may be spent in a day; 0 means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SpendLimits {
@@ -32,16 +32,16 @@ pub struct SpendLimits {
     pub cost_microusd: i64,
 }
 
-/// The limits of all agents together, and of each agent without limits of its own.
+/// The limits of all agents together, and the limits of each agent that has none of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DailyLimits {
     /// The limits of all agents together.
     pub all: SpendLimits,
-    /// The limits of each agent without its own.
+    /// The limits of each agent that has none of its own.
     pub agent: SpendLimits,
 }
 
-/// The amount that was spent.
+/// What was spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SpendTotal {
@@ -51,11 +51,11 @@ pub struct SpendTotal {
     pub tokens: i64,
     /// The cost in micro-dollars of the calls with a known price.
     pub cost_microusd: i64,
-    /// The number of calls with an unknown price.
+    /// How many calls have an unknown price.
     pub unpriced_calls: i64,
 }
 
-/// A limit that allows no further call.
+/// A limit that is used up, so that it allows no further call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -88,7 +88,7 @@ impl SpendLimit {
         Self::Price,
     ];
 
-    /// The name under which it is stored.
+    /// Returns the stored name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Calls => "calls",
@@ -106,7 +106,7 @@ impl SpendLimit {
         Self::ALL.into_iter().find(|limit| limit.name() == name)
     }
 
-    /// The configuration key that sets the limit; for a missing price, the key that fixes that.
+    /// Returns the configuration key that sets the limit. If a price is missing, returns the key that sets prices.
     pub fn key(self) -> &'static str {
         match self {
             Self::Calls => "spend.calls_per_day",
@@ -134,9 +134,9 @@ impl SpendTotal {
 }
 
 impl SpendLimits {
-    /// Overrides these limits by those of an agent's settings.
+    /// Returns these limits with those of an agent's settings, which have priority.
     #[must_use]
-    pub fn overridden(self, settings: &AgentSettings) -> Self {
+    pub fn override_with(self, settings: &AgentSettings) -> Self {
         Self {
             calls: settings.calls_per_day.unwrap_or(self.calls),
             tokens: settings.tokens_per_day.unwrap_or(self.tokens),
@@ -155,13 +155,13 @@ impl SpendLimits {
 }
 
 impl DailyLimits {
-    /// Returns true if an agent with these `settings` has a limit in dollars, which needs known prices. Limits in the configuration are
-    /// refused without prices, but an agent's can be set at any time.
+    /// Returns true if an agent with these `settings` has a limit in dollars, which needs known prices. The configuration can't have such
+    /// a limit without prices, but an agent's limit can be set at any time.
     pub fn are_in_dollars(&self, settings: &AgentSettings) -> bool {
-        self.all.cost_microusd > 0 || self.agent.overridden(settings).cost_microusd > 0
+        self.all.cost_microusd > 0 || self.agent.override_with(settings).cost_microusd > 0
     }
 
-    /// The first limit that is used up, for an agent with these `settings`.
+    /// Returns the first limit that is used up, for an agent with these `settings`.
     pub fn used_up(
         &self,
         settings: &AgentSettings,
@@ -169,7 +169,7 @@ impl DailyLimits {
         all: SpendTotal,
     ) -> Option<SpendLimit> {
         let of_all = self.all.used_up(all);
-        let of_agent = self.agent.overridden(settings).used_up(agent);
+        let of_agent = self.agent.override_with(settings).used_up(agent);
         let used_up = of_all.into_iter().chain(of_agent);
         let mut limits = SpendLimit::ALL.into_iter().zip(used_up);
         limits.find_map(|(limit, is_used_up)| is_used_up.then_some(limit))
@@ -185,12 +185,12 @@ pub fn microusd(usd: f64) -> i64 {
     (usd * 1e6).round() as i64
 }
 
-/// The start of the UTC day of `now`.
+/// Returns when the UTC day of `now` begins.
 pub fn day_start(now: Timestamp) -> Timestamp {
     Timestamp(now.0 - now.0.rem_euclid(DAY_MS))
 }
 
-/// The start of the UTC day after `now`.
+/// Returns when the UTC day after `now` begins.
 pub fn next_day(now: Timestamp) -> Timestamp {
     day_start(now).plus_ms(DAY_MS)
 }

@@ -1,11 +1,12 @@
 //! The summary: items, the sections that their age puts them in, and the document rendered from them.
 //!
-//! Data flows one way. Drafts and exchanges become items ([`coverage`]); age and room give each item a section and a form ([`section`],
-//! [`compaction`]); items are written as lines ([`mod@line`], [`render`]). Exchanges that aren't summarised yet are added when the
-//! document is read ([`pending`]); readers with little room get its newest lines ([`brief`]). The items of several agents make one
-//! document in [`shared`].
+//! Data flows one way. [`coverage`] makes items from drafts and exchanges. [`section`] and [`compaction`] give each item a section and a
+//! form, by its age and by the room. [`mod@line`] and [`render`] write the items as lines. When the document is read, [`pending`] adds
+//! the exchanges that aren't summarised yet, and [`brief`] cuts the document for readers with little room. [`shared`] makes one document
+//! from the items of several agents.
 //!
 //! Invariant: the clock ages items, never a model. recapd fills in times, token totals and coverage.
+//!
 //! Invariant: no document has more than [`compaction::SUMMARY_TOKENS_MAX`] tokens.
 
 pub mod brief;

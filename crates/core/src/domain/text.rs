@@ -1,10 +1,10 @@
-//! Cutting and cleaning text. All of it is safe for UTF-8; unless noted, cuts fall between graphemes.
+//! Cuts and cleans text. All of it is safe for UTF-8. Unless noted, cuts fall between graphemes.
 
 use std::borrow::Cow;
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
-/// Months in German, Danish and Norwegian, which put a full stop after the day.
+/// The months in German, Danish and Norwegian, which write a full stop after the day.
 const DOTTED_MONTHS: [&str; 18] = [
     "januar",
     "jänner",
@@ -26,7 +26,7 @@ const DOTTED_MONTHS: [&str; 18] = [
     "desember",
 ];
 
-/// The most characters of an escape sequence that are skipped.
+/// Skips at most this many characters of an escape sequence.
 const ESCAPED_CHARS_MAX: usize = 4_096;
 
 /// Cuts `text` to `chars_max` graphemes, including an ellipsis that marks the cut.
@@ -42,7 +42,7 @@ pub fn cut(text: &str, chars_max: usize) -> String {
     format!("{head}…")
 }
 
-/// Like [`cut`], but cuts after the last sentence that fits, without an ellipsis, if that uses at least half of the room.
+/// Like [`cut`], but cuts after the last whole sentence, without an ellipsis, if that uses at least half of the room.
 pub fn cut_at_sentence(text: &str, chars_max: usize) -> String {
     let Some((end, _)) = text.grapheme_indices(true).nth(chars_max) else {
         return text.to_owned();
@@ -59,14 +59,14 @@ pub fn cut_at_sentence(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// The beginning of the line that [`head_tail`] puts in place of the cut, with the line feed before it.
+/// Begins the line that [`head_tail`] puts in place of the cut part, with the line feed before it.
 pub const CUT_MARK: &str = "\n[… ";
-/// The end of that line.
+/// Ends that line.
 pub const CUT_MARK_END: &str = " characters left out …]";
 
-/// The first `head` and the last `tail` characters of a long text, with a note in between of how much is left out.
+/// Returns the first `head` and the last `tail` characters of a long text. A note between them says how much is left out.
 pub fn head_tail(text: &str, head: usize, tail: usize) -> String {
-    // There are no more characters than bytes, so most texts need no counting.
+    // A text has no more characters than bytes, so most texts needn't be counted.
     if text.len() <= head + tail {
         return text.to_owned();
     }
@@ -79,7 +79,7 @@ pub fn head_tail(text: &str, head: usize, tail: usize) -> String {
     format!("{start}{CUT_MARK}{}{CUT_MARK_END}\n{end}", chars - head - tail)
 }
 
-/// Makes one clean line: removes escape sequences, control characters, and characters that hide or reorder text; reduces white space to
+/// Makes one clean line. Removes escape sequences, control characters, and characters that hide or reorder text. Reduces white space to
 /// single blanks.
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len().min(4_096));
@@ -107,14 +107,14 @@ pub fn one_line(text: &str) -> String {
     line.trim().to_owned()
 }
 
-/// The first line of `text` with a letter or digit, cleaned and cut to `chars_max` graphemes.
+/// Returns the first line of `text` that has a letter or digit, cleaned and cut to `chars_max` graphemes.
 pub fn first_line(text: &str, chars_max: usize) -> String {
     first_line_by(text, chars_max, str::to_owned)
 }
 
 /// Like [`first_line`], but applies `change` to each line before it is cleaned and cut.
 pub fn first_line_by(text: &str, chars_max: usize, change: impl Fn(&str) -> String) -> String {
-    // More than this isn't shown; cutting first keeps a line of a megabyte cheap.
+    // No more than this is shown. Cutting first makes a line of a megabyte cheap.
     let bytes_max = chars_max.saturating_mul(16);
     text.lines()
         .map(|line| one_line(&change(floor_cut(line, bytes_max))))
@@ -123,7 +123,7 @@ pub fn first_line_by(text: &str, chars_max: usize, change: impl Fn(&str) -> Stri
         .unwrap_or_default()
 }
 
-/// Formats bytes as hexadecimal digits, two for each.
+/// Writes bytes as hexadecimal digits, two for each.
 pub fn hexadecimal(bytes: &[u8]) -> String {
     let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or_default();
     bytes
@@ -145,20 +145,20 @@ pub fn begins_with_day(line: &str) -> bool {
     is_day && DOTTED_MONTHS.contains(&word.to_lowercase().as_str())
 }
 
-/// The longest prefix of at most `bytes_max` bytes that ends on a character boundary.
+/// Returns the longest prefix of at most `bytes_max` bytes that ends between characters.
 pub fn floor_cut(text: &str, bytes_max: usize) -> &str {
     let end = text.floor_char_boundary(bytes_max);
     text.get(..end).unwrap_or_default()
 }
 
-/// The longest suffix of at most `bytes_max` bytes that begins on a character boundary.
+/// Returns the longest suffix of at most `bytes_max` bytes that begins between characters.
 pub fn ceil_cut(text: &str, bytes_max: usize) -> &str {
     let start = text.ceil_char_boundary(text.len().saturating_sub(bytes_max));
     text.get(start..).unwrap_or_default()
 }
 
-/// Escapes JSON for a terminal: control characters, and characters that hide or reorder text, become escapes with the same meaning
-/// (`\u009b`). JSON itself only excludes the first 32 control characters from strings.
+/// Makes JSON safe for a terminal. Control characters, and characters that hide or reorder text, become escapes with the same meaning
+/// (`\u009b`). JSON itself allows them in strings, except for the first 32 control characters.
 pub fn visible_json(json: &str) -> Cow<'_, str> {
     let is_hidden = |c: char| is_unprintable(c) && !matches!(c, '\n' | '\t');
     if !json.contains(is_hidden) {
@@ -183,7 +183,7 @@ pub fn visible_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Converts `text` for a terminal without UTF-8: recapd's own marks are replaced by ASCII of the same width, other characters by question
+/// Converts `text` for a terminal without UTF-8: replaces recapd's own marks by ASCII of the same width, and other characters by question
 /// marks.
 pub fn ascii(text: &str) -> String {
     text.graphemes(true)
@@ -242,8 +242,8 @@ fn is_joiner(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}')
 }
 
-/// Returns true for control characters, and for characters that reorder or hide text: bidirectional controls, zero-width characters and
-/// fillers, tags (U+E0000), and the variation selectors that no emoji uses, which carry hidden bytes.
+/// Returns true for control characters and for characters that reorder or hide text: bidirectional controls, zero-width characters and
+/// fillers, tags (U+E0000), and the variation selectors that no emoji uses, since they can carry hidden bytes.
 fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c,

@@ -1,24 +1,24 @@
-//! The reasoning of a model: text as far as its provider shows it, and a sealed part that only the provider can read.
+//! The reasoning of a model: the text that its provider shows, and a sealed part that only the provider can read.
 
 /// One reasoning of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thought {
     /// The readable text: all of it, a summary, or nothing.
     pub text: String,
-    /// The whole reasoning in the form that only its provider can read.
+    /// The whole reasoning, in a form that only its provider can read.
     pub seal: Option<Seal>,
 }
 
-/// A text that only its provider can read: base64 of encrypted data. `tokens::count_sealed` estimates its cost.
+/// A text that only its provider can read: base64 of encrypted data. [`super::tokens::count_sealed`] estimates its tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal {
-    /// The party that sealed it.
+    /// Who sealed it.
     pub sealer: Sealer,
     /// The length in base64 characters.
     pub chars: usize,
 }
 
-/// The parties that seal reasoning, as far as their methods differ.
+/// Who seals reasoning, as far as the methods differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sealer {
     /// OpenAI: `encrypted_content` of reasoning and of compactions.

@@ -5,7 +5,7 @@ use std::{fmt, ops::RangeInclusive};
 use chrono::{DateTime, NaiveDateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// The English names of the weekdays. Monday comes first, so that an index is the days after a Monday.
+/// The English names of the weekdays. Monday comes first, so an index is the number of days after a Monday.
 pub const WEEKDAYS: [&str; 7] = [
     "monday",
     "tuesday",
@@ -24,7 +24,7 @@ pub const MINUTE_MS: i64 = 60 * SECOND_MS;
 pub const HOUR_MS: i64 = 60 * MINUTE_MS;
 /// See [`SECOND_MS`].
 pub const DAY_MS: i64 = 24 * HOUR_MS;
-/// The least decrease of a clock that counts as set back: clocks are adjusted all the time.
+/// A clock that goes back by less than this isn't counted as set back, since clocks are adjusted all the time.
 pub const CLOCK_JUMP_MS_MIN: i64 = 1_000;
 
 /// The years 1 to 9999: RFC 3339 can write them, and every database can store them.
@@ -46,7 +46,7 @@ impl Timestamp {
             .and_then(|time| Self(time.and_utc().timestamp_millis()).in_calendar())
     }
 
-    /// Returns the time if it is in the years 1 to 9999 (UTC). Times from outside must be, as databases can't store others.
+    /// Returns the time if it is in the years 1 to 9999 (UTC). Times from outside must be, since databases can't store others.
     pub fn in_calendar(self) -> Option<Self> {
         CALENDAR.contains(&self.0).then_some(self)
     }
@@ -57,12 +57,12 @@ impl Timestamp {
         Self(self.0.saturating_add(span_ms))
     }
 
-    /// The milliseconds from `earlier` to this; negative if `earlier` is later.
+    /// Returns the milliseconds from `earlier` to this time; negative if `earlier` is later.
     pub fn since_ms(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Formats in UTC by a strftime pattern of chrono's.
+    /// Writes the time in UTC by a strftime pattern of chrono's.
     pub fn format(self, pattern: &str) -> String {
         self.utc().format(pattern).to_string()
     }

@@ -1,4 +1,4 @@
-//! Counting tokens: the interface to tokenizers, and the tokens of messages.
+//! Counts the tokens of messages, with any tokenizer.
 
 use super::{
     attachment::Extent,
@@ -7,7 +7,7 @@ use super::{
     thought::{Seal, Sealer, Thought},
 };
 
-/// Tokens of each message besides its content: role and separators (OpenAI's chat format: 3, and the role).
+/// Tokens of each message besides its content: its role and separators (OpenAI's chat format: 3, and the role).
 pub const MESSAGE_OVERHEAD_TOKENS: i64 = 4;
 /// Tokens of a tool call besides its name and arguments.
 pub const TOOL_CALL_OVERHEAD_TOKENS: i64 = 3;
@@ -16,17 +16,18 @@ pub const TOOL_CALL_OVERHEAD_TOKENS: i64 = 3;
 pub const ATTACHMENT_TOKENS: i64 = 1_568;
 /// Tokens assumed for a page of a document: at most 3,000 of its text (usually 1,500 to 3,000), or fewer with the page as an image.
 pub const PAGE_TOKENS: i64 = 3_000;
-/// The side of an image's patch in pixels, and the most patches: Claude's values, used for unknown models.
+/// The side of an image's patch in pixels. Claude's value, used for unknown models.
 const IMAGE_PATCH: u32 = 28;
+/// Limits an image to this many patches, with a token each. Claude's value, used for unknown models.
 const IMAGE_TOKENS_MAX: i64 = 4_784;
-/// A sealed text has at least this many times the tokens of a summary of it.
+/// If a sealed text has more than this many times the tokens of the shown text, the shown text is only a summary of it.
 const SUMMARY_TIMES: i64 = 2;
-/// The field before a sealed text in compact JSON. In a string its quotation marks would be escaped.
+/// Precedes a sealed text in compact JSON. In a string its quotation marks would be escaped.
 const SEALED_FIELD: &str = "\"encrypted_content\":\"";
 
-/// A token counter. Implementations are linear in the text's length, even on adversarial input.
+/// Counts tokens. Implementations take time linear in the text's length, even on adversarial input.
 pub trait TokenCounter: Send + Sync {
-    /// The tokens of `text`.
+    /// Counts the tokens of `text`.
     fn count(&self, text: &str) -> i64;
 
     /// Estimates the tokens of an image or a document, by its media type and its size.
@@ -38,8 +39,8 @@ pub trait TokenCounter: Send + Sync {
         }
     }
 
-    /// The name of the counting method, stored with each count: `o200k`, `o200k*claude`, `bytes/3`; with the factor of a guard
-    /// `o200k*claude×1.12`.
+    /// Returns the name of the counting method, which is stored with each count: `o200k`, `o200k*claude`, `bytes/3`. A guard adds its
+    /// factor: `o200k*claude×1.12`.
     fn method(&self) -> &str;
 
     /// Returns true if it counts exactly like the provider, so that it needs no calibration.
@@ -47,13 +48,13 @@ pub trait TokenCounter: Send + Sync {
         false
     }
 
-    /// Removes the factor of a guard from a count: the plain estimate, for calibration.
-    fn plain(&self, tokens: i64) -> i64 {
+    /// Removes a guard's factor from a count. Calibration needs the count without it.
+    fn without_guard(&self, tokens: i64) -> i64 {
         tokens
     }
 }
 
-/// Counts a message by its content, not by its wire bytes: ids, timestamps and braces, which no model sees, are free, and so is metadata.
+/// Counts the tokens of a message. Only its content counts. Ids, times and braces are free, since no model sees them; so is metadata.
 pub fn count_message(counter: &dyn TokenCounter, message: &Message) -> i64 {
     if let Kind::Metadata(_) = message.kind {
         return 0;
@@ -66,7 +67,7 @@ pub fn count_message(counter: &dyn TokenCounter, message: &Message) -> i64 {
         + MESSAGE_OVERHEAD_TOKENS
 }
 
-/// Counts one part of a message.
+/// Counts the tokens of one part of a message.
 pub fn count_part(counter: &dyn TokenCounter, part: &Part) -> i64 {
     match part {
         Part::Text(text) | Part::ToolResult { text, .. } => counter.count(text),
@@ -79,7 +80,7 @@ pub fn count_part(counter: &dyn TokenCounter, part: &Part) -> i64 {
     }
 }
 
-/// Counts a block that only its provider can read, by its compact JSON.
+/// Counts the tokens of a block that only its provider can read, by its compact JSON.
 pub fn count_opaque(counter: &dyn TokenCounter, json: &str) -> i64 {
     let mut pieces = json.split(SEALED_FIELD);
     let head = pieces.next().map_or(0, |open| counter.count(open));
@@ -91,35 +92,34 @@ pub fn count_opaque(counter: &dyn TokenCounter, json: &str) -> i64 {
     rest.fold(head, i64::saturating_add)
 }
 
-/// Counts the reasoning of a model, as it is charged when it goes back to its provider.
+/// Counts the tokens of a model's reasoning, as a provider charges them when the reasoning goes back to it.
 ///
-/// OpenAI's seal replaces its text, which is a summary. Anthropic's seal holds the same text, which is counted like any other, unless it
-/// is so much shorter that it can only be a summary, too.
+/// OpenAI's seal replaces the shown text, which is a summary. Anthropic's seal holds the same text as is shown. That text is counted like
+/// any other, unless the seal is so much longer that the shown text can only be a summary.
 pub fn count_thought(counter: &dyn TokenCounter, thought: &Thought) -> i64 {
-    let told = counter.count(&thought.text);
-    let Some(seal) = thought.seal else { return told };
+    let shown = counter.count(&thought.text);
+    let Some(seal) = thought.seal else { return shown };
     let sealed = count_sealed(seal);
-    if seal.sealer == Sealer::OpenAi || sealed > told.saturating_mul(SUMMARY_TIMES) {
+    if seal.sealer == Sealer::OpenAi || sealed > shown.saturating_mul(SUMMARY_TIMES) {
         sealed
     } else {
-        told
+        shown
     }
 }
 
 /// Estimates the tokens of a text that only its provider can read.
 ///
-/// Providers report the counts of some. By these a seal has a fixed number of characters, and a number of characters per token.
+/// Providers report the counts of some sealed texts. By these, a seal has a fixed number of characters plus some characters per token.
 ///
 /// - OpenAI: `encrypted_content` of 270 reasonings, compared with `reasoning_output_tokens` of their responses in nine Codex rollouts
 ///   (GPT-5.3 Codex, 5.4, 5.5 and three of 5.6; 6 to 9,823 tokens a response). The sum of each rollout is within 9 %. The next request's
 ///   `input_tokens` grow by the same amount. Codex itself assumes 650 bytes and 4 bytes a token (`estimate_reasoning_length` in its
-///   `context_manager/history.rs`), a quarter more.
-/// - Anthropic: `signature` of hidden thinking, compared with its share of `output_tokens` in two transcripts of Opus 4.7, whose output
-///   the next request's input grows by, too. The median is 3 % and 7 % too low. Where thinking is shown (Sonnet 4 and 4.5), a signature
-///   has 235 characters and four for each three bytes of the text.
+/// - Anthropic: `signature` of hidden thinking, compared with its share of `output_tokens` in two transcripts of Opus 4.7. The next
+///   request's input grows by the same output. The median is 3 % and 7 % too low. Where thinking is shown (Sonnet 4 and 4.5), a signature
+///   has 235 characters, and four more for each three bytes of the text.
 /// - Others: a guess. Four characters of base64 hold three bytes, and four bytes of text are about one token. Of Gemini's signatures only
-///   those of thoughts count: its documentation says that they are charged when they go back, users report that they aren't
-///   (googleapis/python-genai#1129).
+///   those of thoughts count. Gemini's documentation says that they are charged when they go back; users report that they aren't
+///   (googleapis/python-genai#1129). (googleapis/python-genai#1129).
 pub fn count_sealed(seal: Seal) -> i64 {
     let (wrapping_chars, chars_per_10_tokens) = match seal.sealer {
         Sealer::OpenAi => (920, 64),
@@ -130,7 +130,7 @@ pub fn count_sealed(seal: Seal) -> i64 {
     i64_or_max(chars).saturating_mul(10) / chars_per_10_tokens
 }
 
-/// One token per character, for tests.
+/// Counts one token per character, for tests.
 #[cfg(any(test, feature = "fixtures"))]
 pub struct Characters;
 

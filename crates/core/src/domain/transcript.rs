@@ -1,5 +1,5 @@
-//! Exchanges as a summariser reads them: texts with their speakers, tool calls and results; long texts cut to head and tail; no thinking
-//! (provider documentation: never feed reasoning to a summariser).
+//! Transcripts: exchanges as a summariser reads them. They have texts with their speakers, tool calls and results. Long texts are cut to
+//! head and tail. Thinking is left out (provider documentation: never feed reasoning to a summariser).
 
 mod pairs;
 mod reminders;
@@ -19,19 +19,19 @@ use super::{
 
 const MEDIA_CHARS_MAX: usize = 80;
 
-/// The source of a line in a transcript.
+/// Who speaks in a line of a transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Voice {
     /// The user.
     User,
     /// The model.
     Assistant,
-    /// A program that writes in the user's place; perhaps a tool's result.
+    /// A program that writes in the user's place. The line may be a tool's result.
     Program,
-    /// A tool call: the line's `label` is the tool's name, its text the arguments.
+    /// A tool call. The line's `label` is the tool's name, its text the arguments.
     Call,
-    /// A tool result, right after its call: the line's `label` is the tool's name, if known. Elsewhere the result belongs to no call of
-    /// the exchange.
+    /// A tool result, right after its call. The line's `label` is the tool's name, if known. If it doesn't follow a call, the result
+    /// belongs to no call of the exchange.
     Result,
     /// A failed tool result.
     FailedResult,
@@ -48,7 +48,7 @@ impl Voice {
         Self::FailedResult,
     ];
 
-    /// The name used in the database.
+    /// Returns the name used in the database.
     pub fn name(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -75,7 +75,7 @@ pub struct Line {
     pub label: String,
     /// The text, with secrets redacted.
     pub text: String,
-    /// When it was said.
+    /// When the message was written.
     pub at: Timestamp,
 }
 
@@ -88,7 +88,7 @@ pub struct Continuation {
     pub request: String,
 }
 
-/// One exchange or leg, rendered for a summariser.
+/// One exchange or leg, as a summariser reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transcript {
     /// The number of the exchange or leg.
@@ -97,13 +97,13 @@ pub struct Transcript {
     pub continues: Option<Continuation>,
     /// When it began.
     pub started_at: Timestamp,
-    /// The agent's time zone, in which `yesterday` is meant.
+    /// The agent's time zone. Words such as `yesterday` refer to its days.
     pub zone: Zone,
     /// The tokens of the exchange.
     pub tokens: i64,
     /// True if the user interrupted it.
     pub interrupted: bool,
-    /// Its changes outside of the conversation, read from its full calls.
+    /// What it changed outside of the conversation, read from its uncut calls.
     pub effects: Effects,
     /// Its lines, in order. Instructions (kind `system`), metadata and recapd's own output are left out.
     pub lines: Vec<Line>,
@@ -139,12 +139,12 @@ impl Transcript {
     }
 }
 
-/// The most characters of each text in a transcript.
+/// How long the texts of a transcript may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TranscriptLimits {
-    /// Characters of a user's or a model's text: two thirds from its head, one third from its tail.
+    /// Limits a user's or a model's text to this many characters: two thirds from its head, one third from its tail.
     pub said_chars_max: usize,
-    /// Characters of a tool call's arguments and of a tool's result, split likewise.
+    /// Limits a tool call's arguments and a tool's result to this many characters, split in the same way.
     pub tool_chars_max: usize,
 }
 
@@ -158,7 +158,7 @@ impl Default for TranscriptLimits {
 }
 
 impl Transcript {
-    /// Renders an exchange and its messages, with secrets redacted by the rules of `redactor`.
+    /// Makes the transcript of an exchange from its messages. `redactor` redacts secrets.
     pub fn new(
         exchange: &Exchange,
         messages: &[Message],
@@ -179,8 +179,8 @@ impl Transcript {
             lines: without_own_output(pairs::side_by_side(
                 messages
                     .iter()
-                    .filter(|message| is_told(message))
-                    .flat_map(|message| linked(message, limits, redactor, exchange.opened_at))
+                    .filter(|message| has_voice(message))
+                    .flat_map(|message| linked_lines(message, limits, redactor, exchange.opened_at))
                     .collect(),
             )),
         }
@@ -190,22 +190,22 @@ impl Transcript {
     #[must_use]
     pub fn working_on(mut self, request: &Message, limits: TranscriptLimits, redactor: &Redactor) -> Self {
         if let Some(continued) = &mut self.continues {
-            let said = OwnWords::of(request).text();
-            let whole = redactor.redact(said.trim());
+            let own_words = OwnWords::of(request).text();
+            let whole = redactor.redact(own_words.trim());
             let chars_max = limits.said_chars_max;
             continued.request = head_tail(&whole, chars_max * 2 / 3, chars_max / 3);
         }
         self
     }
 
-    /// Returns true if a transcript of these messages has any line. Without one, as for forgotten messages, a model would have to invent
-    /// something.
+    /// Returns true if a transcript of these messages has any line. Without lines, as after forgetting messages, a model would have to
+    /// invent something.
     pub fn has_lines<'a>(mut messages: impl Iterator<Item = &'a Message>) -> bool {
-        messages.any(|message| is_told(message) && message.parts.iter().any(has_line))
+        messages.any(|message| has_voice(message) && message.parts.iter().any(has_line))
     }
 
-    /// The bytes of all texts and labels.
-    pub fn chars(&self) -> usize {
+    /// Returns the bytes of all texts and labels.
+    pub fn bytes(&self) -> usize {
         self.lines
             .iter()
             .map(|line| line.text.len() + line.label.len())
@@ -213,12 +213,12 @@ impl Transcript {
     }
 }
 
-/// Instructions and metadata have no lines.
-fn is_told(message: &Message) -> bool {
+/// Returns true if the message has lines. Instructions and metadata have none.
+fn has_voice(message: &Message) -> bool {
     message.kind.is_conversation() && message.kind != Kind::System
 }
 
-/// Leaves out the calls of recapd's tools, and their results, which have their calls' names.
+/// Leaves out the calls and results of recapd's own tools. Results have the names of their calls.
 fn without_own_output(mut lines: Vec<Line>) -> Vec<Line> {
     lines.retain(|line| match line.voice {
         Voice::Call | Voice::FailedResult => !own_output::is_tool(&line.label),
@@ -228,7 +228,7 @@ fn without_own_output(mut lines: Vec<Line>) -> Vec<Line> {
     lines
 }
 
-/// Returns true if a part becomes a line. A successful result without text doesn't.
+/// Returns true if a part becomes a line. A successful result without text doesn't become one.
 fn has_line(part: &Part) -> bool {
     match part {
         Part::Text(text) => !text.trim().is_empty(),
@@ -238,8 +238,8 @@ fn has_line(part: &Part) -> bool {
     }
 }
 
-/// The lines of a message; its texts hold only the user's own words.
-fn linked<'m>(
+/// Returns the lines of a message. Its texts have only the user's own words.
+fn linked_lines<'m>(
     message: &'m Message,
     limits: TranscriptLimits,
     redactor: &Redactor,
@@ -259,7 +259,7 @@ fn linked<'m>(
     lines.collect()
 }
 
-/// The line of a part; `own` are the user's own words in it, if it is a text.
+/// Returns the line of a part. If the part is a text, `own` are the user's own words in it.
 fn line(
     message: &Message,
     part: &Part,
@@ -269,7 +269,7 @@ fn line(
     opened_at: Timestamp,
 ) -> Option<Line> {
     let at = message.at.unwrap_or(opened_at);
-    let said = if matches!(message.kind, Kind::User | Kind::ToolResult) {
+    let speaker = if matches!(message.kind, Kind::User | Kind::ToolResult) {
         Voice::User
     } else {
         Voice::Assistant
@@ -279,7 +279,7 @@ fn line(
             own if own.trim().is_empty() && !text.trim().is_empty() => {
                 (Voice::Program, None, text.as_str(), limits.tool_chars_max)
             }
-            own => (said, message.speaker.clone(), own, limits.said_chars_max),
+            own => (speaker, message.speaker.clone(), own, limits.said_chars_max),
         },
         Part::ToolCall { name, arguments, .. } => (
             Voice::Call,
@@ -294,7 +294,7 @@ fn line(
                 Voice::Result
             };
             // The user's answer to a tool gets the same room as other words of the user.
-            let chars_max = if user_text::are_in(text) {
+            let chars_max = if user_text::has_user_words(text) {
                 limits.said_chars_max
             } else {
                 limits.tool_chars_max
@@ -310,7 +310,7 @@ fn line(
             let text = format!("[{what}: {}]", cut(&one_line(named), MEDIA_CHARS_MAX));
             let label = one_line(&redactor.redact(&message.speaker.clone().unwrap_or_default()));
             return Some(Line {
-                voice: said,
+                voice: speaker,
                 label,
                 text,
                 at,
@@ -323,16 +323,16 @@ fn line(
         Part::Text(_) => own_output::without_fences(text),
         _ => text.into(),
     };
-    // Before the cut: half a secret has no shape.
+    // Redacts before it cuts: half a secret has no shape.
     let whole = redactor.redact(text.trim());
-    let shortened = |text: &str| head_tail(text, chars_max * 2 / 3, chars_max / 3);
-    let mut text = shortened(&whole);
-    // JSON that is cut no longer shows the reason of the failure.
+    let shorten = |text: &str| head_tail(text, chars_max * 2 / 3, chars_max / 3);
+    let mut text = shorten(&whole);
+    // Cut JSON no longer shows why the call failed.
     if voice == Voice::FailedResult
         && text != *whole
         && let Some(reason) = outcome::reason(&whole)
     {
-        text = shortened(&format!("{reason}\n{whole}"));
+        text = shorten(&format!("{reason}\n{whole}"));
     }
     // An empty result still answers its call.
     (!text.is_empty() || !matches!(voice, Voice::User | Voice::Assistant | Voice::Program)).then(|| Line {

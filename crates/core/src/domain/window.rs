@@ -1,4 +1,4 @@
-//! The window in memory: an embeddable library for eviction, without a daemon or a database.
+//! The window in memory: a library that evicts exchanges within an agent's own process, without a daemon or a database.
 //!
 //! ```
 //! use recapd_core::{domain::window::{Budget, Window}, formats, tokenizer};
@@ -27,14 +27,14 @@ use super::{
     tokens::{TokenCounter, count_message},
 };
 
-/// The fewest tokens of a leg, unless set explicitly: smaller legs would only add rows.
+/// A leg has at least this many tokens, unless its size is set explicitly. Smaller legs would only add rows.
 pub const LEG_TOKENS_MIN: i64 = 1_000;
-/// A value for the tokens of a leg: as many as one eviction makes room for.
+/// Stands for a leg's size: as many tokens as one eviction makes room for.
 pub const ONE_STEP: i64 = -1;
-/// A leg has at least one part in this many of the budget, unless set explicitly.
+/// A leg has at least 1/`LEG_SHARE_MIN` of the budget, unless its size is set explicitly.
 const LEG_SHARE_MIN: i64 = 20;
 
-/// The limits of a window: in tokens, and perhaps in messages.
+/// The limits of a window, in tokens and in messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
     max_tokens: i64,
@@ -44,9 +44,9 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Limits the window to `budget_tokens` (0 disables eviction). Above that, exchanges leave until the window is at or below
-    /// `low_water` × the budget. 1.0 evicts just enough (seeds 000 and 001); less keeps the provider's prompt cache warm between
-    /// evictions. `low_water` is clamped to 0..=1.
+    /// Limits the window to `budget_tokens`; 0 disables eviction. A bigger window evicts exchanges until it has at most `low_water` × the
+    /// budget. 1.0 evicts just enough (seeds 000 and 001); a lower value keeps the provider's prompt cache warm between evictions.
+    /// `low_water` is clamped to 0..=1.
     pub const fn new(budget_tokens: i64, low_water: f64) -> Self {
         Self {
             max_tokens: if budget_tokens < 0 { 0 } else { budget_tokens },
@@ -56,9 +56,9 @@ impl Budget {
         }
     }
 
-    /// Also limits the window to `max_messages` messages (0 means no limit): whole exchanges leave, oldest first. Only messages that are
-    /// sent count, without the preamble. The newest exchange stays however many it has, and isn't over budget for that (seed 004; origins
-    /// 4.2, edge case 1).
+    /// Also limits the window to `max_messages` messages (0 means no limit): evicts whole exchanges, oldest first. Neither metadata nor
+    /// the preamble counts. The newest exchange stays and isn't over budget, however many messages it has (seed 004; origins 4.2, edge
+    /// case 1).
     #[must_use]
     pub fn with_max_messages(self, max_messages: i64) -> Self {
         Self {
@@ -67,20 +67,20 @@ impl Budget {
         }
     }
 
-    /// Sets the size of legs: once the newest leg has `leg_tokens`, the next round begins another one. 0 never cuts an exchange (seeds
-    /// 000 and 001); [`ONE_STEP`] is as much as one eviction makes room for.
+    /// Sets the size of legs: once the newest leg has `leg_tokens`, the next round begins a new leg. 0 never cuts an exchange (seeds 000
+    /// and 001). [`ONE_STEP`] means as many tokens as one eviction makes room for.
     #[must_use]
     pub fn with_leg_tokens(self, leg_tokens: i64) -> Self {
         Self { leg_tokens, ..self }
     }
 
-    /// The configured size of legs.
+    /// Returns the size of legs as it was set.
     pub fn leg_tokens_set(self) -> i64 {
         self.leg_tokens
     }
 
-    /// Once a leg has this many tokens, the next round begins another leg; 0 means no limit. The default is as many as one eviction makes
-    /// room for, but at least a twentieth of the budget and [`LEG_TOKENS_MIN`]. Without eviction no exchange is cut.
+    /// Returns how many tokens a leg has when the next round begins a new leg; 0 means no limit. Unless set explicitly, the size is
+    /// [`Self::step_tokens`]. Without eviction no exchange is cut.
     pub fn leg_tokens(self) -> i64 {
         if self.max_tokens == 0 {
             return 0;
@@ -91,7 +91,8 @@ impl Budget {
         self.step_tokens()
     }
 
-    /// The tokens that one eviction makes room for, but at least a twentieth of the budget and [`LEG_TOKENS_MIN`]; 0 without eviction.
+    /// Returns the tokens that one eviction makes room for, but at least a twentieth of the budget and [`LEG_TOKENS_MIN`]; 0 without
+    /// eviction.
     pub fn step_tokens(self) -> i64 {
         if self.max_tokens == 0 {
             return 0;
@@ -101,27 +102,27 @@ impl Budget {
         step.max(least)
     }
 
-    /// No limit: nothing is ever evicted.
+    /// Returns a budget without limits: nothing is ever evicted.
     pub fn unlimited() -> Self {
         Self::new(0, 1.0)
     }
 
-    /// The limit in tokens; 0 means none.
+    /// Returns the limit in tokens; 0 means none.
     pub fn budget_tokens(self) -> i64 {
         self.max_tokens
     }
 
-    /// The limit in messages; 0 means none.
+    /// Returns the limit in messages; 0 means none.
     pub fn max_messages(self) -> i64 {
         self.max_messages
     }
 
-    /// The share of the budget at which an eviction stops.
+    /// Returns the share of the budget at which an eviction stops.
     pub fn low_water(self) -> f64 {
         self.low_water
     }
 
-    /// The tokens at which an eviction stops.
+    /// Returns the tokens at which an eviction stops.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -131,15 +132,15 @@ impl Budget {
         (self.max_tokens as f64 * self.low_water).floor() as i64
     }
 
-    /// Returns true if one of these limits is above that of `before`; no limit is above any other.
+    /// Returns true if the limit in tokens or in messages is higher than that of `before`. No limit is higher than any limit.
     pub fn is_above(self, before: Self) -> bool {
         let is_above = |ceiling, before| before > 0 && (ceiling == 0 || ceiling > before);
         is_above(self.max_tokens, before.max_tokens) || is_above(self.max_messages, before.max_messages)
     }
 
-    /// Lowers these limits to those of `before`, where they are higher.
+    /// Lowers each limit to that of `before` if it is higher.
     #[must_use]
-    pub fn held_to(self, before: Self) -> Self {
+    pub fn at_most(self, before: Self) -> Self {
         let lower = |ceiling: i64, before: i64| match (ceiling, before) {
             (0, other) | (other, 0) => other,
             (ceiling, before) => ceiling.min(before),
@@ -151,12 +152,12 @@ impl Budget {
         }
     }
 
-    /// Returns true if `tokens` are above the limit (seed 001: equal is allowed).
+    /// Returns true if `tokens` exceed the limit (seed 001: equal is allowed).
     pub fn is_exceeded_by(self, tokens: i64) -> bool {
         self.max_tokens > 0 && tokens > self.max_tokens
     }
 
-    /// Returns true if `messages` are above the limit.
+    /// Returns true if `messages` exceed the limit.
     pub fn is_exceeded_by_messages(self, messages: i64) -> bool {
         self.max_messages > 0 && messages > self.max_messages
     }
@@ -165,7 +166,7 @@ impl Budget {
 /// An exchange with its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldExchange<M = Message> {
-    /// Its row in the ledger.
+    /// Its row of the ledger.
     pub exchange: Exchange,
     /// Its messages, in order.
     pub messages: Vec<M>,
@@ -173,8 +174,8 @@ pub struct HeldExchange<M = Message> {
     pub tokens: Vec<i64>,
 }
 
-/// A window in memory. It keeps only the preamble and the exchanges in the window. It owns its messages; a `Window<&Message>` or
-/// `Window<Arc<Message>>` shares them.
+/// A window in memory. It keeps only the preamble and the exchanges in the window. It owns its messages, unless they are shared: see
+/// `Window<&Message>` and `Window<Arc<Message>>`.
 pub struct Window<M = Message> {
     ledger: Ledger,
     budget: Budget,
@@ -186,7 +187,7 @@ pub struct Window<M = Message> {
     request: Option<HeldRequest>,
 }
 
-/// The request of the newest exchange, kept while later legs of it are in the window.
+/// The request of the newest exchange. The window keeps it after its leg was evicted, while later legs are in the window.
 struct HeldRequest {
     exchange: i64,
     seq: i64,
@@ -194,12 +195,12 @@ struct HeldRequest {
     tokens: i64,
 }
 
-/// The result of pushing a message.
+/// What pushing a message did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushOutcome<M = Message> {
     /// The evicted exchanges, oldest first.
     pub evicted: Vec<HeldExchange<M>>,
-    /// The session that ended because its newest exchange is too big ([`OnOverflow::End`]).
+    /// The session that ended because its newest exchange alone is too big ([`OnOverflow::End`]).
     pub session_ended: Option<i64>,
 }
 
@@ -213,7 +214,7 @@ impl<M> Default for PushOutcome<M> {
 }
 
 impl<M: Borrow<Message>> Window<M> {
-    /// An empty window. It redacts secrets in headlines by the built-in rules; see [`Self::redacting`].
+    /// Makes an empty window. It redacts secrets in headlines by the built-in rules; [`Self::redacting`] sets others.
     pub fn new(budget: Budget, counter: Arc<dyn TokenCounter>) -> Self {
         Self {
             ledger: Ledger::default(),
@@ -227,7 +228,7 @@ impl<M: Borrow<Message>> Window<M> {
         }
     }
 
-    /// Sets the reaction to a newest exchange that is too big alone.
+    /// Sets what happens if the newest exchange alone is too big.
     #[must_use]
     pub fn on_overflow(self, on_overflow: OnOverflow) -> Self {
         Self { on_overflow, ..self }
@@ -239,24 +240,25 @@ impl<M: Borrow<Message>> Window<M> {
         Self { redactor, ..self }
     }
 
-    /// Appends a message and returns the evicted exchanges, oldest first. Its time is `now`, or its own if that is earlier. A clear
-    /// empties the window. A rewind does nothing, as evicted exchanges aren't kept here. No message is refused: see [`Self::try_push`].
+    /// Appends a message and returns the evicted exchanges, oldest first. The message's time is its own or `now`, whichever is earlier. A
+    /// clear empties the window. A rewind does nothing, since the window doesn't keep evicted exchanges. Refuses no message; see
+    /// [`Self::try_push`].
     pub fn push(&mut self, message: M, now: Timestamp) -> Vec<HeldExchange<M>> {
         let tokens = count_message(self.counter.as_ref(), message.borrow());
         self.push_counted(message, tokens, now)
     }
 
-    /// Like [`Self::push`], with the message's known tokens: counted before, or reported by the provider.
+    /// Like [`Self::push`], for a message whose tokens are known: counted before, or reported by the provider.
     pub fn push_counted(&mut self, message: M, tokens: i64, now: Timestamp) -> Vec<HeldExchange<M>> {
         let entry = self.entry(message.borrow(), tokens, now);
-        self.take_in(message, &entry).evicted
+        self.append(message, &entry).evicted
     }
 
-    /// Like [`Self::push`], but if a message makes the newest exchange too big alone, it is refused or ends the session, according to
-    /// `on_overflow`.
+    /// Like [`Self::push`], but applies `on_overflow` if the message makes the newest exchange alone too big: refuses it or ends the
+    /// session.
     ///
     /// # Errors
-    /// [`TooBig`] under [`OnOverflow::Refuse`]; the window is then unchanged.
+    /// [`TooBig`] under [`OnOverflow::Refuse`]. The window is then unchanged.
     pub fn try_push(&mut self, message: M, now: Timestamp) -> Result<PushOutcome<M>, TooBig> {
         let tokens = count_message(self.counter.as_ref(), message.borrow());
         let entry = self.entry(message.borrow(), tokens, now);
@@ -266,7 +268,7 @@ impl<M: Borrow<Message>> Window<M> {
             after.evict_to(None, entry.at);
             after.check_overflow(&entry, self.budget, self.on_overflow)?;
         }
-        let pushed = self.take_in(message, &entry);
+        let pushed = self.append(message, &entry);
         let session_ended = self
             .ledger
             .check_overflow(&entry, self.budget, self.on_overflow)?;
@@ -289,7 +291,7 @@ impl<M: Borrow<Message>> Window<M> {
         LedgerEntry::new(message, tokens, at, &self.redactor)
     }
 
-    fn take_in(&mut self, message: M, entry: &LedgerEntry) -> PushOutcome<M> {
+    fn append(&mut self, message: M, entry: &LedgerEntry) -> PushOutcome<M> {
         let is_clear = Step::of(message.borrow()) == Some(Step::Clear);
         let appended = self.ledger.append(entry, self.segmentation());
         self.hold(appended.exchange, message, entry.tokens);
@@ -318,7 +320,7 @@ impl<M: Borrow<Message>> Window<M> {
             .take()
             .filter(|request| request.exchange == newest.begins_with());
         if self.request.is_none() && newest.is_later_leg() {
-            self.request = self.held_request(newest.begins_with());
+            self.request = self.find_request(newest.begins_with());
         }
         match self
             .held
@@ -338,8 +340,8 @@ impl<M: Borrow<Message>> Window<M> {
         }
     }
 
-    /// The request of the exchange that begins with this leg, if that is still in the window.
-    fn held_request(&self, exchange: i64) -> Option<HeldRequest> {
+    /// Finds the request of the exchange that begins with this leg, if the leg is still in the window.
+    fn find_request(&self, exchange: i64) -> Option<HeldRequest> {
         let held = self.held.iter().find(|held| held.exchange.exchange == exchange)?;
         let mut messages = (held.exchange.first_seq..).zip(held.messages.iter().zip(&held.tokens));
         let (seq, (message, tokens)) =
@@ -354,9 +356,9 @@ impl<M: Borrow<Message>> Window<M> {
 
     fn evict(&mut self, at: Timestamp) -> Vec<HeldExchange<M>> {
         let by_tokens = self.ledger.overflow(self.budget).map(|overflow| {
-            // Only the exchanges that leave are visited, oldest first, however many the window has.
-            let mut fitting = self.held.iter().map(|held| CutPoint::before(&held.exchange));
-            fitting.find(|cut| overflow.is_met_by(*cut))
+            // Visits only the exchanges that leave, oldest first, however many the window has.
+            let mut cuts = self.held.iter().map(|held| CutPoint::before(&held.exchange));
+            cuts.find(|cut| overflow.allows(*cut))
         });
         let by_messages = self.ledger.message_overflow(
             self.budget,
@@ -376,19 +378,19 @@ impl<M: Borrow<Message>> Window<M> {
         self.held.drain(..leaving).collect()
     }
 
-    /// The messages that the model sees, in order: preamble, then the exchanges in the window.
+    /// Returns the messages that the model sees, in order: the preamble, then the exchanges in the window.
     pub fn messages(&self) -> impl Iterator<Item = &Message> {
         let preamble = self.preamble.iter().map(|(message, _)| message);
         let held = self.held.iter().flat_map(|held| held.messages.iter());
         preamble.chain(held).map(Borrow::borrow)
     }
 
-    /// The exchanges in the window, oldest first.
+    /// Returns the exchanges in the window, oldest first.
     pub fn exchanges(&self) -> impl Iterator<Item = &HeldExchange<M>> {
         self.held.iter()
     }
 
-    /// The input for a context of the window, without summary and anchor, which the window doesn't keep.
+    /// Returns the input for a context of the window. It has no summary and no anchor, since the window keeps neither.
     pub fn context_input(&self) -> ContextInput<'_> {
         let are_open = are_open(self.held.iter().map(|held| &held.exchange));
         let exchanges = self.held.iter().zip(are_open).map(|(held, is_open)| {
@@ -422,12 +424,12 @@ impl<M: Borrow<Message>> Window<M> {
         }
     }
 
-    /// Tokens of the preamble and of the exchanges in the window.
+    /// Returns the tokens of the preamble and of the exchanges in the window.
     pub fn tokens(&self) -> i64 {
         self.ledger.window_tokens()
     }
 
-    /// Returns true if the window is over budget: preamble and newest leg alone are too big.
+    /// Returns true if the window is over budget because the preamble and the newest leg alone are too big.
     pub fn is_over_budget(&self) -> bool {
         self.ledger.is_over_budget(self.budget)
     }

@@ -1,5 +1,5 @@
-//! Queue rows, leases and retries: the life cycle of a piece of work (`queued, claimed, leased, renewed, completed, failed or expired,
-//! parked`).
+//! The summary queue: reasons, priorities, leases, retries and poison rows (`queued, claimed, leased, renewed, completed, failed or
+//! expired, parked`).
 //!
 //! ```text
 //!              enqueue: insert, or wake counter + 1 (never shortens a lease or a backoff)
@@ -9,7 +9,7 @@
 //!       ├───────── fail: backoff ────────────┼──────────┤
 //!       ├───────── release (shutdown) ───────┼──────────┤
 //!       ├─ postpone: a limit, or a provider's rest ─────┤
-//!       │                                    └──────────┘ expired = visible again: an ordinary claim takes it over
+//!       │                                    └──────────┘ lease expired: visible again, so the next claim takes it over
 //!       └── revive ── parked ◄── attempts or crashes used up
 //! ```
 
@@ -18,17 +18,17 @@ use super::{
     time::{MINUTE_MS, SECOND_MS, Timestamp},
 };
 
-/// The reason for an update. Reasons are bits, so that one row can have several. They are only a label for metrics: the agent's state
-/// determines the work.
+/// Why an agent's summary is updated. Reasons are bits, so that one row can have several. They only label metrics: the agent's state
+/// decides what the update does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Exchanges left the window.
     Eviction = 1,
     /// A session ended.
     SessionEnd = 2,
-    /// An item became too old for its section.
+    /// An item grew too old for its section.
     Ageing = 4,
-    /// An explicit request.
+    /// Somebody asked for it.
     Manual = 8,
     /// The reconciler found pending exchanges without a row.
     Reconcile = 16,
@@ -47,7 +47,7 @@ impl Reason {
         Self::SessionPause,
     ];
 
-    /// The label used in metrics and the runs table.
+    /// Returns the label used in metrics and in the table of runs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Eviction => "eviction",
@@ -59,12 +59,12 @@ impl Reason {
         }
     }
 
-    /// The bit of this reason.
+    /// Returns the bit of this reason.
     pub fn bit(self) -> i64 {
         self as i64
     }
 
-    /// The most informative of the reasons in `bits`.
+    /// Returns the most informative of the reasons in `bits`.
     pub fn first_of(bits: i64) -> Self {
         let by_weight = [
             Self::Manual,
@@ -80,7 +80,7 @@ impl Reason {
             .unwrap_or(Self::Eviction)
     }
 
-    /// The priority of work for this reason.
+    /// Returns the priority of work for this reason.
     pub fn priority(self) -> Priority {
         match self {
             Self::Manual | Self::SessionEnd => Priority::High,
@@ -90,24 +90,24 @@ impl Reason {
     }
 }
 
-/// The urgency of work; larger is more urgent.
+/// How urgent work is; a larger number is more urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// It can wait: ageing, failed attempts.
+    /// It can wait: ageing, and failed attempts.
     Low = 0,
     /// Exchanges are pending.
     Normal = 100,
-    /// Someone waits for it.
+    /// Somebody waits for it.
     High = 200,
 }
 
 impl Priority {
-    /// The stored number.
+    /// Returns the stored number.
     pub fn level(self) -> i64 {
         self as i64
     }
 
-    /// The time by which more urgent rows may overtake a row of this priority. Claims are ordered by `due_at = visible_at + slack`, so no
+    /// Returns how long more urgent rows may overtake a row of this priority. Claims are ordered by `due_at = visible_at + slack`, so no
     /// row starves.
     pub fn slack_ms(level: i64) -> i64 {
         match level {
@@ -118,12 +118,12 @@ impl Priority {
     }
 }
 
-/// Fairness between projects: a row is placed after the waiting rows of its project, so that a project with many requests takes turns
-/// with the others. The place is a delay of `due_at`, the order of claims. `visible_at`, when a row may be claimed, doesn't change, so no
-/// row waits while workers are idle.
+/// Fairness between projects: a project with many waiting rows takes turns with the others. Each row of the project that waits already
+/// delays the `due_at` of a new row, and claims are ordered by `due_at`. The time when a row may be claimed (`visible_at`) stays the
+/// same, so no row waits while a worker is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fairness {
-    /// The delay for each of these rows; 0: rows are claimed in the order of arrival.
+    /// The delay for each row that waits already; 0 claims rows in the order of arrival.
     pub project_spacing_ms: i64,
 }
 
@@ -136,10 +136,10 @@ impl Default for Fairness {
 }
 
 impl Fairness {
-    /// The most rows that count, which bounds the delay and the cost of counting.
+    /// At most this many rows count. This bounds the delay and the cost of counting.
     pub const ROWS_AHEAD_MAX: i64 = 1_000;
 
-    /// The number of rows that need counting.
+    /// Returns how many rows need counting.
     pub fn rows_counted_max(self) -> i64 {
         if self.project_spacing_ms > 0 {
             Self::ROWS_AHEAD_MAX
@@ -148,21 +148,21 @@ impl Fairness {
         }
     }
 
-    /// The delay of a row with `rows_ahead` rows of its project before it.
+    /// Returns the delay of a row behind `rows_ahead` rows of its project.
     pub fn behind_ms(self, rows_ahead: i64) -> i64 {
         let rows_ahead = rows_ahead.clamp(0, self.rows_counted_max());
         rows_ahead.saturating_mul(self.project_spacing_ms)
     }
 }
 
-/// A claimed queue row. Only its holder can complete, fail, renew or release it.
+/// A lease: a claimed queue row. Only its holder can complete, fail, renew or release the row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The agent whose summary is to be updated.
     pub agent: AgentId,
     /// The fencing token: it grows with each claim and is never reused.
     pub token: i64,
-    /// The wake counter at the claim. If it has grown by completion, the row is re-armed.
+    /// The wake counter at the claim. If the counter is higher at completion, the row is re-armed.
     pub claimed_wake: i64,
     /// The number of this attempt, from 1.
     pub attempt: i64,
@@ -172,33 +172,32 @@ pub struct Lease {
     pub taken_over: bool,
     /// The bits of the reasons.
     pub reasons: i64,
-    /// The time since when it could have been claimed.
+    /// From this time on the row could be claimed.
     pub ready_at: Timestamp,
 }
 
 impl Lease {
-    /// The label of the trigger in metrics.
+    /// Returns the most informative reason as a label for metrics.
     pub fn trigger(&self) -> &'static str {
         Reason::first_of(self.reasons).name()
     }
 }
 
-/// The least wait for the additional attempt of a row that was woken during its last one.
+/// If a row was woken during its last attempt, it gets one more attempt, after at least this long.
 pub const WOKEN_RETRY_MS_MIN: i64 = MINUTE_MS;
-
-/// The wait before a row whose holders crashed is tried once more: another row may have caused the crashes.
+/// A row whose holders crashed is tried once more after this long, since another row may have caused the crashes.
 pub const CRASHED_PROBE_MS: i64 = 10 * MINUTE_MS;
 
-/// The limits and waits of retries.
+/// The limits of retries and of their backoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// After this many attempts digests replace the summary, and the row is parked.
+    /// After this many failed attempts, digests replace the summary and the row is parked.
     pub attempts_max: i64,
-    /// After this many crashes the row is parked without calling a model.
+    /// After this many crashes, the row is a poison row: it is parked and no model is called.
     pub crashes_max: i64,
-    /// The first wait is at most twice this.
+    /// The first backoff is at most twice this.
     pub backoff_base_ms: i64,
-    /// The longest wait.
+    /// The longest backoff.
     pub backoff_max_ms: i64,
 }
 
@@ -214,7 +213,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The wait after the failed `attempt`: full jitter over an exponential range. `jitter` is in 0..1.
+    /// Returns the backoff after the failed `attempt`: full jitter over an exponential range. `jitter` is in 0..1.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -229,17 +228,17 @@ impl RetryPolicy {
         (range as f64 * jitter.clamp(0.0, 1.0)) as i64
     }
 
-    /// Returns true if `lease` is the last attempt.
+    /// Returns true if `lease` holds the row's last attempt.
     pub fn is_last(&self, lease: &Lease) -> bool {
         lease.attempt >= self.attempts_max
     }
 
-    /// Returns true if one more crash would park the row. That attempt runs alone, so that no other row can cause the crash.
+    /// Returns true if one more crash makes this a poison row. The attempt then runs alone, so that no other row can cause the crash.
     pub fn is_suspect(&self, lease: &Lease) -> bool {
         lease.crashes > 0 && lease.crashes + 1 == self.crashes_max
     }
 
-    /// Returns true if the row has crashed its holders too often to be claimed again.
+    /// Returns true for a poison row: its update keeps crashing the daemon that holds it. A poison row is parked.
     pub fn is_poison(&self, lease: &Lease) -> bool {
         lease.crashes >= self.crashes_max
     }

@@ -1,8 +1,8 @@
-//! Time zones: the calendar days of the place where an agent works. The IANA database is compiled in, so that the same history gives the
-//! same summary on every machine.
+//! Time zones: the calendar days where an agent works. The IANA database is compiled in, so that the same history gives the same summary
+//! on every machine.
 //!
-//! Invariant: days follow one another, even if a zone changes its clocks at midnight: [`Zone::day`] never decreases as time passes, and a
-//! day that a zone skipped begins with the next one.
+//! Invariant: days follow one another, even if a zone changes its clocks at midnight. [`Zone::day`] never decreases as time passes. A day
+//! that a zone skipped begins with the next day.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use chrono_tz::Tz;
 
 use super::time::{DAY_MS, HOUR_MS, SECOND_MS, Timestamp};
 
-/// More than the largest offset from UTC and the largest clock change, a skipped day, together.
+/// More than the largest offset from UTC and the largest change of clocks (a skipped day) together.
 const REACH_MS: i64 = 50 * HOUR_MS;
 
 /// A time zone of the IANA database, such as `Europe/Berlin`.
@@ -19,7 +19,7 @@ const REACH_MS: i64 = 50 * HOUR_MS;
 pub struct Zone(Tz);
 
 impl Zone {
-    /// Universal time: every day has 24 hours.
+    /// UTC: every day has 24 hours.
     pub const UTC: Self = Self(Tz::UTC);
 
     /// Parses the name of a zone in the IANA database.
@@ -27,12 +27,12 @@ impl Zone {
         name.parse().ok().map(Self)
     }
 
-    /// The name in the IANA database.
+    /// Returns the name in the IANA database.
     pub fn name(self) -> &'static str {
         self.0.name()
     }
 
-    /// The local wall-clock time of `at`, as if it were UTC: for rendering only.
+    /// Returns the local wall-clock time of `at` as if it were UTC. For rendering only.
     #[must_use]
     pub fn wall(self, at: Timestamp) -> Timestamp {
         let Some(moment) = DateTime::<Utc>::from_timestamp_millis(at.0) else {
@@ -42,10 +42,10 @@ impl Zone {
         at.plus_ms(i64::from(offset.fix().local_minus_utc()) * SECOND_MS)
     }
 
-    /// The day of `at`, in days since 1970-01-01.
+    /// Returns the day of `at`, in days since 1970-01-01.
     pub fn day(self, at: Timestamp) -> i64 {
         let day = self.wall(at).0.div_euclid(DAY_MS);
-        // A clock that is set back over midnight doesn't return to the day before.
+        // If a clock is set back over midnight, the day before doesn't come back.
         if self.begin_of(day + 1) <= at {
             day + 1
         } else {
@@ -53,7 +53,7 @@ impl Zone {
         }
     }
 
-    /// The first moment of that day.
+    /// Returns the first moment of that day.
     pub fn begin_of(self, day: i64) -> Timestamp {
         let midnight = Timestamp(day.saturating_mul(DAY_MS));
         let Some(moment) = DateTime::<Utc>::from_timestamp_millis(midnight.0) else {
@@ -67,7 +67,7 @@ impl Zone {
         }
     }
 
-    /// The first moment at which clocks show `wall` or later, if they skip it.
+    /// Returns the first moment at which clocks show `wall` or later, if they skip `wall`.
     fn first_at_or_past(self, wall: Timestamp) -> Timestamp {
         let (mut before, mut past) = (wall.plus_ms(-REACH_MS), wall.plus_ms(REACH_MS));
         while before.plus_ms(1) < past {

@@ -1,36 +1,36 @@
-//! An estimate of o200k without its tables, for builds without the feature `tokenizer`: the average cost of a character by
-//! its class and its place in a run.
+//! Estimates o200k's counts without its tables, for builds without the feature `tokenizer`. Each character costs a part of a token, by
+//! its class and its position in a run of equal characters.
 //!
-//! The weights were fitted on the project's own texts (prose, JSON, code, twelve languages); the estimate of each is at
-//! most 5 % too low or 15 % too high.
+//! The weights were fitted on the project's own texts (prose, JSON, code, twelve languages). The estimate for each of them is at most 5 %
+//! too low or 15 % too high.
 
 use super::text_kind::is_cjk;
 use crate::domain::tokens::TokenCounter;
 
-/// Hundredths of a token for the first character of a word in ASCII letters: most words are one token.
+/// The cost of a word's first ASCII letter, in hundredths of a token like all costs here. Most words are one token.
 const WORD_START: i64 = 104;
-/// … for each letter of a word after the seventh: long words are split.
+/// The cost of each letter of a word after the free ones: tokenizers split long words.
 const WORD_REST: i64 = 22;
-/// Letters of a word that cost nothing more.
+/// A word of this many letters costs no more than its first letter.
 const WORD_FREE_CHARS: i64 = 7;
-/// … for each capital letter, or letter after an underscore, inside a name.
+/// The cost of a capital letter after a small one in a name.
 const HUMP: i64 = 60;
-/// … for each digit: three make a token.
+/// The cost of a digit: three make a token.
 const DIGIT: i64 = 49;
-/// … for the first of a run of equal characters, and of punctuation.
+/// The cost of a punctuation mark at the beginning of a run.
 const PUNCTUATION: i64 = 76;
-/// … for each further one of a run.
+/// The cost of each further character of a run.
 const RUN_REST: i64 = 25;
-/// … for a line's end.
+/// The cost of a line's end.
 const LINE_END: i64 = 60;
-/// … for a letter with an accent, or of another alphabet.
+/// The cost of a letter with an accent, or of another alphabet.
 const OTHER_LETTER: i64 = 30;
-/// … for a character of Chinese, Japanese or Korean.
+/// The cost of a character of Chinese, Japanese or Korean.
 const CJK: i64 = 72;
-/// … for anything else, such as an emoji.
+/// The cost of any other character, such as an emoji.
 const SYMBOL: i64 = 160;
 
-/// Estimates o200k.
+/// Counts by an estimate of o200k.
 #[derive(Clone, Copy, Debug)]
 pub struct EstimateCounter;
 
@@ -60,7 +60,7 @@ impl Walk {
         }
         self.word_chars = 0;
         match c {
-            // A blank belongs to the word after it; only runs of blanks cost something.
+            // A space belongs to the word after it. Only further spaces of a run cost something.
             ' ' => {
                 if last == Some(' ') {
                     RUN_REST / 4

@@ -1,6 +1,7 @@
-//! The tokens of an image, by its size in pixels (of unknown size: the vendor's most), and of a document, by its pages.
+//! Counts the tokens of an image by its size in pixels, and of a document by its pages. An image of unknown size counts as the vendor's
+//! largest one.
 //!
-//! Anthropic's rule is documented; OpenAI's and Google's are from older documentation and may have changed.
+//! Anthropic documents its rule. Those of OpenAI and Google are from older documentation and may have changed.
 
 use super::vendor::{Vendor, bare};
 use crate::domain::{
@@ -10,14 +11,15 @@ use crate::domain::{
 
 /// The side of Claude's patch, in pixels.
 const CLAUDE_PATCH: u32 = 28;
-/// Ollama's own guess.
+/// The tokens of an image for a local model: Ollama's own guess.
 const LOCAL_IMAGE_TOKENS: i64 = 768;
-/// Gemini's tile, which is also the cost of a page, and the most tiles of an image.
+/// The tokens of Gemini's tile, and of a page.
 const GEMINI_TILE_TOKENS: i64 = 258;
+/// The maximum number of tiles of an image.
 const GEMINI_TILES_MAX: i64 = 16;
-/// OpenAI's patches: the most per image.
+/// The maximum number of OpenAI's patches of an image.
 const OPENAI_PATCHES_MAX: i64 = 1_536;
-/// OpenAI's tiles: the most per image, 2,048 × 768 pixels.
+/// The maximum number of OpenAI's tiles of an image: it is scaled down to 2,048 × 768 pixels.
 const OPENAI_TILES_MAX: i64 = 8;
 
 pub(super) fn attachment(vendor: Vendor, model: &str, media: &str, extent: Extent) -> i64 {
@@ -37,7 +39,7 @@ fn page_tokens(vendor: Vendor) -> i64 {
     }
 }
 
-/// Tokens of an image of `size`; `None` counts as the largest one. `low_detail` is OpenAI's `detail: low`.
+/// Returns the tokens of an image of `size`; `None` stands for the largest one. `low_detail` is OpenAI's `detail: low`.
 pub(super) fn tokens(vendor: Vendor, model: &str, size: Option<ImageSize>, low_detail: bool) -> i64 {
     match vendor {
         Vendor::Anthropic { is_newer } => claude(is_newer, size),
@@ -80,7 +82,7 @@ fn openai(model: &str, size: Option<ImageSize>, low_detail: bool) -> i64 {
     base + per_tile * tiles
 }
 
-/// The tokens per patch, in percent; `None` for a model that counts tiles.
+/// Returns the tokens per patch, in percent; `None` for a model that counts tiles.
 fn patch_percent(model: &str) -> Option<i64> {
     if model.starts_with("gpt-4o") {
         return None;
@@ -99,13 +101,13 @@ fn tile_tokens(model: &str) -> (i64, i64) {
     }
 }
 
-/// `size`, scaled down if needed to fit into a box.
+/// Scales `size` down if needed to fit into a box.
 fn fit(size: ImageSize, width_max: u32, height_max: u32) -> ImageSize {
     let by_width = scale(size, width_max.min(size.width), size.width);
     scale(by_width, height_max.min(by_width.height), by_width.height)
 }
 
-/// `size` times `numerator` / `denominator`, rounded up.
+/// Returns `size` times `numerator` / `denominator`, rounded up.
 fn scale(size: ImageSize, numerator: u32, denominator: u32) -> ImageSize {
     let scaled = |pixels: u32| {
         let scaled = (u64::from(pixels) * u64::from(numerator)).div_ceil(u64::from(denominator.max(1)));

@@ -1,5 +1,5 @@
-//! A cache of the counts of long texts: each context holds the same document as the one before, and counting its ten
-//! thousand tokens takes as long as reading its window from the database.
+//! Caches the token counts of long texts. Most contexts have the same document as the one before. Counting a document of ten thousand
+//! tokens takes as long as reading a window from the database.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -10,24 +10,25 @@ use hashlink::LruCache;
 
 use crate::domain::{attachment::Extent, tokens::TokenCounter};
 
-/// Counting a shorter text is as fast as looking it up, in bytes.
+/// The length from which a text is cached, in bytes. Counting a shorter text is as fast as finding its count.
 const TEXT_BYTES_MIN: usize = 4 << 10;
 const COUNTS_MAX: usize = 1_024;
 
 static MEMO: LazyLock<Memo> = LazyLock::new(Memo::new);
 
-/// Wraps `counter` so that long texts are counted once. For texts that are counted again and again, such as a document.
-pub fn remembering(counter: &dyn TokenCounter) -> RememberingCounter<'_> {
-    RememberingCounter { counter, memo: &MEMO }
+/// Returns a counter that counts each long text once and caches the count. It is for texts that are counted again and again, such as
+/// documents.
+pub fn caching(counter: &dyn TokenCounter) -> CachingCounter<'_> {
+    CachingCounter { counter, memo: &MEMO }
 }
 
-/// The counter that [`remembering`] returns.
-pub struct RememberingCounter<'c> {
+/// The counter that [`caching`] returns.
+pub struct CachingCounter<'c> {
     counter: &'c dyn TokenCounter,
     memo: &'c Memo,
 }
 
-impl TokenCounter for RememberingCounter<'_> {
+impl TokenCounter for CachingCounter<'_> {
     fn count(&self, text: &str) -> i64 {
         self.memo.count(text, self.counter)
     }
@@ -44,17 +45,17 @@ impl TokenCounter for RememberingCounter<'_> {
         self.counter.is_exact()
     }
 
-    fn plain(&self, tokens: i64) -> i64 {
-        self.counter.plain(tokens)
+    fn without_guard(&self, tokens: i64) -> i64 {
+        self.counter.without_guard(tokens)
     }
 }
 
-/// Identifies a text and its counter: two hashes of both, keyed with secrets of this process.
-type Print = [u64; 2];
+/// Identifies a text and its counter: two hashes of both, each with a secret key of this process.
+type CacheKey = [u64; 2];
 
 struct Memo {
     hashers: [RandomState; 2],
-    counts: Mutex<LruCache<Print, i64>>,
+    counts: Mutex<LruCache<CacheKey, i64>>,
 }
 
 impl Memo {
@@ -69,19 +70,19 @@ impl Memo {
         if text.len() < TEXT_BYTES_MIN {
             return counter.count(text);
         }
-        let print = self
+        let key = self
             .hashers
             .each_ref()
             .map(|hasher| hasher.hash_one((counter.method(), text)));
-        if let Some(known) = self.counts().get(&print).copied() {
+        if let Some(known) = self.counts().get(&key).copied() {
             return known;
         }
         let tokens = counter.count(text);
-        self.counts().insert(print, tokens);
+        self.counts().insert(key, tokens);
         tokens
     }
 
-    fn counts(&self) -> MutexGuard<'_, LruCache<Print, i64>> {
+    fn counts(&self) -> MutexGuard<'_, LruCache<CacheKey, i64>> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -126,8 +127,8 @@ mod tests {
         let text = "word ".repeat(TEXT_BYTES_MIN);
         let (calls, bytes) = (CountingCounter::default(), super::super::BytesCounter);
         for _ in 0..2 {
-            assert_eq!(remembering(&calls).count(&text), i64_or_max(text.len()));
-            assert_eq!(remembering(&bytes).count(&text), bytes.count(&text));
+            assert_eq!(caching(&calls).count(&text), i64_or_max(text.len()));
+            assert_eq!(caching(&bytes).count(&text), bytes.count(&text));
         }
     }
 }

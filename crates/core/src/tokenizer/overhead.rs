@@ -1,20 +1,20 @@
-//! The overhead that providers add to a request's texts: role markers, the priming of the answer, tool definitions as the
-//! model sees them, and the instructions that come with tools.
+//! The tokens that providers add to a request's texts: for roles, for the start of the answer, for the definitions of tools as the model
+//! sees them, and for instructions that come with tools.
 
 use serde_json::{Map, Value};
 
 use super::vendor::bare;
 use crate::domain::tokens::TokenCounter;
 
-/// Tokens of each message in OpenAI's chat format, in addition to its role, name and content.
+/// The tokens of a message in OpenAI's chat format, besides its role, name and content.
 pub(super) const PER_MESSAGE_TOKENS: i64 = 3;
-/// … of a name, in addition to its text.
+/// The tokens of a name, besides its text.
 pub(super) const PER_NAME_TOKENS: i64 = 1;
-/// … of the priming of the answer.
+/// The tokens that tell the model to answer.
 pub(super) const PRIMING_TOKENS: i64 = 3;
 
-/// OpenAI shows functions to the model as TypeScript declarations. Their cost in addition to their texts, by the vendor's
-/// cookbook:
+/// The model sees functions as TypeScript declarations, which OpenAI writes. These are the tokens of a declaration besides its texts,
+/// from OpenAI's cookbook.
 const FUNCTION_TOKENS: i64 = 7;
 const PROPERTIES_TOKENS: i64 = 3;
 const PROPERTY_TOKENS: i64 = 3;
@@ -22,8 +22,8 @@ const ENUM_TOKENS: i64 = -3;
 const ENUM_VALUE_TOKENS: i64 = 3;
 const FUNCTIONS_END_TOKENS: i64 = 12;
 
-/// Tokens of Anthropic's tool instructions by prefix of the model's name: with `tool_choice` auto or none, and with any or
-/// tool (the vendor's price list). A longer prefix precedes the shorter ones that it begins with.
+/// The tokens of Anthropic's instructions for tools, by the prefix of the model's name (from Anthropic's price list). The first number is
+/// for `tool_choice` auto or none, the second for any or tool. A longer prefix stands before a shorter one that it begins with.
 const ANTHROPIC_TOOL_PROMPTS: [(&str, i64, i64); 13] = [
     ("claude-opus-5", 286, 406),
     ("claude-opus-4-8", 290, 410),
@@ -39,12 +39,12 @@ const ANTHROPIC_TOOL_PROMPTS: [(&str, i64, i64); 13] = [
     ("claude-3-5-haiku", 264, 355),
     ("claude-haiku-3-5", 264, 355),
 ];
-/// For an unlisted model: the largest of them.
+/// For a model that isn't listed: the maximum of the listed ones.
 const ANTHROPIC_TOOL_PROMPT_MAX: (i64, i64) = (675, 804);
-/// Tokens of Anthropic's own tools, by prefix of their type. A request has no definition of them.
+/// The tokens of Anthropic's own tools, by the prefix of their type. A request has no definition of these tools.
 const ANTHROPIC_BUILT_IN: [(&str, i64); 3] = [("bash_", 325), ("text_editor_", 700), ("computer_", 4_500)];
 
-/// Tokens of Anthropic's hidden instructions in a request with tools.
+/// Returns the tokens of Anthropic's hidden instructions in a request with tools.
 pub(super) fn anthropic_tool_prompt(model: &str, choice: Option<&str>) -> i64 {
     let listed = ANTHROPIC_TOOL_PROMPTS
         .iter()
@@ -57,7 +57,7 @@ pub(super) fn anthropic_tool_prompt(model: &str, choice: Option<&str>) -> i64 {
     }
 }
 
-/// Tokens of Anthropic's own tool of type `kind`; `None` if it is not Anthropic's.
+/// Returns the tokens of Anthropic's own tool of type `kind`; `None` if the tool isn't Anthropic's.
 pub(super) fn anthropic_built_in(kind: &str) -> Option<i64> {
     let found = ANTHROPIC_BUILT_IN
         .iter()
@@ -65,7 +65,7 @@ pub(super) fn anthropic_built_in(kind: &str) -> Option<i64> {
     found.map(|&(_, tokens)| tokens)
 }
 
-/// Tokens of functions as OpenAI declares them. Each is `{name, description, parameters}`.
+/// Returns the tokens of functions as OpenAI declares them. Each function is `{name, description, parameters}`.
 pub(super) fn functions(counter: &dyn TokenCounter, functions: &[&Map<String, Value>]) -> i64 {
     if functions.is_empty() {
         return 0;
@@ -86,7 +86,7 @@ fn declaration(counter: &dyn TokenCounter, function: &Map<String, Value>) -> i64
     FUNCTION_TOKENS + counter.count(&head) + parameters
 }
 
-/// Tokens of the properties of a schema and its nested schemas.
+/// Returns the tokens of the properties of a schema and of the schemas in it.
 fn properties(counter: &dyn TokenCounter, schema: &Value) -> i64 {
     let Some(found) = schema.get("properties").and_then(Value::as_object) else {
         return schema.get("items").map_or(0, |items| properties(counter, items));

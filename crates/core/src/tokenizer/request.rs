@@ -1,8 +1,8 @@
-//! Counts a serialised request, as it is sent to the provider (seed 001, "Count the Serialized Request, Not Raw Messages"):
-//! the parts that the model sees, and the provider's overhead.
+//! Counts the tokens of a serialised request, as it is sent to the provider: of the texts that the model sees, and of what the provider
+//! adds.
 //!
-//! The body gives the shape, provider and model give the tokenizer, so that Claude behind an OpenAI-shaped endpoint is
-//! counted correctly. For an unknown provider or shape, or broken JSON, bytes are counted.
+//! The body decides the request's shape; provider and model decide the tokenizer. So Claude behind an endpoint of OpenAI's shape is
+//! counted correctly. If the provider or the shape is unknown, or the JSON is broken, the count comes from the number of bytes.
 
 mod anthropic;
 mod chat;
@@ -30,22 +30,22 @@ use crate::domain::{
 pub struct RequestCount {
     /// The sum of `parts`.
     pub tokens: i64,
-    /// How they were counted: `o200k`, `o200k*claude`, `bytes/3`.
+    /// The counting method: `o200k`, `o200k*claude`, `bytes/3`.
     pub method: String,
-    /// The tokens by where they come from.
+    /// The tokens of each part.
     pub parts: RequestParts,
 }
 
-/// The tokens of a request by where they come from.
+/// The tokens of a request, by part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RequestParts {
-    /// Instructions, wherever they are.
+    /// Instructions, wherever they stand.
     pub system: i64,
-    /// Definitions of tools and of the answer's schema, with the provider's overhead for them.
+    /// Definitions of tools and of the answer's schema, and what the provider adds to them.
     pub tools: i64,
     /// Messages of users, models and tools; the whole request if its shape is unknown.
     pub messages: i64,
-    /// Roles, separators, the priming of the answer.
+    /// Roles, separators, and the tokens that tell the model to answer.
     pub overhead: i64,
 }
 
@@ -58,16 +58,16 @@ impl RequestParts {
     }
 }
 
-/// Counts the tokens of `body`, a request to `provider` for `model`. Never fails: bytes are counted if the request can't be
-/// understood.
+/// Counts the tokens of `body`, a request to `provider` for `model`. Never fails: if the request can't be parsed, the count comes from
+/// the number of bytes.
 pub fn count_request(provider: &str, model: &str, body: &[u8]) -> RequestCount {
-    let understood = Vendor::of(provider, model).and_then(|vendor| {
+    let parsed = Vendor::of(provider, model).and_then(|vendor| {
         let request: Map<String, Value> = serde_json::from_slice(body).ok()?;
         let mut tally = Tally::new(vendor, provider, model);
         RequestShape::of(vendor, &request)?.count(&mut tally, &request);
         Some(tally.into_count())
     });
-    understood.unwrap_or_else(|| by_bytes(body))
+    parsed.unwrap_or_else(|| by_bytes(body))
 }
 
 fn by_bytes(body: &[u8]) -> RequestCount {
@@ -170,7 +170,7 @@ impl<'a> Tally<'a> {
         self.add(speaker, self.counter.count(text));
     }
 
-    /// Counts a string as its text, anything else as compact JSON.
+    /// Counts a string as its text, and any other value as compact JSON.
     fn value(&mut self, speaker: Speaker, value: &Value) {
         match value {
             Value::Null => {}
@@ -179,7 +179,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Counts the overhead of a message or a turn.
+    /// Counts what the provider adds to a message or a turn.
     fn message(&mut self, role: &str, name: Option<&Value>) {
         self.parts.overhead += PER_MESSAGE_TOKENS + self.counter.count(role);
         if let Some(name) = name.and_then(Value::as_str) {
@@ -198,7 +198,7 @@ impl<'a> Tally<'a> {
         self.parts.overhead += TOOL_CALL_OVERHEAD_TOKENS;
     }
 
-    /// Counts an image by its base64 data, if the request includes it.
+    /// Counts an image by its base64 data, if the request has the data.
     fn image(&mut self, speaker: Speaker, base64: Option<&str>, low_detail: bool) {
         let size = match base64.map(Extent::of) {
             Some(Extent::Pixels(size)) => Some(size),
@@ -208,14 +208,14 @@ impl<'a> Tally<'a> {
         self.add(speaker, tokens);
     }
 
-    /// Counts a document, a sound or a film by its base64 data, if the request includes it.
+    /// Counts a document, a sound or a film by its base64 data, if the request has the data.
     fn attachment(&mut self, speaker: Speaker, base64: Option<&str>) {
         let extent = base64.map_or(Extent::Unknown, Extent::of);
         let tokens = self.counter.count_attachment("", extent);
         self.add(speaker, tokens);
     }
 
-    /// Counts thinking, by its text and its seal.
+    /// Counts thinking by its text and its signature.
     fn thought(&mut self, text: &str, sealer: Sealer, base64: &str) {
         let thought = Thought {
             text: text.to_owned(),
@@ -227,7 +227,7 @@ impl<'a> Tally<'a> {
         );
     }
 
-    /// Counts a block that only its provider can read, as a window does.
+    /// Counts a block that only its provider can read, in the same way as a window counts it.
     fn opaque(&mut self, speaker: Speaker, block: &Value) {
         self.add(speaker, count_opaque(self.counter.as_ref(), &block.to_string()));
     }

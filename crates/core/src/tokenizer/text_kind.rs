@@ -1,11 +1,11 @@
-//! The kinds of text on which tokenizers differ.
+//! The kinds of text for which tokenizers differ.
 
-/// A kind of text. Tokenizers agree on English and differ on the rest.
+/// A kind of text. Tokenizers give similar counts for English prose and different ones for the other kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TextKind {
     /// Sentences in the Latin alphabet.
     Prose,
-    /// JSON, code, logs, tables: full of punctuation and digits.
+    /// JSON, code, logs, tables: texts with much punctuation and many digits.
     Dense,
     /// Chinese, Japanese, Korean.
     Cjk,
@@ -13,10 +13,9 @@ pub enum TextKind {
     OtherScript,
 }
 
-/// The percentage of punctuation and digits from which a text is dense. English prose has about 4, code about 15, compact
-/// JSON about 30.
+/// A text with a larger percentage of punctuation and digits is dense. English prose has about 4, code about 15, compact JSON about 30.
 const DENSE_PERCENT: usize = 12;
-/// The percentage of characters beyond the Latin alphabet from which a text is of another script.
+/// A text with a larger percentage of characters beyond the Latin alphabet is of another script.
 const SCRIPT_PERCENT: usize = 25;
 
 impl TextKind {
@@ -42,13 +41,13 @@ impl TextKind {
     }
 }
 
-/// Han, kana and Hangul, with their punctuation and full-width forms.
+/// Returns true for Han, kana and Hangul, with their punctuation and full-width forms.
 pub(super) fn is_cjk(c: char) -> bool {
     matches!(c, '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7ff}' | '\u{f900}'..='\u{faff}'
         | '\u{ff00}'..='\u{ffef}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// Returns true beyond Latin with its accents, typographic punctuation and box drawing.
+/// Returns true for a character that is not Latin (with accents), typographic punctuation or box drawing.
 fn is_beyond_latin(c: char) -> bool {
     c > '\u{24f}' && !matches!(c, '\u{300}'..='\u{36f}' | '\u{1e00}'..='\u{1eff}' | '\u{2000}'..='\u{2bff}')
 }

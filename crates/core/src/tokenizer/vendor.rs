@@ -1,27 +1,27 @@
-//! The vendor of a model, by the names of provider and model, and the factors between the vendor's tokenizer and o200k.
+//! Finds the vendor of a model by the names of provider and model. Has the factors between the vendor's tokenizer and o200k.
 
 use super::TextKind;
 
 /// The maker of a tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vendor {
-    /// Public encodings: exact.
+    /// Its encodings are public, so counts are exact.
     OpenAi {
-        /// The older encoding, of GPT-4 and GPT-3.5.
+        /// Uses the older encoding, of GPT-4 and GPT-3.5.
         is_cl100k: bool,
     },
-    /// Claude: two tokenizers, neither public.
+    /// Claude has two tokenizers; neither is public.
     Anthropic {
-        /// The tokenizer that came with Opus 4.7.
+        /// Uses the tokenizer that came with Opus 4.7.
         is_newer: bool,
     },
-    /// Gemini: the vocabulary of Gemma 3.
+    /// Gemini has the vocabulary of Gemma 3.
     Google,
-    /// Llama, Qwen, `DeepSeek`, Mistral, GLM, Kimi on the user's own server.
+    /// Llama, Qwen, `DeepSeek`, Mistral, GLM or Kimi on the user's own server.
     Local,
 }
 
-/// Tokens per token of o200k, in percent, by the kind of text.
+/// Tokens per 100 tokens of o200k, by the kind of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Factors {
     prose: i64,
@@ -42,7 +42,7 @@ impl Factors {
 }
 
 impl Vendor {
-    /// The vendor of a provider's model, whose name may have a router's prefix (`anthropic/claude-…`). `None` for an
+    /// Returns the vendor of a provider's model, whose name may have a router's prefix (`anthropic/claude-…`). Returns `None` for an
     /// unknown provider.
     pub(super) fn of(provider: &str, model: &str) -> Option<Self> {
         let model = bare(model);
@@ -59,11 +59,11 @@ impl Vendor {
         })
     }
 
-    /// Factors to o200k, rounded up to the safe side. Google's and the local ones were measured with the vocabularies
-    /// themselves (Gemma 3: documentation 1.11, JSON 1.18, code 1.21, multilingual 0.88; Llama 3, Qwen 3, `DeepSeek` V3 and
-    /// Mistral v3: 0.99 to 1.10, multilingual up to 1.26, GLM 1.29). Claude's are from users' reports, and for the newer
-    /// tokenizer from the vendor (1.0 to 1.35 times the older one; 1.45 on English, 1.13 to 1.33 on code and logs, 1.00 on
-    /// CJK): calibrate them.
+    /// Returns the factors to o200k, rounded up so that counts are rather too high. Google's and the local ones were measured with the
+    /// vocabularies themselves (Gemma 3: documentation 1.11, JSON 1.18, code 1.21, multilingual 0.88; Llama 3, Qwen 3, `DeepSeek` V3 and
+    /// Mistral v3: 0.99 to 1.10, multilingual up to 1.26, GLM 1.29). Claude's are from users' reports. For its newer tokenizer they are
+    /// Anthropic's own figures: 1.0 to 1.35 times the older one; 1.45 on English, 1.13 to 1.33 on code and logs, 1.00 on CJK. Calibrate
+    /// both.
     pub(super) fn factors(self) -> Factors {
         let factors = |prose, dense, cjk, other_script| Factors {
             prose,
@@ -80,7 +80,7 @@ impl Vendor {
         }
     }
 
-    /// The method name of a counter that applies the factors to o200k.
+    /// Returns the name of the method that multiplies o200k's count by the factors.
     #[cfg(feature = "tokenizer")]
     pub(super) fn factor_method(self) -> &'static str {
         match self {
@@ -92,7 +92,7 @@ impl Vendor {
         }
     }
 
-    /// The method name of a counter that applies the factors to an estimate of o200k.
+    /// Returns the name of the method that multiplies the estimate of o200k by the factors.
     #[cfg(not(feature = "tokenizer"))]
     pub(super) fn estimate_method(self) -> &'static str {
         match self {
@@ -105,12 +105,12 @@ impl Vendor {
     }
 }
 
-/// A model's name without a router's prefix.
+/// Returns a model's name without a router's prefix.
 pub(super) fn bare(model: &str) -> &str {
     model.rsplit('/').next().unwrap_or(model)
 }
 
-/// Returns true if the model's encoding is known; other models may be behind an OpenAI-compatible API, too.
+/// Returns true if the model's encoding is known. Models of other vendors may be behind an API like OpenAI's, too.
 #[cfg(feature = "tokenizer")]
 pub(super) fn has_known_encoding(model: &str) -> bool {
     const KNOWN: [&str; 9] = [

@@ -5,7 +5,7 @@
 
 use recapd_core::domain::{
     agent::AgentId,
-    convergence::{ConvergenceScore, Rules, SpeakerMessage, listen},
+    convergence::{ConvergenceScore, Rules, SpeakerMessage, compare_last_speakers},
     message::{Kind, Message},
     perspective::named_speaker,
 };
@@ -28,7 +28,7 @@ pub async fn convergence(
         .map(said)
         .collect();
     let is_whole = i64::try_from(said.len()).is_ok_and(|found| found < needed);
-    Ok(listen(&said, is_whole, rules))
+    Ok(compare_last_speakers(&said, is_whole, rules))
 }
 
 fn said(SaidMessage { exchange, stored }: SaidMessage) -> SpeakerMessage {

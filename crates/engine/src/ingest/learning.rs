@@ -97,7 +97,7 @@ impl Learner {
         let mut state = self.state();
         let observer = state.observers.0.entry(agent.clone());
         let observer = observer.or_insert_with(Observer::default);
-        for sample in observer.watch(&stored, shown, !outcome.steps.is_empty()) {
+        for sample in observer.samples_of(&stored, shown, !outcome.steps.is_empty()) {
             let told = ReportedSample {
                 reporter: reporter(agent),
                 sample,
@@ -186,7 +186,7 @@ pub(super) fn seen(message: &Message, tokens: i64, counter: &dyn TokenCounter, m
         .then(|| reported_usage(message))
         .flatten();
     Observation {
-        tokens: counter.plain(tokens),
+        tokens: counter.without_guard(tokens),
         is_answer,
         is_metadata,
         is_opaque: message.parts.iter().any(is_opaque),

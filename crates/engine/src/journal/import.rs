@@ -10,7 +10,9 @@ use std::{
 use super::{CHUNK_BYTES_MAX, CHUNK_MESSAGES_MAX, chunk};
 use recapd_core::domain::{
     agent::AgentId,
-    journal::{ForkRecord, Head, ImportState, JournalError, JournalLine, LineError, MessageRecord, take_in},
+    journal::{
+        ForkRecord, Head, ImportState, JournalError, JournalLine, LineError, MessageRecord, add_recorded,
+    },
     ledger::Ledger,
     lineage::Step,
     number::i64_or_max,
@@ -357,7 +359,7 @@ impl AgentSection {
             record, entry, step, ..
         } in fresh
         {
-            take_in(ledger, record, entry)?;
+            add_recorded(ledger, record, entry)?;
             // A message after a rewind opens an exchange anyway.
             if *step == Some(Step::Clear) {
                 ledger.clear(entry.at);
@@ -393,7 +395,7 @@ async fn lacks_head(
         None => None,
     };
     Ok(there.map_or(head.last_seq > last_seq, |there| {
-        head.standing_of(&there, restore.through_seq()) == ImportState::Open
+        head.compare(&there, restore.through_seq()) == ImportState::Open
     }))
 }
 

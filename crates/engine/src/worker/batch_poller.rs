@@ -347,7 +347,7 @@ impl BatchPoller {
     fn believed(&self, text: &str, asked: &[i64]) -> Result<String, String> {
         // The messages aren't at hand: the update that takes the answer checks the user's demands.
         let later = UserWords::checked_later();
-        let believed = reply::parse_said(text, asked, &later, &self.parts.redactor);
+        let believed = reply::parse_with_words(text, asked, &later, &self.parts.redactor);
         let CheckedReply { drafts, facts, .. } = believed.map_err(|error| error.class().to_owned())?;
         serde_json::to_string(&Answer { items: drafts, facts }).map_err(|_| "internal".to_owned())
     }

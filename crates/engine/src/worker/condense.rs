@@ -502,7 +502,7 @@ impl Worker {
         asked: &[i64],
         words: &UserWords,
     ) -> Result<CheckedReply, ReplyError> {
-        reply::parse_said(answer, asked, words, &self.parts.redactor)
+        reply::parse_with_words(answer, asked, words, &self.parts.redactor)
     }
 
     /// True if the model is the built-in summariser. It costs nothing; its answers aren't counted as calls, nor journalled.

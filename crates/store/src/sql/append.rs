@@ -342,13 +342,13 @@ async fn place_all(
             written.preamble = Some(preamble.clone());
         }
         if appended.new_session {
-            let previous_end = appended.left.as_ref().map(|left| (left.last_at, "idle"));
+            let previous_end = appended.completed.as_ref().map(|row| (row.last_at, "idle"));
             written.sessions.push(NewSession {
                 first_exchange: appended.exchange,
                 ..NewSession::empty(ledger, entry.at, previous_end)
             });
         }
-        written.exchanges.extend(appended.left);
+        written.exchanges.extend(appended.completed);
         let eviction = boundary::evict(tx, request, &written.exchanges, ledger, entry.at).await?;
         written.evictions.extend(eviction);
         check_overflow(request, &mut written, ledger, entry)?;

@@ -256,7 +256,7 @@ impl BudgetedAgent<'_> {
         let in_force = row.settings.expanded(&self.rules.basis);
         // A raised budget takes effect with the next append, which then brings exchanges back. The number of messages doesn't change
         // here.
-        let budget = in_force.budget(self.rules.budget).held_to(kept);
+        let budget = in_force.budget(self.rules.budget).at_most(kept);
         let mut evictions = Vec::new();
         if let Some(overflow) = ledger.overflow(budget).filter(|_| is_settled) {
             let at = ledger.newest.as_ref().map_or(self.now, |newest| newest.last_at);

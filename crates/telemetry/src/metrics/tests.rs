@@ -10,7 +10,7 @@ use super::{
     *,
 };
 use recapd_core::domain::{
-    convergence::{Rules, SpeakerMessage, listen},
+    convergence::{Rules, SpeakerMessage, compare_last_speakers},
     message::Kind,
     window::Budget,
     work::Reason,
@@ -418,7 +418,7 @@ fn a_crossing_is_counted_once() {
         .collect();
     let text = changes(|metrics| {
         for turn in 1..=3 {
-            let reading = listen(&said[..2 * turn], true, &Rules::default()).unwrap();
+            let reading = compare_last_speakers(&said[..2 * turn], true, &Rules::default()).unwrap();
             metrics.talk.scored(&reading);
         }
     });

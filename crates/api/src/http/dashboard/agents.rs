@@ -77,7 +77,7 @@ async fn lines(app: &App, rows: Vec<AgentRow>) -> StoreResult<Vec<AgentLine>> {
     let spent = app.parts.operator.spent_today(&names).await?;
     let line = |(row, spent): (AgentRow, SpendTotal)| AgentLine {
         spent,
-        limits: app.settings.spend_agent.overridden(&row.settings),
+        limits: app.settings.spend_agent.override_with(&row.settings),
         row,
     };
     Ok(rows.into_iter().zip(spent).map(line).collect())

@@ -44,5 +44,5 @@ pub(crate) fn place<T: FromStr>(parameters: &Parameters) -> Result<Option<T>, Pr
 
 /// Returns the cursor of the next page of `list`, if there is one.
 pub(crate) fn next(list: PagedList<'_>, entry: Option<impl ToString>) -> Option<Cursor> {
-    entry.map(|entry| Cursor::behind(list, &entry))
+    entry.map(|entry| Cursor::after(list, &entry))
 }

@@ -389,7 +389,7 @@ impl BriefQuery {
             document: snapshot.markdown.clone(),
             states,
             at_work: working,
-            without: self.without,
+            reader: self.without,
         };
         let (counter, options) = (Arc::clone(app.parts.snapshots.counter()), self.options);
         let cut = move || brief.excerpt(options, counter.as_ref());

@@ -1,9 +1,9 @@
-//! Derives calibration samples from one agent's messages and the usage reports among them.
+//! Makes calibration samples from one agent's messages and the usage reports among them.
 //!
-//! A report covers one request: its prompt is everything before the answer, system and tools included, and its output is the answer. It
-//! yields two samples. The first compares the output with the estimate of the answer; it is impossible if the answer holds thinking that
-//! the message may not show. The second compares the prompt with the prompt before ([`Meter`]): only the messages between the two make
-//! the difference, as long as the window began at the same exchange and the summary was the same.
+//! A report is about one request. Its prompt is everything before the answer, system and tools included; its output is the answer. It
+//! gives two samples. The first compares the output with the estimate of the answer; there is none if the answer has thinking that the
+//! message may not show. The second compares the prompt with the prompt before it ([`Meter`]). They differ only by the messages between
+//! them, as long as the window begins at the same exchange and the summary is the same.
 
 use super::{CalibrationSample, Meter};
 
@@ -12,7 +12,7 @@ use super::{CalibrationSample, Meter};
 pub struct ReportedUsage {
     /// The model that answered, if the message says so.
     pub model: Option<String>,
-    /// The provider's id of the answer. A transcript may spread one answer over several messages, each with the same report.
+    /// The provider's id of the answer. A transcript may store one answer as several messages, each with the same report.
     pub response_id: Option<String>,
     /// Tokens of the whole request, including those read from a cache or written to one.
     pub prompt_tokens: i64,
@@ -23,7 +23,7 @@ pub struct ReportedUsage {
 }
 
 impl ReportedUsage {
-    /// Returns true if the report is about `model`: it names no model or the same one, perhaps as a dated version
+    /// Returns true if the report is about `model`: it names no model, or the same one, perhaps as a dated version
     /// (`claude-opus-4-5-20251101`) or with a router's prefix (`anthropic/claude-…`).
     pub fn is_about(&self, model: &str) -> bool {
         let bare = |name: &str| name.rsplit('/').next().unwrap_or_default().to_owned();
@@ -45,23 +45,23 @@ impl ReportedUsage {
     }
 }
 
-/// The properties of a stored message that an observer uses.
+/// What an observer needs to know about a stored message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
-    /// Estimated tokens, uncorrected.
+    /// Estimated tokens, without a correction.
     pub tokens: i64,
     /// True if the model wrote it: an answer or a tool call.
     pub is_answer: bool,
     /// True for metadata, which no model sees.
     pub is_metadata: bool,
-    /// True if its tokens depend on more than its text: it holds an image, or thinking. Providers count thinking in full although they
-    /// show only part of it, and drop it from later prompts.
+    /// True if its tokens depend on more than its text: it has an image or thinking. Providers count thinking in full although they show
+    /// only part of it, and leave it out of later prompts.
     pub is_opaque: bool,
-    /// The report that the message carries.
+    /// The report that the message has, if any.
     pub usage: Option<ReportedUsage>,
 }
 
-/// The state of the agent's window when messages were stored. Prompts are comparable only if it is the same for both.
+/// The agent's window when messages were stored. Two prompts are comparable only if it is the same for both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowView {
     /// The first exchange of the window.
@@ -79,7 +79,7 @@ struct ObservedAnswer {
 }
 
 impl ObservedAnswer {
-    fn goes_on_in(&self, seen: &Observation) -> bool {
+    fn continues_in(&self, seen: &Observation) -> bool {
         match (&self.usage, &seen.usage) {
             (None, _) => true,
             (Some(_), None) => false,
@@ -87,7 +87,7 @@ impl ObservedAnswer {
         }
     }
 
-    /// The sample from the output. Without a report of thinking tokens there is none, since the answer may hold hidden thinking.
+    /// Returns the sample from the output. Without a report of thinking tokens there is none, since the answer may have hidden thinking.
     fn sample(&self) -> Option<CalibrationSample> {
         let usage = self.usage.as_ref().filter(|_| !self.is_opaque)?;
         Some(CalibrationSample {
@@ -101,17 +101,17 @@ impl ObservedAnswer {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observer {
     shown: Option<WindowView>,
-    said: i64,
+    tokens_before: i64,
     meter: Meter,
-    /// True if an opaque message came since the last report.
+    /// True if an opaque message has come since the last report.
     is_blurred: bool,
     answer: Option<ObservedAnswer>,
 }
 
 impl Observer {
-    /// Processes the messages of one append and returns their samples. `shown` is the window after the append. `has_step` says that a
-    /// clear or a rewind is among them: the next prompt lacks earlier messages.
-    pub fn watch(
+    /// Returns the samples from the messages of one append. `shown` is the window after the append. `has_step` is true if a clear or a
+    /// rewind is among the messages: the next prompt then lacks earlier messages.
+    pub fn samples_of(
         &mut self,
         messages: &[Observation],
         shown: WindowView,
@@ -119,11 +119,11 @@ impl Observer {
     ) -> Vec<CalibrationSample> {
         let mut samples = Vec::new();
         for seen in messages {
-            samples.extend(self.take(seen));
+            samples.extend(self.observe(seen));
         }
         let has_moved = self.shown.replace(shown).is_some_and(|before| before != shown);
         if has_moved || has_step {
-            // The request of the current answer may have been built before the step or after it.
+            // The request of the current answer may have been built before the step or after it, so it can't be compared.
             self.meter = Meter::default();
             self.answer = None;
             samples.clear();
@@ -131,17 +131,21 @@ impl Observer {
         samples
     }
 
-    fn take(&mut self, seen: &Observation) -> Vec<CalibrationSample> {
+    fn observe(&mut self, seen: &Observation) -> Vec<CalibrationSample> {
         if seen.is_metadata {
             return self.take_report(seen.usage.as_ref());
         }
         let mut samples = Vec::new();
-        let goes_on = seen.is_answer && self.answer.as_ref().is_some_and(|answer| answer.goes_on_in(seen));
-        if !goes_on {
+        let continues = seen.is_answer
+            && self
+                .answer
+                .as_ref()
+                .is_some_and(|answer| answer.continues_in(seen));
+        if !continues {
             samples = self.end_answer();
         }
         if seen.is_answer {
-            let before = self.said;
+            let before = self.tokens_before;
             let answer = self.answer.get_or_insert_with(|| ObservedAnswer {
                 before,
                 ..ObservedAnswer::default()
@@ -154,11 +158,11 @@ impl Observer {
         } else {
             self.is_blurred |= seen.is_opaque;
         }
-        self.said = self.said.saturating_add(seen.tokens);
+        self.tokens_before = self.tokens_before.saturating_add(seen.tokens);
         samples
     }
 
-    /// Takes a report that comes in a message of its own: it is about the answer before it.
+    /// Takes a report in a message of its own: it is about the answer before it.
     fn take_report(&mut self, usage: Option<&ReportedUsage>) -> Vec<CalibrationSample> {
         match (&mut self.answer, usage) {
             (Some(answer), Some(usage)) if answer.usage.is_none() => answer.usage = Some(usage.clone()),
@@ -173,7 +177,7 @@ impl Observer {
         };
         let mut samples: Vec<CalibrationSample> = answer.sample().into_iter().collect();
         if let Some(usage) = &answer.usage {
-            let grown = self.meter.next(CalibrationSample {
+            let grown = self.meter.add_request(CalibrationSample {
                 estimated_tokens: answer.before,
                 reported_tokens: usage.prompt_tokens,
             });

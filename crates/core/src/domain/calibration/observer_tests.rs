@@ -52,7 +52,7 @@ fn pairs(samples: &[CalibrationSample]) -> Vec<(i64, i64)> {
 }
 
 fn watched(messages: &[Observation]) -> Vec<(i64, i64)> {
-    pairs(&Observer::default().watch(messages, SHOWN, false))
+    pairs(&Observer::default().samples_of(messages, SHOWN, false))
 }
 
 /// Both prompts include system and tools of 5,000 tokens; the messages between them are the sample.
@@ -70,7 +70,7 @@ fn a_prompt_is_compared_with_the_one_before() {
     let mut observer = Observer::default();
     let one_by_one = messages
         .chunks(1)
-        .flat_map(|message| observer.watch(message, SHOWN, false));
+        .flat_map(|message| observer.samples_of(message, SHOWN, false));
     assert_eq!(pairs(&one_by_one.collect::<Vec<_>>()), [(1_500, 1_680)]);
 }
 
@@ -146,10 +146,13 @@ fn a_moved_window_or_a_step_leaves_nothing_to_compare() {
     };
     for (shown, has_step) in [(moved, false), (SHOWN, true)] {
         let mut observer = Observer::default();
-        assert_eq!(pairs(&observer.watch(&turn(1_000), SHOWN, false)), []);
-        assert_eq!(pairs(&observer.watch(&turn(1_600), shown, has_step)), []);
-        assert_eq!(pairs(&observer.watch(&turn(1_400), shown, false)), []);
-        assert_eq!(pairs(&observer.watch(&turn(2_000), shown, false)), [(511, 600)]);
+        assert_eq!(pairs(&observer.samples_of(&turn(1_000), SHOWN, false)), []);
+        assert_eq!(pairs(&observer.samples_of(&turn(1_600), shown, has_step)), []);
+        assert_eq!(pairs(&observer.samples_of(&turn(1_400), shown, false)), []);
+        assert_eq!(
+            pairs(&observer.samples_of(&turn(2_000), shown, false)),
+            [(511, 600)]
+        );
     }
 }
 
@@ -224,7 +227,10 @@ fn a_guard_scales_estimates_and_names_its_factor() {
     let counter = guarded(false, &calibration);
     assert_eq!(counter.method(), "characters×1.12");
     let text = "x".repeat(1_000);
-    assert_eq!((counter.count(&text), counter.plain(1_120)), (1_120, 1_000));
+    assert_eq!(
+        (counter.count(&text), counter.without_guard(1_120)),
+        (1_120, 1_000)
+    );
     // An exact counter stays exact, whatever providers add.
     let exact = guarded(true, &calibration);
     assert_eq!((exact.method(), exact.count(&text)), ("characters", 1_000));

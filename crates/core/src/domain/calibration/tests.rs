@@ -134,7 +134,7 @@ fn a_meter_sees_growth_only() {
         (900, 6_000),
         (1_900, 7_100),
     ];
-    let samples = requests.map(|(estimated, reported)| meter.next(sample(estimated, reported)));
+    let samples = requests.map(|(estimated, reported)| meter.add_request(sample(estimated, reported)));
     assert_eq!(
         samples,
         [
@@ -204,7 +204,7 @@ proptest! {
         let calibration = learned(samples.iter().copied());
         let recent = &samples[samples.len().saturating_sub(SAMPLES_PER_AGENT_MAX)..];
         let lower = recent.iter().filter(|sample| sample.permille() < 1_000).count();
-        if scaled(tokens, calibration.guard_permille(ONE)) < tokens {
+        if scale(tokens, calibration.guard_permille(ONE)) < tokens {
             prop_assert!(recent.len() >= SAMPLES_MIN && lower * 100 >= recent.len() * 95, "{lower}");
         }
     }

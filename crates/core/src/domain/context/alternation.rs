@@ -1,15 +1,15 @@
-//! Alternation: no two consecutive turns of the same side. Nothing comes between a call and its results, since those are on different
-//! sides.
+//! Alternation: makes sure that no two consecutive turns are of the same side. It puts nothing between a call and its results, since
+//! these are on different sides.
 
 use super::{
     ACKNOWLEDGEMENT, Alternation, CONTINUATION, Piece, PieceOrigin, Reason, Role, Turn, fence::attribute,
 };
 use crate::domain::perspective::SILENCE;
 
-/// The name of a user without one, among users with names.
+/// Stands for the name of a user without one, if other users have names.
 const UNNAMED: &str = "user";
 
-/// The side of a turn, as providers see it: results count as the user's.
+/// The side of a turn, as providers see it. Results are on the user's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     User,
@@ -24,12 +24,13 @@ fn side(role: Role) -> Option<Side> {
     }
 }
 
-/// Returns true if a turn of role `next` can't directly follow one of role `before`.
+/// Returns true if a turn of role `next` can't follow one of role `before` directly.
 pub(super) fn clash(before: Role, next: Role) -> bool {
     side(before).is_some() && side(before) == side(next)
 }
 
-/// Puts a turn of the user with `opening` in front if needed: a conversation can't begin with the model or with results.
+/// Puts a user's turn with the text `opening` in front, unless the user speaks first. No conversation can begin with the model or with
+/// results.
 pub(super) fn begin_with_user(turns: &mut Vec<Turn<'_>>, opening: &str) {
     let first = turns.iter().position(|turn| turn.role != Role::System);
     if let Some(first) = first.filter(|&first| turns[first].role != Role::User) {
@@ -38,17 +39,17 @@ pub(super) fn begin_with_user(turns: &mut Vec<Turn<'_>>, opening: &str) {
     }
 }
 
-/// The user's synthetic turn before the model's first.
+/// Makes the user's synthetic turn before the model's first turn.
 pub(super) fn first_turn<'a>(opening: &str, exchange: i64) -> Turn<'a> {
-    said(Role::User, Reason::FirstTurn, opening, exchange)
+    synthetic_turn(Role::User, Reason::FirstTurn, opening, exchange)
 }
 
-/// The user's synthetic turn after the model's last.
+/// Makes the user's synthetic turn after the model's last turn.
 pub(super) fn last_turn<'a>(exchange: i64) -> Turn<'a> {
-    said(Role::User, Reason::Alternation, CONTINUATION, exchange)
+    synthetic_turn(Role::User, Reason::Alternation, CONTINUATION, exchange)
 }
 
-/// Puts a turn of silence after each turn of the model without an answer by the user, also at the end.
+/// Puts a turn of silence after each turn of the model that the user doesn't answer, also at the end.
 pub(super) fn answer_with_silence<'a>(turns: Vec<Turn<'a>>) -> Vec<Turn<'a>> {
     let mut answered: Vec<Turn<'a>> = Vec::with_capacity(turns.len());
     let mut before = None;
@@ -68,35 +69,40 @@ pub(super) fn answer_with_silence<'a>(turns: Vec<Turn<'a>>) -> Vec<Turn<'a>> {
     answered
 }
 
-/// Returns true if the user is silent between a turn of role `before` and one of role `next`, ignoring instructions.
+/// Returns true if the user is silent between a turn of role `before` and one of role `next`. Instructions don't count.
 pub(super) fn is_silence_between(before: Option<Role>, next: Role) -> bool {
     before == Some(Role::Assistant) && next == Role::Assistant
 }
 
 pub(super) fn silence<'a>(exchange: i64) -> Turn<'a> {
-    said(Role::User, Reason::Silence, SILENCE, exchange)
+    synthetic_turn(Role::User, Reason::Silence, SILENCE, exchange)
 }
 
-/// Appends a turn of the user if a late result was moved to its call and the model is to answer, but spoke last.
+/// Appends a user's turn if the model spoke last. After a late result was moved to its call, the model must still answer it.
 pub(super) fn end_with_user(turns: &mut Vec<Turn<'_>>) {
     let last = turns.iter().rfind(|turn| turn.role != Role::System);
     if let Some(last) = last.filter(|last| last.role == Role::Assistant) {
         let exchange = last.exchange;
-        turns.push(said(Role::User, Reason::LateResult, CONTINUATION, exchange));
+        turns.push(synthetic_turn(
+            Role::User,
+            Reason::LateResult,
+            CONTINUATION,
+            exchange,
+        ));
     }
 }
 
-/// Adds names to neighbouring turns of the user that will be merged and have several speakers.
+/// Names the speakers of neighbouring turns of the user that will be merged, if they have several speakers.
 pub(super) fn name_speakers(turns: &mut [Turn<'_>]) {
-    let said: Vec<usize> = (0..turns.len())
+    let conversation: Vec<usize> = (0..turns.len())
         .filter(|&at| turns[at].role != Role::System)
         .collect();
-    let is_users = |at: usize| turns[at].role == Role::User;
+    let is_from_user = |at: usize| turns[at].role == Role::User;
     let mut named = Vec::new();
-    for run in said.chunk_by(|&before, &next| is_users(before) && is_users(next)) {
+    for run in conversation.chunk_by(|&before, &next| is_from_user(before) && is_from_user(next)) {
         let speakers = run.iter().map(|&at| (at, turns[at].speaker()));
         let speakers: Vec<(usize, Option<&str>)> = speakers.collect();
-        // A run of turns by the same speaker is named once.
+        // Consecutive turns of the same speaker are named once.
         let heads = speakers.chunk_by(|before, next| before.1 == next.1);
         let heads: Vec<(usize, Option<&str>)> = heads.map(|same| same[0]).collect();
         if heads.len() > 1 {
@@ -108,8 +114,8 @@ pub(super) fn name_speakers(turns: &mut [Turn<'_>]) {
     }
 }
 
-/// The name lines for a merge: the speaker of the words before `next`, and the speaker of `next` unless it has a name line already.
-/// `None` if both have the same speaker.
+/// Returns the lines with names that a merge adds: the speaker of the words before `next`, and the speaker of `next` unless it has such a
+/// line already. Returns `None` if both have the same speaker.
 pub(super) fn name_lines<'a>(
     before: Option<&str>,
     next: &Turn<'_>,
@@ -124,20 +130,20 @@ fn name_line<'a>(speaker: Option<&str>) -> Piece<'a> {
     Piece::text(Reason::Speaker, &format!("{name}:"))
 }
 
-/// Repairs alternation. With `by_speaker`, turns of different speakers aren't merged. Idempotent.
+/// Repairs alternation. With `by_speaker`, turns of different speakers aren't merged. Repairing twice changes nothing more.
 pub(super) fn repair<'a>(turns: Vec<Turn<'a>>, mode: Alternation, by_speaker: bool) -> Vec<Turn<'a>> {
     let mut repaired: Vec<Turn<'a>> = Vec::with_capacity(turns.len());
-    // Kept in a variable, since finding the speaker of a merged turn takes long.
+    // A variable, since finding the speaker of a merged turn takes long.
     let mut before = None;
     for turn in turns {
         let speaker = turn.speaker();
-        let goes_on = !by_speaker || speaker == before;
+        let may_merge = !by_speaker || speaker == before;
         before = speaker;
         match repaired.last_mut().filter(|last| clash(last.role, turn.role)) {
-            Some(last) if mode == Alternation::Merge && goes_on => last.pieces.extend(turn.pieces),
+            Some(last) if mode == Alternation::Merge && may_merge => last.pieces.extend(turn.pieces),
             Some(_) if mode == Alternation::Ack => {
                 let between = if turn.role == Role::Assistant {
-                    said(Role::User, Reason::Alternation, CONTINUATION, turn.exchange)
+                    synthetic_turn(Role::User, Reason::Alternation, CONTINUATION, turn.exchange)
                 } else {
                     acknowledgement(turn.exchange)
                 };
@@ -149,11 +155,11 @@ pub(super) fn repair<'a>(turns: Vec<Turn<'a>>, mode: Alternation, by_speaker: bo
     repaired
 }
 
-/// The model's synthetic short answer between two turns of the user.
+/// Makes the model's short synthetic answer between two turns of the user.
 pub(super) fn acknowledgement<'a>(exchange: i64) -> Turn<'a> {
-    said(Role::Assistant, Reason::Alternation, ACKNOWLEDGEMENT, exchange)
+    synthetic_turn(Role::Assistant, Reason::Alternation, ACKNOWLEDGEMENT, exchange)
 }
 
-fn said<'a>(role: Role, reason: Reason, text: &str, exchange: i64) -> Turn<'a> {
+fn synthetic_turn<'a>(role: Role, reason: Reason, text: &str, exchange: i64) -> Turn<'a> {
     Turn::new(role, exchange, vec![Piece::text(reason, text)])
 }

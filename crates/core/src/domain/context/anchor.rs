@@ -1,15 +1,15 @@
-//! The anchor: the first message of the session, which stays in view.
+//! The anchor: the user's first message of the session, which stays in view.
 
 use super::{ContextInput, ContextOptions, Piece, Role, SHARE_MAX, draft, request};
 use crate::domain::{exchange::PREAMBLE, message::Part, text::head_tail, tokens::TokenCounter};
 
-/// The most characters of the anchor, even if its share is larger.
+/// Limits the anchor to this many characters, even if its share is larger.
 const ANCHOR_CHARS_MAX: usize = 100_000;
-/// With room for fewer characters than this, the first message doesn't show the task any more and is left out.
+/// With room for fewer characters, the first message no longer shows the task and is left out.
 pub(super) const CHARS_MIN: usize = 80;
 
-/// The first message of the session with images replaced by their names. If it exceeds its share, the middle of its text is cut. Images
-/// would be sent again each time and take the room of current ones.
+/// Returns the first message of the session, with images replaced by their names: images would be sent again each time and take the room
+/// of current ones. If the message exceeds its share, cuts the middle of its text.
 pub(super) fn anchor<'a>(
     input: &ContextInput<'a>,
     options: &ContextOptions,
@@ -26,9 +26,9 @@ pub(super) fn anchor<'a>(
     } else {
         draft.piece()
     };
-    let said: Vec<&str> = draft.parts.iter().filter_map(text_of).collect();
-    let said = said.join("\n");
-    let said = said.trim();
+    let texts: Vec<&str> = draft.parts.iter().filter_map(text_of).collect();
+    let text = texts.join("\n");
+    let text = text.trim();
     let share = if input
         .anchor
         .is_some_and(|anchor| request::is_request(input, anchor))
@@ -38,15 +38,15 @@ pub(super) fn anchor<'a>(
         options.limit_tokens().map(|limit| limit / SHARE_MAX)
     };
     let is_within = share.is_none_or(|share| piece.cost(counter) <= share);
-    if is_within && said.chars().nth(ANCHOR_CHARS_MAX).is_none() {
+    if is_within && text.chars().nth(ANCHOR_CHARS_MAX).is_none() {
         return Some(piece);
     }
     // A token has at least one character, with rare exceptions.
     let chars = share.map_or(ANCHOR_CHARS_MAX, |share| usize::try_from(share).unwrap_or(0));
     let chars = chars.min(ANCHOR_CHARS_MAX);
-    let text = head_tail(said, chars * 2 / 3, chars / 3);
-    let says_enough = text == said || chars >= CHARS_MIN;
-    (says_enough && !text.is_empty()).then(|| draft.share(vec![Part::Text(text)]))
+    let shortened = head_tail(text, chars * 2 / 3, chars / 3);
+    let says_enough = shortened == text || chars >= CHARS_MIN;
+    (says_enough && !shortened.is_empty()).then(|| draft.share(vec![Part::Text(shortened)]))
 }
 
 fn with_image_named(part: &Part) -> Part {

@@ -1,11 +1,11 @@
-//! Copies of pinned and important messages whose exchanges aren't in view (lecture 7.2): marked, in order, each once, and capped. The
-//! oldest are left out first: important ones before pinned ones.
+//! Copies of pinned and important messages whose exchanges aren't in view (lecture 7.2). They are marked, in order, and limited in number
+//! and tokens; each message is copied once. If there are too many, important messages are left out before pinned ones, the oldest first.
 
 use serde::Serialize;
 
 use super::{
     ContextInput, Piece, Reason, Role, SourceMessage,
-    fence::{attribute, escaped},
+    fence::{attribute, escape_tags},
 };
 use crate::domain::{
     exchange::PREAMBLE,
@@ -14,7 +14,7 @@ use crate::domain::{
     tokens::{TokenCounter, count_message},
 };
 
-/// The most copies in one context, and the most messages that can be pinned at once.
+/// A context has at most this many copies. At most this many messages can be pinned at once.
 pub const COPIES_MAX: usize = 50;
 
 /// A pinned or important message.
@@ -22,24 +22,24 @@ pub const COPIES_MAX: usize = 50;
 pub struct SourceCopy<'a> {
     /// The message's exchange.
     pub exchange: i64,
-    /// True if it was pinned; otherwise it is important to its session.
+    /// True if it is pinned; otherwise it is important to its session.
     pub pinned: bool,
     /// The message with its tokens.
     pub message: SourceMessage<'a>,
 }
 
-/// A pinned or important message that didn't fit.
+/// A pinned or important message that doesn't fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftCopy {
     /// The message's number.
     pub seq: i64,
     /// The message's exchange.
     pub exchange: i64,
-    /// True if it was pinned; otherwise it is important to its session.
+    /// True if it is pinned; otherwise it is important to its session.
     pub pinned: bool,
 }
 
-/// All messages that can be copied, in order, rendered.
+/// All messages that can be copied, in order, as copies.
 pub(super) struct Copies<'a>(Vec<Copy<'a>>);
 
 struct Copy<'a> {
@@ -50,15 +50,15 @@ struct Copy<'a> {
     piece: Piece<'a>,
 }
 
-/// The indexes of the chosen copies, and the messages that didn't fit.
+/// The indices of the chosen copies, and the messages that don't fit.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CopySelection {
-    pub(super) taken: Vec<usize>,
+    pub(super) chosen: Vec<usize>,
     pub(super) left: Vec<LeftCopy>,
 }
 
 impl<'a> Copies<'a> {
-    /// Renders the messages that have content and aren't in the preamble.
+    /// Makes copies of the messages that have content and aren't in the preamble.
     pub(super) fn new(input: &ContextInput<'a>, counter: &dyn TokenCounter) -> Self {
         let in_preamble = |seq: i64| input.preamble.iter().any(|message| message.seq == seq);
         let of_input = input.copies.iter().filter(|copy| !in_preamble(copy.message.seq));
@@ -87,10 +87,10 @@ impl<'a> Copies<'a> {
         self.0.get(at).map_or(0, |copy| copy.seq)
     }
 
-    /// Chooses among the messages before `first_exchange` that aren't in `sent` (sent anyway): the newest, pinned ones first, up to
-    /// `max_tokens` in total. A message that is too long alone doesn't keep others out.
+    /// Chooses the newest copies of messages before `first_exchange`, pinned ones first, up to `max_tokens` together. Leaves out the
+    /// messages in `sent`, which are in view anyway. A message that is too long alone doesn't keep others out.
     pub(super) fn choose(&self, first_exchange: i64, sent: &[i64], max_tokens: i64) -> CopySelection {
-        let (mut chosen, mut room) = (CopySelection::default(), max_tokens);
+        let (mut selection, mut room) = (CopySelection::default(), max_tokens);
         for pinned in [true, false] {
             let mut is_full = false;
             for (at, copy) in self.0.iter().enumerate().rev() {
@@ -98,52 +98,53 @@ impl<'a> Copies<'a> {
                     continue;
                 }
                 is_full |=
-                    chosen.taken.len() >= COPIES_MAX || (copy.tokens > room && copy.tokens <= max_tokens);
+                    selection.chosen.len() >= COPIES_MAX || (copy.tokens > room && copy.tokens <= max_tokens);
                 if is_full || copy.tokens > room {
-                    chosen.left.push(LeftCopy {
+                    selection.left.push(LeftCopy {
                         seq: copy.seq,
                         exchange: copy.exchange,
                         pinned,
                     });
                 } else {
                     room -= copy.tokens;
-                    chosen.taken.push(at);
+                    selection.chosen.push(at);
                 }
             }
         }
-        chosen.taken.sort_unstable();
-        chosen.left.sort_unstable_by_key(|left| left.seq);
-        chosen
+        selection.chosen.sort_unstable();
+        selection.left.sort_unstable_by_key(|left| left.seq);
+        selection
     }
 }
 
-/// Renders the copy: fenced, and marked as a copy. `None` if the message has no text that `viewer` may see: only the speaker who called a
-/// tool sees its results.
+/// Writes the fenced and marked copy. Returns `None` if the message has no text that `viewer` may see: only the speaker who called a tool
+/// sees its results.
 fn text(copy: &SourceCopy<'_>, viewer: Option<&Perspective>) -> Option<String> {
     let message = copy.message.message;
-    let lines: Vec<String> = with_seen(message, viewer, |parts| parts.iter().filter_map(line).collect())?;
+    let lines: Vec<String> =
+        with_visible_parts(message, viewer, |parts| parts.iter().filter_map(line).collect())?;
     let mark = CopyMark {
         seq: copy.message.seq,
         exchange: copy.exchange,
         why: if copy.pinned { "pinned" } else { "important" },
     };
-    (!lines.is_empty()).then(|| marked(message, mark, &lines.join("\n"), viewer.is_some()))
+    (!lines.is_empty()).then(|| write_copy(message, mark, &lines.join("\n"), viewer.is_some()))
 }
 
-/// The message's text verbatim, with attachments named, as far as `viewer` sees it.
-pub(super) fn text_seen(message: &Message, viewer: Option<&Perspective>) -> Option<String> {
+/// Returns the part of the message's text that `viewer` sees, verbatim, with attachments named.
+pub(super) fn visible_text(message: &Message, viewer: Option<&Perspective>) -> Option<String> {
     let verbatim = |part: &Part| match part {
         Part::Text(text) => Some(text.clone()),
         part => line(part),
     };
-    let lines: Vec<String> = with_seen(message, viewer, |parts| {
+    let lines: Vec<String> = with_visible_parts(message, viewer, |parts| {
         parts.iter().filter_map(verbatim).collect()
     })?;
     let says_something = lines.iter().any(|line| !line.trim().is_empty());
     says_something.then(|| lines.join("\n"))
 }
 
-fn with_seen<T>(
+fn with_visible_parts<T>(
     message: &Message,
     viewer: Option<&Perspective>,
     use_it: impl FnOnce(&[Part]) -> T,
@@ -167,8 +168,8 @@ pub(super) struct CopyMark {
     pub(super) why: &'static str,
 }
 
-/// Fences `said` as a copy of `message`, attributed to the speaker's name or to the message's kind.
-pub(super) fn marked(message: &Message, mark: CopyMark, said: &str, by_name: bool) -> String {
+/// Fences `text` as a copy of `message`. Names the speaker or the message's kind.
+pub(super) fn write_copy(message: &Message, mark: CopyMark, text: &str, by_name: bool) -> String {
     let speaker = message.speaker.as_deref().filter(|_| by_name);
     let by = speaker.map_or_else(|| message.kind.name().to_owned(), attribute);
     let place = match mark.exchange {
@@ -176,8 +177,8 @@ pub(super) fn marked(message: &Message, mark: CopyMark, said: &str, by_name: boo
         exchange => format!("#{exchange}"),
     };
     let CopyMark { seq, why, .. } = mark;
-    let said = escaped(said, "copy");
-    format!("<copy of=\"message {seq}\" exchange=\"{place}\" by=\"{by}\" why=\"{why}\">\n{said}\n</copy>")
+    let text = escape_tags(text, "copy");
+    format!("<copy of=\"message {seq}\" exchange=\"{place}\" by=\"{by}\" why=\"{why}\">\n{text}\n</copy>")
 }
 
 fn line(part: &Part) -> Option<String> {

@@ -1,5 +1,5 @@
-//! Drafts of turns, made from stored messages: metadata and blank texts are removed, thinking is kept as far as it may be sent, calls are
-//! only in the model's drafts and results only in drafts of results. In a conversation of several, drafts show one speaker's perspective.
+//! Drafts of turns, made from stored messages. They have no metadata, no blank texts, and only the thinking that may be sent. Only the
+//! model's drafts have calls, only drafts of results have results. In a conversation of several, drafts show one speaker's perspective.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -12,12 +12,12 @@ use crate::domain::{
 
 /// How much of a draft the speaker sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BatchObservation {
-    Seen,
-    /// The results of calls that the speaker sees, with the rest of their message.
+pub(super) enum Visibility {
+    Visible,
+    /// The results of calls that the speaker sees, and the rest of their message.
     WithCalls,
-    /// Nothing. The draft only shows which calls the results belong to.
-    Unseen,
+    /// Nothing. The draft only shows to which calls results belong.
+    Hidden,
 }
 
 /// A message, or a part of one, with content for the model.
@@ -29,7 +29,7 @@ pub(super) struct Draft<'a> {
     /// The message, if `parts` are all of it except blank texts and thinking.
     pub(super) source: Option<&'a Message>,
     speaker: Option<&'a str>,
-    pub(super) sight: BatchObservation,
+    pub(super) visibility: Visibility,
     keeps_thinking: bool,
     tokens: Option<i64>,
 }
@@ -59,9 +59,9 @@ impl<'a> Draft<'a> {
         self.parts.iter().any(is_call)
     }
 
-    /// Returns true if the model's next message belongs to it: it holds only thinking, or ends with a block of the provider, such as a
-    /// search whose result comes in the next message.
-    pub(super) fn goes_on(&self) -> bool {
+    /// Returns true if the model's next message belongs to the same turn: this one has only thinking, or ends with a block of the
+    /// provider, such as a search whose result comes in the next message.
+    pub(super) fn continues(&self) -> bool {
         let is_thinking = |part: &Part| matches!(part, Part::Thinking(_));
         matches!(self.parts.last(), Some(Part::Opaque { .. })) || self.parts.iter().all(is_thinking)
     }
@@ -85,7 +85,7 @@ pub(super) fn of_exchanges<'a>(input: &ContextInput<'a>, thinking: Thinking) -> 
     input.exchanges.iter().flat_map(of_row).collect()
 }
 
-/// The drafts of a message: none without content, two if it holds results and words.
+/// Returns the drafts of a message: none if it has no content, two if it has results and words.
 pub(super) fn of_message<'a>(
     stored: SourceMessage<'a>,
     exchange: i64,
@@ -98,13 +98,13 @@ pub(super) fn of_message<'a>(
     };
     let Some(viewer) = viewer else {
         let parts = Cow::Borrowed(message.parts.as_slice());
-        let mut drafts = of_seen(
+        let mut drafts = visible_drafts(
             stored,
             exchange,
             keeps_thinking,
             PerspectiveMessage { role, parts },
         );
-        // The speaker of instructions is their addressee.
+        // Instructions have a speaker to whom they are addressed.
         let speaker = message.speaker.as_deref().filter(|_| role != Role::System);
         for draft in &mut drafts {
             draft.speaker = speaker;
@@ -112,35 +112,37 @@ pub(super) fn of_message<'a>(
         return drafts;
     };
     let seen = viewer.see(message);
-    let (is_meant, is_caller) = match &seen {
+    let (is_for_speaker, is_caller) = match &seen {
         Some(seen) => (true, seen.role == Role::Assistant),
         None => (false, false),
     };
-    let mut drafts = seen.map_or_else(Vec::new, |seen| of_seen(stored, exchange, keeps_thinking, seen));
+    let mut drafts = seen.map_or_else(Vec::new, |seen| {
+        visible_drafts(stored, exchange, keeps_thinking, seen)
+    });
     if role != Role::Tool && !is_caller {
-        // Results belong to calls of the speaker, whoever passed them on, unless they were addressed to others.
-        let others =
-            unseen(stored, exchange).filter(|draft| is_meant || draft.sight == BatchObservation::Unseen);
+        // Results belong to calls of the speaker, whoever passed them on, unless they were addressed to others only.
+        let others = hidden_drafts(stored, exchange)
+            .filter(|draft| is_for_speaker || draft.visibility == Visibility::Hidden);
         drafts.extend(others);
     } else if role == Role::Tool && !viewer.is_own(message) {
         drafts.retain(|draft| draft.role == Role::Tool);
         for draft in &mut drafts {
-            draft.sight = BatchObservation::WithCalls;
+            draft.visibility = Visibility::WithCalls;
         }
     }
     drafts
 }
 
-/// The calls and results of a message that the speaker doesn't hear.
-fn unseen(stored: SourceMessage<'_>, exchange: i64) -> impl Iterator<Item = Draft<'_>> {
+/// Returns the calls and results of a message that the speaker doesn't hear.
+fn hidden_drafts(stored: SourceMessage<'_>, exchange: i64) -> impl Iterator<Item = Draft<'_>> {
     let all = stored.message.parts.iter();
     let calls = all.clone().filter(|part| is_call(part)).cloned().collect();
     let results = all.filter(|part| is_result(part)).cloned().collect();
     let drafts = [
-        (Role::Assistant, BatchObservation::Unseen, calls),
-        (Role::Tool, BatchObservation::WithCalls, results),
+        (Role::Assistant, Visibility::Hidden, calls),
+        (Role::Tool, Visibility::WithCalls, results),
     ];
-    drafts.into_iter().filter_map(move |(role, sight, parts)| {
+    drafts.into_iter().filter_map(move |(role, visibility, parts)| {
         let parts: Vec<Part> = parts;
         (!parts.is_empty()).then_some(Draft {
             role,
@@ -149,14 +151,14 @@ fn unseen(stored: SourceMessage<'_>, exchange: i64) -> impl Iterator<Item = Draf
             parts: Cow::Owned(parts),
             source: None,
             speaker: None,
-            sight,
+            visibility,
             keeps_thinking: false,
             tokens: None,
         })
     })
 }
 
-fn of_seen<'a>(
+fn visible_drafts<'a>(
     stored: SourceMessage<'a>,
     exchange: i64,
     keeps_thinking: bool,
@@ -179,7 +181,7 @@ fn of_seen<'a>(
         seq,
         source: (is_faithful && as_stored).then_some(message),
         speaker: None,
-        sight: BatchObservation::Seen,
+        visibility: Visibility::Visible,
         keeps_thinking,
         tokens: tokens
             .filter(|_| is_whole)
@@ -193,7 +195,7 @@ fn of_seen<'a>(
             ..draft
         }],
         (_, Role::Tool, true) | (_, _, false) => vec![draft],
-        (_, _, true) => apart(&draft),
+        (_, _, true) => separate_results(&draft),
     }
 }
 
@@ -207,7 +209,7 @@ fn role(message: &Message) -> Option<Role> {
     }
 }
 
-/// The parts to send, and whether only blank texts and thinking are missing.
+/// Returns the parts to send, and if only blank texts and thinking are missing.
 fn clean(role: Role, parts: &[Part], keeps_thinking: bool) -> (Cow<'_, [Part]>, bool) {
     let may_call = role == Role::Assistant;
     let stays = |part: &Part| match part {
@@ -232,8 +234,8 @@ fn clean(role: Role, parts: &[Part], keeps_thinking: bool) -> (Cow<'_, [Part]>, 
     (Cow::Owned(kept.collect()), is_faithful)
 }
 
-/// Separates the results of a message from the rest: they go before the user's words and after the model's.
-fn apart<'a>(draft: &Draft<'a>) -> Vec<Draft<'a>> {
+/// Separates the results of a message from its words: results go before the user's words and after the model's.
+fn separate_results<'a>(draft: &Draft<'a>) -> Vec<Draft<'a>> {
     let role = draft.role;
     let (results, said): (Vec<Part>, Vec<Part>) = draft.parts.iter().cloned().partition(is_result);
     let share = |role, parts| Draft {

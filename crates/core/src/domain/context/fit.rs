@@ -1,4 +1,4 @@
-//! Fitting a context into its limit.
+//! Fits a context into its limit.
 
 use super::{
     Context, ContextInput, ContextOptions, Elision, Passes, Thinking,
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::domain::tokens::TokenCounter;
 
-/// Builds the context with all thinking, if the whole window fits unchanged.
+/// Builds the context with all thinking. Returns `None` unless the whole window fits unchanged.
 pub(super) fn whole<'a>(
     input: &ContextInput<'a>,
     options: &ContextOptions,
@@ -53,7 +53,7 @@ fn finish<'a>(mut plan: Plan<'_, 'a>, decision: Decision) -> Context<'a> {
     let unread = input.left_out.iter().copied();
     let left_out = unread.chain(numbers(&input.exchanges[..start])).collect();
     let chosen = plan.choose(start);
-    let copied = chosen.taken.iter().map(|&at| plan.copies.seq(at)).collect();
+    let copied = chosen.chosen.iter().map(|&at| plan.copies.seq(at)).collect();
     let limit_tokens = plan.options.limit_tokens();
     let turns = plan.assemble(start);
     let tokens = turns.iter().map(|turn| turn.tokens(counter)).sum();

@@ -1,29 +1,30 @@
-//! The sizes of shortened results: few, and the same in every context, so that a shortened result stays unchanged until the next step.
+//! The sizes of shortened results. They are few and the same in every context, so that a shortened result stays unchanged until the next
+//! step.
 
-/// The most characters of a shortened result, largest first. The last size leaves only the note.
+/// A shortened result has at most this many characters, the largest size first. The last size leaves only a note.
 const SIZES: [usize; 7] = [256_000, 64_000, 16_000, 4_000, 1_000, 250, 0];
-/// Results of this many of the newest rounds stay whole.
+/// The results of this many newest rounds stay whole.
 pub(super) const NEW_ROUNDS: usize = 3;
-/// A result gets the next smaller size after each of these numbers of rounds.
+/// After each of these numbers of rounds, a result gets the next smaller size.
 const OLDER_ROUNDS: [usize; 3] = [10, 30, 100];
 
-/// The size of a result as sent. A larger value is a shorter result.
+/// The size in which a result is sent. A larger value is a shorter result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ResultSize(usize);
 
 impl ResultSize {
     pub(super) const WHOLE: Self = Self(0);
-    /// The smallest size with any content.
+    /// The smallest size that leaves content.
     const SMALL: Self = Self(SIZES.len() - 1);
-    /// Only a note of how much is left out.
+    /// Leaves only a note of how much is left out.
     pub(super) const NOTE: Self = Self(SIZES.len());
 
-    /// Every size of a shortened result, largest first.
+    /// Returns every size of a shortened result, largest first.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         (1..=SIZES.len()).map(Self)
     }
 
-    /// The most characters; `None` for a whole result.
+    /// Returns how many characters the result may have; `None` if it stays whole.
     pub(super) fn chars(self) -> Option<usize> {
         self.0.checked_sub(1).and_then(|at| SIZES.get(at)).copied()
     }
@@ -33,21 +34,21 @@ impl ResultSize {
 pub(super) enum Treatment {
     /// Shortens older results more; the newest rounds stay whole. The number is the level.
     ByAge(usize),
-    /// Also limits every result to this size, however new it is.
+    /// Also gives every result at most this size, however new it is.
     AtMost(ResultSize),
 }
 
 impl Treatment {
-    /// The last level that leaves content of all results of the last rounds: 4,000 characters up to nine rounds ago, 1,000 up to 29
-    /// rounds ago, 250 before.
+    /// The last level that leaves content of all results: 4,000 characters for results up to nine rounds ago, 1,000 up to 29 rounds ago,
+    /// 250 before.
     pub(super) const FIRM: Self = Self::ByAge(FIRM);
 
-    /// The levels from no shortening to [`Self::FIRM`].
+    /// Returns the levels from no shortening to [`Self::FIRM`].
     pub(super) fn mild() -> impl Iterator<Item = Self> {
         (0..=FIRM).map(Self::ByAge)
     }
 
-    /// The levels after that, up to the one that reduces all results but those of the newest rounds to notes.
+    /// Returns the levels after [`Self::FIRM`]. The last one reduces all results but those of the newest rounds to notes.
     pub(super) fn hard() -> impl Iterator<Item = Self> {
         (FIRM + 1..=HARDEST).map(Self::ByAge)
     }

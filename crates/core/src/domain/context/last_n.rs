@@ -1,4 +1,4 @@
-//! The lecture's sliding window (seed 004): the last messages of a plain list, cut where it is safe.
+//! The lecture's sliding window (seed 004): the last messages of a plain list, cut at a safe boundary.
 
 use super::{
     Alternation, CONTINUATION, Passes, SourceMessage, Turn, alternation,
@@ -16,9 +16,9 @@ pub fn is_safe_boundary(message: &Message) -> bool {
     OwnWords::of(message).is_request && !message.parts.iter().any(draft::is_result)
 }
 
-/// The last `n` of `messages`, or fewer: the window begins at the first safe boundary from the cut on, or at the newest one if there is
-/// none. With `anchor` the user's first message stays in front. Leading instructions stay and don't count. Roles alternate
-/// ([`Alternation::Ack`]), so the result can have more than `n` turns.
+/// Returns the last `n` of `messages`, or fewer. The window begins at the first safe boundary from there on, or else at the newest one.
+/// With `anchor`, the user's first message stays in front. Leading instructions stay and don't count. Roles alternate
+/// ([`Alternation::Ack`]), so there may be more than `n` turns.
 pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
     let instructions = messages
         .iter()
@@ -28,7 +28,7 @@ pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
     let cut = messages.len().saturating_sub(n);
     let start = match newest {
         _ if messages.len() - instructions <= n => instructions,
-        Some(newest) => walk(cut, newest, |at| is_safe_boundary(&messages[at])),
+        Some(newest) => next_boundary(cut, newest, |at| is_safe_boundary(&messages[at])),
         None => instructions,
     };
     let first = messages.iter().position(is_safe_boundary);
@@ -39,7 +39,7 @@ pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
         .flat_map(|at| {
             let seq = i64_or_max(at);
             let source = SourceMessage::uncounted(seq, &messages[at]);
-            // Instructions and anchor are separate from the rest, which is one conversation.
+            // Instructions and anchor are apart from the rest, which is one conversation.
             let exchange = i64::from(at >= start);
             draft::of_message(source, exchange, keeps_thinking, None)
         })
@@ -49,7 +49,7 @@ pub fn last_n(messages: &[Message], n: usize, anchor: bool) -> Vec<Turn<'_>> {
     alternation::repair(turns, Alternation::Ack, false)
 }
 
-/// The first safe place from `cut` on; `newest` if there is none before it.
-fn walk(cut: usize, newest: usize, is_safe: impl Fn(usize) -> bool) -> usize {
+/// Returns the first safe place from `cut` on; `newest` if there is none before it.
+fn next_boundary(cut: usize, newest: usize, is_safe: impl Fn(usize) -> bool) -> usize {
     (cut..newest).find(|&at| is_safe(at)).unwrap_or(newest)
 }

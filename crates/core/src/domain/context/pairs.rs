@@ -1,16 +1,16 @@
-//! Pairs of calls and results: matched by id with the latest open calls, else by name and order; placed next to each other; completed
-//! where one half is missing.
+//! Matches calls with results: by id with the latest open calls, otherwise by name and order. Puts each result after its call, and
+//! completes pairs of which one half is missing.
 
 use std::{collections::HashMap, ops::Range};
 
 use super::{
     MISSING_RESULT, Passes, Piece, Reason, Role, Turn,
-    draft::{BatchObservation, Draft, is_result},
+    draft::{Draft, Visibility, is_result},
     passes::Pass,
 };
 use crate::domain::message::Part;
 
-/// The parts of a draft that form one result: the result and the images after it.
+/// The parts of a draft that make one result: the result and the images after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ResultSpan {
     draft: usize,
@@ -20,7 +20,7 @@ struct ResultSpan {
 struct CallPosition {
     draft: usize,
     part: usize,
-    /// Calls with the same number belong to one batch: there are only words of the model between them.
+    /// Calls with the same number belong to one batch: only words of the model stand between them.
     batch: usize,
     result: Option<ResultSpan>,
 }
@@ -31,12 +31,12 @@ struct Pairs<'d, 'a> {
     /// The calls without a result, by id.
     open: HashMap<&'d str, Vec<usize>>,
     first_call: Vec<usize>,
-    /// Tool names of visible calls with results, by the calls' ids.
+    /// The tool names of visible calls with results, by the calls' ids.
     answered: HashMap<&'d str, &'d str>,
     passes: Passes,
 }
 
-/// The share of a message of results that was moved to its calls.
+/// How much of a message of results was moved to its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MovedShare {
     Nothing,
@@ -44,8 +44,8 @@ enum MovedShare {
     Whole,
 }
 
-/// Makes turns in which every call is followed by its result. Incomplete pairs are completed: a call gets a result that says that none
-/// was recorded, a result becomes a text of the user that names the tool. Calls that the speaker doesn't see are dropped with their
+/// Makes turns in which every call is followed by its result. Completes pairs: a call without a result gets one that says that none was
+/// recorded; a result without a call becomes a text of the user that names the tool. Drops calls that the speaker doesn't see, with their
 /// results.
 pub(super) fn repair<'a>(drafts: &[Draft<'a>], passes: Passes) -> Vec<Turn<'a>> {
     let pairs = Pairs::find(drafts, passes);
@@ -53,17 +53,17 @@ pub(super) fn repair<'a>(drafts: &[Draft<'a>], passes: Passes) -> Vec<Turn<'a>> 
     for span in pairs.calls.iter().filter_map(|call| call.result.as_ref()) {
         taken[span.draft].push(span.parts.clone());
     }
-    let mut given = vec![MovedShare::Nothing; drafts.len()];
+    let mut moved = vec![MovedShare::Nothing; drafts.len()];
     let mut turns = Vec::with_capacity(drafts.len());
     let mut at = 0;
     while let Some(draft) = drafts.get(at) {
-        if draft.sight == BatchObservation::Unseen {
+        if draft.visibility == Visibility::Hidden {
             at += 1;
         } else if draft.role == Role::Assistant {
             let end = pairs.turn_end(at);
             let pieces = drafts[at..end].iter().map(Draft::piece).collect();
             turns.push(Turn::new(Role::Assistant, draft.exchange, pieces));
-            let results = pairs.results(at..end, &taken, &mut given);
+            let results = pairs.results(at..end, &taken, &mut moved);
             if !results.is_empty() {
                 turns.push(Turn::new(Role::Tool, draft.exchange, results));
             }
@@ -72,14 +72,14 @@ pub(super) fn repair<'a>(drafts: &[Draft<'a>], passes: Passes) -> Vec<Turn<'a>> 
             if draft.role != Role::Tool {
                 turns.push(Turn::new(draft.role, draft.exchange, vec![draft.piece()]));
             } else if passes.has(Pass::ResultOrder) {
-                turns.extend(pairs.rest(draft, &taken[at], given[at]));
+                turns.extend(pairs.rest(draft, &taken[at], moved[at]));
             } else {
                 turns.push(Turn::new(Role::Tool, draft.exchange, vec![draft.piece()]));
             }
             at += 1;
         }
     }
-    // Thinking alone has no content for a provider that didn't write it.
+    // A turn of thinking alone has no content for other providers.
     let says_something = |turn: &Turn<'_>| turn.parts().any(|part| !matches!(part, Part::Thinking(_)));
     turns.retain(says_something);
     turns
@@ -141,7 +141,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
                 if let Part::ToolCall {
                     id: Some(id), name, ..
                 } = &made.parts[self.calls[call].part]
-                    && made.sight == BatchObservation::Seen
+                    && made.visibility == Visibility::Visible
                 {
                     self.answered.insert(id, name);
                 }
@@ -149,7 +149,7 @@ impl<'d, 'a> Pairs<'d, 'a> {
         }
     }
 
-    /// The first open call with that id in the latest batch that has one.
+    /// Returns the first open call with that id, in the latest batch that has one.
     fn by_id(&mut self, id: &str) -> Option<usize> {
         let calls = &self.calls;
         let open = self.open.get_mut(id)?;
@@ -159,8 +159,8 @@ impl<'d, 'a> Pairs<'d, 'a> {
         Some(open.remove(first))
     }
 
-    /// The first open call with that tool name in the exchange's latest batch that has one. If the result has an id, only a call without
-    /// one fits. An interrupted call thus gets no result of a later call.
+    /// Returns the first open call of that tool, in the exchange's latest batch that has one. A result with an id fits only a call
+    /// without an id. So an interrupted call doesn't get the result of a later call.
     fn by_name(&self, result: usize, name: Option<&str>, has_id: bool) -> Option<usize> {
         let exchange = self.drafts[result].exchange;
         let (made, drafts) = (self.first_call[result], self.drafts);
@@ -181,41 +181,41 @@ impl<'d, 'a> Pairs<'d, 'a> {
         open.take_while(|&call| self.calls[call].batch == batch).last()
     }
 
-    /// The end of the model's turn that begins at `at`. It includes calls right after words of the model, words while a call of the turn
-    /// waits for its result, and whatever follows a message that goes on.
+    /// Returns where the model's turn that begins at `at` ends. The turn includes calls right after words of the model, words while one
+    /// of its calls waits for a result, and whatever follows a message that continues.
     fn turn_end(&self, at: usize) -> usize {
         let drafts = self.drafts;
         let joins = |&next: &usize| {
             let (draft, before) = (&drafts[next], &drafts[next - 1]);
             draft.role == Role::Assistant
-                && draft.sight != BatchObservation::Unseen
+                && draft.visibility != Visibility::Hidden
                 && draft.exchange == before.exchange
-                && (draft.has_calls() || before.goes_on() || self.waits(at, next))
+                && (draft.has_calls() || before.continues() || self.waits(at, next))
         };
         let mut later = (at + 1..drafts.len()).skip_while(joins);
         later.next().unwrap_or(drafts.len())
     }
 
-    /// Returns true if a call in the drafts from `at` to `end` has its result after `end`.
+    /// Returns true if a call in the drafts from `at` to `end` gets its result after `end`.
     fn waits(&self, at: usize, end: usize) -> bool {
         let calls = &self.calls[self.first_call[at]..self.first_call[end]];
         let mut results = calls.iter().filter_map(|call| call.result.as_ref());
         results.any(|result| result.draft > end)
     }
 
-    /// The results of the calls in `drafts`, in call order. A message with only these results stays whole.
+    /// Returns the results of the calls in `drafts`, in call order. A message that has only these results stays whole.
     fn results(
         &self,
         drafts: Range<usize>,
         taken: &[Vec<Range<usize>>],
-        given: &mut [MovedShare],
+        moved: &mut [MovedShare],
     ) -> Vec<Piece<'a>> {
         let calls = &self.calls[self.first_call[drafts.start]..self.first_call[drafts.end]];
         let mut pieces = Vec::with_capacity(calls.len());
         let mut at = 0;
         while let Some(call) = calls.get(at) {
             let Some(span) = &call.result else {
-                pieces.extend(self.missing(call));
+                pieces.extend(self.missing_result(call));
                 at += 1;
                 continue;
             };
@@ -227,19 +227,19 @@ impl<'d, 'a> Pairs<'d, 'a> {
             let in_turn = calls[at..].iter().map_while(|call| call.result.as_ref());
             if in_turn.take(whole.len()).eq(&whole) && taken[span.draft].len() == whole.len() {
                 pieces.push(self.drafts[span.draft].piece());
-                given[span.draft] = MovedShare::Whole;
+                moved[span.draft] = MovedShare::Whole;
                 at += whole.len();
             } else {
                 let draft = &self.drafts[span.draft];
                 pieces.push(draft.share(draft.parts[span.parts.clone()].to_vec()));
-                given[span.draft] = MovedShare::Some;
+                moved[span.draft] = MovedShare::Some;
                 at += 1;
             }
         }
         pieces
     }
 
-    fn missing(&self, call: &CallPosition) -> Option<Piece<'a>> {
+    fn missing_result(&self, call: &CallPosition) -> Option<Piece<'a>> {
         let (id, name) = match &self.drafts[call.draft].parts[call.part] {
             Part::ToolCall { id, name, .. } => (id.clone(), Some(name.clone())),
             _ => (None, None),
@@ -254,31 +254,35 @@ impl<'d, 'a> Pairs<'d, 'a> {
         Some(piece).filter(|_| self.passes.has(Pass::MissingResults))
     }
 
-    /// The rest of a message of results after results with a call have moved to it; it becomes the user's turn. Of another speaker's
-    /// results only content that accompanies a visible one is kept, since the callers of the others are unknown.
-    fn rest(&self, draft: &Draft<'a>, taken: &[Range<usize>], given: MovedShare) -> Option<Turn<'a>> {
-        let is_others = draft.sight == BatchObservation::WithCalls;
-        if given == MovedShare::Whole || (is_others && given == MovedShare::Nothing) {
+    /// Returns what is left of a message of results after results moved to their calls. It becomes the user's turn. Of another speaker's
+    /// results, only content next to a visible result stays, since it isn't known who called the others.
+    fn rest(&self, draft: &Draft<'a>, taken: &[Range<usize>], moved: MovedShare) -> Option<Turn<'a>> {
+        let is_others = draft.visibility == Visibility::WithCalls;
+        if moved == MovedShare::Whole || (is_others && moved == MovedShare::Nothing) {
             return None;
         }
-        let is_told = self.passes.has(Pass::OrphanResults);
+        let becomes_text = self.passes.has(Pass::OrphanResults);
         let others = if is_others {
             ranges(&draft.parts)
         } else {
             Vec::new()
         };
         let stays = |at: &usize| !taken.iter().chain(&others).any(|range| range.contains(at));
-        let told = |at: usize| {
+        let converted = |at: usize| {
             let part = &draft.parts[at];
-            if is_told { self.as_said(part) } else { part.clone() }
+            if becomes_text {
+                self.as_text(part)
+            } else {
+                part.clone()
+            }
         };
-        let parts: Vec<Part> = (0..draft.parts.len()).filter(stays).map(told).collect();
-        let role = if is_told { Role::User } else { Role::Tool };
+        let parts: Vec<Part> = (0..draft.parts.len()).filter(stays).map(converted).collect();
+        let role = if becomes_text { Role::User } else { Role::Tool };
         (!parts.is_empty()).then(|| Turn::new(role, draft.exchange, vec![draft.share(parts)]))
     }
 
-    /// Turns a result without a call of its own into a text.
-    fn as_said(&self, part: &Part) -> Part {
+    /// Turns a result without a call into a text.
+    fn as_text(&self, part: &Part) -> Part {
         let Part::ToolResult {
             call_id,
             name,
@@ -308,7 +312,7 @@ fn spans(drafts: &[Draft<'_>], draft: usize) -> Vec<ResultSpan> {
         .collect()
 }
 
-/// The part ranges of the results, each with the images after it.
+/// Returns the ranges of parts that make a result: the result and the images after it.
 fn ranges(parts: &[Part]) -> Vec<Range<usize>> {
     let of_result = |start: usize| {
         let images = parts[start + 1..]

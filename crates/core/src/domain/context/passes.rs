@@ -1,4 +1,4 @@
-//! The repairs that make a context valid. A test can leave one out by name, to show that the self-test notices. All real contexts get
+//! The repairs that make a context valid. A test can leave out one by name, to show that the self-test notices it. All real contexts get
 //! every repair.
 
 use super::Thinking;
@@ -6,7 +6,7 @@ use super::Thinking;
 /// One repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// Adds a result that says that none was recorded to a call without one.
+    /// Gives each call without a result one that says that none was recorded.
     MissingResults,
     /// Turns a result without a call into words of the user.
     OrphanResults,
@@ -16,7 +16,7 @@ pub enum Pass {
     FirstTurn,
     /// Separates or merges consecutive turns of one side.
     Alternation,
-    /// Drops thinking once earlier content is gone.
+    /// Drops thinking once earlier content has been removed.
     Thinking,
     /// Leaves out the oldest exchanges until the rest fits.
     Fitting,
@@ -32,12 +32,12 @@ impl Passes {
     /// Every repair.
     pub const ALL: Self = Self { dropped: None };
 
-    /// Every repair except `pass`.
+    /// Returns every repair except `pass`.
     pub const fn without(pass: Pass) -> Self {
         Self { dropped: Some(pass) }
     }
 
-    /// The thinking to send: `bound`, or all without the pass for thinking.
+    /// Returns how much thinking to send: `bound`, or all if the pass for thinking is left out.
     pub(super) fn thinking(self, bound: Thinking) -> Thinking {
         if self.has(Pass::Thinking) {
             bound

@@ -1,9 +1,9 @@
-//! Writes a context as plain text, for a host that compacts its own conversation and takes a text for it.
+//! Writes a context as plain text, for a host that compacts its own conversation and takes a text in its place.
 //!
-//! Invariant: what somebody said stands indented below a line that says who, so that no content can pose as another
-//! speaker, and no tag in it can end the text's own fence.
+//! Invariant: below a line that names the speaker, all the speaker's words are indented. So no content can pose as another speaker, and
+//! no tag in it can end the text's own fence.
 
-use super::{PieceOrigin, Reason, Role, Turn, fence::escaped};
+use super::{PieceOrigin, Reason, Role, Turn, fence::escape_tags};
 use crate::domain::{message::Part, neutralize::detagged};
 
 /// The tags between which hosts look for the text.
@@ -11,14 +11,14 @@ const TAGS: [&str; 2] = ["summary", "analysis"];
 const NEWEST: &str = "\n\n# The newest part of the conversation, as it was said\n\n";
 const INDENT: &str = "    ";
 
-/// Writes `turns`, without instructions, which a host sends itself.
+/// Writes `turns` without instructions, since a host sends its own.
 pub fn plain(turns: &[Turn<'_>]) -> String {
     let mut text = String::new();
     for turn in turns.iter().filter(|turn| turn.role != Role::System) {
         for piece in &turn.pieces {
             match piece.origin {
                 PieceOrigin::Synthetic(Reason::Summary) => write_summary(&mut text, &piece.parts),
-                // These make a request valid, and a text needs no such thing.
+                // These only make a request valid; a text doesn't need them.
                 PieceOrigin::Synthetic(Reason::FirstTurn | Reason::Alternation | Reason::Silence) => {}
                 PieceOrigin::Synthetic(_) | PieceOrigin::Stored { .. } => {
                     for part in piece.parts.iter() {
@@ -28,17 +28,17 @@ pub fn plain(turns: &[Turn<'_>]) -> String {
             }
         }
     }
-    // Nothing of it follows.
+    // Nothing follows the document.
     if text.ends_with(NEWEST) {
         text.truncate(text.len() - NEWEST.len());
     }
     for tag in TAGS {
-        text = escaped(&text, tag);
+        text = escape_tags(&text, tag);
     }
     text
 }
 
-/// The document without its fence.
+/// Writes the document without its fence.
 fn write_summary(text: &mut String, parts: &[Part]) {
     for part in parts {
         if let Part::Text(fenced) = part {

@@ -1,4 +1,4 @@
-//! The plan of a context: the place of each part, its cost, and the assembly.
+//! Plans a context: places each part, counts its tokens, and assembles the turns.
 
 use super::{
     Alternation, CONTINUATION, ContextInput, ContextOptions, Passes, Piece, Reason, Role, SourceExchange,
@@ -28,11 +28,11 @@ pub(super) struct Plan<'i, 'a> {
     pub(super) body: Vec<Turn<'a>>,
 }
 
-/// The roles before a turn: of the turn right before it, and of the last one that isn't instructions.
+/// The roles before a turn: the role of the turn right before it, and of the last turn that isn't instructions.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Before {
     turn: Option<Role>,
-    said: Option<Role>,
+    spoken: Option<Role>,
 }
 
 pub(super) fn numbers(exchanges: &[SourceExchange<'_>]) -> impl DoubleEndedIterator<Item = i64> {
@@ -67,16 +67,16 @@ impl<'i, 'a> Plan<'i, 'a> {
                 .map(|text| Piece::text(Reason::Summary, text)),
             body: pairs::repair(&drafts, passes),
         };
-        // Results that the speaker may not see have unknown callers, so they don't mean that the model is to answer.
-        let is_said = |draft: &&draft::Draft<'_>| {
-            draft.role != Role::System && draft.sight == draft::BatchObservation::Seen
+        // Results that the speaker may not see have unknown callers. They don't mean that the model must answer.
+        let is_visible = |draft: &&draft::Draft<'_>| {
+            draft.role != Role::System && draft.visibility == draft::Visibility::Visible
         };
-        let newest = drafts.iter().rfind(is_said);
+        let newest = drafts.iter().rfind(is_visible);
         if newest.is_some_and(|newest| newest.role != Role::Assistant) {
             alternation::end_with_user(&mut plan.body);
         }
-        let tells_speakers = options.names_speakers || input.perspective.is_some();
-        if options.alternation == Alternation::Merge && !tells_speakers {
+        let names_speakers_otherwise = options.names_speakers || input.perspective.is_some();
+        if options.alternation == Alternation::Merge && !names_speakers_otherwise {
             alternation::name_speakers(&mut plan.body);
         }
         let turns = plan.preamble.iter_mut().chain(&mut plan.body);
@@ -92,7 +92,7 @@ impl<'i, 'a> Plan<'i, 'a> {
         plan
     }
 
-    /// The tokens of everything but the exchanges, if these begin at index `start` of the window.
+    /// Returns the tokens of everything but the exchanges. The exchanges begin at index `start` of the window.
     pub(super) fn fixed(&self, start: usize) -> i64 {
         let preamble = self
             .preamble
@@ -100,7 +100,7 @@ impl<'i, 'a> Plan<'i, 'a> {
             .chain(&self.head(start))
             .map(|turn| turn.tokens(self.counter))
             .sum::<i64>();
-        // There may be one more turn between head and window, or one before both, and a silence after them.
+        // There may be one more turn between head and window or before both, and a silence at the end.
         let acknowledged = alternation::acknowledgement(PREAMBLE).tokens(self.counter);
         let opened = alternation::first_turn(self.opening(), PREAMBLE).tokens(self.counter);
         let answered = match (self.is_silent(), self.options.ends_with_user) {
@@ -113,16 +113,16 @@ impl<'i, 'a> Plan<'i, 'a> {
         preamble + acknowledged.max(opened) + answered + named
     }
 
-    /// The tokens of the turns that alternation puts before a turn of that role.
+    /// Returns the tokens of the turns that alternation puts before a turn of that role.
     pub(super) fn between(&self, before: &mut Before, role: Role) -> i64 {
-        let is_silence = self.is_silent() && alternation::is_silence_between(before.said, role);
+        let is_silence = self.is_silent() && alternation::is_silence_between(before.spoken, role);
         let clashes = before.turn.is_some_and(|before| alternation::clash(before, role));
         // Instructions that move to the front don't separate their neighbours.
         if role != Role::System || self.options.system_in_place {
             before.turn = Some(role);
         }
         if role != Role::System {
-            before.said = Some(role);
+            before.spoken = Some(role);
         }
         match (is_silence, clashes) {
             (true, _) => self.silence(),
@@ -157,7 +157,7 @@ impl<'i, 'a> Plan<'i, 'a> {
         self.body.retain(|turn| turn.exchange >= first);
     }
 
-    /// The copies to send if the exchanges begin at index `start` of the window.
+    /// Chooses the copies to send if the exchanges begin at index `start` of the window.
     pub(super) fn choose(&self, start: usize) -> CopySelection {
         let first = self.input.exchanges.get(start);
         let first_exchange = first.map_or(i64::MAX, |first| first.exchange);
@@ -169,7 +169,7 @@ impl<'i, 'a> Plan<'i, 'a> {
             .choose(first_exchange, &sent, self.options.copies_max_tokens())
     }
 
-    /// The request that the exchanges from index `start` on work on. `None` if they hold it, or if the anchor is that request.
+    /// Returns the request that the exchanges from index `start` on work on; `None` if they have it, or if the anchor is that request.
     fn request_before(&self, start: usize) -> Option<&DraftRequest<'a>> {
         let request = self.requests.before(self.input.exchanges.get(start)?)?;
         let is_anchor = self.anchor_before(start).is_some()
@@ -177,17 +177,18 @@ impl<'i, 'a> Plan<'i, 'a> {
         (!is_anchor).then_some(request)
     }
 
-    /// The anchor; `None` if the exchanges from index `start` on hold it.
+    /// Returns the anchor; `None` if the exchanges from index `start` on have it.
     fn anchor_before(&self, start: usize) -> Option<&Piece<'a>> {
         let first = self.input.exchanges.get(start);
         let first_seq = first.and_then(|exchange| exchange.messages.first());
-        let is_away = |anchor: &SourceMessage<'_>| first_seq.is_none_or(|first| anchor.seq < first.seq);
+        let is_before_window =
+            |anchor: &SourceMessage<'_>| first_seq.is_none_or(|first| anchor.seq < first.seq);
         self.anchor
             .as_ref()
-            .filter(|_| self.input.anchor.as_ref().is_some_and(is_away))
+            .filter(|_| self.input.anchor.as_ref().is_some_and(is_before_window))
     }
 
-    /// The index of the first turn after the head, if the exchanges begin at index `start` of the window.
+    /// Returns the index of the first turn after the head. The exchanges begin at index `start` of the window.
     fn first_turn(&self, start: usize) -> Option<usize> {
         let first = self.input.exchanges.get(start)?.exchange;
         let from = self.body.partition_point(|turn| turn.exchange < first);
@@ -195,34 +196,34 @@ impl<'i, 'a> Plan<'i, 'a> {
         (from..self.body.len()).find(stays)
     }
 
-    /// The lines that name the speakers of the anchor and of the window's first words after it, if needed.
+    /// Returns the lines that name the speakers of the anchor and of the window's first words after it, if needed.
     fn names(&self, start: usize) -> Option<(Piece<'a>, Option<Piece<'a>>)> {
         let names_speakers = self.options.names_speakers;
-        let become_one = self.options.alternation == Alternation::Merge;
-        if self.input.perspective.is_some() || !(names_speakers || become_one) {
+        let merges_turns = self.options.alternation == Alternation::Merge;
+        if self.input.perspective.is_some() || !(names_speakers || merges_turns) {
             return None;
         }
         let anchor = self.anchor_before(start)?;
         let next = &self.body[self.first_turn(start)?];
         let (before, line) =
             alternation::name_lines(anchor.speaker, next).filter(|_| next.role == Role::User)?;
-        // With named speakers, a turn without a name is still merged with the head.
-        let is_joined = become_one && (!names_speakers || next.speaker().is_none());
+        // Where turns name their speakers, a turn without a name is still merged with the head.
+        let is_joined = merges_turns && (!names_speakers || next.speaker().is_none());
         Some((before, line.filter(|_| is_joined)))
     }
 
-    /// The user's turn between preamble and window: anchor, request, copies, summary, and the note of the left-out exchanges.
+    /// Makes the user's turn between preamble and window: anchor, request, copies, summary, and the note of left-out exchanges.
     fn head(&self, start: usize) -> Option<Turn<'a>> {
         let input = self.input;
         let left_out = left_out_note(&input.left_out, &input.exchanges[..start]);
         let left_out = left_out.iter().map(|text| Piece::text(Reason::LeftOut, text));
         let chosen = self.choose(start);
-        let copies = chosen.taken.iter().filter_map(|&at| self.copies.piece(at));
+        let copies = chosen.chosen.iter().filter_map(|&at| self.copies.piece(at));
         let anchor = self.anchor_before(start).into_iter();
         let request = self.request_before(start).map(|request| &request.piece);
-        let kept = anchor.chain(request).chain(copies).chain(&self.summary).cloned();
+        let stored = anchor.chain(request).chain(copies).chain(&self.summary).cloned();
         let name = self.names(start).map(|(before, _)| before);
-        let pieces: Vec<Piece<'a>> = name.into_iter().chain(kept).chain(left_out).collect();
+        let pieces: Vec<Piece<'a>> = name.into_iter().chain(stored).chain(left_out).collect();
         (!pieces.is_empty()).then(|| Turn::new(Role::User, PREAMBLE, pieces))
     }
 
@@ -233,10 +234,10 @@ impl<'i, 'a> Plan<'i, 'a> {
         }
         let (mode, in_place) = (self.options.alternation, self.options.system_in_place);
         let (opening, is_silent) = (self.opening(), self.is_silent());
-        let opens_itself = self.input.perspective.is_some();
+        let has_perspective = self.input.perspective.is_some();
         let ends_with_user = self.options.ends_with_user;
-        // With a perspective, the texts already name their speakers.
-        let by_speaker = self.options.names_speakers && !opens_itself;
+        // With a perspective, the texts name their speakers already.
+        let by_speaker = self.options.names_speakers && !has_perspective;
         let stays = |turn: &Turn<'a>| in_place || turn.role != Role::System;
         let (body, hoisted): (Vec<_>, Vec<_>) = self.body.into_iter().partition(stays);
         let mut turns: Vec<Turn<'a>> = self
@@ -249,7 +250,7 @@ impl<'i, 'a> Plan<'i, 'a> {
         if self.passes.has(Pass::FirstTurn) {
             alternation::begin_with_user(&mut turns, opening);
         }
-        if opens_itself && turns.iter().all(|turn| turn.role == Role::System) {
+        if has_perspective && turns.iter().all(|turn| turn.role == Role::System) {
             turns.push(alternation::first_turn(opening, PREAMBLE));
         }
         if is_silent {
@@ -265,7 +266,7 @@ impl<'i, 'a> Plan<'i, 'a> {
     }
 }
 
-/// The note of exchanges that are in neither window nor summary: the unread ones, and `exchanges` after them.
+/// Writes the note of exchanges that are in neither window nor summary: the unread ones, and `exchanges` after them.
 fn left_out_note(unread: &[i64], exchanges: &[SourceExchange<'_>]) -> Option<String> {
     let mut left_out = unread.iter().copied().chain(numbers(exchanges));
     let first = left_out.next()?;

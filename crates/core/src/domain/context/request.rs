@@ -1,10 +1,10 @@
-//! The request before later legs: if a window begins within an exchange, a marked copy of the user's request comes first. It is verbatim,
-//! and cut only if it is bigger than a step.
+//! The request before later legs: if a window begins within an exchange, a marked copy of the user's request comes first. The copy is
+//! verbatim, unless the request is bigger than a step.
 
 use super::{
     ContextInput, ContextOptions, Piece, Reason, SourceExchange, SourceMessage, SourceRequest,
     anchor::CHARS_MIN,
-    copies::{CopyMark, marked, text_seen},
+    copies::{CopyMark, visible_text, write_copy},
     is_safe_boundary,
 };
 use crate::domain::{
@@ -14,11 +14,11 @@ use crate::domain::{
     tokens::{TokenCounter, count_message},
 };
 
-/// A request takes at most one part in this many of the context, however big a step is.
+/// A request takes at most 1/`REQUEST_SHARE` of the context, however big a step is.
 const REQUEST_SHARE: i64 = 2;
 const WHY: &str = "the request that what follows works on";
 
-/// The requests of all exchanges with later legs in the window.
+/// The requests of all exchanges of which later legs are in the window.
 pub(super) struct Requests<'a>(Vec<DraftRequest<'a>>);
 
 pub(super) struct DraftRequest<'a> {
@@ -49,7 +49,7 @@ impl<'a> Requests<'a> {
         self.0.iter_mut().map(|request| &mut request.piece)
     }
 
-    /// The request that must come before `first`, if that is a later leg.
+    /// Returns the request that must come before `first`, if `first` is a later leg.
     pub(super) fn before(&self, first: &SourceExchange<'a>) -> Option<&DraftRequest<'a>> {
         let is_later = first.begins_with < first.exchange;
         self.0
@@ -58,12 +58,12 @@ impl<'a> Requests<'a> {
     }
 }
 
-/// Returns true if `message` is the request of an exchange with later legs in the window.
+/// Returns true if `message` is the request of an exchange of which later legs are in the window.
 pub(super) fn is_request(input: &ContextInput<'_>, message: SourceMessage<'_>) -> bool {
     sources(input).any(|source| source.message.seq == message.seq)
 }
 
-/// The most tokens of a request that is sent whole; `None` means no limit.
+/// Returns how many tokens a request may have to be sent whole; `None` means no limit.
 pub(super) fn request_max_tokens(options: &ContextOptions) -> Option<i64> {
     let share = options.limit_tokens().map(|limit| limit / REQUEST_SHARE);
     let step = Some(options.step_tokens).filter(|&step| step > 0);
@@ -102,24 +102,24 @@ fn copy<'a>(
     counter: &dyn TokenCounter,
 ) -> Option<Piece<'a>> {
     let SourceMessage { message, tokens, .. } = source.message;
-    let said = text_seen(message, viewer)?;
+    let text = visible_text(message, viewer)?;
     let tokens = tokens.unwrap_or_else(|| count_message(counter, message));
-    let said = match max_tokens {
-        Some(max_tokens) if tokens > max_tokens => shortened(&said, max_tokens, tokens)?,
-        _ => said,
+    let text = match max_tokens {
+        Some(max_tokens) if tokens > max_tokens => shorten(&text, max_tokens, tokens)?,
+        _ => text,
     };
     let mark = CopyMark {
         seq: source.message.seq,
         exchange: source.exchange,
         why: WHY,
     };
-    let text = marked(message, mark, &said, viewer.is_some());
-    Some(Piece::text(Reason::Request, &text))
+    let copy = write_copy(message, mark, &text, viewer.is_some());
+    Some(Piece::text(Reason::Request, &copy))
 }
 
-/// The head and tail of `said`, which has `tokens` tokens, cut to about `max_tokens`. `None` if too little would be left.
-fn shortened(said: &str, max_tokens: i64, tokens: i64) -> Option<String> {
-    let whole = i64_or_max(said.chars().count());
+/// Cuts `text`, which has `tokens` tokens, to its head and tail of about `max_tokens`. Returns `None` if too little would remain.
+fn shorten(text: &str, max_tokens: i64, tokens: i64) -> Option<String> {
+    let whole = i64_or_max(text.chars().count());
     let chars = usize_or_max(whole.saturating_mul(max_tokens) / tokens.max(1));
-    (chars >= CHARS_MIN).then(|| head_tail(said, chars * 2 / 3, chars / 3))
+    (chars >= CHARS_MIN).then(|| head_tail(text, chars * 2 / 3, chars / 3))
 }

@@ -1,10 +1,10 @@
-//! Steps that the limit forces. A walk adds up the messages of the window in the order in which they are sent. Where the sum exceeds the
-//! limit it takes a step, which makes room for several rounds: it shortens old results, then leaves out the oldest legs and exchanges. A
-//! step's decisions stay until the next step, and depend on nothing after it. So the next request, whose walk begins the same, starts
-//! with the bytes of this one, unless a step lies between them.
+//! Forces a step when a context would exceed its limit. A walk adds up the window's messages in the order in which they are sent. Where
+//! the sum exceeds the limit, the walk takes a step that makes room for several rounds: it shortens old results, then leaves out the
+//! oldest legs and exchanges. What a step decides stays until the next step and depends on nothing after it. So the next request, whose
+//! walk begins the same, begins with the bytes of this request, unless there is a step between them.
 //!
-//! During the walk the cost of a shortened result is estimated from the share of its characters, with a margin, so that texts aren't
-//! counted repeatedly. The result is counted at the end. If it is too big, the walk is repeated with exact counts.
+//! The walk estimates the tokens of a shortened result from the share of its characters, with a margin, so that texts aren't counted
+//! repeatedly. In the end the request is counted. If it is too big, the walk is repeated with exact counts.
 
 use std::collections::HashMap;
 
@@ -19,11 +19,11 @@ use crate::domain::{
     tokens::MESSAGE_OVERHEAD_TOKENS,
 };
 
-/// The fill of a request after a step, in percent of the limit.
+/// How full a request is after a step, in percent of the limit.
 const FULL_PERCENT: i64 = 80;
-/// The fills to try, in percent, once only the newest leg is left.
+/// If only the newest leg is left, a request may be this full, in percent. The walk tries these in order.
 const FULLER_PERCENT: [i64; 3] = [FULL_PERCENT, 90, 100];
-/// A round that is too big alone gets one part in this many of the room.
+/// A round that is too big alone is shortened to 1/`BIG_ROUND_SHARE` of the room.
 const BIG_ROUND_SHARE: i64 = 2;
 
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ pub(super) struct Decision {
 pub(super) struct ShortenedSpan {
     pub(super) turn: usize,
     pub(super) piece: usize,
-    /// The most characters of each result.
+    /// Each result keeps at most this many characters.
     pub(super) keep: usize,
     /// The tokens of the shortened piece.
     pub(super) tokens: i64,
@@ -52,9 +52,9 @@ pub(super) fn decide(plan: &Plan<'_, '_>, limit: i64) -> Decision {
     if !walk.overflows() {
         return Decision::default();
     }
-    walk.look_at_results();
+    walk.measure_results();
     walk.run();
-    if walk.counted() > limit {
+    if walk.count_exactly() > limit {
         walk.is_exact = true;
         walk.run();
     }
@@ -67,9 +67,9 @@ struct Unit {
     row: usize,
     /// The number of its round, counted from the start of the window.
     round: usize,
-    /// The tokens of the unshortened piece.
+    /// The tokens of the whole piece.
     tokens: i64,
-    /// Additional tokens: its turn's overhead, and the turns that alternation puts before it.
+    /// The tokens that come with it: those of its turn, and of turns that alternation puts before it.
     beside: i64,
     lengths: Option<truncate_results::Lengths>,
 }
@@ -80,18 +80,18 @@ struct Walk<'p, 'i, 'a> {
     units: Vec<Unit>,
     /// The index of the first unit of each row, and the number of units at the end.
     first_units: Vec<usize>,
-    /// The tokens besides the window, by the first row that is sent, once known.
+    /// For each row, the tokens besides the window if that row is the first one sent; `None` until counted.
     fixed: Vec<Option<i64>>,
-    /// Counted tokens of shortened pieces, by unit and size.
+    /// The counted tokens of shortened pieces, by unit and size.
     counts: HashMap<(usize, ResultSize), i64>,
     note_tokens: i64,
-    /// True if costs of shortened results are counted, not estimated.
+    /// True if the walk counts shortened results instead of estimating them.
     is_exact: bool,
     sizes: Vec<ResultSize>,
     start: usize,
-    /// Tokens of the units from the start to the current position.
+    /// The tokens of the units from the start to the current position.
     sum: i64,
-    /// True if the tokens so far exceed the limit and no step can help.
+    /// True if these tokens exceed the limit and no step can help.
     is_stuck: bool,
 }
 
@@ -123,7 +123,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         !self.fixed.is_empty() && self.fixed(0) + all > self.limit
     }
 
-    fn look_at_results(&mut self) {
+    fn measure_results(&mut self) {
         let body = &self.plan.body;
         for unit in &mut self.units {
             unit.lengths =
@@ -135,8 +135,8 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         self.sizes.fill(ResultSize::WHOLE);
         (self.start, self.sum, self.is_stuck) = (0, 0, false);
         for at in 0..self.units.len() {
-            let goes_on = at > 0 && self.units[at].row == self.units[at - 1].row;
-            if self.is_stuck && goes_on {
+            let is_same_row = at > 0 && self.units[at].row == self.units[at - 1].row;
+            if self.is_stuck && is_same_row {
                 self.sizes[at] = ResultSize::NOTE;
                 self.sum += self.cost(at, ResultSize::NOTE);
                 continue;
@@ -149,7 +149,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         self.end();
     }
 
-    /// Leaves out rows that only fit the limit as the newest exchange, once a newer one has come, even one without content.
+    /// If rows only fit the limit because they were the newest, leaves them out once a newer row has come, even one without content.
     fn end(&mut self) {
         let newest = self.fixed.len() - 1;
         if self.start < newest && self.fixed(self.start) + self.sum > self.limit {
@@ -163,13 +163,13 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         self.start = start;
         self.sum = 0;
         for unit in self.first_units[start]..=at {
-            self.sizes[unit] = self.treated(unit, treatment, at);
+            self.sizes[unit] = self.size_after_step(unit, treatment, at);
             self.sum += self.cost(unit, self.sizes[unit]);
         }
         self.is_stuck = self.fixed(start) + self.sum > self.limit;
     }
 
-    /// Shortens results in those of the newest rounds that exceed the room alone.
+    /// Shortens the results of those newest rounds that are too big alone.
     fn cut_big_rounds(&mut self, at: usize) {
         let room = self.limit - self.fixed(self.units[at].row);
         let newest = self.units[at].round;
@@ -195,7 +195,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         }
     }
 
-    /// Chooses the first row to send after a step, and the treatment of the results.
+    /// Chooses the first row to send after a step, and how to treat the results.
     fn choose(&mut self, at: usize) -> (usize, Treatment) {
         let newest = self.units[at].row;
         if let Some(start) = self.first_with_room(at) {
@@ -209,7 +209,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
                 return (newest, treatment);
             }
         }
-        // The newest rounds don't fit unshortened.
+        // The newest rounds don't fit whole.
         for percent in FULLER_PERCENT {
             let fits =
                 |&size: &ResultSize| self.total(newest, Treatment::AtMost(size), at) <= self.full(percent);
@@ -220,7 +220,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         (newest, Treatment::AtMost(ResultSize::NOTE))
     }
 
-    /// The first row from which everything fits after a step, with results as short as they get before more rows are left out.
+    /// Returns the first row from which everything fits after a step. Results are as short as they get before more rows are left out.
     fn first_with_room(&mut self, at: usize) -> Option<usize> {
         let (first, newest) = (self.start, self.units[at].row);
         let mut sum: i64 = self.cost_from(self.first_units[first], Treatment::FIRM, at);
@@ -229,7 +229,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
                 return Some(row);
             }
             for unit in self.first_units[row]..self.first_units[row + 1].min(at) {
-                sum -= self.cost(unit, self.treated(unit, Treatment::FIRM, at));
+                sum -= self.cost(unit, self.size_after_step(unit, Treatment::FIRM, at));
             }
         }
         None
@@ -239,19 +239,19 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         self.limit.saturating_mul(percent) / 100
     }
 
-    /// The tokens up to the unit `at`, if the rows from `start` on are sent with that treatment.
+    /// Returns the tokens up to the unit `at` if the rows from `start` on are sent with that treatment.
     fn total(&mut self, start: usize, treatment: Treatment, at: usize) -> i64 {
         self.fixed(start) + self.cost_from(self.first_units[start], treatment, at)
     }
 
     fn cost_from(&mut self, first: usize, treatment: Treatment, at: usize) -> i64 {
         (first..=at)
-            .map(|unit| self.cost(unit, self.treated(unit, treatment, at)))
+            .map(|unit| self.cost(unit, self.size_after_step(unit, treatment, at)))
             .sum()
     }
 
-    /// The size of a unit after a step at the unit `at`. Shortened results never grow again.
-    fn treated(&self, unit: usize, treatment: Treatment, at: usize) -> ResultSize {
+    /// Returns the size of a unit after a step at the unit `at`. A shortened result never gets longer again.
+    fn size_after_step(&self, unit: usize, treatment: Treatment, at: usize) -> ResultSize {
         let rounds_ago = self.units[at].round.saturating_sub(self.units[unit].round);
         self.sizes[unit].max(treatment.size(rounds_ago))
     }
@@ -271,7 +271,7 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         unit.beside + self.count(at, size, keep)
     }
 
-    /// Counts a shortened piece, at most once.
+    /// Counts a shortened piece, once for each size.
     fn count(&mut self, at: usize, size: ResultSize, keep: usize) -> i64 {
         let (unit, plan) = (&self.units[at], self.plan);
         *self.counts.entry((at, size)).or_insert_with(|| {
@@ -281,8 +281,8 @@ impl<'p, 'i, 'a> Walk<'p, 'i, 'a> {
         })
     }
 
-    /// The exact tokens of everything that is sent.
-    fn counted(&mut self) -> i64 {
+    /// Returns the exact tokens of everything that is sent.
+    fn count_exactly(&mut self) -> i64 {
         let mut sum = self.fixed(self.start);
         for at in self.first_units[self.start]..self.units.len() {
             sum += match self.sizes[at].chars() {
@@ -327,8 +327,8 @@ fn units(plan: &Plan<'_, '_>) -> Vec<Unit> {
         }
         let mut beside = MESSAGE_OVERHEAD_TOKENS + plan.between(&mut before, turn.role);
         for (piece, of_turn) in turn.pieces.iter().enumerate() {
-            // A result belongs to its call's round, whenever it came. A turn may hold several rounds: words alone, and the model's next
-            // message.
+            // A result belongs to its call's round, whenever it came. A turn may have several rounds: words alone, and then the model's
+            // next message.
             if let Some(seq) = of_turn.seq().filter(|_| turn.role == Role::Assistant) {
                 round = round.max(begins.partition_point(|&begin| begin <= seq));
             }

@@ -1,4 +1,4 @@
-//! Shortens tool results: head and tail stay, with a note in between of how much is left out.
+//! Shortens tool results: keeps head and tail, and puts a note between them that says how much is left out.
 
 use serde::Serialize;
 
@@ -9,15 +9,15 @@ use crate::domain::{
     tokens::{TokenCounter, count_part},
 };
 
-/// One part in this many is added to the estimate of a shortened result.
+/// The estimate of a shortened result has 1/`ESTIMATE_MARGIN` more.
 const ESTIMATE_MARGIN: i64 = 8;
-/// A result is shortened if it exceeds its limit by more characters than this, the length of the note.
+/// A result is shortened only if it exceeds its limit by more characters than this, which is the length of the note.
 const NOTE_CHARS: usize = 60;
-/// A number of the usual length in a note.
+/// A number of usual length, for the estimate of a note.
 const NOTED_CHARS: usize = 9_999_999;
 const NOTE_HEAD: &str = "[… ";
 
-/// A shortened tool result.
+/// What was left out of a tool result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Elision {
@@ -25,7 +25,7 @@ pub struct Elision {
     pub exchange: i64,
     /// The number of its message, if it was stored.
     pub seq: Option<i64>,
-    /// The number of characters left out.
+    /// How many characters were left out.
     pub chars: usize,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    /// Measures `piece`; `None` if it holds no result.
+    /// Measures `piece`; `None` if it has no result.
     pub(super) fn of(piece: &Piece<'_>, counter: &dyn TokenCounter) -> Option<Self> {
         let mut lengths = Self {
             results: Vec::new(),
@@ -58,8 +58,8 @@ impl Lengths {
         (!lengths.results.is_empty()).then_some(lengths)
     }
 
-    /// Estimates the tokens of the piece, which has `tokens` unshortened, if each result keeps `keep` characters and gets a note of
-    /// `note_tokens`.
+    /// Estimates the tokens of the piece if each result keeps `keep` characters and gets a note of `note_tokens`. The whole piece has
+    /// `tokens`.
     pub(super) fn estimate(&self, tokens: i64, keep: usize, note_tokens: i64) -> i64 {
         let all: usize = self.results.iter().sum::<usize>() + self.others;
         let (mut kept, mut notes) = (self.others, 0);
@@ -76,18 +76,18 @@ impl Lengths {
         }
         let texts = (tokens - self.tokens).max(0);
         let share = texts.saturating_mul(i64_or_max(kept)) / i64_or_max(all.max(1));
-        // The ends may be denser than the middle.
+        // Head and tail may have more tokens per character than the middle.
         let expected = self.tokens + share + share / ESTIMATE_MARGIN + 1 + notes * note_tokens;
         expected.min(tokens)
     }
 }
 
-/// Tokens of the note in a shortened result.
+/// Returns the tokens of the note in a shortened result.
 pub(super) fn note_tokens(counter: &dyn TokenCounter) -> i64 {
     counter.count(&format!("\n{}\n", note(NOTED_CHARS, i64::from(u16::MAX))))
 }
 
-/// Counts the tokens of a piece of `turn` with its results cut to `keep` characters each; `None` if that saves nothing.
+/// Counts the tokens of a piece of `turn` whose results are cut to `keep` characters each. Returns `None` if that saves nothing.
 pub(super) fn shortened_tokens(
     turn: &Turn<'_>,
     piece: usize,
@@ -106,7 +106,7 @@ pub(super) fn shortened_tokens(
     is_shorter.then_some(tokens)
 }
 
-/// Shortens the results of a piece of `turn` to `keep` characters each; the piece then has `tokens` tokens.
+/// Cuts the results of a piece of `turn` to `keep` characters each. The piece then has `tokens` tokens.
 pub(super) fn shorten_piece(turn: &mut Turn<'_>, piece: usize, keep: usize, tokens: i64) -> Vec<Elision> {
     let exchange = turn.exchange;
     let piece = &mut turn.pieces[piece];
@@ -129,7 +129,7 @@ pub(super) fn shorten_piece(turn: &mut Turn<'_>, piece: usize, keep: usize, toke
     elided
 }
 
-/// Shortens the results in a message to `keep` characters each, where that saves anything. Returns the number of characters left out.
+/// Cuts the results of a message to `keep` characters each, where that saves anything. Returns how many characters were left out.
 pub fn shorten_results(message: &mut Message, keep: usize, exchange: i64) -> usize {
     let mut chars = 0;
     for part in &mut message.parts {
@@ -143,8 +143,8 @@ pub fn shorten_results(message: &mut Message, keep: usize, exchange: i64) -> usi
     chars
 }
 
-/// Cuts a text to its head and tail, `keep` characters in total, with a note in between of how much is left out (earlier cuts included)
-/// and where to find it. `None` if that saves nothing.
+/// Cuts a text to its head and tail, `keep` characters together. Puts a note between them that says how much is left out, earlier cuts
+/// included, and where to find it. Returns `None` if that saves nothing.
 fn shorten(text: &str, keep: usize, exchange: i64) -> Option<(String, usize)> {
     if text.len() <= keep {
         return None;
@@ -157,7 +157,7 @@ fn cut(text: &str, chars: usize, keep: usize, exchange: i64) -> Option<(String, 
     let tail = keep / 3;
     let (head, rest) = text.split_at(end_of_first(text, keep - tail));
     let (middle, tail) = rest.split_at(start_of_last(rest, tail));
-    let left_out = match noted(middle, exchange) {
+    let left_out = match read_note(middle, exchange) {
         // A tool's own text may look like such a note, with any number in it.
         Some(before) => left_out
             .saturating_add(before)
@@ -192,8 +192,8 @@ fn note_end(exchange: i64) -> String {
     format!(" characters left out of exchange #{exchange} …]")
 }
 
-/// The number of left-out characters that an earlier note in `text` gives.
-fn noted(text: &str, exchange: i64) -> Option<usize> {
+/// Returns the number of left-out characters in an earlier note in `text`.
+fn read_note(text: &str, exchange: i64) -> Option<usize> {
     let (before, _) = text.split_once(&note_end(exchange))?;
     let (_, number) = before.rsplit_once(NOTE_HEAD)?;
     let left_out: usize = number.replace(',', "").parse().ok()?;
@@ -284,7 +284,7 @@ mod tests {
             "[… 1 2 characters left out of exchange #7 …]",
             "[… 12 characters left out of exchange #8 …]",
         ] {
-            assert_eq!(noted(text, 7), None, "{text}");
+            assert_eq!(read_note(text, 7), None, "{text}");
         }
     }
 }

@@ -78,7 +78,7 @@ fn a_longer_conversation_appends_its_end() {
     let sent = [request(1), other(2), request(3)];
     let plan = archive.send(&sent, SentExtent::Whole).unwrap();
     assert_eq!(plan.is_new, [false, false, true]);
-    assert_eq!(plan.marks[2], Some(label(2, request(3))));
+    assert_eq!(plan.marks[2], Some(mark_label(2, request(3))));
     assert_eq!(archive.line(), [1, 2, 3]);
     // The same request again stores nothing.
     let plan = archive.send(&sent, SentExtent::Whole).unwrap();
@@ -93,7 +93,7 @@ fn an_edited_request_rewinds_to_before_it() {
     let plan = archive
         .send(&[request(1), other(2), request(30)], SentExtent::Whole)
         .unwrap();
-    assert_eq!(plan.step, Some(Step::Rewind(Some(label(2, request(3))))));
+    assert_eq!(plan.step, Some(Step::Rewind(Some(mark_label(2, request(3))))));
     assert_eq!(archive.line(), [1, 2, 30]);
     // What was taken back can be said again.
     archive
@@ -177,9 +177,9 @@ fn lines_of_a_transcript_repeat_what_a_proxy_stored() {
         (lines(&[&[5], &[6]]), vec![false; 2]),
         (lines(&[]), vec![]),
     ] {
-        assert_eq!(repeated(&stored, &said), expected, "{said:?}");
+        assert_eq!(find_repeated(&stored, &said), expected, "{said:?}");
     }
-    assert_eq!(repeated(&[], &lines(&[&[1]])), [false]);
+    assert_eq!(find_repeated(&[], &lines(&[&[1]])), [false]);
 }
 
 proptest! {

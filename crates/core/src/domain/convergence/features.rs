@@ -1,13 +1,13 @@
-//! Counts of a message's features, and comparisons of counts and texts.
+//! Counts the features of messages, and compares counts and texts.
 //!
-//! The quirks of the definition are kept, so that scores are comparable with Pidgin's: a single sentence that ends in a full stop counts
-//! as none, any digit before a full stop ("3.14") as a list item, a code block as two fences.
+//! The definition's quirks are kept, so that scores are comparable with Pidgin's. A single sentence that ends in a full stop counts as no
+//! sentence, any digit before a full stop ("3.14") as a list item, a code block as two fences.
 
 use std::{collections::BTreeSet, hash::Hash, iter::Sum, ops::Add};
 
 use super::Components;
 
-/// Texts with fewer characters than this are compared by letters, longer ones by words.
+/// Shorter texts are compared by letters, longer ones by words.
 const SHORT_CHARS: usize = 50;
 /// Labels that some models write before their text.
 const LABELS: [&str; 2] = ["**Agent A**", "**Agent B**"];
@@ -25,7 +25,7 @@ pub(super) struct Features {
 }
 
 impl Features {
-    /// Counts a text that is [`clean`].
+    /// Counts the features of a text that is [`clean`].
     pub(super) fn of(text: &str) -> Self {
         let count = |mark: char| text.matches(mark).count();
         Self {
@@ -47,7 +47,7 @@ impl Features {
         }
     }
 
-    /// Compares two sums, each over `messages` messages.
+    /// Compares the sums of two speakers' features. Each sum is over `messages` messages.
     pub(super) fn likeness(one: &Self, other: &Self, messages: usize, content: f64) -> Components {
         let rates = |features: &Self| features.punctuation.map(|marks| share(marks, features.chars));
         let averages = |features: &Self| features.structure.map(|count| share(count, messages));
@@ -83,7 +83,7 @@ impl Sum for Features {
     }
 }
 
-/// Removes labels, reduces blank lines to single ones, and trims.
+/// Removes labels, replaces several blank lines by one, and trims.
 pub(super) fn clean(text: &str) -> String {
     let text = LABELS.iter().fold(text.to_owned(), |text, label| {
         let mut pieces = text.split(label);
@@ -95,7 +95,7 @@ pub(super) fn clean(text: &str) -> String {
     collapse_blank_lines(text.trim())
 }
 
-/// Replaces white space from the first to the last of three or more line feeds by two line feeds.
+/// Replaces white space that begins and ends with a line feed and has at least three of them by two line feeds.
 fn collapse_blank_lines(text: &str) -> String {
     let mut collapsed = String::with_capacity(text.len());
     let mut rest = text;
@@ -118,7 +118,7 @@ fn collapse_blank_lines(text: &str) -> String {
     collapsed + rest
 }
 
-/// Counts sentence ends before white space, and one more if the text doesn't end in one.
+/// Counts sentence ends before white space, and one more if the text doesn't end with a sentence end.
 fn sentences(text: &str) -> usize {
     let ends = text
         .chars()
@@ -143,7 +143,7 @@ fn list_items(text: &str) -> usize {
     bullets + numbers
 }
 
-/// Compares two clean texts: equal, one within the other, or by their common letters or words.
+/// Compares two clean texts. They may be equal, or one within the other; otherwise their common letters or words count.
 pub(super) fn content_likeness(one: &str, other: &str) -> f64 {
     let (one, other) = (one.to_lowercase(), other.to_lowercase());
     if one == other {
@@ -179,12 +179,12 @@ fn share(part: usize, whole: usize) -> f64 {
     }
 }
 
-/// The smaller number divided by the larger; 0 if either is 0.
+/// Divides the smaller number by the larger; 0 if either is 0.
 fn ratio_or_zero(one: usize, other: usize) -> f64 {
     share(one.min(other), one.max(other))
 }
 
-/// The mean over all features of the smaller value divided by the larger: 1 where both are 0, 0 where only one is.
+/// Returns the mean, over all features, of the smaller value divided by the larger: 1 where both are 0, 0 where only one is.
 fn mean_ratio<const N: usize>(one: [f64; N], other: [f64; N]) -> f64 {
     let ratios = one.into_iter().zip(other).map(|(one, other)| {
         let larger = one.max(other);

@@ -207,7 +207,7 @@ fn pairs(texts: &[String]) -> Vec<SpeakerMessage> {
 #[test]
 fn a_result_shows_the_change_of_the_last_turn() {
     let texts = ["one thing", "another", "Same.", "Same."].map(str::to_owned);
-    let reading = listen(&pairs(&texts), true, &Rules::default()).unwrap();
+    let reading = compare_last_speakers(&pairs(&texts), true, &Rules::default()).unwrap();
     assert_eq!(reading.speakers, ["a", "b"]);
     assert_eq!(
         (reading.before, reading.score.state),
@@ -216,14 +216,17 @@ fn a_result_shows_the_change_of_the_last_turn() {
     assert!(reading.is_fresh);
     // Half a turn changes nothing.
     let more = [texts.as_slice(), &["Same.".to_owned()]].concat();
-    let half = listen(&pairs(&more), true, &Rules::default()).unwrap();
+    let half = compare_last_speakers(&pairs(&more), true, &Rules::default()).unwrap();
     assert_eq!((half.score, half.is_fresh), (reading.score, false));
-    assert_eq!(listen(&pairs(&texts[..1]), true, &Rules::default()), None);
+    assert_eq!(
+        compare_last_speakers(&pairs(&texts[..1]), true, &Rules::default()),
+        None
+    );
     // Of three speakers, the two that spoke last.
     let mut three = pairs(&texts);
     three[0].speaker = "c".to_owned();
     three[1].speaker = "c".to_owned();
-    let reading = listen(&three, true, &Rules::default()).unwrap();
+    let reading = compare_last_speakers(&three, true, &Rules::default()).unwrap();
     assert_eq!(
         (reading.speakers, reading.before),
         (["a", "b"].map(str::to_owned), None)
@@ -269,7 +272,7 @@ proptest! {
         for (is_a, text) in said {
             let speaker = if is_a { "a" } else { "b" };
             let score = one.push(speaker, &text);
-            prop_assert!(one.remembered() <= window);
+            prop_assert!(one.messages_in_memory() <= window);
             if let Some(score) = score {
                 for value in score.components.all().into_iter().chain([score.score]) {
                     prop_assert!((0.0..=1.0).contains(&value), "{score:?}");
@@ -289,7 +292,7 @@ proptest! {
         let all = pairs(&texts);
         let needed = usize::try_from(rules.messages_needed()).unwrap();
         let last = &all[all.len().saturating_sub(needed)..];
-        let (whole, end) = (listen(&all, true, &rules), listen(last, all.len() <= needed, &rules));
+        let (whole, end) = (compare_last_speakers(&all, true, &rules), compare_last_speakers(last, all.len() <= needed, &rules));
         prop_assert_eq!(whole, end);
     }
 

@@ -1,7 +1,7 @@
-//! Comparison of words: a passage as words, with the ends of clauses and sentences between them.
+//! Compares words: a passage is a list of words that knows where clauses and sentences end.
 
 /// Words that negate what follows them in their sentence, in the most frequent languages.
-const DENIALS: [&str; 50] = [
+const NEGATIONS: [&str; 50] = [
     "never",
     "not",
     "no",
@@ -54,7 +54,7 @@ const DENIALS: [&str; 50] = [
     "без",
 ];
 
-/// The separator before a word.
+/// What separates a word from the word before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Gap {
     Word,
@@ -102,7 +102,7 @@ impl Passage {
     }
 }
 
-/// Returns what a punctuation mark separates: a full stop before a letter or digit, as in a name, separates nothing.
+/// Returns what a punctuation mark separates. A full stop before a letter or digit, as in a name, separates nothing.
 fn gap_of(mark: char, next: Option<char>) -> Gap {
     let ends = next.is_none_or(|next| !next.is_alphanumeric());
     match mark {
@@ -114,8 +114,8 @@ fn gap_of(mark: char, next: Option<char>) -> Gap {
     }
 }
 
-/// Returns true if `wanted` occurs in `passage` up to the end of a clause and nothing before it in its sentence negates it. If `is_cut`,
-/// its last word may be incomplete and more may follow.
+/// Returns true if `wanted` occurs in `passage` up to the end of a clause, and nothing before it in its sentence negates it. If `is_cut`,
+/// its last word may be incomplete, and more words may follow.
 pub(super) fn is_whole_clause(passage: &Passage, wanted: &Passage, is_cut: bool) -> bool {
     let (said, wanted) = (passage.0.as_slice(), wanted.0.as_slice());
     let compared = wanted.len() - usize::from(is_cut).min(wanted.len());
@@ -132,11 +132,11 @@ pub(super) fn is_whole_clause(passage: &Passage, wanted: &Passage, is_cut: bool)
                 || said
                     .get(at + wanted.len())
                     .is_none_or(|next| next.gap > Gap::Word))
-            && !is_denied(said, at)
+            && !is_negated(said, at)
     })
 }
 
-fn is_denied(said: &[DemandWord], at: usize) -> bool {
+fn is_negated(said: &[DemandWord], at: usize) -> bool {
     let from = said
         .iter()
         .take(at + 1)
@@ -144,11 +144,11 @@ fn is_denied(said: &[DemandWord], at: usize) -> bool {
     let from = from.unwrap_or_default();
     let before = said.get(from..at).unwrap_or_default().iter();
     let next = said.get(from + 1..).unwrap_or_default().iter();
-    // "No, use pnpm" denies what was said before.
+    // "No, use pnpm" negates what came before it.
     let is_answer = |word: &DemandWord, next: &DemandWord| word.text == "no" && next.gap > Gap::Word;
     before
         .zip(next)
-        .any(|(word, next)| DENIALS.contains(&word.text.as_str()) && !is_answer(word, next))
+        .any(|(word, next)| NEGATIONS.contains(&word.text.as_str()) && !is_answer(word, next))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The arguments of a call.
+//! Reads the arguments of a call.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ const COMMANDS: [&str; 4] = ["command", "cmd", "script", "commands"];
 const DIRECTORIES: [&str; 3] = ["workdir", "cwd", "working_directory"];
 
 pub(super) struct Arguments<'a> {
-    /// Unparsed.
+    /// The whole arguments, unparsed.
     pub(super) text: &'a str,
     fields: Map<String, Value>,
 }
@@ -36,7 +36,7 @@ impl<'a> Arguments<'a> {
         self.field(names).and_then(Value::as_str)
     }
 
-    /// Returns all texts among the fields, or the whole text if it is no JSON object.
+    /// Returns all texts of the fields, or all of `text` if it isn't a JSON object.
     pub(super) fn texts(&self) -> Vec<&str> {
         if self.fields.is_empty() {
             return vec![self.text];
@@ -68,7 +68,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// Returns the directory in which the commands run; of several, the one that contains the others.
+/// Returns the directory in which the commands run. If there are several, the last one that contains those before it.
 pub(super) fn working_directory(ran: &[FinishedCall<'_>]) -> Option<String> {
     let mut found: Option<String> = None;
     for call in ran {

@@ -1,4 +1,4 @@
-//! Commits: subject and hash, from the command and from Git's output.
+//! Reads commits from commands and from Git's output: subject and hash.
 
 use std::sync::LazyLock;
 
@@ -12,23 +12,23 @@ const SUBJECT_CHARS_MAX: usize = 120;
 /// A commit made in an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// First 7 digits; empty if Git's output doesn't contain it.
+    /// The first 7 digits; empty if Git's output doesn't show the hash.
     pub hash: String,
-    /// First line of the message.
+    /// The first line of the message.
     pub subject: String,
 }
 
-/// The message of a commit: in a here-document, in double or in single quotes.
+/// The message of a commit, in a here-document, in double quotes or in single quotes.
 static MESSAGE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r#"git\b[^\n|;&]*?\scommit\b[^\n]*?(?:-\w*m|--message)[\s=]*(?:"\$\(cat <<-?\s*['"]?\w+['"]?\s*\n\s*([^\n]+)|"((?:[^"\\\n]|\\.)+)|'([^'\n]+))"#,
     )
 });
-/// Git's output for a commit: `[main 1a2b3c4] Add dates`.
+/// What Git prints about a commit: `[main 1a2b3c4] Add dates`.
 static MADE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\[[^\]\n]*?\b([0-9a-f]{7,40})\]\s"));
 
-/// Adds the commits that `command` makes, each subject once: a repeated subject is an amended commit.
-pub(super) fn note(commits: &mut Vec<Commit>, command: &str, result: &str) {
+/// Adds the commits that `command` makes, each subject once: a commit with the same subject amends the earlier one.
+pub(super) fn add(commits: &mut Vec<Commit>, command: &str, result: &str) {
     let mut made = MADE.captures_iter(result.as_bytes());
     for message in MESSAGE.captures_iter(command.as_bytes()) {
         let subject = (1..=3)

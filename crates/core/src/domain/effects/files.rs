@@ -1,10 +1,10 @@
-//! The files that an edit tool or a patch changes, and their names.
+//! Finds the files that an edit tool or a patch changes.
 
 use std::{borrow::Cow, path::Path};
 
 use super::arguments::Arguments;
 
-/// Openings of the names of tools that write files, in lower case.
+/// The names of tools that write files begin like this, in lower case.
 const EDITS: [&str; 11] = [
     "write",
     "edit",
@@ -28,19 +28,19 @@ const PATHS: [&str; 8] = [
     "target_file",
     "filename",
 ];
-/// Values of `command` with which an edit tool only reads.
+/// With these values of `command` an edit tool only reads.
 const LOOKS: [&str; 1] = ["view"];
-/// Openings of the lines of a patch that name a file.
+/// The lines of a patch that name a file begin like this.
 const PATCH_HEADERS: [&str; 4] = [
     "*** Update File: ",
     "*** Add File: ",
     "*** Delete File: ",
     "*** Move to: ",
 ];
-/// Paths outside of the working directory are shown by this many last parts.
+/// Of a path outside of the working directory, this many last parts are shown.
 const PARTS_SHOWN: usize = 3;
 
-/// Returns the files that a call of the tool `name` changes; ignores shell commands.
+/// Returns the files that a call of the tool `name` changes. Ignores shell commands.
 pub(super) fn of(name: &str, arguments: &Arguments<'_>) -> Vec<String> {
     let mut files = Vec::new();
     let lower = name.to_lowercase();
@@ -53,12 +53,12 @@ pub(super) fn of(name: &str, arguments: &Arguments<'_>) -> Vec<String> {
         files.extend(arguments.text_of(&PATHS).map(str::to_owned));
     }
     for text in arguments.texts() {
-        files.extend(patched(text));
+        files.extend(files_in_patch(text));
     }
     files
 }
 
-fn patched(text: &str) -> impl Iterator<Item = String> {
+fn files_in_patch(text: &str) -> impl Iterator<Item = String> {
     text.lines().filter_map(|line| {
         let header = PATCH_HEADERS
             .iter()
@@ -67,10 +67,10 @@ fn patched(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// First line of an edit block in an answer of Aider. The line before the block and its fence names the file.
+/// The first line of an edit block in an answer of Aider. The line before the block and its fence names the file.
 const BLOCK: &str = "<<<<<<< SEARCH";
 
-pub(super) fn in_blocks(answer: &str) -> Vec<String> {
+pub(super) fn in_edit_blocks(answer: &str) -> Vec<String> {
     if !answer.contains(BLOCK) {
         return Vec::new();
     }
@@ -87,12 +87,12 @@ pub(super) fn in_blocks(answer: &str) -> Vec<String> {
     files
 }
 
-/// Longest text of a call that is searched for paths, in bytes: a longer one is a file's content.
+/// A call's text with more bytes is the content of a file, so it isn't searched for paths.
 const NAMING_BYTES_MAX: usize = 2_000;
 const PATH_BYTES_MAX: usize = 160;
 
-/// Returns the paths in an argument or a command: words with a slash, and a file extension after the last one.
-pub(super) fn named(text: &str) -> impl Iterator<Item = String> {
+/// Returns the paths in an argument or a command: words with a slash, and with a file extension after the last slash.
+pub(super) fn find_paths(text: &str) -> impl Iterator<Item = String> {
     let text = if text.len() <= NAMING_BYTES_MAX { text } else { "" };
     let is_part = |c: char| c.is_alphanumeric() || "_./@+~-".contains(c);
     let words = text.split(|c: char| c.is_whitespace() || "'\"`,;:()[]{}=<>|&".contains(c));
@@ -110,11 +110,11 @@ pub(super) fn named(text: &str) -> impl Iterator<Item = String> {
     paths.map(str::to_owned)
 }
 
-/// Shortens the names to paths within `root` or to their last parts, each once.
-pub(super) fn relative(files: Vec<String>, root: Option<&str>) -> Vec<String> {
+/// Shortens the names to paths within `root`, or to their last parts. Returns each name once.
+pub(super) fn shorten_paths(files: Vec<String>, root: Option<&str>) -> Vec<String> {
     let mut named: Vec<String> = Vec::with_capacity(files.len());
     for file in files {
-        let name = short(&file, root);
+        let name = shorten_path(&file, root);
         if !named.contains(&name) {
             named.push(name);
         }
@@ -122,7 +122,7 @@ pub(super) fn relative(files: Vec<String>, root: Option<&str>) -> Vec<String> {
     named
 }
 
-fn short(file: &str, root: Option<&str>) -> String {
+fn shorten_path(file: &str, root: Option<&str>) -> String {
     let file = &*with_slashes(file);
     let path = Path::new(file);
     let inside = root.and_then(|root| path.strip_prefix(root).ok());
@@ -137,7 +137,7 @@ fn short(file: &str, root: Option<&str>) -> String {
     parts.get(from..).unwrap_or_default().join("/")
 }
 
-/// True for a path from the root or, on Windows, from a drive.
+/// Returns true for a path from the root or, on Windows, from a drive.
 pub(super) fn is_absolute(path: &str) -> bool {
     path.starts_with('/') || is_on_drive(path)
 }

@@ -1,4 +1,4 @@
-//! Calls with their results.
+//! Pairs calls with their results.
 
 use crate::domain::message::{Message, Part};
 
@@ -7,14 +7,15 @@ pub(super) struct FinishedCall<'m> {
     pub(super) name: &'m str,
     /// JSON or plain text.
     pub(super) arguments: &'m str,
-    /// Empty if there is none.
+    /// The result; empty if there is none.
     pub(super) result: &'m str,
     pub(super) failed: bool,
     id: Option<&'m str>,
     is_answered: bool,
 }
 
-/// Returns the calls in order. A result belongs to the last unanswered call with its id, or without an id to the first unanswered one.
+/// Returns the calls in order. A result belongs to the last unanswered call with its id. A result without an id belongs to the first
+/// unanswered call.
 pub(super) fn of(messages: &[Message]) -> Vec<FinishedCall<'_>> {
     let mut ran: Vec<FinishedCall<'_>> = Vec::new();
     for part in messages.iter().flat_map(|message| &message.parts) {

@@ -1,4 +1,4 @@
-//! The plan or todo list that an agent keeps, in its last state.
+//! The last state of the plan or todo list that an agent keeps.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::domain::text::{cut, one_line};
 const ENTRIES_MAX: usize = 50;
 const ENTRY_CHARS_MAX: usize = 200;
 
-/// The progress of an entry.
+/// How far an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanStatus {
     /// Not started.
@@ -24,23 +24,23 @@ pub enum PlanStatus {
 /// An entry of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanEntry {
-    /// The number under which later calls change it; `None` in a list that is always written whole.
+    /// The number by which later calls change it; `None` in a list that is always written as a whole.
     pub number: Option<u32>,
-    /// The task, in one line.
+    /// The task, on one line.
     pub text: String,
     /// `Open` if the call names no known status.
     pub progress: PlanStatus,
 }
 
 impl PlanStatus {
-    /// Returns true if it is still to do.
+    /// Returns true if the task is still to do.
     pub fn is_left(self) -> bool {
         matches!(self, Self::Open | Self::Begun)
     }
 }
 
 impl PlanEntry {
-    /// Returns true if it is still to do.
+    /// Returns true if the task is still to do.
     pub fn is_left(&self) -> bool {
         self.progress.is_left()
     }
@@ -59,13 +59,17 @@ pub struct TaskChange {
 const LISTS: [&str; 2] = ["todos", "plan"];
 const TEXTS: [&str; 5] = ["content", "step", "description", "title", "subject"];
 
-/// Field with the whole list as Markdown (`- [x] Dig`), which Cline's calls may have.
+/// A field with the whole list as Markdown (`- [x] Dig`). Calls of Cline may have it.
 const CHECKLIST: &str = "task_progress";
 
 /// Applies a call that changes the plan.
-pub(super) fn note(effects: &mut Effects, call: &FinishedCall<'_>, arguments: &Arguments<'_>) {
+pub(super) fn apply(effects: &mut Effects, call: &FinishedCall<'_>, arguments: &Arguments<'_>) {
     if let Some(list) = arguments.text_of(&[CHECKLIST]) {
-        effects.plan = list.lines().filter_map(checked).take(ENTRIES_MAX).collect();
+        effects.plan = list
+            .lines()
+            .filter_map(checklist_entry)
+            .take(ENTRIES_MAX)
+            .collect();
     }
     let name = call.name.to_lowercase();
     if name.contains("todo") || name.contains("plan") {
@@ -75,14 +79,14 @@ pub(super) fn note(effects: &mut Effects, call: &FinishedCall<'_>, arguments: &A
         return;
     }
     match name.as_str() {
-        "taskcreate" => create(&mut effects.plan, call, arguments),
-        "taskupdate" => change(effects, arguments),
+        "taskcreate" => create_task(&mut effects.plan, call, arguments),
+        "taskupdate" => change_task(effects, arguments),
         _ => {}
     }
 }
 
-/// Claude Code creates its tasks one by one. The result names the number: `Task #3 created successfully: …`.
-fn create(plan: &mut Vec<PlanEntry>, call: &FinishedCall<'_>, arguments: &Arguments<'_>) {
+/// Adds a task. Claude Code creates tasks one by one; the result names the number: `Task #3 created successfully: …`.
+fn create_task(plan: &mut Vec<PlanEntry>, call: &FinishedCall<'_>, arguments: &Arguments<'_>) {
     let Some(subject) = arguments
         .text_of(&["subject"])
         .filter(|_| plan.len() < ENTRIES_MAX)
@@ -106,8 +110,8 @@ fn create(plan: &mut Vec<PlanEntry>, call: &FinishedCall<'_>, arguments: &Argume
     });
 }
 
-/// Claude Code changes its tasks by number, also in later exchanges.
-fn change(effects: &mut Effects, arguments: &Arguments<'_>) {
+/// Changes a task. Claude Code changes tasks by number, also in later exchanges.
+fn change_task(effects: &mut Effects, arguments: &Arguments<'_>) {
     let number = arguments.text_of(&["taskId"]).and_then(|id| id.parse().ok());
     let (Some(number), Some(status)) = (number, arguments.text_of(&["status"])) else {
         return;
@@ -133,7 +137,7 @@ fn entry(value: &Value) -> Option<PlanEntry> {
     .filter(|entry| !entry.text.is_empty())
 }
 
-fn checked(line: &str) -> Option<PlanEntry> {
+fn checklist_entry(line: &str) -> Option<PlanEntry> {
     let (mark, text) = line.trim().strip_prefix("- [")?.split_once(']')?;
     let is_done = mark.eq_ignore_ascii_case("x");
     Some(PlanEntry {

@@ -1,5 +1,5 @@
-//! The files that shell commands write: redirections, `tee`, `sed -i`. Patterns read the commands, not a shell's grammar: a quoted text
-//! with blanks is no file, and the text of a here-document is skipped.
+//! Finds the files that shell commands write: redirections, `tee`, `sed -i`. Patterns search the commands, not a parser of shell grammar.
+//! A quoted text with blanks isn't a file. The texts of here-documents are skipped.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use super::pattern::{group, pattern};
 
 const COMMAND_BYTES_MAX: usize = 64 * 1024;
 
-/// Quoted words with a blank, a bracket or an operator.
+/// Quoted words with a blank or an operator in them.
 static QUOTED: LazyLock<Regex> =
     LazyLock::new(|| pattern(r#"'[^'\n]*[\s<>|;&][^'\n]*'|"[^"\n]*[\s<>|;&][^"\n]*""#));
 /// A redirection of the output, but not of errors alone (`2>`).
@@ -17,12 +17,12 @@ static REDIRECTION: LazyLock<Regex> =
     LazyLock::new(|| pattern(r#"(?:^|[^0-9&>=-])>{1,2}\s*["']?([^\s"'<>|;&()]+)"#));
 static TEE: LazyLock<Regex> =
     LazyLock::new(|| pattern(r#"\btee\s+(?:-\w+\s+)*["']?([^\s"'<>|;&()-][^\s"'<>|;&()]*)"#));
-/// A command that edits files in place, up to its end.
+/// A command that edits files in place, from its beginning to its end.
 static IN_PLACE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(?:sed|perl)\s[^|;&\n]*?-\w*i\b[^|;&\n]*"));
-/// The word that ends the here-document begun on a line.
+/// The word that ends a here-document. It stands where the here-document begins.
 static DOCUMENT: LazyLock<Regex> = LazyLock::new(|| pattern(r#"<<[-~]?\s*["'\\]?(\w+)"#));
 
-pub(super) fn written(command: &str) -> Vec<String> {
+pub(super) fn written_files(command: &str) -> Vec<String> {
     if command.len() > COMMAND_BYTES_MAX {
         return Vec::new();
     }
@@ -37,12 +37,12 @@ pub(super) fn written(command: &str) -> Vec<String> {
         let edited = in_place.filter_map(|found| group(&found, 0)?.split_whitespace().next_back());
         files.extend(edited.map(|file| file.trim_matches(['\'', '"']).to_owned()));
     }
-    files.retain(|file| is_told(file));
+    files.retain(|file| is_reported(file));
     files
 }
 
 /// Returns false for a device, a file in `/tmp`, a variable or an option.
-fn is_told(file: &str) -> bool {
+fn is_reported(file: &str) -> bool {
     !file.starts_with(['&', '$', '-', '*', '\''])
         && !file.starts_with("/dev/")
         && !file.eq_ignore_ascii_case("nul")

@@ -1,4 +1,4 @@
-//! Results of tests and builds: the last run of a command counts, since a later run may cure a failure.
+//! Reads the results of tests and builds. The last run of a command counts, since a later run may repair a failure.
 
 use std::sync::LazyLock;
 
@@ -8,9 +8,9 @@ use super::{pairs::FinishedCall, pattern::pattern};
 use crate::domain::text::{cut, one_line};
 
 const WORDS_CHARS_MAX: usize = 120;
-/// Words of a command that form its name.
+/// The name of a command has this many words.
 const NAME_WORDS: usize = 3;
-/// Last lines of a result that are searched for its summary.
+/// Searches this many last lines of a result for its summary.
 const LAST_LINES: usize = 15;
 
 /// The result of a test or a build.
@@ -18,7 +18,7 @@ const LAST_LINES: usize = 15;
 pub struct TestVerdict {
     /// The program and its subcommand: `cargo test`.
     pub command: String,
-    /// The call succeeded and its summary counts no failure.
+    /// True if the call succeeded and its summary counts no failure.
     pub passed: bool,
     /// The last line that sums up the run; empty if there is none.
     pub words: String,
@@ -35,7 +35,7 @@ static SUMS: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)\b\d+ (?:tests? )?(?:passed|failed|passing|failing|errors?|warnings?)\b|test result:|all checks passed|build succeeded|compiled successfully|\bno issues found\b|^success\b",
     )
 });
-/// Matches a count of failures in such a line, or an unknown command.
+/// Matches such a line if it counts failures, and the message about an unknown command.
 static FAILS: LazyLock<Regex> = LazyLock::new(|| {
     let pattern =
         r"(?i)\b[1-9]\d* (?:tests? )?(?:failed|failing|errors?)\b|test result: failed|\bcommand not found\b";
@@ -43,10 +43,10 @@ static FAILS: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Records the result of the last check in `command`.
-pub(super) fn note(verdicts: &mut Vec<TestVerdict>, command: &str, call: &FinishedCall<'_>) {
+pub(super) fn add(verdicts: &mut Vec<TestVerdict>, command: &str, call: &FinishedCall<'_>) {
     let Some(name) = command
         .split(['\n', ';', '|', '&'])
-        .filter_map(checked)
+        .filter_map(check_name)
         .next_back()
     else {
         return;
@@ -68,7 +68,7 @@ pub(super) fn note(verdicts: &mut Vec<TestVerdict>, command: &str, call: &Finish
 }
 
 /// Returns the name of a command that checks something.
-fn checked(command: &str) -> Option<String> {
+fn check_name(command: &str) -> Option<String> {
     let command = command.trim();
     if !CHECKS.is_match(command.as_bytes()) {
         return None;

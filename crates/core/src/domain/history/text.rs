@@ -1,6 +1,6 @@
-//! The history as text: archive, rule, window.
+//! Writes the history as text: archive, rule, window.
 //!
-//! Columns are counted in graphemes. East Asian wide characters shift them, but never break a line.
+//! Widths are counted in graphemes. Wide characters of East Asia shift the columns but never break a line.
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
@@ -27,24 +27,24 @@ const VOICE_WIDTH: usize = 11;
 const LINE_TOKENS_WIDTH: usize = 8;
 const RULE_LEAD: usize = 8;
 
-/// Renders `view` in lines of `width` columns, with box-drawing characters and without colour. [`ascii`](crate::domain::text::ascii)
-/// converts the result to ASCII of the same width.
+/// Renders `view` in lines of `width` columns, with box-drawing characters and without colour. To get ASCII of the same width, pass the
+/// result to [`ascii`](crate::domain::text::ascii).
 pub fn render_text(view: &HistoryView, width: usize) -> String {
     let width = width.max(WIDTH_MIN);
     let (archived, window): (Vec<_>, Vec<_>) =
         view.exchanges.iter().partition(|shown| view.is_archived(shown));
     let columns = Columns::of(view, width);
-    let mut lines = vec![apart(&header(view), &figures(view), width)];
-    lines.extend(view.convergence.as_ref().map(alike));
+    let mut lines = vec![justify(&header(view), &figures(view), width)];
+    lines.extend(view.convergence.as_ref().map(convergence_line));
     lines.push(String::new());
     if view.archived_total > 0 {
         let shown = shown_part(archived.len(), view.archived_total);
-        lines.push(apart("  ARCHIVE · not sent to the model", &shown, width));
+        lines.push(justify("  ARCHIVE · not sent to the model", &shown, width));
         lines.extend(columns.section(view, &archived));
         lines.extend([String::new(), rule(view, width), String::new()]);
     }
     let shown = shown_part(window.len(), view.window_total);
-    lines.push(apart("  WINDOW", &shown, width));
+    lines.push(justify("  WINDOW", &shown, width));
     if view.window_total == 0 {
         lines.push("  (empty)".to_owned());
     }
@@ -53,7 +53,7 @@ pub fn render_text(view: &HistoryView, width: usize) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The rule between archive and window: `──────── the model sees from here · 15.8k of 90k tokens · 18% ────`.
+/// Writes the rule between archive and window: `──────── the model sees from here · 15.8k of 90k tokens · 18% ────`.
 pub fn rule(view: &HistoryView, width: usize) -> String {
     let label = rule_label(view.window_tokens, view.budget.budget_tokens());
     let labelled = format!("{} {label} ", "─".repeat(RULE_LEAD));
@@ -61,7 +61,7 @@ pub fn rule(view: &HistoryView, width: usize) -> String {
     labelled + &"─".repeat(rest)
 }
 
-/// The rule's label: `the model sees from here · 15.8k of 90k tokens · 18%`. A budget of 0 means none.
+/// Writes the rule's label: `the model sees from here · 15.8k of 90k tokens · 18%`. A budget of 0 means none.
 pub fn rule_label(window_tokens: i64, budget_tokens: i64) -> String {
     let visible = rounded(window_tokens, true);
     let share = match fill_ratio(window_tokens, budget_tokens) {
@@ -98,19 +98,19 @@ fn figures(view: &HistoryView) -> String {
     }
 }
 
-/// `  agent_a and agent_b are 0.82 alike · increasing · warn`
-fn alike(reading: &ConvergenceScore) -> String {
+/// Writes `  agent_a and agent_b are 0.82 alike · increasing · warn`.
+fn convergence_line(reading: &ConvergenceScore) -> String {
     let [one, other] = reading.speakers.each_ref().map(|name| one_line(name));
     let Score {
         score, trend, state, ..
     } = reading.score;
-    let mut told = vec![format!("  {one} and {other} are {score:.2} alike")];
-    told.extend(trend.name().map(str::to_owned));
-    told.extend((state != ConvergenceState::Ok).then(|| state.name().to_owned()));
-    told.join(" · ")
+    let mut parts = vec![format!("  {one} and {other} are {score:.2} alike")];
+    parts.extend(trend.name().map(str::to_owned));
+    parts.extend((state != ConvergenceState::Ok).then(|| state.name().to_owned()));
+    parts.join(" · ")
 }
 
-/// `2 of 39 shown, --all`; empty if all are shown.
+/// Writes `2 of 39 shown, --all`; nothing if all are shown.
 fn shown_part(shown: usize, total: i64) -> String {
     if i64::try_from(shown).is_ok_and(|shown| shown < total) {
         format!("{shown} of {total} shown, --all")
@@ -144,7 +144,7 @@ impl Columns {
         }
     }
 
-    /// The lines of a section. Several legs of one exchange get a heading.
+    /// Writes the lines of a section. If it shows several legs of one exchange, they get a heading.
     fn section(&self, view: &HistoryView, section: &[&HistoryExchange]) -> Vec<String> {
         let runs = section.chunk_by(|one, next| are_of_one(one, next));
         let lines = runs.flat_map(|run| {
@@ -158,7 +158,7 @@ impl Columns {
         lines.collect()
     }
 
-    /// `#14–#19  one exchange in six legs`; `None` for a single row.
+    /// Writes `#14–#19  one exchange in six legs`; `None` for a single row.
     fn heading(&self, view: &HistoryView, run: &[&HistoryExchange]) -> Option<String> {
         let rows: Vec<LegNumber> = run.iter().map(|shown| LegNumber::from(&shown.exchange)).collect();
         let run = LegRun::of(&rows, is_whole(view, run)).filter(LegRun::is_several)?;
@@ -168,8 +168,8 @@ impl Columns {
     fn lines(&self, view: &HistoryView, shown: &HistoryExchange, is_alone: bool) -> Vec<String> {
         let row = format!(
             "  {}  {}  {:>AGE_WIDTH$}{:>TOKENS_WIDTH$}   {}",
-            padded(&number(shown, is_alone), self.number),
-            padded(&title(shown, is_alone), self.title),
+            pad(&number(shown, is_alone), self.number),
+            pad(&title(shown, is_alone), self.title),
             age(shown.exchange.last_at, view.now),
             rounded(shown.exchange.tokens, true),
             state(view, shown)
@@ -181,18 +181,18 @@ impl Columns {
             .width
             .saturating_sub(indent.len() + "├─ ".len() + VOICE_WIDTH + counts);
         let last = shown.lines.len().saturating_sub(1);
-        let said = shown.lines.iter().enumerate().map(|(at, line)| {
+        let texts = shown.lines.iter().enumerate().map(|(at, line)| {
             let branch = if at == last { "└─" } else { "├─" };
             let text = cut(&one_line(&line.text), room);
             let tokens = line.tokens.map_or(String::new(), |tokens| format!("{tokens}  "));
             let voice = voice_name(line.voice);
             format!("{indent}{branch} {voice:<VOICE_WIDTH$}{tokens:>counts$}{text}")
         });
-        std::iter::once(row).chain(said).collect()
+        std::iter::once(row).chain(texts).collect()
     }
 }
 
-/// `#14`, indented below a heading.
+/// Writes `#14`; indented if it is below a heading.
 fn number(shown: &HistoryExchange, is_alone: bool) -> String {
     let indent = if is_alone { "" } else { "  " };
     format!("{indent}#{}", shown.exchange.exchange)
@@ -202,8 +202,8 @@ fn are_of_one(one: &HistoryExchange, next: &HistoryExchange) -> bool {
     one.exchange.begins_with() == next.exchange.begins_with()
 }
 
-/// Returns true if the exchange of `run` has no later legs, as far as the view shows: between the archive and the window there may be
-/// hidden exchanges.
+/// Returns true if the exchange of `run` has no later legs, as far as the view shows: there may be hidden exchanges between the archive
+/// and the window.
 fn is_whole(view: &HistoryView, run: &[&HistoryExchange]) -> bool {
     let Some(last) = run.last() else { return false };
     let next = view
@@ -221,7 +221,7 @@ fn is_whole(view: &HistoryView, run: &[&HistoryExchange]) -> bool {
     }
 }
 
-/// The request; for a later leg its actions, after a reference to the first leg if it has no heading.
+/// Writes the request. For a later leg, writes what it did, after a reference to the first leg if it has no heading.
 fn title(shown: &HistoryExchange, is_alone: bool) -> String {
     let exchange = &shown.exchange;
     let title = legs::title(exchange);
@@ -232,11 +232,11 @@ fn title(shown: &HistoryExchange, is_alone: bool) -> String {
     }
 }
 
-/// The state as text; empty for a finished exchange in the window.
+/// Writes the state; nothing for a finished exchange in the window.
 fn state(view: &HistoryView, shown: &HistoryExchange) -> String {
     let state = match view.standing(shown) {
         ExchangeStanding::SetAside => "set aside".to_owned(),
-        // Only the document shows if it still has a line about the exchange.
+        // Only the document itself shows if it still has a line about the exchange.
         ExchangeStanding::Covered(Some(version)) => format!("summarised since v{version}"),
         ExchangeStanding::Covered(None) => "summarised".to_owned(),
         ExchangeStanding::Pending => "waiting for the next summary".to_owned(),
@@ -251,7 +251,7 @@ fn state(view: &HistoryView, shown: &HistoryExchange) -> String {
     }
 }
 
-/// `now`, `30m ago`, `3h ago`, `2d ago`.
+/// Writes `now`, `30m ago`, `3h ago` or `2d ago`.
 pub fn age(at: Timestamp, now: Timestamp) -> String {
     match now.since_ms(at) {
         ..MINUTE_MS => "now".to_owned(),
@@ -262,13 +262,13 @@ pub fn age(at: Timestamp, now: Timestamp) -> String {
 }
 
 /// Puts `right` at the end of the line, at least two blanks after `left`.
-fn apart(left: &str, right: &str, width: usize) -> String {
+fn justify(left: &str, right: &str, width: usize) -> String {
     let gap = width.saturating_sub(columns_of(left) + columns_of(right)).max(2);
     format!("{left}{}{right}", " ".repeat(gap))
 }
 
-/// Cuts or fills `text` to `width` columns. `format!` would count characters instead of graphemes.
-fn padded(text: &str, width: usize) -> String {
+/// Cuts or pads `text` to `width` columns. `format!` would count characters instead of graphemes.
+fn pad(text: &str, width: usize) -> String {
     let text = cut(text, width);
     let gap = width.saturating_sub(columns_of(&text));
     text + &" ".repeat(gap)

@@ -1,4 +1,4 @@
-//! The initial state of a forked agent.
+//! The state with which a forked agent begins.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use crate::domain::{
     time::Timestamp,
 };
 
-/// The state of a forked agent at the fork. Its first exchanges belong to its ancestors, whose journals have their messages. The contents
+/// The state of a forked agent at the fork. Its first exchanges belong to its ancestors, whose journals have the messages. The contents
 /// of its document are recorded here, since the fork can't make them again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkRecord {
@@ -26,7 +26,7 @@ pub struct ForkRecord {
     /// When it was forked.
     #[serde(with = "wire::time")]
     pub forked_at: Timestamp,
-    /// The number after which its own messages begin.
+    /// The number of the parent's last message. Its own messages follow.
     pub last_seq: i64,
     /// The number of the last exchange.
     pub last_exchange: i64,
@@ -38,7 +38,7 @@ pub struct ForkRecord {
     pub session: i64,
     /// The boundary: the first exchange in the window.
     pub first_exchange: i64,
-    /// Tokens of the exchanges before the window.
+    /// The tokens of the exchanges before the window.
     pub tokens_before_window: i64,
     /// The last exchange that the summary covers.
     pub summarized_through: i64,
@@ -47,7 +47,7 @@ pub struct ForkRecord {
     /// The number of the last eviction; 0 in forks of earlier versions.
     #[serde(default)]
     pub last_eviction: i64,
-    /// The tokens of each message of the shared exchanges at the fork. The parent may have recounted them since.
+    /// The tokens of each message of the shared exchanges at the fork. The parent may have recounted the messages since.
     #[serde(default)]
     pub counts: Vec<CountRecord>,
     /// The shared exchanges, and the preamble.
@@ -69,13 +69,13 @@ pub struct ForkRecord {
     /// The number of the last fact; 0 in forks of earlier versions.
     #[serde(default)]
     pub last_fact: i64,
-    /// The valid facts.
+    /// The facts that hold.
     #[serde(default)]
     pub facts: Vec<FactRecord>,
 }
 
 impl ForkRecord {
-    /// Makes the agent's ledger before its first own message.
+    /// Makes the agent's ledger as it is before its first own message.
     pub fn ledger(&self) -> Ledger {
         let shared = |number: Option<i64>| {
             let mut shared = self.exchanges.iter();
@@ -97,10 +97,10 @@ impl ForkRecord {
 }
 
 impl ForkRecord {
-    /// Removes data derived from forgotten messages of an exchange. `forgotten` holds their numbers and tokens, `headline` is the
+    /// Removes what was made from forgotten messages of an exchange. `forgotten` has the messages' numbers and tokens; `headline` is the
     /// exchange's new headline.
     pub fn forget(&mut self, exchange: i64, forgotten: &[(i64, i64)], headline: Headline) {
-        let mut gone_tokens = 0;
+        let mut forgotten_tokens = 0;
         if let Some(shared) = self
             .exchanges
             .iter_mut()
@@ -110,48 +110,48 @@ impl ForkRecord {
             for &(seq, tokens) in forgotten.iter().filter(|(seq, _)| within(seq)) {
                 // The message may have been recounted before the fork.
                 let count = self.counts.iter_mut().find(|count| count.seq == seq);
-                gone_tokens += count.map_or(tokens, |count| std::mem::take(&mut count.tokens));
+                forgotten_tokens += count.map_or(tokens, |count| std::mem::take(&mut count.tokens));
             }
-            shared.tokens = (shared.tokens - gone_tokens).max(0);
+            shared.tokens = (shared.tokens - forgotten_tokens).max(0);
             shared.headline = headline;
         }
         let is_preamble = self.preamble_exchange == Some(exchange);
-        self.shift_totals(exchange, if is_preamble { 0 } else { gone_tokens });
+        self.shift_totals(exchange, if is_preamble { 0 } else { forgotten_tokens });
         let facts = self.facts.len();
         self.facts.retain(|fact| fact.exchange != exchange);
-        let mut has_told = facts > self.facts.len();
+        let mut uses_exchange = facts > self.facts.len();
         for item in &mut self.items {
             if item.ranges.iter().any(|range| range.contains(exchange)) {
-                has_told = true;
+                uses_exchange = true;
                 for text in [&mut item.text, &mut item.brief, &mut item.gist] {
                     FORGOTTEN_TITLE.clone_into(text);
                 }
             }
         }
-        if let Some(document) = self.document.as_mut().filter(|_| has_told) {
+        if let Some(document) = self.document.as_mut().filter(|_| uses_exchange) {
             document.content.clear();
             document.tokens = 0;
         }
     }
 
-    fn shift_totals(&mut self, exchange: i64, gone_tokens: i64) {
-        let less = |total: &mut i64| *total = (*total - gone_tokens).max(0);
+    fn shift_totals(&mut self, exchange: i64, forgotten_tokens: i64) {
+        let subtract = |total: &mut i64| *total = (*total - forgotten_tokens).max(0);
         for shared in self
             .exchanges
             .iter_mut()
             .filter(|shared| shared.exchange > exchange && shared.role == "exchange")
         {
-            less(&mut shared.tokens_before);
+            subtract(&mut shared.tokens_before);
         }
         for mark in self
             .marks
             .iter_mut()
             .filter(|mark| mark.first_exchange > exchange)
         {
-            less(&mut mark.tokens_before_window);
+            subtract(&mut mark.tokens_before_window);
         }
         if self.first_exchange > exchange {
-            less(&mut self.tokens_before_window);
+            subtract(&mut self.tokens_before_window);
         }
     }
 }
@@ -163,7 +163,7 @@ impl SharedExchange {
             session: self.session,
             first_seq: self.first_seq,
             last_seq: self.last_seq,
-            // Not recorded, since the messages show it. The place of new messages doesn't depend on it.
+            // Not recorded, since the messages show it. Where new messages go doesn't depend on it.
             messages: 0,
             tokens: self.tokens,
             tokens_before: self.tokens_before,
@@ -193,7 +193,7 @@ pub struct SharedExchange {
     pub last_seq: i64,
     /// The exchange's tokens.
     pub tokens: i64,
-    /// Tokens of the exchanges before it.
+    /// The tokens of the exchanges before it.
     pub tokens_before: i64,
     /// Open, closed or interrupted.
     pub state: ExchangeState,
@@ -203,7 +203,7 @@ pub struct SharedExchange {
     /// The time of its last message.
     #[serde(with = "wire::time")]
     pub last_at: Timestamp,
-    /// The data for its title and digest.
+    /// What its title and digest are made of.
     pub headline: Headline,
 }
 
@@ -238,11 +238,11 @@ pub struct NoteRecord {
     /// The message's time.
     #[serde(with = "wire::time")]
     pub written_at: Timestamp,
-    /// The length of the text.
+    /// The length of the text in bytes.
     pub bytes: i64,
     /// The first line of the text.
     pub title: String,
-    /// True if it deleted the note.
+    /// True if this version deleted the note.
     pub deleted: bool,
 }
 
@@ -253,7 +253,7 @@ pub struct CountRecord {
     pub seq: i64,
     /// The number of tokens.
     pub tokens: i64,
-    /// The method of counting.
+    /// The counting method.
     pub method: String,
 }
 
@@ -264,15 +264,15 @@ pub struct DocumentRecord {
     pub content: String,
     /// The document's tokens.
     pub tokens: i64,
-    /// The kind of update that made it: `append`, `merge` or `full`.
+    /// How it was made: `append`, `merge` or `full`.
     pub path: String,
-    /// The time by which its items were aged.
+    /// The time for which its items' ages were computed.
     #[serde(with = "wire::time")]
     pub as_of: Timestamp,
     /// When it was made.
     #[serde(with = "wire::time")]
     pub updated_at: Timestamp,
-    /// When the next item changes its section.
+    /// When an item next changes its section.
     #[serde(with = "wire::optional_time")]
     pub next_ageing_at: Option<Timestamp>,
 }
@@ -296,7 +296,7 @@ pub struct ItemRecord {
     pub source_tokens: i64,
     /// The item's importance.
     pub importance: Importance,
-    /// The author of the texts.
+    /// Who wrote the texts.
     pub origin: Origin,
     /// The longest form.
     pub text: String,
@@ -306,7 +306,7 @@ pub struct ItemRecord {
     pub gist: String,
 }
 
-/// A fact that was valid at the fork.
+/// A fact that held at the fork.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactRecord {
     /// The agent that the fact comes from.
@@ -315,13 +315,13 @@ pub struct FactRecord {
     pub fact: i64,
     /// The kind of fact.
     pub kind: FactKind,
-    /// The text, one line.
+    /// The text, on one line.
     pub text: String,
-    /// The voice whose words it quotes; `None` for the summariser's own words.
+    /// Whose words it quotes; `None` for the summariser's own words.
     pub voice: Option<String>,
     /// The speaker's name; empty if unknown.
     pub speaker: String,
-    /// The time since when it is valid.
+    /// Since when it holds.
     #[serde(with = "wire::time")]
     pub since: Timestamp,
     /// The exchange that it comes from.

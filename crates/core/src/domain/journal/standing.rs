@@ -1,6 +1,6 @@
-//! Compares an agent that has all its messages with the state in its journal's head.
+//! Compares an agent that has all its messages with the state in the head of its journal.
 //!
-//! An agent that was imported in parts, none of them with both the head and the last message, has all messages but lacks the head's
+//! If an agent was imported in parts, and no part had both the head and the last message, the agent has all messages but not the head's
 //! state. The messages don't show that, so the rest of the state is compared.
 
 use std::cmp::Ordering;
@@ -9,50 +9,51 @@ use serde_json::Value;
 
 use super::{Head, SessionRecord};
 
-/// A reason for a session's end that no message shows.
+/// Why a session ended, if no message shows it.
 const ENDED_BY_HAND: &str = "end";
 const NO_CEILINGS: (i64, i64) = (0, 0);
 
-/// The result of comparing an agent with its journal's head.
+/// What comparing an agent with the head of its journal found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportState {
-    /// The agent has the head's state, or has gone on from it.
+    /// The agent has the head's state, or has continued from it.
     Settled,
     /// The agent has all messages and no state that the head lacks: applying the head loses nothing.
     Due,
-    /// Messages are missing, or the agent has gone on without the head's state, or it has another history.
+    /// Messages are missing, or the agent has continued without the head's state, or it has another history.
     Open,
 }
 
 impl Head {
-    /// Compares this head with `there`, the state of the agent in the database, whose messages were compared up to `compared_through`.
-    pub fn standing_of(&self, there: &Self, compared_through: i64) -> ImportState {
+    /// Compares this head with `there`, the agent's state in the database. Messages were compared up to `compared_through`.
+    pub fn compare(&self, there: &Self, compared_through: i64) -> ImportState {
         // A live journal continues after its head.
         let is_compared = compared_through >= self.last_seq;
         match self.last_seq.cmp(&there.last_seq) {
-            Ordering::Less if self.is_kept_in(there) => ImportState::Settled,
+            Ordering::Less if self.is_contained_in(there) => ImportState::Settled,
             Ordering::Equal if self.is_in_force(there) => ImportState::Settled,
-            Ordering::Equal if is_compared && self.tells_all_of(there) => ImportState::Due,
+            Ordering::Equal if is_compared && self.covers(there) => ImportState::Due,
             Ordering::Less | Ordering::Equal | Ordering::Greater => ImportState::Open,
         }
     }
 
-    /// Returns true if the head was applied. Without new messages nothing else changes, except that exchanges leave the window and
-    /// sessions end.
+    /// Returns true if the head was applied and there were no new messages. Exchanges may have left the window and sessions may have
+    /// ended; nothing else changes then.
     fn is_in_force(&self, there: &Self) -> bool {
-        self.is_kept_in(there) && self.as_of == there.as_of && self.ceilings() == there.ceilings()
+        self.is_contained_in(there) && self.as_of == there.as_of && self.ceilings() == there.ceilings()
     }
 
-    /// Returns true if the immutable part of the state is there. Only applying a head undoes evictions or reopens an ended session.
-    fn is_kept_in(&self, there: &Self) -> bool {
+    /// Returns true if the agent has the part of the head's state that never changes. Only applying a head undoes evictions or reopens an
+    /// ended session.
+    fn is_contained_in(&self, there: &Self) -> bool {
         let mut ended = self.sessions.iter().filter(|session| session.ended_at.is_some());
         self.created_at == there.created_at
             && there.evictions.starts_with(&self.evictions)
             && ended.all(|session| there.has(session))
     }
 
-    /// Returns true if applying the head loses nothing: the agent was made from this journal and not changed since.
-    fn tells_all_of(&self, there: &Self) -> bool {
+    /// Returns true if applying the head loses nothing: the agent was made from this journal and hasn't changed since.
+    fn covers(&self, there: &Self) -> bool {
         let settings = |head: &Self| serde_json::from_str::<Value>(head.settings.get()).ok();
         let mut by_hand = there
             .sessions
@@ -74,7 +75,7 @@ impl Head {
     fn has(&self, session: &SessionRecord) -> bool {
         let place = self
             .sessions
-            .binary_search_by_key(&session.session, |kept| kept.session);
+            .binary_search_by_key(&session.session, |own| own.session);
         place.is_ok_and(|place| self.sessions.get(place) == Some(session))
     }
 }

@@ -141,10 +141,10 @@ fn an_invalid_line_has_a_reason() {
 #[test]
 fn a_continuation_is_restored() {
     let mut ledger = Ledger::default();
-    take_in(&mut ledger, &record(1, 1), &entry()).unwrap();
+    add_recorded(&mut ledger, &record(1, 1), &entry()).unwrap();
     // As after a fork.
     ledger.last_seq = 2;
-    take_in(&mut ledger, &record(3, 2), &entry_of(Kind::ToolResult)).unwrap();
+    add_recorded(&mut ledger, &record(3, 2), &entry_of(Kind::ToolResult)).unwrap();
     assert_eq!((ledger.last_exchange, ledger.floor()), (2, Some(1)));
 }
 
@@ -157,7 +157,7 @@ fn records_go_to_their_place_or_are_refused() {
         (3, 1, Kind::Assistant),
         (4, 2, Kind::User),
     ] {
-        let left = take_in(&mut ledger, &record(seq, exchange), &entry_of(kind)).unwrap();
+        let left = add_recorded(&mut ledger, &record(seq, exchange), &entry_of(kind)).unwrap();
         assert_eq!(left.map(|left| left.exchange), (seq == 4).then_some(1));
     }
     let before = ledger.clone();
@@ -181,7 +181,10 @@ fn records_go_to_their_place_or_are_refused() {
         (5, 1, JournalError::Misplaced { seq: 5, exchange: 1 }),
         (5, 4, JournalError::Misplaced { seq: 5, exchange: 4 }),
     ] {
-        assert_eq!(take_in(&mut ledger, &record(seq, exchange), &entry()), Err(error));
+        assert_eq!(
+            add_recorded(&mut ledger, &record(seq, exchange), &entry()),
+            Err(error)
+        );
         assert_eq!(ledger, before);
     }
     let newest = ledger.newest.unwrap();
@@ -191,14 +194,14 @@ fn records_go_to_their_place_or_are_refused() {
 #[test]
 fn a_session_after_a_clear_has_a_preamble_of_its_own_number() {
     let mut ledger = Ledger::default();
-    take_in(&mut ledger, &record(1, 1), &entry()).unwrap();
+    add_recorded(&mut ledger, &record(1, 1), &entry()).unwrap();
     ledger.clear(Timestamp(0));
     for (seq, exchange, kind) in [(2, 2, Kind::System), (3, 2, Kind::System), (4, 3, Kind::User)] {
         let after = MessageRecord {
             session: 2,
             ..record(seq, exchange)
         };
-        assert_eq!(take_in(&mut ledger, &after, &entry_of(kind)), Ok(None));
+        assert_eq!(add_recorded(&mut ledger, &after, &entry_of(kind)), Ok(None));
     }
     let (preamble, newest) = (ledger.preamble.unwrap(), ledger.newest.unwrap());
     assert_eq!(
@@ -273,11 +276,11 @@ fn told_by_messages() -> Head {
 fn a_head_is_due_if_only_its_state_is_missing() {
     // A live journal continues after its head.
     for compared_through in [9, 12] {
-        let standing = lived().standing_of(&told_by_messages(), compared_through);
+        let standing = lived().compare(&told_by_messages(), compared_through);
         assert_eq!(standing, ImportState::Due, "{compared_through}");
     }
     // The end of the journal wasn't compared.
-    assert_eq!(lived().standing_of(&told_by_messages(), 8), ImportState::Open);
+    assert_eq!(lived().compare(&told_by_messages(), 8), ImportState::Open);
     let changes: [fn(&mut Head); 9] = [
         |there| there.last_seq = 8,
         |there| there.created_at = Timestamp(2),
@@ -292,7 +295,7 @@ fn a_head_is_due_if_only_its_state_is_missing() {
     for (number, change) in changes.into_iter().enumerate() {
         let mut there = told_by_messages();
         change(&mut there);
-        assert_eq!(lived().standing_of(&there, 9), ImportState::Open, "{number}");
+        assert_eq!(lived().compare(&there, 9), ImportState::Open, "{number}");
     }
 }
 
@@ -309,7 +312,7 @@ fn an_applied_head_is_not_applied_again() {
     for (number, change) in changes.into_iter().enumerate() {
         let mut there = lived();
         change(&mut there);
-        assert_eq!(lived().standing_of(&there, 9), ImportState::Settled, "{number}");
+        assert_eq!(lived().compare(&there, 9), ImportState::Settled, "{number}");
     }
 }
 
@@ -330,10 +333,7 @@ fn an_agent_that_goes_on_keeps_an_applied_head() {
         ..lived()
     };
     for compared_through in [0, 8, 9] {
-        assert_eq!(
-            lived().standing_of(&gone_on, compared_through),
-            ImportState::Settled
-        );
+        assert_eq!(lived().compare(&gone_on, compared_through), ImportState::Settled);
     }
 }
 
@@ -353,7 +353,7 @@ fn an_agent_that_goes_on_without_the_head_lacks_it() {
         there.last_seq = 10;
         // Also if the journal itself continues, and the state is as of its beginning.
         for compared_through in [9, 10] {
-            let standing = lived().standing_of(&there, compared_through);
+            let standing = lived().compare(&there, compared_through);
             assert_eq!(standing, ImportState::Open, "{number}: {compared_through}");
         }
     }

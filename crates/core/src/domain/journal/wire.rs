@@ -1,4 +1,4 @@
-//! The text form of a journal's lines.
+//! Reads and writes the lines of a journal.
 
 use std::{borrow::Cow, ops::RangeInclusive};
 
@@ -17,7 +17,7 @@ pub enum JournalLine {
     Message(MessageRecord),
 }
 
-/// The reason why a line isn't valid.
+/// Why a line isn't valid.
 #[derive(Debug, thiserror::Error)]
 pub enum LineError {
     /// It isn't JSON, or a field is missing.
@@ -31,7 +31,7 @@ pub enum LineError {
     /// A message has no payload.
     #[error("no line of a journal: message {0} has no payload")]
     NoPayload(i64),
-    /// A number is out of range; sums with it could overflow.
+    /// A number is out of range; sums could overflow.
     #[error(
         "no line of a journal: `{field}` is {found}, and recapd counts from {} to {}; export the agent again",
         range(.field).start(),
@@ -45,9 +45,9 @@ pub enum LineError {
     },
 }
 
-/// The largest number of a message, an exchange and the like: every JSON reader keeps it exactly (RFC 8259, 6).
+/// Limits the numbers of messages, exchanges and the like. Every JSON reader keeps such numbers exactly (RFC 8259, 6).
 const NUMBER_MAX: i64 = (1 << 53) - 1;
-/// The most tokens of one object: more than any history has, and eight million of them can still be added up.
+/// Limits the tokens of one object: no history has more, and eight million such numbers can still be added up.
 const TOKENS_MAX: i64 = 1 << 40;
 
 fn range(field: &str) -> RangeInclusive<i64> {
@@ -59,7 +59,7 @@ fn range(field: &str) -> RangeInclusive<i64> {
     }
 }
 
-fn checked(field: &str, found: i64) -> Result<(), LineError> {
+fn check_range(field: &str, found: i64) -> Result<(), LineError> {
     if range(field).contains(&found) {
         return Ok(());
     }
@@ -67,7 +67,7 @@ fn checked(field: &str, found: i64) -> Result<(), LineError> {
     Err(LineError::Number { field, found })
 }
 
-/// Checks every number below `value`, except times, which may be any, and settings, which have their own limits.
+/// Checks every number in `value`. Times may be any number, and settings have limits of their own.
 fn check_numbers(path: &str, value: &Value) -> Result<(), LineError> {
     let below = |name: &str| {
         if path.is_empty() {
@@ -77,27 +77,27 @@ fn check_numbers(path: &str, value: &Value) -> Result<(), LineError> {
         }
     };
     match value {
-        Value::Number(number) => number.as_i64().map_or(Ok(()), |found| checked(path, found)),
+        Value::Number(number) => number.as_i64().map_or(Ok(()), |found| check_range(path, found)),
         Value::Array(values) => {
             let mut places = values.iter().enumerate();
             places.try_for_each(|(place, value)| check_numbers(&below(&place.to_string()), value))
         }
         Value::Object(members) => {
-            let is_counted = |name: &str| !(name.ends_with("_at") || ["as_of", "settings"].contains(&name));
-            let mut members = members.iter().filter(|(name, _)| is_counted(name));
+            let is_checked = |name: &str| !(name.ends_with("_at") || ["as_of", "settings"].contains(&name));
+            let mut members = members.iter().filter(|(name, _)| is_checked(name));
             members.try_for_each(|(name, value)| check_numbers(&below(name), value))
         }
         Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
     }
 }
 
-/// Tells a head from a message.
+/// Tells a head from a message: only a head has this field.
 #[derive(Deserialize)]
 struct Probe {
     journal: Option<u32>,
 }
 
-/// A message's line. A payload that isn't a single line of JSON goes into `payload_text`, as a string.
+/// The line of a message. A payload that isn't a single line of JSON goes into `payload_text` as a string.
 #[derive(Serialize, Deserialize)]
 struct WireMessage<'a> {
     agent_id: Cow<'a, AgentId>,
@@ -179,7 +179,7 @@ impl MessageRecord {
             ("session", wire.session),
             ("tokens", wire.tokens),
         ] {
-            checked(field, found)?;
+            check_range(field, found)?;
         }
         let payload = match (wire.payload, wire.payload_text) {
             (Some(json), _) => json.get().to_owned(),
@@ -204,17 +204,17 @@ impl MessageRecord {
     }
 }
 
-/// Returns `payload` as JSON, if it fits into a line byte for byte.
+/// Returns `payload` as JSON if it fits into a line byte for byte.
 fn one_line_json(payload: &str) -> Option<&RawValue> {
     if payload.contains(['\n', '\r']) {
         return None;
     }
     let json: &RawValue = serde_json::from_str(payload).ok()?;
-    // `null` would be read back as no payload, and white space around a value isn't part of it.
+    // `null` would be read as no payload, and white space around a value isn't part of it.
     (json.get().len() == payload.len() && payload != "null").then_some(json)
 }
 
-/// Times as RFC 3339 if that is exact, else as milliseconds: a client's clock may show any year.
+/// Writes a time as RFC 3339 if that is exact, else in milliseconds: a client's clock may show any year.
 pub(super) mod time {
     use serde::{Deserialize, Deserializer, Serialize as _, Serializer, de::Error as _};
 

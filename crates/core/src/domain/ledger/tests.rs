@@ -505,7 +505,7 @@ fn a_continuation_keeps_its_exchange() {
         assert_eq!(ledger.floor(), Some(2));
     }
     let (overflow, cut) = (ledger.overflow(budget).unwrap(), CutPoint::before(&open));
-    assert!(overflow.is_met_by(cut) && !overflow.is_met_by(CutPoint::before(&first)));
+    assert!(overflow.allows(cut) && !overflow.allows(CutPoint::before(&first)));
     let held = [&first, &open].map(WindowExchange::from);
     assert_eq!(ledger.message_overflow(budget, held.into_iter()), Some(cut));
     let left = ledger.evict_to(Some(cut), Timestamp(0)).unwrap();

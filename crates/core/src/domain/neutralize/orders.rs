@@ -1,8 +1,8 @@
-//! Phrases that address the reader as a system prompt or an operator would, and pose as an instruction.
+//! Finds phrases that address the reader as a system prompt or an operator would, and so pose as an instruction.
 //!
-//! Collected from attacks on language models: overriding earlier text, new roles, forged roles, messages to any model that reads,
-//! extraction of the prompt, secrecy towards the user, standing orders, sending data away; in the languages in which such texts are seen.
-//! They are matched on lower-case text. A false match adds quotation marks, and loses no word.
+//! The phrases come from attacks on language models: overriding earlier text, new roles, forged roles, messages to any model that reads,
+//! extraction of the prompt, secrecy towards the user, standing orders, sending data away. They are in the languages in which such texts
+//! occur, and match lower-case text. A false match adds quotation marks and removes no word.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -13,7 +13,7 @@ use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 /// Words for rules that a model was given.
 const RULES: &str = r"(?:instructions?|prompts?|rules?|directions?|guidelines?|constraints?|orders?|commands?|polic(?:y|ies)|programming|training|restrictions?|directives?|context|messages?|conversation|safeguards?)\b";
 const READERS: &str = r"(?:ai|a\.i\.|llm|language model|assistant|agent|chatbot|model|gpt|chatgpt|claude|gemini|copilot|summari[sz]er|crawler|bot)s?\b";
-/// Characters that a sentence may follow, apart from blanks.
+/// Characters after which a sentence may begin, apart from blanks.
 const SENTENCE_ENDS: [char; 22] = [
     '.', '!', '?', ':', ';', ')', '*', ']', '>', '-', '→', '—', '\'', '"', '‘', '’', '“', '”', '(', '[', '#',
     '‹',
@@ -21,23 +21,23 @@ const SENTENCE_ENDS: [char; 22] = [
 
 struct Phrases {
     words: AhoCorasick,
-    /// The phrase of each word.
-    worded: Vec<usize>,
+    /// For each word the number of its phrase.
+    phrase_of_word: Vec<usize>,
     all: Vec<Phrase>,
 }
 
 struct Phrase {
-    /// The pattern's text, and the pattern once a text has a word of it: to compile all takes longer than a hook may.
+    /// The pattern's text. The pattern is compiled once a text has a word of the phrase: compiling all takes longer than a hook may.
     text: String,
     compiled: OnceLock<Regex>,
-    /// True if it counts only at the beginning of a sentence.
+    /// True if the phrase counts only at the beginning of a sentence.
     begins: bool,
-    /// True if recapd itself writes it: it is forged in a conversation, but not in a document.
+    /// True if recapd itself writes the phrase. It is forged in a conversation, but not in a document.
     is_own: bool,
 }
 
-/// Phrases in lower case, each with its preselecting words: any match contains one of them, so a text without any is skipped. A phrase
-/// with `^` counts only at the beginning of a sentence; recapd itself writes a phrase with `~`.
+/// The phrases, in lower case, each with words of which any match contains one: a text without any of the words is skipped. A phrase with
+/// `^` counts only at the beginning of a sentence. recapd itself writes a phrase with `~`.
 #[rustfmt::skip]
 fn phrases() -> Vec<(&'static [&'static str], String)> {
     vec![
@@ -97,10 +97,10 @@ fn phrases() -> Vec<(&'static [&'static str], String)> {
 }
 
 static PHRASES: LazyLock<Phrases> = LazyLock::new(|| {
-    let (mut words, mut worded, mut all) = (Vec::<&str>::new(), Vec::new(), Vec::new());
+    let (mut words, mut phrase_of_word, mut all) = (Vec::<&str>::new(), Vec::new(), Vec::new());
     for (number, (hints, text)) in phrases().into_iter().enumerate() {
         words.extend(hints.iter().copied());
-        worded.extend(hints.iter().map(|_| number));
+        phrase_of_word.extend(hints.iter().map(|_| number));
         all.push(Phrase {
             begins: text.starts_with('^'),
             is_own: text.starts_with('~'),
@@ -109,7 +109,11 @@ static PHRASES: LazyLock<Phrases> = LazyLock::new(|| {
         });
     }
     let words = AhoCorasick::new(words).expect("a few hundred short words");
-    Phrases { words, worded, all }
+    Phrases {
+        words,
+        phrase_of_word,
+        all,
+    }
 });
 
 impl Phrases {
@@ -117,7 +121,7 @@ impl Phrases {
         let mut tried = vec![false; self.all.len()];
         self.words.find_overlapping_iter(text).any(|hit| {
             let number = self
-                .worded
+                .phrase_of_word
                 .get(hit.pattern().as_usize())
                 .copied()
                 .unwrap_or_default();
@@ -155,12 +159,12 @@ fn begins_sentence(text: &str, at: usize) -> bool {
         .is_none_or(|c| SENTENCE_ENDS.contains(&c) && !is_joined(c))
 }
 
-/// Returns true if `line` poses as an instruction to the reader, outside of `“…”`.
+/// Returns true if `line`, outside of `“…”`, poses as an instruction to the reader.
 pub(super) fn poses_as_instruction(line: &str) -> bool {
     poses(line, |_| true)
 }
 
-/// Like [`poses_as_instruction`], for a line of recapd's: texts that recapd itself writes don't count.
+/// Like [`poses_as_instruction`], for a line of recapd's: phrases that recapd itself writes don't count.
 pub(super) fn gives_instruction(line: &str) -> bool {
     poses(line, |phrase| !phrase.is_own)
 }
@@ -171,7 +175,7 @@ fn poses(line: &str, counts: impl Fn(&Phrase) -> bool) -> bool {
     if poses(&outside) {
         return true;
     }
-    let plain = plain(&outside);
+    let plain = undisguise(&outside);
     if plain != outside && poses(&plain) {
         return true;
     }
@@ -179,7 +183,7 @@ fn poses(line: &str, counts: impl Fn(&Phrase) -> bool) -> bool {
     spelt.is_some_and(|spelt| poses(&spelt))
 }
 
-/// Replaces digits and signs by the letters that they resemble (`1gn0r3`), if one is next to a letter.
+/// Replaces digits and signs by the letters that they look like (`1gn0r3`), if any of them is next to a letter.
 fn with_letters_for_digits(plain: &str) -> Option<String> {
     let letter = |c: char| match c {
         '0' => 'o',
@@ -197,7 +201,7 @@ fn with_letters_for_digits(plain: &str) -> Option<String> {
     is_mixed.then(|| plain.chars().map(letter).collect())
 }
 
-/// Replaces friendly phrases in the form of an order: "You must be so proud", "Never give up!".
+/// Replaces friendly phrases that have the form of an order: "You must be so proud", "Never give up!".
 fn without_kindness(lowered: String) -> String {
     static KIND: LazyLock<Regex> = LazyLock::new(|| {
         let kind = r"\byou must (?:be (?:so|very|really|feeling|proud|excited|happy|thrilled|tired|relieved)|have (?:had|been|felt|loved)|feel|love|miss|enjoy)\b|\bnever (?:give up|say never)\b";
@@ -209,11 +213,11 @@ fn without_kindness(lowered: String) -> String {
     if !lowered.contains("you must ") && !lowered.contains("never ") {
         return lowered;
     }
-    let left = KIND.replace_all(lowered.as_bytes(), b"kind".as_slice());
-    String::from_utf8_lossy(&left).into_owned()
+    let replaced = KIND.replace_all(lowered.as_bytes(), b"kind".as_slice());
+    String::from_utf8_lossy(&replaced).into_owned()
 }
 
-/// Returns true if `line` claims, outside of `“…”`, a demand of the user in recapd's own form ([`crate::domain::demand`]).
+/// Returns true if `line`, outside of `“…”`, claims a demand of the user in recapd's own form ([`crate::domain::demand`]).
 pub(super) fn poses_as_demand(line: &str) -> bool {
     static MARK: LazyLock<Regex> = LazyLock::new(|| {
         let mark = r#"\busers?(?:'s)? (?:has |had )?demand(?:s|ed)? ?(?::|“|")"#;
@@ -223,10 +227,10 @@ pub(super) fn poses_as_demand(line: &str) -> bool {
             .expect("a test uses it")
     });
     let outside = outside_of_quotations(line).to_lowercase();
-    MARK.is_match(outside.as_bytes()) || MARK.is_match(plain(&outside).as_bytes())
+    MARK.is_match(outside.as_bytes()) || MARK.is_match(undisguise(&outside).as_bytes())
 }
 
-/// Removes the quotations of a line. An unclosed one stays.
+/// Removes the quotations from a line. A quotation without an end stays.
 fn outside_of_quotations(line: &str) -> String {
     let mut outside = String::with_capacity(line.len());
     let mut rest = line;
@@ -242,8 +246,8 @@ fn outside_of_quotations(line: &str) -> String {
     outside
 }
 
-/// Replaces look-alike letters by Latin ones, and joins letters that are spaced out (`i g n o r e`).
-fn plain(lowered: &str) -> String {
+/// Replaces letters that look like Latin ones, and joins letters that are spaced out (`i g n o r e`).
+fn undisguise(lowered: &str) -> String {
     // Letters in styles (bold, circled, full width) are compatible with plain ones (Unicode, NFKC). Marks above, below and through
     // letters are dropped, since they only disguise them.
     let bare = lowered.nfkd().filter(|c| !is_combining_mark(*c)).nfc();
@@ -269,7 +273,7 @@ fn plain(lowered: &str) -> String {
     plain
 }
 
-/// The Latin letter that `c` looks like: Cyrillic, Greek, small capitals. Digits stay.
+/// Returns the Latin letter that `c` looks like: Cyrillic, Greek, small capitals. Digits stay.
 fn latin(c: char) -> char {
     match c {
         'а' | 'α' | 'á' | 'à' | 'ᴀ' => 'a',

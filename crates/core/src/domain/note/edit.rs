@@ -1,8 +1,8 @@
-//! Edits of notes, and searches in them: from the text that is there to the text to be written.
+//! Edits of notes, and searches in them.
 
 use super::{Note, NoteChange, NoteFault, NoteName};
 
-/// What becomes of a note's text.
+/// What to do with a note's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoteEdit {
     /// Replaces it; begins the note if there is none.
@@ -14,7 +14,7 @@ pub enum NoteEdit {
 }
 
 impl NoteEdit {
-    /// Makes the next version of the note `name`, of which `current` is the present one.
+    /// Makes the next version of the note `name`. `current` is the present version.
     ///
     /// # Errors
     /// [`NoteFault::TooLong`].
@@ -42,16 +42,16 @@ impl NoteEdit {
     }
 }
 
-/// A line in which something was found.
+/// A line in which a search found something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoteLine<'a> {
-    /// Its number, from 1 on.
+    /// Its number, from 1.
     pub number: usize,
     /// The whole line.
     pub text: &'a str,
 }
 
-/// Returns the lines of `text` that contain `words`, in any case of their letters.
+/// Returns the lines of `text` that contain `words`, in upper or lower case.
 pub fn lines_with<'a>(text: &'a str, words: &str) -> impl Iterator<Item = NoteLine<'a>> {
     let words = words.to_lowercase();
     let numbered = text

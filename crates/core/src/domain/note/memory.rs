@@ -1,4 +1,4 @@
-//! Anthropic's memory tool (`memory_20250818`) over notes: a file below `/memories` is a note. Commands, answers and errors are those of
+//! Anthropic's memory tool (`memory_20250818`) for notes: a file below `/memories` is a note. Commands, answers and errors are those of
 //! its documentation and of the helpers in Anthropic's SDKs.
 
 use std::collections::BTreeMap;
@@ -9,11 +9,11 @@ use super::{Note, NoteChange, NoteName};
 use crate::domain::number::usize_or_max;
 
 const ROOT: &str = "/memories";
-/// How deep a listing looks.
+/// A listing shows this many levels of folders.
 const DEPTH_MAX: usize = 2;
-/// How many lines around a change are shown.
+/// Shows this many lines before and after a change.
 const AROUND: usize = 2;
-/// The unit of the next size, in bytes.
+/// The bytes of the next larger unit.
 const KIBI: i64 = 1_024;
 
 /// A call of the tool.
@@ -22,15 +22,15 @@ const KIBI: i64 = 1_024;
 pub enum MemoryCommand {
     /// Lists a folder, or shows a file.
     View {
-        /// What to look at.
+        /// The folder or file.
         path: String,
-        /// The first and the last line, -1 for the end.
+        /// The first and the last line; -1 is the end.
         #[serde(default)]
         view_range: Option<(i64, i64)>,
     },
     /// Makes a file.
     Create {
-        /// Where.
+        /// The file.
         path: String,
         /// Its text.
         file_text: String,
@@ -39,9 +39,9 @@ pub enum MemoryCommand {
     StrReplace {
         /// The file.
         path: String,
-        /// The text that is there.
+        /// The text to replace.
         old_str: String,
-        /// The text in its place.
+        /// The text that replaces it.
         #[serde(default)]
         new_str: String,
     },
@@ -49,36 +49,36 @@ pub enum MemoryCommand {
     Insert {
         /// The file.
         path: String,
-        /// The line after which, 0 for the beginning.
+        /// Adds the lines after this one; 0 is the beginning.
         insert_line: i64,
-        /// The text.
+        /// The lines.
         insert_text: String,
     },
     /// Deletes a file, or a folder with all its files.
     Delete {
-        /// Which.
+        /// The file or folder.
         path: String,
     },
     /// Moves a file or a folder.
     Rename {
-        /// From here.
+        /// The file or folder.
         old_path: String,
-        /// To here.
+        /// Its new name.
         new_path: String,
     },
 }
 
-/// What a call says, and the changes to make before it is said.
+/// The answer to a call, and the changes to make before it is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryAnswer {
-    /// For the model.
+    /// The text for the model.
     pub text: String,
-    /// In order, all or none.
+    /// The changes, in order. Either all are made, or none.
     pub changes: Vec<NoteChange>,
 }
 
 impl MemoryAnswer {
-    fn told(text: String) -> Self {
+    fn without_changes(text: String) -> Self {
         Self {
             text,
             changes: Vec::new(),
@@ -90,14 +90,16 @@ impl MemoryAnswer {
 struct NoteFiles<'n>(&'n [Note]);
 
 impl MemoryCommand {
-    /// Answers the call, given all notes with their texts.
+    /// Answers the call. `notes` are all notes with their texts.
     ///
     /// # Errors
-    /// With the text for the model.
+    /// The text for the model.
     pub fn answer(&self, notes: &[Note]) -> Result<MemoryAnswer, String> {
         let files = NoteFiles(notes);
         match self {
-            Self::View { path, view_range } => files.view(path, *view_range).map(MemoryAnswer::told),
+            Self::View { path, view_range } => {
+                files.view(path, *view_range).map(MemoryAnswer::without_changes)
+            }
             Self::Create { path, file_text } => files.create(path, file_text),
             Self::StrReplace {
                 path,
@@ -120,7 +122,7 @@ impl<'n> NoteFiles<'n> {
         self.0.iter().find(|note| note.name.as_str() == name)
     }
 
-    /// Returns the files in a folder, with their names below it; all of them for the root.
+    /// Returns the files in a folder and their names below it. Returns all files for the root.
     fn below(&self, folder: &str) -> Vec<(&'n Note, &'n str)> {
         let inside = |name: &'n str| match folder {
             "" => Some(name),
@@ -133,9 +135,9 @@ impl<'n> NoteFiles<'n> {
     }
 
     fn view(&self, path: &str, range: Option<(i64, i64)>) -> Result<String, String> {
-        let name = relative(path)?;
+        let name = path_below_root(path)?;
         if let Some(file) = self.file(name) {
-            let numbered = numbered(&file.text, range);
+            let numbered = with_line_numbers(&file.text, range);
             return Ok(format!(
                 "Here's the content of {path} with line numbers:\n{numbered}"
             ));
@@ -159,7 +161,7 @@ impl<'n> NoteFiles<'n> {
     }
 
     fn create(&self, path: &str, text: &str) -> Result<MemoryAnswer, String> {
-        let name = named(path)?;
+        let name = note_name(path)?;
         if self.file(name.as_str()).is_some() || !self.below(name.as_str()).is_empty() {
             return Err(format!("Error: File {path} already exists"));
         }
@@ -171,7 +173,7 @@ impl<'n> NoteFiles<'n> {
 
     fn replace(&self, path: &str, old: &str, new: &str) -> Result<MemoryAnswer, String> {
         let missing = || format!("Error: The path {path} does not exist. Please provide a valid path.");
-        let file = self.file(relative(path)?).ok_or_else(missing)?;
+        let file = self.file(path_below_root(path)?).ok_or_else(missing)?;
         let found: Vec<usize> = match old {
             "" => Vec::new(),
             old => file.text.match_indices(old).map(|(at, _)| at).collect(),
@@ -190,7 +192,7 @@ impl<'n> NoteFiles<'n> {
         };
         let text = file.text.replacen(old, new, 1);
         let (first, last) = (line_of(*at).saturating_sub(AROUND).max(1), line_of(*at) + AROUND);
-        let snippet = numbered_between(&text, first, last);
+        let snippet = lines_between(&text, first, last);
         Ok(MemoryAnswer {
             text: format!(
                 "The memory file has been edited. Here is the snippet showing the change (with line numbers):\n{snippet}"
@@ -201,7 +203,7 @@ impl<'n> NoteFiles<'n> {
 
     fn insert(&self, path: &str, after: i64, text: &str) -> Result<MemoryAnswer, String> {
         let missing = || format!("Error: The path {path} does not exist");
-        let file = self.file(relative(path)?).ok_or_else(missing)?;
+        let file = self.file(path_below_root(path)?).ok_or_else(missing)?;
         let mut lines: Vec<&str> = file.text.lines().collect();
         let place = usize::try_from(after).ok().filter(|after| *after <= lines.len());
         let place = place.ok_or_else(|| {
@@ -220,15 +222,15 @@ impl<'n> NoteFiles<'n> {
     }
 
     fn delete(&self, path: &str) -> Result<MemoryAnswer, String> {
-        let name = relative(path)?;
+        let name = path_below_root(path)?;
         if name.is_empty() {
             return Err(format!("Error: Cannot delete the {ROOT} directory itself"));
         }
-        let meant = self.meant(name);
-        if meant.is_empty() {
+        let found = self.file_or_folder(name);
+        if found.is_empty() {
             return Err(format!("Error: The path {path} does not exist"));
         }
-        let changes = meant
+        let changes = found
             .into_iter()
             .map(|(file, _)| change(&file.name, None, file.version));
         Ok(MemoryAnswer {
@@ -238,23 +240,23 @@ impl<'n> NoteFiles<'n> {
     }
 
     fn rename(&self, old_path: &str, new_path: &str) -> Result<MemoryAnswer, String> {
-        let (old, new) = (relative(old_path)?, named(new_path)?);
-        let meant = if old.is_empty() {
+        let (old, new) = (path_below_root(old_path)?, note_name(new_path)?);
+        let found = if old.is_empty() {
             Vec::new()
         } else {
-            self.meant(old)
+            self.file_or_folder(old)
         };
-        if meant.is_empty() {
+        if found.is_empty() {
             return Err(format!("Error: The path {old_path} does not exist"));
         }
-        if !self.meant(new.as_str()).is_empty() {
+        if !self.file_or_folder(new.as_str()).is_empty() {
             return Err(format!("Error: The destination {new_path} already exists"));
         }
         let mut changes = Vec::new();
-        for (file, rest) in meant {
+        for (file, rest) in found {
             let to = match rest {
                 "" => new.clone(),
-                rest => named(&format!("{ROOT}/{new}/{rest}"))?,
+                rest => note_name(&format!("{ROOT}/{new}/{rest}"))?,
             };
             changes.push(change(&to, Some(file.text.clone()), 0));
             changes.push(change(&file.name, None, file.version));
@@ -265,8 +267,8 @@ impl<'n> NoteFiles<'n> {
         })
     }
 
-    /// Returns the file of that name, or the files in the folder of that name.
-    fn meant(&self, name: &str) -> Vec<(&'n Note, &'n str)> {
+    /// Returns the file of that name, or else the files in the folder of that name.
+    fn file_or_folder(&self, name: &str) -> Vec<(&'n Note, &'n str)> {
         match self.file(name) {
             Some(file) => vec![(file, "")],
             None => self.below(name),
@@ -282,8 +284,8 @@ fn change(name: &NoteName, text: Option<String>, replaces: i64) -> NoteChange {
     }
 }
 
-/// Returns the part of a path below the root; empty for the root itself.
-fn relative(path: &str) -> Result<&str, String> {
+/// Returns the part of a path below the root. It is empty for the root itself.
+fn path_below_root(path: &str) -> Result<&str, String> {
     let rest = path.strip_prefix(ROOT);
     let below = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'));
     let below = below.ok_or_else(|| format!("Path must start with {ROOT}, got: {path}"))?;
@@ -297,14 +299,14 @@ fn relative(path: &str) -> Result<&str, String> {
     Ok(name)
 }
 
-/// Returns the note that a path names.
-fn named(path: &str) -> Result<NoteName, String> {
-    let name = relative(path)?;
+/// Returns the name of the note at a path.
+fn note_name(path: &str) -> Result<NoteName, String> {
+    let name = path_below_root(path)?;
     name.parse()
         .map_err(|fault| format!("Error: {path} can't be used: {fault}"))
 }
 
-/// Returns the files and folders up to two levels deep, in order, with their bytes; folders end with a slash.
+/// Returns the files and folders up to two levels deep, in order, with their bytes. Names of folders end with a slash.
 fn entries(below: &[(&Note, &str)]) -> BTreeMap<String, i64> {
     let mut entries = BTreeMap::new();
     for (file, name) in below {
@@ -326,7 +328,7 @@ fn entries(below: &[(&Note, &str)]) -> BTreeMap<String, i64> {
     entries
 }
 
-/// Formats bytes: `0B`, `512B`, `5.5K`, `1M`.
+/// Writes bytes as `0B`, `512B`, `5.5K`, `1M`.
 fn size(bytes: i64) -> String {
     let (mut unit, mut divisor) = ("B", 1);
     for larger in ["K", "M", "G"] {
@@ -340,14 +342,14 @@ fn size(bytes: i64) -> String {
     }
 }
 
-fn numbered(text: &str, range: Option<(i64, i64)>) -> String {
+fn with_line_numbers(text: &str, range: Option<(i64, i64)>) -> String {
     let (first, last) = range.unwrap_or((1, -1));
     let last = if last < 0 { usize::MAX } else { usize_or_max(last) };
-    numbered_between(text, usize_or_max(first.max(1)), last)
+    lines_between(text, usize_or_max(first.max(1)), last)
 }
 
-/// Returns the lines `first` to `last` with their numbers, right-aligned in six columns.
-fn numbered_between(text: &str, first: usize, last: usize) -> String {
+/// Writes the lines `first` to `last` with their numbers, right-aligned in six columns.
+fn lines_between(text: &str, first: usize, last: usize) -> String {
     let lines = text.split('\n').enumerate().map(|(at, line)| (at + 1, line));
     let shown = lines.filter(|(number, _)| (first..=last).contains(number));
     let shown: Vec<String> = shown

@@ -7,11 +7,11 @@ pub struct ProviderLimit {
     pub provider: &'static str,
     /// The context length of its models, in tokens.
     pub context_tokens: i64,
-    /// The most tokens that are used.
+    /// A request may have this many tokens.
     pub limit_tokens: i64,
 }
 
-/// Limits by provider. The difference to the context length is the margin for wrong estimates and for the answer.
+/// Limits by provider. The rest of the context length is a margin for wrong estimates and for the answer.
 #[rustfmt::skip]
 pub const PIDGIN_LIMITS: [ProviderLimit; 5] = [
     ProviderLimit { provider: "anthropic", context_tokens: 200_000, limit_tokens: 160_000 },
@@ -23,14 +23,14 @@ pub const PIDGIN_LIMITS: [ProviderLimit; 5] = [
 const UNKNOWN_LIMIT_TOKENS: i64 = 8_000;
 
 impl ProviderLimit {
-    /// The used share of the context length.
+    /// Returns the part of the context length that a request may use.
     #[expect(clippy::cast_precision_loss, reason = "contexts are far below 2^52 tokens")]
     pub fn safety_factor(&self) -> f64 {
         self.limit_tokens as f64 / self.context_tokens as f64
     }
 }
 
-/// The limit of a provider, in tokens.
+/// Returns a provider's limit in tokens.
 pub fn limit_of(provider: &str) -> i64 {
     let known = PIDGIN_LIMITS.iter().find(|limit| limit.provider == provider);
     known.map_or(UNKNOWN_LIMIT_TOKENS, |limit| limit.limit_tokens)

@@ -1,8 +1,8 @@
-//! The exchanges as a prompt shows them.
+//! Writes exchanges for a prompt.
 
 use std::collections::HashSet;
 
-use super::{INDENT, LABEL_CHARS_MAX, neutral};
+use super::{INDENT, LABEL_CHARS_MAX, replace_fence_word};
 use crate::domain::{
     summary::line::rounded,
     text::{cut, one_line},
@@ -10,21 +10,21 @@ use crate::domain::{
     transcript::{Line, Transcript, Voice},
 };
 
-/// A text of an item gets one point for this many tokens.
+/// An item's text gets one more point for each of this many tokens.
 const POINT_TOKENS: i64 = 3_000;
 const POINTS_MAX: i64 = 8;
-/// Shorter lines may be equal by chance.
+/// Shorter lines may be equal by chance, so they aren't repetitions.
 const REPEATED_CHARS_MIN: usize = 40;
-/// Tools whose calls contain the whole plan, so that only the last call matters.
+/// Tools whose calls have the whole plan, so that only the last call matters.
 const PLAN_TOOLS: [&str; 4] = ["todowrite", "todo_write", "update_plan", "write_todos"];
 
 struct MaterialLine {
     at: Timestamp,
-    line: String,
+    text: String,
 }
 
-/// Writes the exchanges one after the other, in about `chars_max` characters.
-pub(super) fn shown(transcripts: &[Transcript], chars_max: usize) -> String {
+/// Writes the exchanges one after the other, with about `chars_max` characters together.
+pub(super) fn write_exchanges(transcripts: &[Transcript], chars_max: usize) -> String {
     let exchanges: Vec<Vec<MaterialLine>> = transcripts.iter().map(lines).collect();
     let sizes = exchanges.iter().map(|lines| chars(lines)).collect();
     let chars_max = fair_share(sizes, chars_max);
@@ -33,14 +33,14 @@ pub(super) fn shown(transcripts: &[Transcript], chars_max: usize) -> String {
         material.push_str(&heading(transcript));
         material.push('\n');
         let mut shown_at = transcript.started_at;
-        for said in shorten(lines, chars_max) {
-            if is_later(transcript, shown_at, said.at) {
+        for line in shorten(lines, chars_max) {
+            if is_later(transcript, shown_at, line.at) {
                 material.push_str("-- ");
-                material.push_str(&clock(transcript, said.at));
+                material.push_str(&clock(transcript, line.at));
                 material.push('\n');
-                shown_at = said.at;
+                shown_at = line.at;
             }
-            material.push_str(&said.line);
+            material.push_str(&line.text);
             material.push('\n');
         }
     }
@@ -66,7 +66,7 @@ fn heading(transcript: &Transcript) -> String {
     parts.join(" · ")
 }
 
-/// Returns how many points to ask for, given the tokens of an exchange.
+/// Returns how many points to ask for in an exchange of `tokens`.
 fn points(tokens: i64) -> i64 {
     (tokens.saturating_add(POINT_TOKENS / 2) / POINT_TOKENS).clamp(1, POINTS_MAX)
 }
@@ -75,38 +75,38 @@ fn clock(transcript: &Transcript, at: Timestamp) -> String {
     transcript.zone.wall(at).format("%Y-%m-%d %H:%M")
 }
 
-/// Returns true if a line's time must be shown: it is an hour or more from the last time shown, or on another day.
+/// Returns true if a line's time must be shown: it is on another day than the last shown time, or an hour or more away from it.
 fn is_later(transcript: &Transcript, shown: Timestamp, at: Timestamp) -> bool {
     let zone = transcript.zone;
     at.since_ms(shown).abs() >= HOUR_MS || zone.day(at) != zone.day(shown)
 }
 
-/// Returns all lines of an exchange, without repeated ones.
+/// Returns all lines of an exchange. Leaves out repeated ones.
 fn lines(transcript: &Transcript) -> Vec<MaterialLine> {
     let last_plan = transcript.lines.iter().rposition(is_plan);
-    let told = transcript.lines.iter().enumerate().flat_map(|(at, line)| {
+    let conversation = transcript.lines.iter().enumerate().flat_map(|(at, line)| {
         let is_replaced = is_plan(line) && Some(at) != last_plan;
-        said(line, is_replaced)
+        material_lines(line, is_replaced)
     });
-    without_repeats(request(transcript).chain(told))
+    without_repeats(request(transcript).chain(conversation))
 }
 
 fn is_plan(line: &Line) -> bool {
     line.voice == Voice::Call && PLAN_TOOLS.contains(&line.label.to_lowercase().as_str())
 }
 
-/// Returns the request that a later leg works on, as lines of material.
+/// Returns the request that a later leg works on as lines of material.
 fn request(transcript: &Transcript) -> impl Iterator<Item = MaterialLine> {
     let asked = transcript.continues.as_ref();
     let asked = asked.filter(|continued| !continued.request.is_empty());
     let lines = asked.map(|continued| {
         let who = format!("REQUEST of exchange {}", continued.exchange);
-        spoken(&who, &continued.request, transcript.started_at)
+        speaker_lines(&who, &continued.request, transcript.started_at)
     });
     lines.into_iter().flatten()
 }
 
-fn said(line: &Line, is_replaced: bool) -> Vec<MaterialLine> {
+fn material_lines(line: &Line, is_replaced: bool) -> Vec<MaterialLine> {
     let who = match line.voice {
         Voice::User => "USER",
         Voice::Assistant => "ASSISTANT",
@@ -115,55 +115,55 @@ fn said(line: &Line, is_replaced: bool) -> Vec<MaterialLine> {
         Voice::Result => "RESULT",
         Voice::FailedResult => "FAILED RESULT",
     };
-    let label = cut(&neutral(&one_line(&line.label)), LABEL_CHARS_MAX);
+    let label = cut(&replace_fence_word(&one_line(&line.label)), LABEL_CHARS_MAX);
     let blank = if label.is_empty() { "" } else { " " };
     let text = if is_replaced {
         "[a plan that a later one replaces]"
     } else {
         &line.text
     };
-    spoken(&format!("{who}{blank}{label}"), text, line.at)
+    speaker_lines(&format!("{who}{blank}{label}"), text, line.at)
 }
 
-/// Converts a text to lines of material: the speaker with the first line, the rest indented.
-fn spoken(who: &str, text: &str, at: Timestamp) -> Vec<MaterialLine> {
+/// Converts a text to lines of material. The first line begins with the speaker; the others are indented.
+fn speaker_lines(who: &str, text: &str, at: Timestamp) -> Vec<MaterialLine> {
     let text = text.lines().map(one_line).filter(|line| !line.is_empty());
-    let mut lines = text.map(|line| neutral(&line));
+    let mut lines = text.map(|line| replace_fence_word(&line));
     let opening = format!("{who}: {}", lines.next().unwrap_or_default());
     let opening = opening.trim_end().to_owned();
     let rest = lines.map(|line| format!("{INDENT}{line}"));
     std::iter::once(opening)
         .chain(rest)
-        .map(|line| MaterialLine { at, line })
+        .map(|text| MaterialLine { at, text })
         .collect()
 }
 
-/// Removes long lines that repeat an earlier one.
+/// Removes long lines that repeat an earlier line.
 fn without_repeats(lines: impl Iterator<Item = MaterialLine>) -> Vec<MaterialLine> {
     let mut seen: HashSet<String> = HashSet::new();
-    let mut left = Vec::new();
+    let mut remaining = Vec::new();
     let mut left_out: usize = 0;
-    for said in lines {
-        let is_long = said.line.chars().nth(REPEATED_CHARS_MIN).is_some();
-        if is_long && !seen.insert(said.line.clone()) {
+    for line in lines {
+        let is_long = line.text.chars().nth(REPEATED_CHARS_MIN).is_some();
+        if is_long && !seen.insert(line.text.clone()) {
             left_out += 1;
             continue;
         }
-        left.extend(repeats(left_out, said.at));
+        remaining.extend(repeats_note(left_out, line.at));
         left_out = 0;
-        left.push(said);
+        remaining.push(line);
     }
-    let end = left.last().map_or(Timestamp(0), |said| said.at);
-    left.extend(repeats(left_out, end));
-    left
+    let end = remaining.last().map_or(Timestamp(0), |line| line.at);
+    remaining.extend(repeats_note(left_out, end));
+    remaining
 }
 
-fn repeats(left_out: usize, at: Timestamp) -> Option<MaterialLine> {
-    let line = format!("{INDENT}[… lines as before: {left_out} …]");
-    (left_out > 0).then_some(MaterialLine { at, line })
+fn repeats_note(left_out: usize, at: Timestamp) -> Option<MaterialLine> {
+    let text = format!("{INDENT}[… lines as before: {left_out} …]");
+    (left_out > 0).then_some(MaterialLine { at, text })
 }
 
-/// Returns the most characters that one exchange may have, so that all together have at most `total`.
+/// Returns how many characters one exchange may have, so that all together have at most `total`.
 pub(super) fn fair_share(mut sizes: Vec<usize>, total: usize) -> usize {
     sizes.sort_unstable();
     let mut left = total;
@@ -177,35 +177,35 @@ pub(super) fn fair_share(mut sizes: Vec<usize>, total: usize) -> usize {
     usize::MAX
 }
 
-/// Keeps lines from the head (two thirds) and the tail (one third), with a note between them of how many are left out. A line may lose
-/// its end but never its beginning: otherwise its rest could pass for a line of recapd.
+/// Keeps lines from the head (two thirds) and the tail (one third). A note between them says how many lines are left out. A line may lose
+/// its end but never its beginning, because its rest could pass for a line of recapd.
 fn shorten(mut lines: Vec<MaterialLine>, chars_max: usize) -> Vec<MaterialLine> {
     if chars(&lines) <= chars_max {
         return lines;
     }
-    for said in &mut lines {
-        said.line = cut(&said.line, chars_max / 4);
+    for line in &mut lines {
+        line.text = cut(&line.text, chars_max / 4);
     }
     let tail_chars_max = chars_max / 3;
-    let head = fitting(lines.iter(), chars_max - tail_chars_max);
-    let tail = fitting(lines.iter().rev(), tail_chars_max).min(lines.len() - head);
+    let head = count_fitting(lines.iter(), chars_max - tail_chars_max);
+    let tail = count_fitting(lines.iter().rev(), tail_chars_max).min(lines.len() - head);
     let left_out = lines.len() - head - tail;
-    let kept_tail = lines.split_off(head + left_out);
+    let tail_lines = lines.split_off(head + left_out);
     lines.truncate(head);
-    // The note gets the time of the line before it, so that the lines after it show their own.
-    let beside = lines.last().or(kept_tail.first());
-    let at = beside.map_or(Timestamp(0), |said| said.at);
-    let line = format!("{INDENT}[… lines left out: {left_out} …]");
-    lines.push(MaterialLine { at, line });
-    lines.extend(kept_tail);
+    // The note gets the time of the line before it, so that the next line shows its own time.
+    let beside = lines.last().or(tail_lines.first());
+    let at = beside.map_or(Timestamp(0), |line| line.at);
+    let text = format!("{INDENT}[… lines left out: {left_out} …]");
+    lines.push(MaterialLine { at, text });
+    lines.extend(tail_lines);
     lines
 }
 
 /// Counts how many of `lines` fit, from the first one on.
-fn fitting<'a>(lines: impl Iterator<Item = &'a MaterialLine>, chars_max: usize) -> usize {
+fn count_fitting<'a>(lines: impl Iterator<Item = &'a MaterialLine>, chars_max: usize) -> usize {
     lines
-        .scan(0, |sum, said| {
-            *sum += said.line.chars().count();
+        .scan(0, |sum, line| {
+            *sum += line.text.chars().count();
             Some(*sum)
         })
         .take_while(|sum| *sum <= chars_max)
@@ -213,5 +213,5 @@ fn fitting<'a>(lines: impl Iterator<Item = &'a MaterialLine>, chars_max: usize) 
 }
 
 fn chars(lines: &[MaterialLine]) -> usize {
-    lines.iter().map(|said| said.line.chars().count()).sum()
+    lines.iter().map(|line| line.text.chars().count()).sum()
 }

@@ -1,6 +1,6 @@
-//! The prompt for a model that compacts a document: the instructions, and the items as fenced, untrusted data.
+//! Builds the prompt for a model that compacts a document: the instructions, and the items as fenced, untrusted data.
 
-use super::{FENCE_WORD, Prompt, asked_chars, clean_nonce, neutral};
+use super::{FENCE_WORD, Prompt, asked_chars, clean_nonce, replace_fence_word};
 use crate::domain::{
     reply,
     summary::{
@@ -11,10 +11,10 @@ use crate::domain::{
 };
 
 impl Prompt {
-    /// Builds the prompt that asks for operations on items, at most `texts_max` with texts. `nonce` is as for [`Prompt::new`].
+    /// Builds the prompt that asks for operations on items, with at most `texts_max` new texts. `nonce` is as in [`Prompt::new`].
     pub fn for_operations(question: &Question<'_>, nonce: &str, texts_max: i64) -> Self {
         let nonce = clean_nonce(nonce);
-        let lines = neutral(&question.lines().join("\n"));
+        let lines = replace_fence_word(&question.lines().join("\n"));
         Self {
             system: instructions(),
             user: format!(

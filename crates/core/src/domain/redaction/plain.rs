@@ -1,18 +1,18 @@
-//! The plain form of a text: styled letters become plain ones (NFKC), and invisible characters are removed.
+//! The plain form of a text: without styled letters (NFKC) and without invisible characters.
 
 use std::ops::Range;
 
 use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfkc_quick};
 
-/// Characters without a width, which can be between any letters.
-const UNSEEN: [char; 9] = [
+/// Characters without a width, which can stand between any letters.
+const INVISIBLE: [char; 9] = [
     '\u{ad}', '\u{200b}', '\u{200c}', '\u{200d}', '\u{2060}', '\u{2061}', '\u{2062}', '\u{2063}', '\u{feff}',
 ];
 
-/// The plain form of a text, with the positions of its parts in the original.
+/// The plain form of a text, and where its parts are in the original.
 pub(super) struct Plain {
     text: String,
-    /// For each byte of `text`, the start of its character in the original.
+    /// For each byte of `text`, where its character begins in the original.
     places: Vec<usize>,
     end: usize,
 }
@@ -23,7 +23,7 @@ impl Plain {
         if text.is_ascii() {
             return None;
         }
-        let is_plain = is_nfkc_quick(text.chars()) == IsNormalized::Yes && !text.contains(UNSEEN);
+        let is_plain = is_nfkc_quick(text.chars()) == IsNormalized::Yes && !text.contains(INVISIBLE);
         if is_plain {
             return None;
         }
@@ -32,8 +32,8 @@ impl Plain {
             places: Vec::with_capacity(text.len()),
             end: text.len(),
         };
-        // Character by character: compositions of several aren't ASCII, and no rule searches for them.
-        for (place, c) in text.char_indices().filter(|(_, c)| !UNSEEN.contains(c)) {
+        // Converts each character alone: compositions of several aren't ASCII, and no rule searches for them.
+        for (place, c) in text.char_indices().filter(|(_, c)| !INVISIBLE.contains(c)) {
             let before = plain.text.len();
             plain.text.extend(std::iter::once(c).nfkc());
             let bytes = plain.text.len() - before;
@@ -46,12 +46,12 @@ impl Plain {
         &self.text
     }
 
-    /// The range in the original of a part of the plain form.
+    /// Returns where a part of the plain form is in the original.
     pub(super) fn original(&self, part: &Range<usize>) -> Range<usize> {
         let start = self.places.get(part.start).copied().unwrap_or(self.end);
         let last = part.end.checked_sub(1).and_then(|last| self.places.get(last));
         let after = self.places.get(part.end..).unwrap_or_default();
-        // The start of the next visible character: invisible ones after the part belong to it.
+        // The part ends where the next visible character begins, so it includes invisible ones.
         let next = after.iter().find(|&&place| Some(&place) != last);
         start..next.copied().unwrap_or(self.end).max(start)
     }

@@ -1,29 +1,30 @@
 //! The built-in rules: the shapes that issuers document, as expressions over bytes.
 //!
-//! More certain rules come first. Each rule has hints, at least one of which is in every match. A rule is only run around its hints, so a
-//! text without hints costs one pass for all rules together.
+//! More certain rules come first. Each rule has hints, and every match contains at least one of them. A rule only searches around its
+//! hints. So a text without hints costs one pass for all rules together.
 
 use std::ops::Range;
 
 use super::value::{is_bare_secret, is_card, is_credential, is_no_placeholder, is_random};
 
-/// The bytes before a hint that a rule searches: no expression may need more.
-pub(super) const SEEN_BEFORE_BYTES: usize = 64;
-/// The bytes after the first line of a private key that are searched for its end: a key of 16,384 bits has 13,000.
+/// A rule searches this many bytes before a hint. No expression may need more.
+pub(super) const SEARCHED_BEFORE_BYTES: usize = 64;
+/// Searches this many bytes after the first line of a private key for its end. A key of 16,384 bits has 13,000.
 const KEY_BYTES_MAX: usize = 16 * 1024;
 
 pub(super) struct SecretRule {
-    /// The name, as in marks and metrics.
+    /// The name that marks and metrics show.
     pub(super) name: &'static str,
-    /// Words of which every match contains one, in this case unless the pattern says `(?i)`. If empty, the rule searches the whole text.
+    /// Every match contains one of these words, in upper or lower case as here unless the pattern says `(?i)`. Without hints, the rule
+    /// searches the whole text.
     pub(super) hints: &'static [&'static str],
-    /// The bytes after a hint that the rule searches. A token that goes on is included.
-    pub(super) seen_after_bytes: usize,
-    /// The pattern. The first group that takes part is the secret, or the whole match if there is none.
+    /// The rule searches this many bytes after a hint. A token that continues beyond them is included.
+    pub(super) searched_after_bytes: usize,
+    /// The pattern. The secret is the first group that takes part, or else the whole match.
     pub(super) pattern: &'static str,
-    /// Checks if a match really is a secret, by the text and the match's range.
+    /// Returns true if a match is really a secret. Gets the text and the match's range.
     pub(super) is_secret: fn(&str, &Range<usize>) -> bool,
-    /// Finds the end of the secret, by the text and the end of the match.
+    /// Returns where the secret ends. Gets the text and the end of the match.
     pub(super) reach: fn(&str, usize) -> usize,
 }
 
@@ -40,7 +41,7 @@ const fn checked(
     SecretRule {
         name,
         hints,
-        seen_after_bytes: 512,
+        searched_after_bytes: 512,
         pattern,
         is_secret,
         reach: to_the_end,
@@ -55,7 +56,7 @@ fn to_the_end(_: &str, end: usize) -> usize {
     end
 }
 
-/// The end of the key's last line; without that line, the end of its letters.
+/// Returns the end of the key's last line, or, if that is missing, the end of its letters.
 fn through_key(text: &str, end: usize) -> usize {
     let window_end = text.floor_char_boundary(end.saturating_add(KEY_BYTES_MAX));
     let rest = text.get(end..window_end).unwrap_or_default();
@@ -67,7 +68,7 @@ fn through_key(text: &str, end: usize) -> usize {
     let letters = || {
         let is_key = |c: char| c.is_ascii_alphanumeric() || "+/=\\\r\n\t ".contains(c);
         let body = rest.find(|c| !is_key(c)).unwrap_or(rest.len());
-        // Prose may follow; its words are shorter than the key's lines.
+        // Prose may follow. Its words are shorter than the key's lines.
         let mut reach = 0;
         let mut at = 0;
         for word in rest
@@ -133,7 +134,7 @@ pub(super) const RULES: &[SecretRule] = &[
     SecretRule {
         name: "private key",
         hints: &["PRIVATE KEY"],
-        seen_after_bytes: 64,
+        searched_after_bytes: 64,
         pattern: r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----",
         is_secret: always,
         reach: through_key,
@@ -173,7 +174,7 @@ pub(super) const RULES: &[SecretRule] = &[
     SecretRule {
         name: "jwt",
         hints: &["eyJ"],
-        seen_after_bytes: 16 * 1024,
+        searched_after_bytes: 16 * 1024,
         pattern: r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{0,}",
         is_secret: always,
         reach: to_the_end,

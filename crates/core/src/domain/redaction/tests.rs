@@ -58,10 +58,10 @@ fn secrets() -> Vec<(&'static str, String)> {
 fn the_table_compiles_and_names_fit_a_mark() {
     for rule in RULES {
         assert!(
-            compiled(rule.pattern).is_ok(),
+            compile(rule.pattern).is_ok(),
             "{}: {:?}",
             rule.name,
-            compiled(rule.pattern)
+            compile(rule.pattern)
         );
         assert!(rule.name.chars().all(|c| c.is_ascii_lowercase() || c == ' '));
     }
@@ -360,7 +360,7 @@ fn custom_patterns_are_checked_and_used() {
 fn a_listener_is_called_for_every_secret() {
     let heard = Arc::new(AtomicUsize::new(0));
     let listener = Arc::clone(&heard);
-    let redactor = Redactor::standard().telling(Arc::new(move |rule| {
+    let redactor = Redactor::standard().with_listener(Arc::new(move |rule| {
         assert_eq!(rule, "password");
         listener.fetch_add(1, Ordering::Relaxed);
     }));

@@ -1,4 +1,5 @@
-//! Checks if a value after `password =`, or a number like a card's, is a secret, or code, a placeholder, a coincidence.
+//! Checks if a value after `password =`, or a number like that of a card, is a secret. It may also be code, a placeholder or a
+//! coincidence.
 
 use std::ops::Range;
 
@@ -39,12 +40,12 @@ const TEMPLATES: [&str; 12] = [
 /// Random letters and digits have nearly 6 bits per character, identifiers 2 to 3.5.
 const BITS_PER_CHAR_MIN: f64 = 3.0;
 
-/// Returns true if the value isn't a placeholder: for the value of a key such as `password`, in quotes or in an env file.
+/// Returns true if the value of a key such as `password`, in quotes or in an env file, isn't a placeholder.
 pub(super) fn is_no_placeholder(text: &str, span: &Range<usize>) -> bool {
     text.get(span.clone()).is_some_and(|value| !is_placeholder(value))
 }
 
-/// Returns true if the bare value is neither a placeholder nor code: it has letters and digits, and isn't called.
+/// Returns true if a value without quotes is neither a placeholder nor code: it has letters and digits, and nothing calls it.
 pub(super) fn is_bare_secret(text: &str, span: &Range<usize>) -> bool {
     let Some(value) = text.get(span.clone()) else {
         return false;
@@ -59,7 +60,7 @@ pub(super) fn is_bare_secret(text: &str, span: &Range<usize>) -> bool {
         && !value.contains("//")
 }
 
-/// Returns true if the value looks random: digits among letters, and neither a placeholder nor a word.
+/// Returns true if the value looks random: it has digits among letters, and is neither a placeholder nor a word.
 pub(super) fn is_random(text: &str, span: &Range<usize>) -> bool {
     let Some(value) = text.get(span.clone()) else {
         return false;
@@ -73,7 +74,7 @@ pub(super) fn is_random(text: &str, span: &Range<usize>) -> bool {
         && !matches!(text.as_bytes().get(span.end), Some(b'(' | b'['))
 }
 
-/// Returns true if the value may be a credential such as the base64 of `user:password`: it isn't a placeholder, and has a digit, a
+/// Returns true if the value may be a credential, such as the base64 of `user:password`: it isn't a placeholder and has a digit, a
 /// capital letter or `=`.
 pub(super) fn is_credential(text: &str, span: &Range<usize>) -> bool {
     let Some(value) = text.get(span.clone()) else {
@@ -85,7 +86,7 @@ pub(super) fn is_credential(text: &str, span: &Range<usize>) -> bool {
             .any(|b| b.is_ascii_digit() || b.is_ascii_uppercase() || b == b'=')
 }
 
-/// Returns true for the number of a payment card: its check digit is right, and it isn't part of a longer number.
+/// Returns true for the number of a payment card: its check digit is right, and it isn't a part of a longer number.
 pub(super) fn is_card(text: &str, span: &Range<usize>) -> bool {
     let bytes = text.as_bytes();
     let before = span.start.checked_sub(1).and_then(|at| bytes.get(at));
@@ -106,7 +107,7 @@ pub(super) fn is_card(text: &str, span: &Range<usize>) -> bool {
         && luhn(&digits)
 }
 
-/// Verifies the check digit, by ISO/IEC 7812-1, annex B.
+/// Verifies the check digit by ISO/IEC 7812-1, annex B.
 fn luhn(digits: &[u32]) -> bool {
     let sum: u32 = digits
         .iter()

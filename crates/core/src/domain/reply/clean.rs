@@ -1,4 +1,4 @@
-//! Cleans a model's text for a summary: one line of plain words that can neither pose as structure nor repeat the instructions.
+//! Cleans a model's text for a summary: makes one line of plain words that can neither pose as structure nor repeat the instructions.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -9,29 +9,29 @@ use crate::domain::{
     text::{begins_with_day, cut_at_sentence, floor_cut, one_line},
 };
 
-/// This many consecutive words of the instructions don't occur by chance.
+/// A text with this many consecutive words of the instructions repeats them; that doesn't happen by chance.
 const ECHO_WORDS: usize = 8;
-/// Bytes that a character may have on average; limits texts with piles of combining marks.
+/// A text may have this many bytes per character on average, so that it has no piles of combining marks.
 const BYTES_PER_CHAR_MAX: usize = 16;
 
-/// Returns one line of at most `chars_max` characters, without control characters, the prompt's fence word, and leading marks of
-/// headings, quotes or lists. Neutralises markup and texts that pose as instructions, and marks the user's demands if `words` confirm
-/// them. Empty if nothing is left.
+/// Returns one line of at most `chars_max` characters, without control characters, without the prompt's fence word, and without marks of
+/// headings, quotes or lists at its beginning. Neutralises markup and texts that pose as instructions. Marks the user's demands if
+/// `words` confirm them. Returns nothing if nothing remains.
 pub(super) fn clean(text: &str, chars_max: usize, words: &UserWords) -> String {
     let line = defanged(&one_line(text));
     let bytes_max = chars_max.saturating_mul(BYTES_PER_CHAR_MAX);
-    let line = floor_cut(unmarked(&line), bytes_max);
-    let is_plain = words.attributed(line, usize::MAX) == line;
-    // The part cut off may be what makes it a quotation.
+    let line = floor_cut(without_marks(&line), bytes_max);
+    let is_plain = words.attribute(line, usize::MAX) == line;
+    // The line may be a quotation only because of the part that is cut off.
     let fits = if is_plain {
         cut_at_sentence(line, chars_max)
     } else {
         line.to_owned()
     };
-    words.attributed(&fits, chars_max)
+    words.attribute(&fits, chars_max)
 }
 
-/// Returns true if `text` repeats a run of words of the instructions; small models do that when the material says little.
+/// Returns true if `text` repeats many consecutive words of the instructions. Small models do that when the material says little.
 pub(super) fn is_echo(text: &str) -> bool {
     static INSTRUCTIONS: LazyLock<HashSet<String>> = LazyLock::new(|| {
         let all = prompt::all_instructions();
@@ -49,7 +49,7 @@ fn word_runs(text: &str) -> Vec<String> {
     words.windows(ECHO_WORDS).map(|run| run.join(" ")).collect()
 }
 
-fn unmarked(line: &str) -> &str {
+fn without_marks(line: &str) -> &str {
     let mut rest = line;
     loop {
         let unquoted = without_quotation(rest);
@@ -64,13 +64,13 @@ fn unmarked(line: &str) -> &str {
     }
 }
 
-/// Removes the marks of headings and quotations; keeps `>= 3.10`.
+/// Removes the marks of headings and quotations. Keeps `>= 3.10`.
 fn without_quotation(line: &str) -> &str {
-    let said = line.trim_start_matches(['#', '>', ' ']);
-    let marks = line.len() - said.len();
+    let rest = line.trim_start_matches(['#', '>', ' ']);
+    let marks = line.len() - rest.len();
     match line.get(marks.saturating_sub(1)..) {
         Some(at_least) if at_least.starts_with(">=") => at_least,
-        _ => said,
+        _ => rest,
     }
 }
 

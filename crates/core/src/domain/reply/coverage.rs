@@ -1,26 +1,26 @@
-//! The exchanges that the items of an answer cover.
+//! Finds which exchanges the items of an answer cover.
 
 use super::CoveredExchanges;
 use crate::domain::summary::item::{ExchangeRange, ItemDraft};
 
-/// An item about more exchanges than this must have enough text; the prompt asks for at most five.
+/// An item about more exchanges than this must have enough text. The prompt asks for at most five.
 pub const ITEM_EXCHANGES_MAX: usize = 15;
-/// Least text of such an item for each of its exchanges, in characters: digests are better than less.
+/// Such an item must have at least this many characters for each of its exchanges; digests are better than less.
 const CHARS_PER_EXCHANGE_MIN: usize = 20;
 
-/// Fault in an item's range.
+/// What is wrong with an item's range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RangeFault {
-    /// It contains no exchange that was asked about; the same is true of all items of the answer.
+    /// It contains no exchange of the question, and no other item of the answer does either.
     #[error("#{} to #{} was not asked about", .0.first, .0.last)]
     Unknown(ExchangeRange),
-    /// It has more than [`ITEM_EXCHANGES_MAX`] exchanges and hardly any text; the same is true of all items of the answer.
+    /// It has more than [`ITEM_EXCHANGES_MAX`] exchanges and hardly any text, and so has every item of the answer.
     #[error("#{} to #{} are too many for one item", .0.first, .0.last)]
     Broad(ExchangeRange),
 }
 
-/// Returns the exchanges of `range` among `exchanges` (ascending), as runs of consecutive numbers. These are what an item of that range
-/// covers, since a range may span exchanges that were set aside.
+/// Returns the exchanges of `range` that are among `exchanges` (ascending), as runs of consecutive numbers. An item of that range covers
+/// these, since a range may span exchanges that were set aside.
 pub fn runs(range: ExchangeRange, exchanges: &[i64]) -> Vec<ExchangeRange> {
     within(range, exchanges)
         .chunk_by(|one, next| one.checked_add(1) == Some(*next))
@@ -28,10 +28,10 @@ pub fn runs(range: ExchangeRange, exchanges: &[i64]) -> Vec<ExchangeRange> {
         .collect()
 }
 
-/// Clips the drafts to the exchanges asked about and to each other, sorts them, drops those that say too little, and finds the gaps.
+/// Clips the drafts to the exchanges of the question and to each other, sorts them, drops drafts that say too little, and finds the gaps.
 pub(super) fn place(drafts: Vec<ItemDraft>, asked: &[i64]) -> Result<CoveredExchanges, RangeFault> {
     let first = drafts.first().map(|draft| draft.exchanges);
-    let mut drafts = clipped(drafts, asked);
+    let mut drafts = clip(drafts, asked);
     let Some(first_clipped) = drafts.first().map(|draft| draft.exchanges) else {
         let nowhere = ExchangeRange { first: 0, last: 0 };
         return Err(RangeFault::Unknown(first.unwrap_or(nowhere)));
@@ -40,15 +40,15 @@ pub(super) fn place(drafts: Vec<ItemDraft>, asked: &[i64]) -> Result<CoveredExch
     if drafts.is_empty() {
         return Err(RangeFault::Broad(first_clipped));
     }
-    let drafts = apart(without_containers(drafts), asked);
+    let drafts = make_disjoint(without_containers(drafts), asked);
     let is_covered = |exchange: &i64| drafts.iter().any(|draft| draft.exchanges.contains(*exchange));
     let missing = asked.iter().copied().filter(|exchange| !is_covered(exchange));
     let missing = missing.collect();
     Ok(CoveredExchanges { drafts, missing })
 }
 
-/// Clips the drafts to exchanges asked about, and leaves out those about others alone.
-fn clipped(drafts: Vec<ItemDraft>, asked: &[i64]) -> Vec<ItemDraft> {
+/// Clips the drafts to exchanges of the question. Leaves out drafts without such an exchange.
+fn clip(drafts: Vec<ItemDraft>, asked: &[i64]) -> Vec<ItemDraft> {
     let clipped = drafts.into_iter().filter_map(|draft| {
         let exchanges = ends(within(draft.exchanges, asked))?;
         Some(ItemDraft { exchanges, ..draft })
@@ -61,7 +61,7 @@ fn is_broad(draft: &ItemDraft, asked: &[i64]) -> bool {
     exchanges > ITEM_EXCHANGES_MAX && draft.text.chars().count() < exchanges * CHARS_PER_EXCHANGE_MIN
 }
 
-/// Removes each item whose range contains the ranges of several others.
+/// Removes each item whose range contains the ranges of several other items.
 fn without_containers(drafts: Vec<ItemDraft>) -> Vec<ItemDraft> {
     let ranges: Vec<ExchangeRange> = drafts.iter().map(|draft| draft.exchanges).collect();
     let contains = |outer: ExchangeRange, inner: ExchangeRange| {
@@ -74,28 +74,29 @@ fn without_containers(drafts: Vec<ItemDraft>) -> Vec<ItemDraft> {
     drafts.into_iter().filter(|draft| !is_container(draft)).collect()
 }
 
-/// Sorts the drafts. The first of two keeps a shared exchange; a draft without its own exchange becomes a point of the one before.
-fn apart(mut drafts: Vec<ItemDraft>, asked: &[i64]) -> Vec<ItemDraft> {
+/// Sorts the drafts and makes them disjoint. Of two drafts, the first keeps a shared exchange. A draft that is left without an exchange
+/// becomes a point of the draft before it.
+fn make_disjoint(mut drafts: Vec<ItemDraft>, asked: &[i64]) -> Vec<ItemDraft> {
     drafts.sort_by_key(|draft| (draft.exchanges.first, std::cmp::Reverse(draft.exchanges.last)));
-    let mut apart: Vec<ItemDraft> = Vec::with_capacity(drafts.len());
+    let mut disjoint: Vec<ItemDraft> = Vec::with_capacity(drafts.len());
     for mut draft in drafts {
-        let Some(before) = apart.last_mut() else {
-            apart.push(draft);
+        let Some(before) = disjoint.last_mut() else {
+            disjoint.push(draft);
             continue;
         };
         let taken = asked.partition_point(|exchange| *exchange <= before.exchanges.last);
         match asked.get(taken).filter(|next| **next <= draft.exchanges.last) {
             Some(next) => {
                 draft.exchanges.first = draft.exchanges.first.max(*next);
-                apart.push(draft);
+                disjoint.push(draft);
             }
             None => absorb(before, &draft),
         }
     }
-    apart
+    disjoint
 }
 
-/// Appends the texts of `more`, which is about the same exchanges.
+/// Appends the texts of `more` to a draft about the same exchanges.
 fn absorb(draft: &mut ItemDraft, more: &ItemDraft) {
     draft.importance = draft.importance.max(more.importance);
     for (text, more) in [(&mut draft.text, &more.text), (&mut draft.brief, &more.brief)] {

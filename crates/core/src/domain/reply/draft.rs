@@ -1,13 +1,13 @@
-//! Reads an item in any form with a clear meaning: numbers in quotes, a range as `1-5` or `[1, 5]`, a text as a list of points.
+//! Reads an item in any form whose meaning is clear: numbers in quotes, a range as `1-5` or `[1, 5]`, a text as a list of points.
 
 use serde_json::{Map, Value};
 
 use crate::domain::summary::item::{ExchangeRange, Importance, ItemDraft};
 
-/// Names of the first and of the last exchange.
+/// Names that models give to the first and the last exchange.
 const FIRST: [&str; 3] = ["first", "from", "start"];
 const LAST: [&str; 5] = ["last", "to", "through", "until", "end"];
-/// Names of the range; without one the item itself may name the ends.
+/// Names that models give to the range. Without a range, the item itself may name its first and last exchange.
 const RANGE: [&str; 3] = ["exchanges", "exchange", "range"];
 
 /// Returns true for an item: it names exchanges and has a text.
@@ -15,7 +15,7 @@ pub(super) fn is_item(value: &Value) -> bool {
     draft(value).is_some()
 }
 
-/// Reads an item; a missing text is empty. `None` if it names no exchanges or has no text at all.
+/// Reads an item. A missing text is empty. Returns `None` if the item names no exchanges or has no text at all.
 pub(super) fn draft(item: &Value) -> Option<ItemDraft> {
     let item = item.as_object()?;
     if !["text", "brief", "gist"]
@@ -29,7 +29,7 @@ pub(super) fn draft(item: &Value) -> Option<ItemDraft> {
     let text = |name| item.get(name).map(text).unwrap_or_default();
     Some(ItemDraft {
         exchanges,
-        // Items of unknown importance are neither dropped early nor kept to the last.
+        // If the importance is unknown, the item is dropped neither early nor late.
         importance: item
             .get("importance")
             .and_then(importance)
@@ -40,7 +40,7 @@ pub(super) fn draft(item: &Value) -> Option<ItemDraft> {
     })
 }
 
-/// Reads a number, also in quotes or with a mark (`#12`, `f7`).
+/// Reads a number, also in quotes or with a mark: `#12`, `f7`.
 pub(super) fn number(value: &Value) -> Option<i64> {
     match value {
         // Some models write every number with a decimal point.
@@ -52,7 +52,7 @@ pub(super) fn number(value: &Value) -> Option<i64> {
     }
 }
 
-/// Reads an importance by the word that the prompt uses or by its stored name.
+/// Reads an importance, either the prompt's word for it or its stored name.
 fn importance(value: &Value) -> Option<Importance> {
     let name = value.as_str()?.trim().to_lowercase();
     Importance::from_word(&name)
@@ -81,7 +81,7 @@ fn between(numbers: &[i64]) -> Option<ExchangeRange> {
     Some(ExchangeRange { first, last })
 }
 
-/// Returns the numbers in a text such as `#1–#5`; a hyphen separates numbers and is no sign.
+/// Returns the numbers in a text such as `#1–#5`. A hyphen separates numbers; it isn't a sign.
 fn numbers_in(text: &str) -> Vec<i64> {
     let digits = text.split(|c: char| !c.is_ascii_digit());
     digits.filter_map(|digits| digits.parse().ok()).collect()

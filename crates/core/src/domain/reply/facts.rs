@@ -1,4 +1,4 @@
-//! Reads the changes of facts in an answer. An invalid change spoils no other.
+//! Reads the changes of facts in an answer. An invalid change doesn't spoil the others.
 
 use serde_json::Value;
 
@@ -11,7 +11,8 @@ use crate::domain::{
     text::{cut, one_line},
 };
 
-/// Reads the changes that are about `exchanges`. A demand keeps the user's words only if they occur in the exchange that it names.
+/// Reads the changes that are about `exchanges`. A demand stays in the user's words only if the user said them in the exchange that it
+/// names.
 pub(super) fn changes(facts: Option<&Value>, exchanges: &[i64], checks: &Checks<'_>) -> FactChanges {
     let list = |name: &str| {
         let list = facts.and_then(|facts| facts.get(name)).and_then(Value::as_array);
@@ -19,9 +20,11 @@ pub(super) fn changes(facts: Option<&Value>, exchanges: &[i64], checks: &Checks<
     };
     let reader = Reader { exchanges, checks };
     FactChanges {
-        add: list("add").filter_map(|one| reader.added(one)).collect(),
-        replace: list("replace").filter_map(|one| reader.replaced(one)).collect(),
-        close: list("close").filter_map(|one| reader.closed(one)).collect(),
+        add: list("add").filter_map(|one| reader.read_addition(one)).collect(),
+        replace: list("replace")
+            .filter_map(|one| reader.read_replacement(one))
+            .collect(),
+        close: list("close").filter_map(|one| reader.read_closing(one)).collect(),
     }
 }
 
@@ -31,7 +34,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn added(&self, one: &Value) -> Option<FactDraft> {
+    fn read_addition(&self, one: &Value) -> Option<FactDraft> {
         let kind = one
             .get("kind")?
             .as_str()?
@@ -40,32 +43,32 @@ impl Reader<'_> {
             .replace(['-', ' '], "_");
         let kind = FactKind::from_name(&kind)?;
         let exchange = self.exchange(one)?;
-        let said = one.get("text")?.as_str()?;
+        let text = one.get("text")?.as_str()?;
         let text = if kind == FactKind::Demand {
-            // A demand that isn't the user's is refused, and counted, where the facts are changed.
-            self.demanded(said, exchange).or_else(|| self.text(said))?
+            // If a demand isn't the user's, it is refused and counted where the facts are changed.
+            self.user_words(text, exchange).or_else(|| self.text(text))?
         } else {
-            self.text(said)?
+            self.text(text)?
         };
         Some(FactDraft { kind, text, exchange })
     }
 
-    fn replaced(&self, one: &Value) -> Option<FactReplacement> {
+    fn read_replacement(&self, one: &Value) -> Option<FactReplacement> {
         let exchange = self.exchange(one)?;
-        let said = one.get("text")?.as_str()?;
-        // If it replaces a demand, it is the user's, too, and keeps the user's words.
-        let text = self.demanded(said, exchange).or_else(|| self.text(said))?;
+        let text = one.get("text")?.as_str()?;
+        // A text that replaces a demand is the user's as well, and stays in the user's words.
+        let text = self.user_words(text, exchange).or_else(|| self.text(text))?;
         let fact = fact(one)?;
         Some(FactReplacement { fact, text, exchange })
     }
 
-    fn closed(&self, one: &Value) -> Option<FactClosing> {
+    fn read_closing(&self, one: &Value) -> Option<FactClosing> {
         let exchange = self.exchange(one)?;
         let fact = fact(one)?;
         Some(FactClosing { fact, exchange })
     }
 
-    /// Returns the exchange that the change names, if it was asked about.
+    /// Returns the exchange that the change names, if it is in the question.
     fn exchange(&self, one: &Value) -> Option<i64> {
         let named = match (one.get("exchange"), self.exchanges) {
             (Some(named), _) => number(named)?,
@@ -75,27 +78,27 @@ impl Reader<'_> {
         self.exchanges.contains(&named).then_some(named)
     }
 
-    fn text(&self, said: &str) -> Option<String> {
+    fn text(&self, text: &str) -> Option<String> {
         self.checks
-            .cleaned(said, FACT_CHARS_MAX)
+            .clean_text(text, FACT_CHARS_MAX)
             .ok()
             .map(|text| one_line(&text))
     }
 
-    /// Returns the bare words if they are the user's.
-    fn demanded(&self, said: &str, exchange: i64) -> Option<String> {
-        let redacted = self.checks.redactor.redact(said);
+    /// Returns the words without quotation marks, if they are the user's.
+    fn user_words(&self, text: &str, exchange: i64) -> Option<String> {
+        let redacted = self.checks.redactor.redact(text);
         let words = defanged(&one_line(&redacted));
         let words = words.strip_prefix("user:").unwrap_or(&words).trim();
         let words = words
             .trim_start_matches(['“', '"', '„', '«'])
             .trim_end_matches(['”', '"', '»']);
-        let holds = self.checks.words.hold(words, Some(exchange));
+        let holds = self.checks.words.contain(words, Some(exchange));
         holds.then(|| cut(words, FACT_CHARS_MAX))
     }
 }
 
-/// Returns the number of a fact: `7`, or `f7` as the prompt shows it.
+/// Returns the number of a fact: `7`, or `f7` as the prompt writes it.
 fn fact(one: &Value) -> Option<i64> {
     number(one.get("fact")?).filter(|fact| *fact > 0)
 }

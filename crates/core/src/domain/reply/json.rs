@@ -1,21 +1,22 @@
-//! Finds the JSON of an answer in the text that a model wrote around it.
+//! Finds the JSON of an answer within the text that a model wrote around it.
 
 use serde_json::{Map, Value};
 
 use super::{ANSWER_BYTES_MAX, ReplyError, draft};
 
-/// Most failed attempts to parse an object; bounds the work on hostile text.
+/// Stops after this many failed attempts to parse an object. This bounds the work on hostile text.
 const FAILURES_MAX: usize = 64;
 const NO_ITEMS: &str = "no object in it has a list `items`";
 
-/// The lists of an answer, not checked yet.
+/// The lists of an answer, before any check.
 #[derive(Debug)]
 pub(super) struct ReplyParts {
     pub(super) items: Vec<Value>,
     pub(super) facts: Option<Value>,
 }
 
-/// Returns the lists of the first object with `items`, or else all objects that are items: of a bare list or a broken-off answer.
+/// Returns the lists of the first object with `items`. If there is none, returns all objects that are items: those of a bare list, or of
+/// an answer that breaks off.
 pub(super) fn parts(text: &str) -> Result<ReplyParts, ReplyError> {
     first(text, NO_ITEMS, with_items).or_else(|fault| {
         if text.len() > ANSWER_BYTES_MAX {
@@ -30,7 +31,7 @@ pub(super) fn parts(text: &str) -> Result<ReplyParts, ReplyError> {
     })
 }
 
-/// Takes the lists out of `object`, or out of an object that it wraps.
+/// Takes the lists from `object`, or from an object within it.
 fn with_items(mut object: Map<String, Value>) -> Option<ReplyParts> {
     let items = match object.remove("items") {
         Some(Value::Array(items)) => items,
@@ -41,7 +42,7 @@ fn with_items(mut object: Map<String, Value>) -> Option<ReplyParts> {
                 Value::Object(within) if within.contains_key("items") => Some(within),
                 _ => None,
             });
-            // Unwraps once: an object wrapped twice has no `items` itself.
+            // Looks one level deep: an object within two others isn't found.
             return within.next().and_then(with_items);
         }
     };
@@ -49,7 +50,7 @@ fn with_items(mut object: Map<String, Value>) -> Option<ReplyParts> {
     Some(ReplyParts { items, facts })
 }
 
-/// Returns the first result of `take` for a top-level object; `missing` is the error if there is none.
+/// Returns the first result of `take` for an outermost object. If there is none, the error says `missing`.
 pub(super) fn first<T>(
     text: &str,
     missing: &str,
@@ -71,7 +72,7 @@ pub(super) fn first<T>(
     }
 }
 
-/// Iterates over the top-level objects of a text.
+/// Iterates over the outermost objects of a text.
 struct Objects<'a> {
     rest: &'a str,
     failures: usize,
@@ -109,8 +110,8 @@ impl Iterator for Objects<'_> {
     }
 }
 
-/// Returns the text after the reasoning that some open models write before their answer. An answer that begins with JSON may contain its
-/// end mark.
+/// Returns the text after the reasoning that some open models write before their answer. An answer that begins with JSON may itself
+/// contain the mark that ends reasoning.
 fn answer(text: &str) -> &str {
     if text.trim_start().starts_with(['{', '[', '`']) {
         return text;
@@ -118,7 +119,7 @@ fn answer(text: &str) -> &str {
     text.rsplit_once("</think>").map_or(text, |(_, answer)| answer)
 }
 
-/// Returns `text` from its first brace that can begin an object with a field. Reads the text once, however many braces there are.
+/// Returns `text` from the first brace on that can begin an object with a field. Reads the text once, however many braces it has.
 fn object_start(text: &str) -> Option<&str> {
     let mut brace = None;
     for (at, c) in text.char_indices() {

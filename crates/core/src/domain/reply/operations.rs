@@ -1,4 +1,4 @@
-//! A model's answers about a document that grew too big: operations on its items.
+//! Reads a model's answers about a document that has grown too big: operations on its items.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -13,7 +13,7 @@ use crate::domain::{
     },
 };
 
-/// The schema of [`Operations`]. It has no importance, times or totals: a merged item gets them from its parts.
+/// The schema of [`Operations`]. It has no importance, times or totals: recapd joins those of the merged items.
 pub const OPERATIONS: Schema = Schema {
     name: "summary_operations",
     json: r#"{
@@ -54,9 +54,8 @@ pub const OPERATIONS: Schema = Schema {
 }"#,
 };
 
-/// Parses the operations that a model proposes, and cleans their texts. Redacts secrets by the rules of `redactor`; `words` are the
-/// user's demands in the items asked about. Leaves out invalid operations: the model isn't asked again, and the document is composed
-/// without them.
+/// Parses the operations that a model proposes, and cleans their texts. `redactor` redacts secrets; `words` are the user's demands in the
+/// items of the question. Leaves out invalid operations. recapd doesn't ask the model again; it composes the document without them.
 ///
 /// # Errors
 /// If the answer isn't the JSON that was asked for, or proposes nothing.
@@ -73,11 +72,11 @@ pub fn parse_operations(
             .any(|list| object.get(*list).is_some_and(Value::is_array));
         has_list.then_some(object)
     })
-    .map(|mut object| LISTS.map(|list| taken(&mut object, list)))?;
+    .map(|mut object| LISTS.map(|list| take_list(&mut object, list)))?;
     let mut operations = Operations {
-        merge: sound(merge),
-        shorten: sound(shorten),
-        drop: sound(drop),
+        merge: parse_valid(merge),
+        shorten: parse_valid(shorten),
+        drop: parse_valid(drop),
     };
     operations
         .merge
@@ -91,22 +90,22 @@ pub fn parse_operations(
     Ok(operations)
 }
 
-fn taken(object: &mut Map<String, Value>, list: &str) -> Vec<Value> {
+fn take_list(object: &mut Map<String, Value>, list: &str) -> Vec<Value> {
     match object.remove(list) {
         Some(Value::Array(values)) => values,
         _ => Vec::new(),
     }
 }
 
-/// Parses those of `values` that have the right form; at most as many as there may be items.
-fn sound<T: DeserializeOwned>(values: Vec<Value>) -> Vec<T> {
+/// Parses the `values` that have the right form, at most as many as a question has items.
+fn parse_valid<T: DeserializeOwned>(values: Vec<Value>) -> Vec<T> {
     let values = values.into_iter().take(ITEMS_ASKED_MAX);
     values
         .filter_map(|value| serde_json::from_value(value).ok())
         .collect()
 }
 
-/// Cleans the texts; returns false if one of them says nothing.
+/// Cleans the texts. Returns false if one of them says nothing.
 fn clean(wording: &mut Wording, checks: &Checks<'_>) -> bool {
     [
         (&mut wording.text, TEXT_CHARS_MAX),
@@ -114,7 +113,12 @@ fn clean(wording: &mut Wording, checks: &Checks<'_>) -> bool {
         (&mut wording.gist, GIST_CHARS_MAX),
     ]
     .into_iter()
-    .all(|(text, chars_max)| checks.cleaned(text, chars_max).map(|clean| *text = clean).is_ok())
+    .all(|(text, chars_max)| {
+        checks
+            .clean_text(text, chars_max)
+            .map(|clean| *text = clean)
+            .is_ok()
+    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The schema of an answer, as providers get it.
+//! The schema of an answer, for providers.
 
 use serde_json::Value;
 
-/// The JSON schema of an answer. In strict modes the model writes the fields in the schema's order.
+/// The JSON schema of an answer. In strict modes a model writes the fields in the schema's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schema {
     /// For providers that want a name.
@@ -18,8 +18,8 @@ impl Schema {
     }
 }
 
-/// The schema of an [`Answer`](super::Answer). The detailed text comes first, so that the model makes the shorter ones from it; the
-/// importance comes last. Its words are those of [`Importance::word`](crate::domain::summary::item::Importance::word).
+/// The schema of an [`Answer`](super::Answer). The detailed text comes first, so that the model makes the shorter texts from it; the
+/// importance comes last. The words for the importance are those of [`Importance::word`](crate::domain::summary::item::Importance::word).
 pub const ITEMS: Schema = Schema {
     name: "summary_items",
     json: r#"{

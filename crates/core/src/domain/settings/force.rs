@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{AgentSettings, table::SETTINGS};
 use crate::domain::preset::Basis;
 
-/// The source of a value in force.
+/// Where a value in force comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = SettingSource))]
@@ -27,12 +27,12 @@ pub struct InForce {
     pub name: &'static str,
     /// The value as JSON.
     pub value: Value,
-    /// The source of the value.
+    /// Where the value comes from.
     pub from: Source,
 }
 
 impl AgentSettings {
-    /// The value in force of each setting, for an agent with these settings and the configuration `configured`.
+    /// Returns the value in force of each setting, for an agent with these settings. `configured` is the configuration.
     pub fn in_force(&self, configured: &Self, basis: &Basis) -> Vec<InForce> {
         let sources = [
             (Source::Agent, json!(self)),

@@ -1,10 +1,10 @@
-//! Changes of settings, as sent by programs or typed by people.
+//! Changes of settings by programs and people.
 
 use serde_json::{Map, Value};
 
 use super::{AgentSettings, table::SETTINGS};
 
-/// The reason why a patch can't be applied.
+/// Why a patch can't be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// It isn't a JSON object.
@@ -58,8 +58,8 @@ fn check(name: &str, value: &Value) -> Result<(), SettingsError> {
     // PostgreSQL texts can't hold U+0000.
     let is_storable = value.as_str().is_none_or(|text| !text.contains('\0'));
     let alone = Value::from_iter([(known, value.clone())]);
-    let is_sound = serde_json::from_value(alone).is_ok_and(|alone: AgentSettings| alone.is_sound());
-    (is_sound && is_storable)
+    let is_valid = serde_json::from_value(alone).is_ok_and(|alone: AgentSettings| alone.is_valid());
+    (is_valid && is_storable)
         .then_some(())
         .ok_or(SettingsError::Invalid {
             name: known,
@@ -68,7 +68,7 @@ fn check(name: &str, value: &Value) -> Result<(), SettingsError> {
 }
 
 impl AgentSettings {
-    /// Converts `text` as a person types it to JSON: a number, true or false, null (`null` or empty), else a string.
+    /// Converts `text`, as a person types it, to JSON: a number, true or false, null (`null` or nothing), else a string.
     pub fn typed(text: &str) -> Value {
         match text {
             "" | "null" => Value::Null,

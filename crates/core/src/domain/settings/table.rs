@@ -8,12 +8,12 @@ use crate::domain::{
 
 const TOKENS_MAX: i64 = 100_000_000;
 const MESSAGES_MAX: i64 = 1_000_000;
-/// The most bytes of a provider's name, a model's name, or a tag.
+/// Limits a provider's name, a model's name and a tag to this many bytes.
 const NAME_BYTES_MAX: usize = 128;
-/// The most bytes of a list of participants.
+/// Limits a list of participants to this many bytes.
 pub const PARTICIPANTS_BYTES_MAX: usize = 4_096;
 
-/// The settings' names, the configuration keys that they override, and their allowed values.
+/// The names of the settings, the configuration keys that they override, and their allowed values.
 #[rustfmt::skip]
 pub(super) const SETTINGS: [(&str, &str, &str); 20] = [
     ("preset", "window.preset", "none, request-limit, long-memory, dialogue or chat"),
@@ -39,17 +39,17 @@ pub(super) const SETTINGS: [(&str, &str, &str); 20] = [
 ];
 
 impl AgentSettings {
-    /// The settings' names, in display order.
+    /// Returns the names of the settings, in the order in which they are shown.
     pub fn names() -> impl Iterator<Item = &'static str> {
         SETTINGS.iter().map(|(name, ..)| *name)
     }
 
-    /// The settings' names, with the configuration keys that they override.
+    /// Returns the names of the settings and the configuration keys that they override.
     pub fn keys() -> impl Iterator<Item = (&'static str, &'static str)> {
         SETTINGS.iter().map(|&(name, key, _)| (name, key))
     }
 
-    pub(super) fn is_sound(&self) -> bool {
+    pub(super) fn is_valid(&self) -> bool {
         let tokens = [
             self.budget_tokens,
             self.context_max_tokens,

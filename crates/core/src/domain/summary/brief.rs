@@ -3,7 +3,7 @@
 //! Coding agents drop the whole output of a hook if it is too long: Claude Code beyond 10,000 characters, Codex beyond 2,500 tokens. The
 //! brief stays below both.
 //!
-//! Invariant: no text exceeds the limits it is given.
+//! Invariant: no text exceeds its limits.
 
 use serde::Serialize;
 
@@ -15,18 +15,19 @@ use super::{
 };
 use crate::domain::{agent::AgentId, legs::RunningExchange, text::cut, tokens::TokenCounter};
 
-/// Longest brief, in characters.
+/// Limits the brief to this many characters.
 pub const BRIEF_DOCUMENT_CHARS_MAX: usize = 9_000;
-/// Longest brief, in tokens.
+/// Limits the brief to this many tokens.
 pub const BRIEF_DOCUMENT_TOKENS_MAX: i64 = 2_300;
+/// A newest line that is too long is shortened to no fewer characters than this.
 const PIECE_CHARS_MIN: usize = 40;
 
-/// Limits on the length of a text.
+/// Limits of the length of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most characters.
+    /// At most this many characters.
     pub chars_max: usize,
-    /// Most tokens.
+    /// At most this many tokens.
     pub tokens_max: i64,
 }
 
@@ -37,8 +38,9 @@ impl Limits {
         tokens_max: BRIEF_DOCUMENT_TOKENS_MAX,
     };
 
-    /// Returns what the limits leave next to `head`. Two texts may have one token more together than apart.
-    fn less(self, head: &str, counter: &dyn TokenCounter) -> Self {
+    /// Returns the room that `head` leaves for another text. Subtracts one token more, since two texts may have one token more together
+    /// than apart.
+    fn minus_head(self, head: &str, counter: &dyn TokenCounter) -> Self {
         Self {
             chars_max: self.chars_max.saturating_sub(head.chars().count()),
             tokens_max: (self.tokens_max - counter.count(head) - 1).max(0),
@@ -55,7 +57,7 @@ pub enum Order {
     NewestFirst,
 }
 
-/// How much of a document is wanted, and in which order.
+/// How much of a document a reader wants, and in which order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BriefOptions {
     order: Order,
@@ -74,7 +76,7 @@ pub struct Excerpt {
 }
 
 impl BriefOptions {
-    /// Returns options for the brief, or for the document in its own order, within these limits; `None` for the whole document.
+    /// Returns options for the brief, or else for the document in its own order; `None` if a reader wants the whole document.
     pub fn new(is_brief: bool, chars_max: Option<usize>, tokens_max: Option<i64>) -> Option<Self> {
         if !is_brief && chars_max.is_none() && tokens_max.is_none() {
             return None;
@@ -100,12 +102,13 @@ impl BriefOptions {
         self.order == Order::NewestFirst
     }
 
-    /// Cuts the `document` of `agent`. Counting a full document takes some milliseconds.
+    /// Shortens the `document` of `agent`. Counting a full document takes some milliseconds.
     pub fn of(self, agent: &AgentId, document: &str, counter: &dyn TokenCounter) -> Excerpt {
-        self.below("", document, &closing(agent), counter)
+        self.shorten_below("", document, &closing(agent), counter)
     }
 
-    /// Like [`Self::of`], with first lines about the `running` exchange and the agent's notes, if there is room for all.
+    /// Like [`Self::of`], but begins with lines about the `running` exchange and the agent's notes. Leaves them out if there isn't room
+    /// for them and a part of the document.
     pub fn with_head(
         self,
         running: Option<&RunningExchange>,
@@ -117,11 +120,11 @@ impl BriefOptions {
         let lines = [running.map(RunningExchange::line), Some(notes.to_owned())];
         let lines = lines.into_iter().flatten().filter(|line| !line.is_empty());
         let head: String = lines.map(|line| line + "\n").collect();
-        self.below(&head, document, &closing(agent), counter)
+        self.shorten_below(&head, document, &closing(agent), counter)
     }
 
-    /// Cuts the `document` to what fits below `head`, or to what fits alone if there is no room for both.
-    pub(super) fn below(
+    /// Shortens `document` to the room below `head`. Leaves `head` out if there isn't room for both.
+    pub(super) fn shorten_below(
         self,
         head: &str,
         document: &str,
@@ -140,7 +143,7 @@ impl BriefOptions {
             return cut(self.limits);
         }
         let head = format!("{head}\n");
-        let part = cut(self.limits.less(&head, counter));
+        let part = cut(self.limits.minus_head(&head, counter));
         let text = format!("{head}{}", part.text);
         let tokens = counter.count(&text);
         let has_room = text.chars().count() <= self.limits.chars_max && tokens <= self.limits.tokens_max;
@@ -151,7 +154,7 @@ impl BriefOptions {
     }
 }
 
-/// Returns the line that says where the whole document is.
+/// Returns the last line of a shortened document, which says where the whole one is.
 fn closing(agent: &AgentId) -> String {
     format!("*Shortened. The full summary: `recapd summary {agent}` or GET /v1/agents/{agent}/summary.*")
 }
@@ -168,7 +171,7 @@ pub struct DocumentSection<'d> {
     pub content: &'d str,
 }
 
-/// Returns the sections of a document, in order. A footer belongs to none.
+/// Returns the sections of a document, in order. The footer belongs to no section.
 pub fn sections(document: &str) -> Vec<DocumentSection<'_>> {
     let document = document.trim_end();
     let (above, last) = document.rsplit_once('\n').unwrap_or((document, ""));
@@ -195,17 +198,17 @@ pub fn sections(document: &str) -> Vec<DocumentSection<'_>> {
 }
 
 /// Returns true for a line of the section about facts.
-fn is_stated(line: &ReadLine<'_>) -> bool {
+fn is_fact(line: &ReadLine<'_>) -> bool {
     line.section() == HEADING
 }
 
-/// Returns the newest lines first, within [`Limits::BRIEF`], and `closing` as the last line. Empty for an empty document.
+/// Returns the newest lines first, within [`Limits::BRIEF`], and `closing` as the last line. Returns nothing for an empty document.
 pub fn brief(document: &str, closing: &str, counter: &dyn TokenCounter) -> String {
     excerpt(document, closing, Order::NewestFirst, Limits::BRIEF, counter)
 }
 
 /// Returns the newest lines of `document`, as many as `limits` allow, with `closing` as the last line. Returns the document unchanged if
-/// it fits and is wanted in its own order. Empty if there is no room even for `closing`.
+/// it fits and `order` is its own order. Returns nothing if not even `closing` fits.
 pub fn excerpt(
     document: &str,
     closing: &str,
@@ -230,24 +233,29 @@ fn cut_down(
     if document.trim().is_empty() || (is_as_wanted && fits(document)) {
         return (document.to_owned(), false);
     }
-    let newest = newest_first(document);
-    let most = fitting(&newest, closing, limits, counter);
+    let newest = sort_newest_first(document);
+    let most = estimate_fitting(&newest, closing, limits, counter);
     let mut tried = (1..=most).rev().map(|kept| {
         let shown = newest.get(..kept).unwrap_or_default();
         (text(shown, order, closing), kept < newest.len())
     });
     let found = tried.find(|(text, _)| fits(text));
     found.unwrap_or_else(|| {
-        let piece = newest
+        let shortened = newest
             .first()
-            .and_then(|line| piece(line, closing, limits, counter));
+            .and_then(|line| shorten_newest(line, closing, limits, counter));
         let least = || Some(format!("{closing}\n")).filter(|text| fits(text));
-        (piece.or_else(least).unwrap_or_default(), true)
+        (shortened.or_else(least).unwrap_or_default(), true)
     })
 }
 
-/// Estimates how many lines fit, by the sum of their tokens; too many rather than too few.
-fn fitting(lines: &[ReadLine<'_>], closing: &str, limits: Limits, counter: &dyn TokenCounter) -> usize {
+/// Estimates how many lines fit, from the sum of their tokens. Rather returns too many than too few.
+fn estimate_fitting(
+    lines: &[ReadLine<'_>],
+    closing: &str,
+    limits: Limits,
+    counter: &dyn TokenCounter,
+) -> usize {
     let mut room = (limits.chars_max, limits.tokens_max - counter.count(closing));
     lines
         .iter()
@@ -261,8 +269,13 @@ fn fitting(lines: &[ReadLine<'_>], closing: &str, limits: Limits, counter: &dyn 
         .count()
 }
 
-/// Cuts the newest line, if it doesn't fit whole.
-fn piece(line: &ReadLine<'_>, closing: &str, limits: Limits, counter: &dyn TokenCounter) -> Option<String> {
+/// Shortens the newest line until it fits below `closing`; `None` if it can't.
+fn shorten_newest(
+    line: &ReadLine<'_>,
+    closing: &str,
+    limits: Limits,
+    counter: &dyn TokenCounter,
+) -> Option<String> {
     let lengths = std::iter::successors(Some(limits.chars_max.min(line.text.chars().count())), |chars| {
         Some(chars / 2).filter(|chars| *chars >= PIECE_CHARS_MIN)
     });
@@ -279,27 +292,27 @@ fn piece(line: &ReadLine<'_>, closing: &str, limits: Limits, counter: &dyn Token
         .find(|text| text.chars().count() <= limits.chars_max && counter.count(text) <= limits.tokens_max)
 }
 
-/// Returns the lines of a document, newest first: facts in their own order, since they hold now; then exchanges that just left the
-/// window; then the sections, of which the first is the newest. Within a section the last line is the newest.
-fn newest_first(document: &str) -> Vec<ReadLine<'_>> {
+/// Returns the lines of a document, newest first. Facts come first, in their own order, since they hold now. The exchanges that just left
+/// the window follow, then the sections, newest first. The last line of a section is its newest.
+fn sort_newest_first(document: &str) -> Vec<ReadLine<'_>> {
     let lines = read_lines(document);
-    let (stated, told): (Vec<_>, Vec<_>) = lines.into_iter().partition(is_stated);
-    let (pending, summarised): (Vec<_>, Vec<_>) = told
+    let (facts, others): (Vec<_>, Vec<_>) = lines.into_iter().partition(is_fact);
+    let (pending, summarised): (Vec<_>, Vec<_>) = others
         .into_iter()
         .partition(|line| line.section() == PENDING_HEADING);
     let sections = summarised.chunk_by(|one, next| one.heading == next.heading);
-    stated
+    facts
         .into_iter()
         .chain(pending.into_iter().rev())
         .chain(sections.flat_map(|section| section.iter().rev().cloned()))
         .collect()
 }
 
-/// Writes the lines `newest` with their headings, and `closing` at the end.
+/// Writes the lines with their headings, and `closing` at the end.
 fn text(newest: &[ReadLine<'_>], order: Order, closing: &str) -> String {
     let lines = match order {
         Order::NewestFirst => newest.to_vec(),
-        Order::Document => in_order(newest),
+        Order::Document => restore_order(newest),
     };
     let (mut text, mut above) = (String::new(), ("", None));
     for line in lines {
@@ -322,7 +335,7 @@ fn text(newest: &[ReadLine<'_>], order: Order, closing: &str) -> String {
 }
 
 /// Restores the document's order.
-fn in_order<'d>(newest: &[ReadLine<'d>]) -> Vec<ReadLine<'d>> {
+fn restore_order<'d>(newest: &[ReadLine<'d>]) -> Vec<ReadLine<'d>> {
     let sections: Vec<&[ReadLine<'d>]> = newest.chunk_by(|one, next| one.heading == next.heading).collect();
     let (pending, summarised): (Vec<_>, Vec<_>) = sections.into_iter().partition(|section| {
         section
@@ -334,7 +347,7 @@ fn in_order<'d>(newest: &[ReadLine<'d>]) -> Vec<ReadLine<'d>> {
         .chain(pending)
         .flat_map(|section| {
             let mut lines = section.to_vec();
-            if !lines.iter().all(is_stated) {
+            if !lines.iter().all(is_fact) {
                 lines.reverse();
             }
             lines

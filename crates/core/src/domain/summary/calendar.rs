@@ -1,9 +1,9 @@
-//! Ageing by days of the calendar, in the agent's time zone and across changes of its clocks.
+//! Ages items by days of the calendar, in the agent's time zone.
 
 use super::section::Section;
 use crate::domain::{time::Timestamp, zone::Zone};
 
-/// The session that an agent is in.
+/// The current session of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunningSession {
     /// When it was opened.
@@ -12,18 +12,18 @@ pub struct RunningSession {
     pub last_at: Timestamp,
 }
 
-/// The agent's part of a calendar.
+/// The time zone and the current session of an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentTime {
-    /// `None` for the time zone of the configuration.
+    /// `None` for the configured time zone.
     pub zone: Option<Zone>,
-    /// The running session, if any.
+    /// The current session, if any.
     pub session: Option<RunningSession>,
 }
 
 /// Ageing by days:
 ///
-/// - *This Session*: items of the running session, items younger than [`Self::session_ms`], and items of today;
+/// - *This Session*: items of the current session, items younger than [`Self::session_ms`], and items of today;
 /// - *Yesterday*: items of the day before;
 /// - *This Week*: older items, up to [`Self::days`] days;
 /// - *Earlier*: all older items, unless they leave the document.
@@ -33,18 +33,18 @@ pub struct Calendar {
     pub zone: Zone,
     /// Items younger than this are in [`Section::Session`].
     pub session_ms: i64,
-    /// An item leaves [`Section::Week`] this many days after its own.
+    /// An item leaves [`Section::Week`] this many days after its own day.
     pub days: i64,
-    /// True if it leaves the document then (seed 003), instead of moving to [`Section::Earlier`].
+    /// True if an item then leaves the document (seed 003) instead of moving to [`Section::Earlier`].
     pub drops_older: bool,
-    /// A session without a message for this long is over; 0 never ends one.
+    /// A session ends this long after its last message; 0 never ends one.
     pub idle_gap_ms: i64,
-    /// The agent's running session, if there is one.
+    /// The agent's current session, if there is one.
     pub session: Option<RunningSession>,
 }
 
 impl Calendar {
-    /// Adapts this calendar, which is the configuration's, to an agent.
+    /// Returns this configured calendar with an agent's time zone and session.
     #[must_use]
     pub fn for_agent(self, time: AgentTime) -> Self {
         Self {
@@ -60,13 +60,13 @@ impl Calendar {
         let is_new = days_ago <= 0 || as_of.since_ms(ended_at) < self.session_ms;
         match days_ago {
             days_ago if days_ago >= self.days.max(1) => (!self.drops_older).then_some(Section::Earlier),
-            _ if is_new || self.is_of_session(ended_at, as_of) => Some(Section::Session),
+            _ if is_new || self.is_in_session(ended_at, as_of) => Some(Section::Session),
             1 => Some(Section::Yesterday),
             _ => Some(Section::Week),
         }
     }
 
-    /// Returns the first moment after `as_of` at which an item that ended at `ended_at` changes its section or leaves.
+    /// Returns the first moment after `as_of` at which an item that ended at `ended_at` changes its section or leaves the document.
     pub(super) fn next_change(&self, ended_at: Timestamp, as_of: Timestamp) -> Option<Timestamp> {
         let now = self.section_of(ended_at, as_of)?;
         let day = self.zone.day(ended_at);
@@ -83,7 +83,7 @@ impl Calendar {
             .find(|moment| *moment > as_of && self.section_of(ended_at, *moment) != Some(now))
     }
 
-    fn is_of_session(&self, ended_at: Timestamp, as_of: Timestamp) -> bool {
+    fn is_in_session(&self, ended_at: Timestamp, as_of: Timestamp) -> bool {
         let is_over = self.session_ends_at().is_some_and(|end| end <= as_of);
         !is_over && self.session.is_some_and(|session| session.opened_at <= ended_at)
     }

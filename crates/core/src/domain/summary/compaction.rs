@@ -1,12 +1,15 @@
 //! Compaction: chooses the items that the document shows and their lengths, within the ceiling, without a model.
 //!
-//! The paths are seed 003's ("Compression Heuristics"). While the document is small, every item is in full, whatever its age. When it
-//! grows, as few lines as needed get shorter. When it is full, neighbours share lines, and in the end items are dropped. Age chooses the
-//! section. Lines longer than their section's form give way first; among those, the lines that say least for their importance and age.
+//! The paths are those of seed 003 ("Compression Heuristics"). While the document is small, every line has its full text, whatever its
+//! age. When the document grows, recapd shortens as few lines as needed. When it is full, neighbours share lines, and in the end items
+//! are dropped. Lines that are longer than their section's form are shortened first; among those, the lines that say least for their
+//! importance and age. The age also chooses an item's section.
 //!
-//! Invariant: the document never exceeds `max_tokens`, nor the part of it that [`SummaryPolicy::merge_below`] allows; the rest is room
-//! for pending exchanges ([`super::pending`]).
+//! Invariant: the document never exceeds `max_tokens`. The items never exceed the part of it that [`SummaryPolicy::merge_below`] allows;
+//! the rest is room for pending exchanges ([`super::pending`]).
+//!
 //! Invariant: a pinned item is neither shortened nor dropped while pinned items take at most a quarter of the room.
+//!
 //! Invariant: the result depends on the arguments alone, not on the order of the items.
 
 mod page;
@@ -29,16 +32,16 @@ use crate::domain::{time::Timestamp, tokens::TokenCounter, zone::Zone};
 
 /// The ceiling of every summary, in o200k tokens (seed 003, "Hard 10k limit").
 pub const SUMMARY_TOKENS_MAX: i64 = 10_000;
-/// Most attempts to fit the items and the section about facts together.
+/// Limits how often [`compose_with`] tries to fit the items and the section about facts together.
 const STATE_ROUNDS_MAX: usize = 4;
 /// The limits on a document's length, and how it ages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SummaryPolicy {
     /// Ceiling in tokens; clamped to 0..=[`SUMMARY_TOKENS_MAX`].
     pub max_tokens: i64,
-    /// Below this part of the ceiling new items are appended unchanged.
+    /// Below this part of the ceiling, new items are added and nothing else changes.
     pub append_below: f64,
-    /// Below this part of the ceiling lines are shortened and none is left out. No document is ever longer.
+    /// Below this part of the ceiling, lines are shortened and no item is left out. The composed document is always below it.
     pub merge_below: f64,
     /// How items age.
     pub ageing: Ageing,
@@ -46,11 +49,11 @@ pub struct SummaryPolicy {
     pub style: Style,
 }
 
-/// The style of a document's lines.
+/// How the lines of a document are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Style {
-    /// By days: dates in the headings, and the exchanges after each line.
+    /// Grouped by day: dates in the headings, and the exchanges after each line.
     #[default]
     Plain,
     /// As in seed 003: numbered, with times and tokens.
@@ -71,7 +74,7 @@ impl Default for SummaryPolicy {
 }
 
 impl SummaryPolicy {
-    /// Adapts this policy, which is the configuration's, to an agent.
+    /// Returns this configured policy with an agent's time zone and session.
     #[must_use]
     pub fn for_agent(self, time: AgentTime) -> Self {
         let ageing = match self.ageing {
@@ -86,17 +89,18 @@ impl SummaryPolicy {
         self.max_tokens.clamp(0, SUMMARY_TOKENS_MAX)
     }
 
-    /// Returns the size in tokens below which documents stay unchanged.
+    /// Returns the size in tokens below which lines keep their full text.
     pub fn append_tokens(&self) -> i64 {
         self.part(self.append_below.min(self.merge_below))
     }
 
-    /// Returns the tokens that every document stays below.
+    /// Returns the size in tokens below which every document stays.
     pub fn merge_tokens(&self) -> i64 {
         self.part(self.merge_below)
     }
 
-    /// Reduces the policy by `reserved` tokens for another text, so that both together have as many tokens as this policy allows.
+    /// Returns this policy with a lower ceiling, so that the document and another text of `reserved` tokens together keep this policy's
+    /// limit.
     #[must_use]
     #[expect(
         clippy::cast_precision_loss,
@@ -112,8 +116,8 @@ impl SummaryPolicy {
         }
     }
 
-    /// Returns the tokens up to which a document that doesn't fit is filled with details. With ageing this is the append threshold: old
-    /// items matter less and less, and a shorter document costs less to read. Without ageing all details matter.
+    /// Returns the size in tokens up to which details fill a document that doesn't fit in full. With ageing this is the append threshold:
+    /// old items matter less and less, and a shorter document costs less to read. Without ageing all details matter.
     pub(super) fn full_tokens(&self) -> i64 {
         match self.ageing {
             Ageing::Age { .. } | Ageing::Calendar(_) => self.append_tokens(),
@@ -131,15 +135,15 @@ impl SummaryPolicy {
     }
 }
 
-/// The measures that made the document fit.
+/// How the document was made to fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Path {
-    /// None: every item is in full.
+    /// Unchanged: every line has its full text.
     Append,
-    /// Shorter lines.
+    /// With shorter lines.
     Merge,
-    /// Shorter lines that neighbours share, and fewer items if that was not enough.
+    /// With shorter lines that neighbours share, and with fewer items if that was not enough.
     Full,
 }
 
@@ -154,52 +158,53 @@ impl Path {
     }
 }
 
-/// A document, and how it was made to fit.
+/// A document, and what its composition did to the items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Composition {
     /// Markdown; empty if there is nothing to show.
     pub document: String,
     /// Tokens of the whole text, counted exactly.
     pub tokens: i64,
-    /// The items in it, in the document's order.
+    /// The shown items, in the document's order.
     pub shown: Vec<ItemPlace>,
-    /// Indices of the items that leave the document for good, ascending: too old, or without room.
+    /// Indices of the items that aren't shown, ascending: too old, blank, or without room.
     pub dropped: Vec<usize>,
-    /// Those of `dropped` that are too old or blank; the others may find room later.
+    /// Those of `dropped` that are too old or blank. A later document may have room for the others.
     pub aged: Vec<usize>,
-    /// The path that made it fit.
+    /// The path that made the document fit.
     pub path: Path,
-    /// True if not even all decisions and constraints fit (seed 003, "Emergency Compression"), which is counted and warned about.
-    /// Dropping items of lower rank for them is ordinary compaction.
+    /// True if not even all decisions and constraints fit (seed 003, "Emergency Compression"); recapd counts this and warns about it.
+    /// Dropping items of lower importance is ordinary compaction.
     pub truncated: bool,
-    /// Tokens of the decisions and constraints cut off, in their shortest form; 0 unless `truncated`.
+    /// Tokens of the dropped decisions and constraints, in their shortest form; 0 unless `truncated`.
     pub truncated_tokens: i64,
-    /// When time next changes the document, so that it must be composed again.
+    /// When an item next changes its section or leaves, so that the document must be composed again.
     pub next_change: Option<Timestamp>,
 }
 
 /// Composes the document of `items` at `as_of`, with tokens counted by `counter`.
 ///
-/// The same arguments give the same document; composing again without the dropped items drops none.
+/// The same arguments give the same document. Composing again without the dropped items drops no further item.
 pub fn compose(
     items: &[Item],
     as_of: Timestamp,
     policy: &SummaryPolicy,
     counter: &dyn TokenCounter,
 ) -> Composition {
-    compose_beneath("", items, as_of, policy, counter)
+    compose_below("", items, as_of, policy, counter)
 }
 
-/// Like [`compose`], beneath `section`: if not all details fit, those that `section` already states give way.
-fn compose_beneath(
+/// Like [`compose`], for a document that stands below `section`. If not all details fit, those that `section` already states are left out
+/// first.
+fn compose_below(
     section: &str,
     items: &[Item],
     as_of: Timestamp,
     policy: &SummaryPolicy,
     counter: &dyn TokenCounter,
 ) -> Composition {
-    let told = as_told(items, as_of, policy.ageing.zone());
-    let mut page = Page::new(items, &told, (as_of, policy), counter);
+    let timed = with_shown_times(items, as_of, policy.ageing.zone());
+    let mut page = Page::new(items, &timed, (as_of, policy), counter);
     page.choose_path(policy);
     let (document, tokens) = page.settle(policy, section);
     let shown = page.shown();
@@ -211,7 +216,7 @@ fn compose_beneath(
     for index in page.candidates() {
         has_aged[index] = false;
     }
-    // An item without room may find some when something else changes, so its own changes count as well.
+    // The next document may have room for an item that has none now, so its changes of section count as well.
     let young = items.iter().zip(&has_aged).filter(|(_, has_aged)| !**has_aged);
     let next_change = policy.ageing.next_change(young.map(|(item, _)| item), as_of);
     Composition {
@@ -227,7 +232,7 @@ fn compose_beneath(
     }
 }
 
-/// Composes the document of `items` beneath the section about `facts`; otherwise like [`compose`].
+/// Composes the section about `facts` and the document of `items` below it; otherwise like [`compose`].
 pub fn compose_with(
     facts: &[Fact],
     items: &[Item],
@@ -241,19 +246,19 @@ pub fn compose_with(
         if section.is_empty() {
             break;
         }
-        let mut composed = compose_beneath(&section, items, as_of, &policy.beside(reserved), counter);
+        let mut composed = compose_below(&section, items, as_of, &policy.beside(reserved), counter);
         composed.document = beneath(&section, &composed.document);
         composed.tokens = counter.count(&composed.document);
         if composed.tokens < policy.merge_tokens() {
             return composed;
         }
-        // The whole may have more tokens than its parts.
+        // Two texts may have more tokens together than apart.
         reserved += composed.tokens - policy.merge_tokens() + 1;
     }
     compose(items, as_of, policy, counter)
 }
 
-/// Returns the policy for the items beneath the section about `facts`.
+/// Returns the policy for the items below the section about `facts`.
 pub fn beside_facts(policy: &SummaryPolicy, facts: &[Fact], counter: &dyn TokenCounter) -> SummaryPolicy {
     match state::section(facts, policy.ceiling(), counter).as_str() {
         "" => *policy,
@@ -269,22 +274,22 @@ fn beneath(section: &str, document: &str) -> String {
     }
 }
 
-/// Returns the items with the times to show: local times in `zone`, and [`UNTIMED`] for messages without times.
+/// Returns the items with the times to show: local times in `zone`, or [`UNTIMED`] for messages without times.
 ///
-/// A replay is composed as of its newest time. Messages without times get the time of their arrival, which says nothing about them. They
-/// are recognised by exchanges that begin and end at exactly `as_of`.
-pub(super) fn as_told(items: &[Item], as_of: Timestamp, zone: Zone) -> Cow<'_, [Item]> {
+/// A replay is composed as of its newest time, and a message without a time gets the time of its arrival. So an item that begins and ends
+/// at exactly `as_of` has no time of its own.
+pub(super) fn with_shown_times(items: &[Item], as_of: Timestamp, zone: Zone) -> Cow<'_, [Item]> {
     let is_untimed = |item: &Item| item.started_at == as_of && item.ended_at == as_of;
     if zone == Zone::UTC && !items.iter().any(is_untimed) {
         return Cow::Borrowed(items);
     }
     let time = |item: &Item, at| if is_untimed(item) { UNTIMED } else { zone.wall(at) };
-    let told = items.iter().map(|item| Item {
+    let timed = items.iter().map(|item| Item {
         started_at: time(item, item.started_at),
         ended_at: time(item, item.ended_at),
         ..item.clone()
     });
-    Cow::Owned(told.collect())
+    Cow::Owned(timed.collect())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Coverage: turns drafts into items that cover each exchange exactly once.
 //!
-//! Invariant: the items' ranges cover each live exchange that was asked about exactly once, and no other; their tokens add up. Times and
-//! tokens come from the exchanges, never from a model.
+//! Invariant: the items' ranges cover each live exchange of the question exactly once, and no other exchange. Times and tokens come from
+//! the exchanges, never from a model.
 
 use super::{
     item::{
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::domain::{exchange::Exchange, text::cut_at_sentence};
 
-/// Most exchanges without a summary that share a digest item.
+/// Limits a digest item to this many exchanges.
 pub const DIGEST_EXCHANGES_MAX: usize = 4;
 
-/// Reason why drafts can't be used. The caller asks the model again, or falls back on [`digest_items`].
+/// Why drafts can't be used. The caller asks the model again, or takes [`digest_items`] instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CoverageError {
     /// A draft ends before it begins.
@@ -43,11 +43,11 @@ pub enum CoverageError {
     },
 }
 
-/// Makes items from `drafts` (disjoint, ascending) about `exchanges`; set-aside exchanges are left out. Exchanges that no draft covers
-/// get provisional digest items. Items come oldest first; those of drafts aren't provisional.
+/// Makes items from `drafts` about `exchanges`. Leaves out exchanges that are set aside. Gives provisional digest items to exchanges that
+/// no draft covers. Returns the oldest items first.
 ///
 /// # Errors
-/// If the drafts overlap, are out of order, or name exchanges that were not asked about.
+/// If the drafts overlap, are out of order, or name exchanges outside of `exchanges`.
 pub fn items_from(
     drafts: &[ItemDraft],
     exchanges: &[Exchange],
@@ -59,20 +59,21 @@ pub fn items_from(
     let mut rest = live.as_slice();
     for draft in drafts {
         let ExchangeRange { first, last } = draft.exchanges;
-        let (gap, after) = rest.split_at(rest.partition_point(|exchange| exchange.exchange < first));
-        let (covered, after) = after.split_at(after.partition_point(|exchange| exchange.exchange <= last));
+        let (gap, from_draft) = rest.split_at(rest.partition_point(|exchange| exchange.exchange < first));
+        let (covered, after_draft) =
+            from_draft.split_at(from_draft.partition_point(|exchange| exchange.exchange <= last));
         if covered.is_empty() {
             return Err(CoverageError::NotAsked { first, last });
         }
         items.extend(digests(gap));
-        items.push(drafted(draft, covered, origin));
-        rest = after;
+        items.push(item_from_draft(draft, covered, origin));
+        rest = after_draft;
     }
     items.extend(digests(rest));
     Ok(items)
 }
 
-/// Makes provisional digest items, but none for set-aside exchanges. Up to [`DIGEST_EXCHANGES_MAX`] of one day (UTC) share an item.
+/// Makes provisional digest items for the live exchanges. Up to [`DIGEST_EXCHANGES_MAX`] exchanges of one day (UTC) share an item.
 pub fn digest_items(exchanges: &[Exchange]) -> Vec<Item> {
     digests(&live(exchanges))
 }
@@ -126,18 +127,18 @@ fn check(drafts: &[ItemDraft], live: &[&Exchange]) -> Result<(), CoverageError> 
     Ok(())
 }
 
-/// Returns as many points of `text` as fit, since a summariser doesn't know how long its texts may be.
-fn within(text: &str, chars_max: usize) -> String {
+/// Returns the first points of `text` that fit. A summariser doesn't know how long its texts may be.
+fn keep_fitting_points(text: &str, chars_max: usize) -> String {
     points(text, chars_max, cut_at_sentence).join("\n")
 }
 
-fn drafted(draft: &ItemDraft, covered: &[&Exchange], origin: Origin) -> Item {
+fn item_from_draft(draft: &ItemDraft, covered: &[&Exchange], origin: Origin) -> Item {
     let blank = blank(covered);
     let tokens = blank.source_tokens;
     Item {
         importance: draft.importance,
-        text: within(&draft.text, text_chars_max(tokens)),
-        brief: within(&draft.brief, brief_chars_max(tokens)),
+        text: keep_fitting_points(&draft.text, text_chars_max(tokens)),
+        brief: keep_fitting_points(&draft.brief, brief_chars_max(tokens)),
         gist: draft.gist.clone(),
         origin,
         provisional: false,
@@ -155,18 +156,18 @@ fn digests(gap: &[&Exchange]) -> Vec<Item> {
 
 fn digest(covered: &[&Exchange]) -> Item {
     // Each exchange gets an equal share of the text, so that a long one doesn't push out the others.
-    let joined = |chars_max: usize, said: &dyn Fn(&Exchange) -> String| {
+    let joined = |chars_max: usize, text_of: &dyn Fn(&Exchange) -> String| {
         let separators = "; ".len() * (covered.len().max(1) - 1);
         let share = (chars_max - separators) / covered.len().max(1);
         let parts: Vec<String> = covered
             .iter()
-            .map(|exchange| clean(&said(exchange), share))
+            .map(|exchange| clean(&text_of(exchange), share))
             .collect();
         parts.join("; ")
     };
     let title = |exchange: &Exchange| match exchange.headline.title.as_str() {
         "" => exchange.digest(),
-        title => exchange.marked(title),
+        title => exchange.with_marks(title),
     };
     Item {
         text: joined(TEXT_CHARS_MAX, &Exchange::digest),
@@ -180,7 +181,7 @@ fn digest(covered: &[&Exchange]) -> Item {
     }
 }
 
-/// Returns the longest title, and how many others there are: several parts of titles would say nothing.
+/// Returns the longest title and the number of the others. Parts of several titles would say nothing.
 fn gist(titles: &[String]) -> String {
     let others = match titles.len() {
         0 | 1 => String::new(),
@@ -192,7 +193,7 @@ fn gist(titles: &[String]) -> String {
     clean(title, GIST_CHARS_MAX - others.len()) + &others
 }
 
-/// Returns a provisional digest item for the exchanges, without texts.
+/// Returns a provisional digest item about `covered` whose texts are empty.
 fn blank(covered: &[&Exchange]) -> Item {
     Item {
         item: 0,
@@ -210,7 +211,7 @@ fn blank(covered: &[&Exchange]) -> Item {
         source_tokens: covered
             .iter()
             .fold(0, |sum: i64, exchange| sum.saturating_add(exchange.tokens)),
-        // Its importance is unknown, so it is neither dropped early nor kept to the last.
+        // The importance is unknown, so the item is neither dropped early nor late.
         importance: Importance::Fix,
         text: String::new(),
         brief: String::new(),

@@ -1,7 +1,7 @@
 //! The changes between two documents, line by line.
 //!
-//! Lines are matched by the exchanges they cover, not by their position: each document is written anew, so numbers, days and sections
-//! change even if the texts don't.
+//! Matches lines by the exchanges they cover, not by their position: each document is written anew, so numbers, days and sections change
+//! even where the texts don't.
 
 use serde::Serialize;
 
@@ -15,17 +15,17 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// New lines.
+    /// The line is new.
     Added,
-    /// Removed lines.
+    /// The line is gone.
     Removed,
-    /// Shorter lines.
+    /// The line is shorter.
     Shortened,
-    /// Lines with another text or more text.
+    /// The line has another text, or more text.
     Rewritten,
-    /// Several lines that became one.
+    /// Several lines became one.
     Merged,
-    /// Lines in another section.
+    /// The line is in another section.
     Moved,
 }
 
@@ -46,9 +46,9 @@ impl ChangeKind {
 /// A line of a document, without its bullet or number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DocumentLine {
-    /// Empty before the first section.
+    /// The name of its section; empty before the first section.
     pub section: String,
-    /// Source included.
+    /// The text with its source.
     pub text: String,
     /// Further points below the line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -63,13 +63,13 @@ impl From<&ReadLine<'_>> for DocumentLine {
             section: line.section().to_owned(),
             text: line.text.to_owned(),
             points: line.points.iter().map(|point| (*point).to_owned()).collect(),
-            exchanges: named(line.text),
+            exchanges: named_exchanges(line.text),
         }
     }
 }
 
 impl DocumentLine {
-    /// Returns the exchanges that its source names, sorted.
+    /// Returns the exchanges that the line's source names, sorted.
     pub fn exchanges(&self) -> &[ExchangeRange] {
         &self.exchanges
     }
@@ -79,7 +79,7 @@ impl DocumentLine {
         parts(&self.text)
     }
 
-    /// Returns its texts without the source.
+    /// Returns the line's text without the source, and its points.
     fn words(&self) -> (&str, &[String]) {
         (self.parts().0, &self.points)
     }
@@ -95,10 +95,10 @@ impl DocumentLine {
     }
 }
 
-/// Lines about the same exchanges, before and after.
+/// Lines about the same exchanges in the earlier and in the later document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DiffHunk {
-    /// The kind of their change.
+    /// How the lines changed.
     pub kind: ChangeKind,
     /// `#12–#14, #20`; empty if the lines name none.
     pub exchanges: String,
@@ -108,8 +108,8 @@ pub struct DiffHunk {
     pub after: Vec<DocumentLine>,
 }
 
-/// Returns the changes from the document `before` to the document `after`, in the order of the exchanges. A line that both have in the
-/// same section is no change, whatever its position there.
+/// Returns the changes from the document `before` to the document `after`, in the order of the exchanges. Ignores a line that both
+/// documents have in the same section, whatever its position there.
 pub fn diff(before: &str, after: &str) -> Vec<DiffHunk> {
     let (mut before, mut after) = (lines(before), lines(after));
     before.retain(|line| {
@@ -125,7 +125,7 @@ pub fn diff(before: &str, after: &str) -> Vec<DiffHunk> {
         add(&mut groups, is_after, line);
     }
     groups.sort_by_key(|group| group.exchanges.first().copied());
-    groups.into_iter().map(LineGroup::told).collect()
+    groups.into_iter().map(LineGroup::into_hunk).collect()
 }
 
 #[derive(Default)]
@@ -150,7 +150,7 @@ impl LineGroup {
         self.after.extend(other.after);
     }
 
-    fn told(self) -> DiffHunk {
+    fn into_hunk(self) -> DiffHunk {
         DiffHunk {
             kind: kind(&self.before, &self.after),
             exchanges: ranges(&self.exchanges),
@@ -160,7 +160,7 @@ impl LineGroup {
     }
 }
 
-/// Adds a line to the group about the same exchanges, which may join groups.
+/// Adds a line to the group about the same exchanges. Joins several groups if the line is about exchanges of each.
 fn add(groups: &mut Vec<LineGroup>, is_after: bool, line: DocumentLine) {
     let mut group = LineGroup {
         exchanges: line.exchanges.clone(),
@@ -202,13 +202,13 @@ fn kind(before: &[DocumentLine], after: &[DocumentLine]) -> ChangeKind {
     }
 }
 
-/// Returns the lines of items, without headings and footer.
+/// Returns the lines of the document, without headings and footer.
 fn lines(document: &str) -> Vec<DocumentLine> {
     read_lines(document).iter().map(DocumentLine::from).collect()
 }
 
 /// Returns the exchanges that a line's source names, sorted: `Added JWT (08:12, #12–#14)` names 12 to 14.
-fn named(text: &str) -> Vec<ExchangeRange> {
+fn named_exchanges(text: &str) -> Vec<ExchangeRange> {
     let source = parts(text)
         .1
         .strip_suffix(PROVISIONAL_MARK)
@@ -219,7 +219,7 @@ fn named(text: &str) -> Vec<ExchangeRange> {
     ranges
 }
 
-/// Splits a line into its text and its source, which in old documents and in seed 003's style has a number of tokens.
+/// Splits a line into its text and its source. In old documents and in seed 003's style the source also has a number of tokens.
 fn parts(text: &str) -> (&str, &str) {
     let unmarked = text.strip_suffix(PROVISIONAL_MARK).unwrap_or(text);
     let names = |part: &str| range(part).is_some() || part.ends_with(" tokens");
@@ -228,12 +228,14 @@ fn parts(text: &str) -> (&str, &str) {
         inside.is_some_and(|inside| inside.split(", ").any(names))
     };
     match unmarked.rsplit_once(" (") {
-        Some((said, source)) if is_source(source) => (said, text.get(said.len() + 1..).unwrap_or_default()),
+        Some((words, source)) if is_source(source) => {
+            (words, text.get(words.len() + 1..).unwrap_or_default())
+        }
         _ => (text, ""),
     }
 }
 
-/// Parses `#12`, `#12–#14`, and the same after an ellipsis.
+/// Parses `#12` and `#12–#14`, also after an ellipsis.
 fn range(name: &str) -> Option<ExchangeRange> {
     let name = name.strip_prefix("… ").unwrap_or(name).strip_prefix('#')?;
     let (first, last) = name.split_once("–#").unwrap_or((name, name));
@@ -266,7 +268,7 @@ mod tests {
         compose(items, as_of, &SummaryPolicy::default(), &BytesCounter).document
     }
 
-    fn told(changes: &[DiffHunk]) -> String {
+    fn into_hunk(changes: &[DiffHunk]) -> String {
         let lines = changes.iter().map(|change| {
             format!(
                 "{} {}: {} -> {}",
@@ -291,7 +293,7 @@ mod tests {
         later.push(item(6, AT.plus_ms(6_000)));
         let as_of = AT.plus_ms(HOUR_MS);
         insta::assert_snapshot!(
-            told(&diff(&composed(&earlier, as_of), &composed(&later, as_of))),
+            into_hunk(&diff(&composed(&earlier, as_of), &composed(&later, as_of))),
             @r"
         removed #1: 1 -> 0
         shortened #2: 1 -> 1
@@ -340,7 +342,7 @@ mod tests {
                 .into_iter()
                 .map(|(first, last)| ExchangeRange { first, last })
                 .collect();
-            assert_eq!(named(text), ranges, "{text}");
+            assert_eq!(named_exchanges(text), ranges, "{text}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! An operator's change of an item: its texts, its importance and its pin. Exchanges, times and tokens are facts and can't be changed.
+//! An operator's change of an item's texts, importance or pin. Exchanges, times and tokens can't be changed.
 
 use serde_json::{Map, Value};
 
@@ -8,13 +8,13 @@ use crate::domain::redaction::Redactor;
 /// Names of the fields, in the order of [`Item`].
 pub const FIELDS: [&str; 5] = ["text", "brief", "gist", "importance", "pinned"];
 
-/// Reason why a change is invalid.
+/// Why a change is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
-    /// It isn't an object, or is an empty one.
+    /// The change isn't an object, or is an empty one.
     #[error("a change is an object with at least one of `text`, `brief`, `gist`, `importance`, `pinned`")]
     Nothing,
-    /// It has a field of an unknown name.
+    /// The change has an unknown field.
     #[error("an item has no field `{0}` that can be changed")]
     Unknown(String),
     /// A field has an invalid value.
@@ -27,7 +27,7 @@ pub enum EditError {
     },
 }
 
-/// A change of an item. A shorter text that isn't given with a longer one is cut from that one, so that no old text remains.
+/// A change of an item. A shorter text that the change doesn't give is cut from the new longer one, so that no old text remains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ItemEdit {
     /// The detailed text, 1 to [`TEXT_CHARS_MAX`] characters.
@@ -36,9 +36,9 @@ pub struct ItemEdit {
     pub brief: Option<String>,
     /// The headline, 1 to [`GIST_CHARS_MAX`] characters.
     pub gist: Option<String>,
-    /// `None` leaves it unchanged.
+    /// The new importance; `None` leaves it unchanged.
     pub importance: Option<Importance>,
-    /// `None` leaves it unchanged.
+    /// The new pin; `None` leaves it unchanged.
     pub pinned: Option<bool>,
 }
 
@@ -64,7 +64,7 @@ impl ItemEdit {
         })
     }
 
-    /// Returns true if nothing but the pin may change.
+    /// Returns true if the change sets nothing but the pin.
     pub fn is_pin_alone(&self) -> bool {
         let Self {
             text,
@@ -88,7 +88,7 @@ impl ItemEdit {
         }
     }
 
-    /// Returns `item` after the change. New texts are the operator's, so no model condenses them again.
+    /// Returns the changed `item`. If a text or the importance is new, the item is the operator's and no model condenses it again.
     #[must_use]
     pub fn apply(&self, item: &Item) -> Item {
         let mut changed = item.clone();
@@ -96,7 +96,7 @@ impl ItemEdit {
         if self.is_pin_alone() {
             return changed;
         }
-        let mut is_followed = false;
+        let mut has_new_longer = false;
         for (text, new) in [
             (&mut changed.text, &self.text),
             (&mut changed.brief, &self.brief),
@@ -104,10 +104,10 @@ impl ItemEdit {
         ] {
             match new {
                 Some(new) => text.clone_from(new),
-                None if is_followed => text.clear(),
+                None if has_new_longer => text.clear(),
                 None => {}
             }
-            is_followed |= new.is_some();
+            has_new_longer |= new.is_some();
         }
         changed.importance = self.importance.unwrap_or(item.importance);
         changed.origin = Origin::Edited;

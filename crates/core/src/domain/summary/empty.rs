@@ -1,16 +1,16 @@
-//! What readers are shown in place of an empty summary: why it is empty, and what to do.
+//! Texts that readers get instead of an empty summary: why it is empty, and what to do.
 
 use crate::domain::number::grouped;
 
-/// How to see a summary soon: a window that a short conversation overflows.
+/// The option that shows a summary soon: a window that a short conversation overflows.
 const SMALL_WINDOW: &str = "--set window.budget_tokens=4000";
 
-/// The fill of a window that nothing has left.
+/// How full a window is that nothing has left yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowFill {
-    /// What the window has.
+    /// Tokens of the window.
     pub tokens: i64,
-    /// What it may have; 0 is no limit.
+    /// Budget of the window; 0 for no limit.
     pub budget_tokens: i64,
 }
 
@@ -20,7 +20,7 @@ impl WindowFill {
         self.hint_with(SMALL_WINDOW)
     }
 
-    /// As [`Self::hint`], with another option.
+    /// Like [`Self::hint`], with another option.
     pub fn hint_with(self, option: &str) -> String {
         let tokens = grouped(self.tokens);
         if self.budget_tokens > 0 {
@@ -32,7 +32,7 @@ impl WindowFill {
     }
 }
 
-/// Returns the text instead of the empty document of a project. `has_past` is true if anything has left its agents' windows.
+/// Returns the text instead of an empty project document. `has_past` is true if anything has left the windows of the project's agents.
 pub fn in_place_of_shared(has_past: bool) -> &'static str {
     if has_past {
         NOTHING_SHOWN
@@ -41,7 +41,7 @@ pub fn in_place_of_shared(has_past: bool) -> &'static str {
     }
 }
 
-/// The text instead of a document of which the size asked for shows no line.
+/// Stands for a document that is too short, by the requested size, to show any line.
 pub const NOTHING_SHOWN: &str =
     "(nothing of the summary is shown: what has left the window is archived, and recall finds it)";
 

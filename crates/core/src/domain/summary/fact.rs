@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::{time::Timestamp, transcript::Voice};
 
-/// Longest text of a fact, in characters.
+/// Limits the text of a fact to this many characters.
 pub const FACT_CHARS_MAX: usize = 400;
-/// Most facts that hold at a time. A further one is refused, unless an older minor one gives way.
+/// Limits how many facts hold at a time. A further one is refused, unless it can replace an older minor one.
 pub const FACTS_MAX: usize = 200;
 
 /// The subject of a fact.
@@ -36,12 +36,12 @@ pub enum FactKind {
 }
 
 impl FactKind {
-    /// Returns true if it gives way to demands, decisions and open points, since the items contain most of it as well.
+    /// Returns true if demands, decisions and open points may replace such a fact, since the items contain most of it as well.
     pub(super) fn is_minor(self) -> bool {
         matches!(self, Self::DeadEnd | Self::State | Self::Person)
     }
 
-    /// In the order of the document.
+    /// All kinds, in the document's order.
     pub const ALL: [Self; 7] = [
         Self::Goal,
         Self::Demand,
@@ -71,16 +71,16 @@ impl FactKind {
     }
 }
 
-/// A statement that holds.
+/// A statement that holds now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
     /// Number within the agent, never reused. 0 until it is stored.
     pub fact: i64,
     /// Its subject.
     pub kind: FactKind,
-    /// One line.
+    /// The statement, on one line.
     pub text: String,
-    /// The voice whose words these are; `None` if they are the summariser's own.
+    /// Whose words these are; `None` if they are the summariser's.
     pub voice: Option<Voice>,
     /// The speaker's name; empty if unknown.
     pub speaker: String,
@@ -88,38 +88,38 @@ pub struct Fact {
     pub since: Timestamp,
     /// The exchange that it comes from; 0 if an operator added it.
     pub exchange: i64,
-    /// An operator keeps it in the document.
+    /// True if an operator keeps it in the document.
     pub pinned: bool,
 }
 
-/// A fact that a summariser adds.
+/// A new fact from a summariser.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactDraft {
     /// Its subject.
     pub kind: FactKind,
-    /// One line, at most [`FACT_CHARS_MAX`] characters.
+    /// The statement, on one line of at most [`FACT_CHARS_MAX`] characters.
     pub text: String,
-    /// The exchange that states it.
+    /// The exchange that it comes from.
     pub exchange: i64,
 }
 
-/// A summariser's replacement of a fact that has changed.
+/// A fact that has changed, by a summariser.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactReplacement {
     /// The fact that no longer holds.
     pub fact: i64,
-    /// The fact that holds instead.
+    /// The text of the fact that holds instead.
     pub text: String,
-    /// The exchange that states it.
+    /// The exchange that the change comes from.
     pub exchange: i64,
 }
 
-/// A summariser's closing of a fact that is settled or taken back.
+/// A fact that is settled or taken back, by a summariser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactClosing {
     /// The fact that no longer holds.
     pub fact: i64,
-    /// The exchange that states it.
+    /// The exchange that settles it or takes it back.
     pub exchange: i64,
 }
 

@@ -1,26 +1,26 @@
-//! Summary items, of which the document is made.
+//! The items of a summary. The document is made of them.
 
 use serde::{Deserialize, Serialize};
 
 use super::line::NO_TEXT;
-use crate::domain::{exchange::unmarked, number::usize_or_max, time::Timestamp};
+use crate::domain::{exchange::without_marks, number::usize_or_max, time::Timestamp};
 
-/// Longest detailed text of an item about few tokens, in characters.
+/// Limits the detailed text of an item about few tokens to this many characters.
 pub const TEXT_CHARS_MAX: usize = 700;
-/// Longest detailed text of any item, in characters.
+/// Limits every detailed text to this many characters.
 pub const LONG_TEXT_CHARS_MAX: usize = 6_000;
-/// Longest brief of an item about few tokens, in characters.
+/// Limits the brief of an item about few tokens to this many characters.
 pub const BRIEF_CHARS_MAX: usize = 240;
-/// Longest brief of any item, in characters.
+/// Limits every brief to this many characters.
 pub const LONG_BRIEF_CHARS_MAX: usize = 1_200;
-/// An item about more tokens than this may have longer texts, of several points.
+/// An item about more tokens may have longer texts, of several points.
 pub const LITTLE_TOKENS_MAX: i64 = 800;
-/// This many tokens beyond [`LITTLE_TOKENS_MAX`] make the detailed text one character longer.
+/// The detailed text may have one character more for each of this many tokens beyond [`LITTLE_TOKENS_MAX`].
 const TOKENS_PER_CHAR: i64 = 3;
-/// The brief grows by one character when the detailed text grows by this many.
+/// The brief may have one character more for each of this many that the detailed text may have more.
 const BRIEF_PART: usize = 5;
 
-/// Returns the most characters of the detailed text of an item about `source_tokens`.
+/// Returns how many characters the detailed text of an item about `source_tokens` may have.
 pub fn text_chars_max(source_tokens: i64) -> usize {
     let more = source_tokens.saturating_sub(LITTLE_TOKENS_MAX).max(0) / TOKENS_PER_CHAR;
     TEXT_CHARS_MAX
@@ -28,13 +28,13 @@ pub fn text_chars_max(source_tokens: i64) -> usize {
         .min(LONG_TEXT_CHARS_MAX)
 }
 
-/// Returns the most characters of the brief of an item about `source_tokens`.
+/// Returns how many characters the brief of an item about `source_tokens` may have.
 pub fn brief_chars_max(source_tokens: i64) -> usize {
     let more = (text_chars_max(source_tokens) - TEXT_CHARS_MAX) / BRIEF_PART;
     (BRIEF_CHARS_MAX + more).min(LONG_BRIEF_CHARS_MAX)
 }
 
-/// Longest gist of an item, in characters.
+/// Limits every gist to this many characters.
 pub const GIST_CHARS_MAX: usize = 110;
 
 /// The importance of an item, least important first (seed 003, "Dropping Low-Importance Items").
@@ -79,7 +79,7 @@ impl Importance {
         }
     }
 
-    /// Returns the word that the prompt uses, which fits talk as well as work.
+    /// Returns the prompt's word for it, which fits talk as well as work.
     pub fn word(self) -> &'static str {
         match self {
             Self::Trivial => "chat",
@@ -106,18 +106,18 @@ impl Importance {
     }
 }
 
-/// The origin of an item's texts.
+/// Who wrote an item's texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ItemOrigin))]
 pub enum Origin {
-    /// Written by a model.
+    /// A model.
     Model,
-    /// Written by the built-in summariser, without a model.
+    /// The built-in summariser, without a model.
     Offline,
-    /// The digest of an exchange that isn't summarised yet, or can't be.
+    /// Nobody: the texts are digests of exchanges that aren't summarised yet, or can't be.
     Digest,
-    /// Written by an operator: no model condenses it again.
+    /// An operator. No model condenses the item again.
     Edited,
 }
 
@@ -162,9 +162,9 @@ impl ExchangeRange {
 pub struct ItemDraft {
     /// The exchanges that it covers.
     pub exchanges: ExchangeRange,
-    /// Importance of the exchanges.
+    /// The importance of what happened in them.
     pub importance: Importance,
-    /// The events in detail, with identifiers verbatim and a line for each point: at most [`text_chars_max`] characters.
+    /// What happened, in detail: identifiers verbatim, a line for each point, at most [`text_chars_max`] characters.
     pub text: String,
     /// The same, shorter: at most [`brief_chars_max`] characters.
     pub brief: String,
@@ -172,7 +172,7 @@ pub struct ItemDraft {
     pub gist: String,
 }
 
-/// An item of the summary in its three lengths, with the exchanges that it covers.
+/// An item of the summary: what happened in some exchanges, in three lengths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ItemFigures))]
 pub struct Item {
@@ -180,7 +180,7 @@ pub struct Item {
     pub item: i64,
     /// The exchanges that it covers; sorted, disjoint.
     pub ranges: Vec<ExchangeRange>,
-    /// Start of the earliest of its exchanges.
+    /// Time of the first message in its exchanges.
     pub started_at: Timestamp,
     /// Time of the last message in its exchanges.
     pub ended_at: Timestamp,
@@ -194,7 +194,7 @@ pub struct Item {
     pub brief: String,
     /// Headline.
     pub gist: String,
-    /// Origin of the texts.
+    /// Who wrote the texts.
     pub origin: Origin,
     /// True if a model will condense it again.
     pub provisional: bool,
@@ -208,9 +208,9 @@ impl Item {
         self.ranges.iter().any(|range| range.contains(exchange))
     }
 
-    /// Returns true if its exchanges have no content, so that it exists for coverage alone.
+    /// Returns true if its exchanges have no content. Such an item exists only to cover them.
     pub fn is_blank(&self) -> bool {
-        let is_nothing = |said: &str| unmarked(said) == NO_TEXT;
+        let is_nothing = |text: &str| without_marks(text) == NO_TEXT;
         self.source_tokens == 0 && self.text.split("; ").all(is_nothing)
     }
 }

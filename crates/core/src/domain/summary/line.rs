@@ -1,6 +1,6 @@
-//! One line of the document: a text that can't break out of it, and the exchanges that it is about.
+//! Writes one line of the document: a text that can't pose as anything else, and the exchanges that it is about.
 //!
-//! Invariant: a point contains no line feed, opens no Markdown block and closes no tag, whatever its text was.
+//! Invariant: a point contains no line feed, opens no Markdown block and closes no tag, whatever text it is made of.
 
 use std::borrow::Cow;
 
@@ -16,31 +16,31 @@ use crate::domain::{
     time::{DAY_MS, Timestamp},
 };
 
-/// Most ranges listed on a line; of more, the last one is listed after an ellipsis.
+/// A line lists at most this many ranges. If there are more, the last one stands after an ellipsis.
 pub const RANGES_SHOWN_MAX: usize = 5;
-/// Bytes allowed per character of a limit: a grapheme may have any number of combining marks.
+/// A text is cut to this many bytes per allowed character first, since one grapheme may have any number of combining marks.
 const BYTES_PER_CHAR_MAX: usize = 16;
-/// Replaces a text of which nothing is left after cleaning.
+/// Stands for a text that is empty after cleaning.
 pub(super) const NO_TEXT: &str = "(no text)";
-/// Suffix of the last point if some points aren't shown.
+/// Ends the last point if some points aren't shown.
 const MORE: &str = " …";
-/// Prefix of an item, and of each further point.
+/// Begins an item, and each further point.
 pub(super) const BULLET: &str = "- ";
-/// Suffix of a digest that waits for a summariser.
+/// Ends a digest that a summariser will still condense.
 pub(super) const PROVISIONAL_MARK: &str = " (not yet condensed)";
 
-/// Writes an item without its bullet and last line feed: `Added JWT (#12–#14)`. Further points follow on indented lines.
+/// Writes an item without its bullet and last line feed: `Added JWT (#12–#14)`. Its further points follow on indented lines.
 pub fn item_line(item: &Item, form: Form) -> String {
     let source = bracketed(&[ranges(&item.ranges)]);
-    sourced(
+    write_points(
         &item_points(item, form),
         &format!("{source}{}", mark(item)),
         BULLET,
     )
 }
 
-/// Writes the points of an item's text, with the source after the first one. `bullet` precedes the first point on its line.
-pub(super) fn sourced(points: &[String], source: &str, bullet: &str) -> String {
+/// Writes the points of a text, with `source` after the first one. The caller writes `bullet` before the first point.
+pub(super) fn write_points(points: &[String], source: &str, bullet: &str) -> String {
     let (text, more) = points
         .split_first()
         .map_or((NO_TEXT, &[][..]), |(first, more)| (first.as_str(), more));
@@ -52,7 +52,7 @@ pub(super) fn sourced(points: &[String], source: &str, bullet: &str) -> String {
     line
 }
 
-/// Returns the mark of an item that is a provisional digest; empty for others.
+/// Returns the mark of a provisional digest; empty for other items.
 pub(super) fn mark(item: &Item) -> &'static str {
     if item.provisional && item.origin == Origin::Digest {
         PROVISIONAL_MARK
@@ -61,14 +61,14 @@ pub(super) fn mark(item: &Item) -> &'static str {
     }
 }
 
-/// Returns the points of an item's text in that form, each clean; at least one.
+/// Returns the points of an item's text in `form`, cleaned; at least one.
 pub(super) fn item_points(item: &Item, form: Form) -> Vec<String> {
     let clean = match item.origin {
         Origin::Digest => clean,
         // The demands in these texts were checked when they were written.
         Origin::Model | Origin::Offline | Origin::Edited => clean_after_check,
     };
-    let points = points(said(item, form), chars_max(item, form), clean);
+    let points = points(text_in_form(item, form), chars_max(item, form), clean);
     if points.is_empty() {
         vec![NO_TEXT.to_owned()]
     } else {
@@ -76,7 +76,7 @@ pub(super) fn item_points(item: &Item, form: Form) -> Vec<String> {
     }
 }
 
-/// Returns the chosen points of an item's text, or all if none is chosen. An ellipsis marks missing ones.
+/// Returns the points of an item's text that `choice` has, or all if it has none of them. An ellipsis says that points are missing.
 pub(super) fn chosen_points(item: &Item, form: Form, choice: Choice) -> Vec<String> {
     let all = item_points(item, form);
     let count = all.len();
@@ -92,34 +92,34 @@ pub(super) fn chosen_points(item: &Item, form: Form, choice: Choice) -> Vec<Stri
     points
 }
 
-/// Returns an item's text in that form, alone, clean and on one line.
+/// Returns an item's text in `form`, cleaned and on one line.
 pub(super) fn item_text(item: &Item, form: Form) -> String {
     item_points(item, form).join(" ")
 }
 
-/// Returns when an item began; never after its end.
+/// Returns when an item began, but never a time after its end.
 pub(super) fn began_at(item: &Item) -> Timestamp {
     item.started_at.min(item.ended_at)
 }
 
-/// Returns the day of a time, counted in UTC.
+/// Returns the number of the day of a time, in UTC.
 pub(super) fn day_number(at: Timestamp) -> i64 {
     at.0.div_euclid(DAY_MS)
 }
 
-/// Returns an item's text in that form. If it is missing or not shorter, returns the next longer one.
-fn said(item: &Item, form: Form) -> &str {
+/// Returns an item's text in `form`. If that text is missing, or not shorter than a longer form, returns the longer form.
+fn text_in_form(item: &Item, form: Form) -> &str {
     let texts = [item.text.as_str(), item.brief.as_str(), item.gist.as_str()];
-    let mut said = texts
+    let mut found = texts
         .into_iter()
         .find(|text| !text.trim().is_empty())
         .unwrap_or_default();
     for (text, at) in texts.into_iter().zip(Form::ALL) {
-        if at <= form && !text.trim().is_empty() && text.len() <= said.len() {
-            said = text;
+        if at <= form && !text.trim().is_empty() && text.len() <= found.len() {
+            found = text;
         }
     }
-    said
+    found
 }
 
 fn chars_max(item: &Item, form: Form) -> usize {
@@ -132,15 +132,15 @@ fn chars_max(item: &Item, form: Form) -> usize {
 
 /// Returns one line that can't pose as a heading, list item, fence, tag, link or instruction ([`crate::domain::neutralize`]).
 pub fn clean(text: &str, chars_max: usize) -> String {
-    cleaned(text, chars_max, quoted)
+    clean_with(text, chars_max, quoted)
 }
 
-/// Like [`clean`], for a text whose demands of the user were checked.
+/// Like [`clean`], for a text whose demands were checked to be the user's.
 fn clean_after_check(text: &str, chars_max: usize) -> String {
-    cleaned(text, chars_max, quoted_after_check)
+    clean_with(text, chars_max, quoted_after_check)
 }
 
-fn cleaned(text: &str, chars_max: usize, quoted: impl Fn(&str, usize) -> String) -> String {
+fn clean_with(text: &str, chars_max: usize, quoted: impl Fn(&str, usize) -> String) -> String {
     let text = floor_cut(text.trim_start(), chars_max.saturating_mul(BYTES_PER_CHAR_MAX));
     let line = defanged(&one_line(text));
     // Cutting or removing a mark may leave a new mark at the beginning.
@@ -152,7 +152,7 @@ fn cleaned(text: &str, chars_max: usize, quoted: impl Fn(&str, usize) -> String)
     }
 }
 
-/// Like [`clean`], but text that looks like an instruction stays as it is: for words known to be the user's.
+/// Like [`clean`], but leaves text that looks like an instruction as it is. For words that are known to be the user's.
 pub(super) fn plain(text: &str, chars_max: usize) -> String {
     let text = floor_cut(text.trim_start(), chars_max.saturating_mul(BYTES_PER_CHAR_MAX));
     let line = defanged(&one_line(text));
@@ -164,15 +164,15 @@ pub(super) fn plain(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// Removes the quotation mark that [`clean`] may have added.
+/// Removes the quotation that [`clean`] may have added.
 pub(super) fn unquoted(text: &str) -> &str {
-    let said = text
+    let inside = text
         .strip_prefix(QUOTE_MARK)
-        .and_then(|said| said.strip_prefix('“'));
-    said.map_or(text, |said| said.strip_suffix('”').unwrap_or(said))
+        .and_then(|rest| rest.strip_prefix('“'));
+    inside.map_or(text, |inside| inside.strip_suffix('”').unwrap_or(inside))
 }
 
-/// Rewrites what looks like a list or quotation mark but isn't: a day before its month, and `>=`.
+/// Rewrites a beginning that looks like a list mark or quotation mark but isn't one: a day before its month, and `>=`.
 fn unmistakable(line: &str) -> Cow<'_, str> {
     if let Some(rest) = line.strip_prefix(">=") {
         return format!("≥{rest}").into();
@@ -183,7 +183,7 @@ fn unmistakable(line: &str) -> Cow<'_, str> {
     line.into()
 }
 
-/// Removes leading Markdown block marks, also nested ones.
+/// Removes the Markdown block marks at the beginning, also nested ones.
 fn without_marks(mut line: &str) -> &str {
     loop {
         let rest = without_mark(line).trim_start();
@@ -214,12 +214,12 @@ fn without_mark(line: &str) -> &str {
         }
         _ => return line,
     };
-    // Three or more make a fence or a rule; fewer count only before a blank, so that `#12`, `-5` and `code` survive.
+    // Three or more of these characters make a fence or a rule. Fewer count only before a blank, so that `#12`, `-5` and `code` stay.
     let is_mark = ends_word(rest) || line.len() - rest.len() >= 3;
     if is_mark { rest } else { line }
 }
 
-/// Writes `2026-01-05 08:12`; across midnight `2026-01-05 23:50–2026-01-06 00:10`.
+/// Writes `2026-01-05 08:12`, or `2026-01-05 23:50–2026-01-06 00:10` if the days differ.
 pub(super) fn minutes(from: Timestamp, to: Timestamp) -> String {
     const MINUTE: &str = "%Y-%m-%d %H:%M";
     let from = from.min(to);
@@ -230,7 +230,7 @@ pub(super) fn minutes(from: Timestamp, to: Timestamp) -> String {
     }
 }
 
-/// Writes `#12`, `#12–#14`, `#3, #7–#9`; for very many `#3, #7–#9, … #40`.
+/// Writes `#12`, `#12–#14`, `#3, #7–#9`; if there are too many, `#3, #7–#9, … #40`.
 pub fn ranges(ranges: &[ExchangeRange]) -> String {
     let mut joined: Vec<ExchangeRange> = Vec::new();
     for range in ranges {
@@ -259,7 +259,7 @@ pub(super) fn range_name(range: ExchangeRange) -> String {
     }
 }
 
-/// Rounds tokens for people: `340`, `5k`, `17k`, `1.2M`; with `tenths` also `4.2k`.
+/// Rounds tokens for people: `340`, `5k`, `17k`, `1.2M`. With `tenths` also `4.2k`.
 pub fn rounded(tokens: i64, tenths: bool) -> String {
     const MILLION_FROM: i64 = 999_500;
     let tokens = tokens.max(0);
@@ -312,8 +312,8 @@ mod tests {
             ("", NO_TEXT),
             ("\u{2028}\u{85}", NO_TEXT),
         ];
-        for (given, cleaned) in cases {
-            assert_eq!(clean(given, 80), cleaned, "{given:?}");
+        for (given, expected) in cases {
+            assert_eq!(clean(given, 80), expected, "{given:?}");
         }
         assert_eq!(clean("too long a text", 9), "too long…");
     }
@@ -337,7 +337,7 @@ mod tests {
         );
         assert_eq!(chosen(Choice::FIRST.with(1).with(2)), chosen(Choice::ALL));
         assert_eq!(
-            sourced(&["a".into(), "b".into()], "(#7)", "12. "),
+            write_points(&["a".into(), "b".into()], "(#7)", "12. "),
             "a (#7)\n    - b"
         );
     }

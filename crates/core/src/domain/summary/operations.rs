@@ -1,11 +1,11 @@
-//! Compaction by a model: the question about a document that grew too big, and the operations that the model may propose (seed 003,
+//! Compaction by a model: asks about a document that has grown too big, and carries out the operations that the model proposes (seed 003,
 //! "Compression Strategies": merging related items, condensing verbose ones, dropping unimportant ones).
 //!
-//! A model only proposes. [`Question::carry_out`] checks every operation and leaves out those that break a rule; it refuses an answer
-//! that saves too little as a whole.
+//! A model only proposes. [`Question::carry_out`] checks every operation and leaves out those that break a rule. It refuses the whole
+//! answer if that saves too little.
 //!
-//! Invariant: each exchange stays covered as before, by items that are in the document or left it; times and totals are joined, never
-//! written by a model; decisions and constraints are dropped last.
+//! Invariant: every covered exchange stays covered, by items that are in the document or have left it. recapd joins times and totals; no
+//! model writes them. Decisions and constraints are dropped last.
 
 mod carry_out;
 
@@ -25,20 +25,20 @@ use crate::domain::{
     tokens::TokenCounter,
 };
 
-/// Most items in one question.
+/// Limits a question to this many items.
 pub const ITEMS_ASKED_MAX: usize = 200;
-/// Longest span of a merged item, in milliseconds. Without it, an item merged again and again would never age.
+/// Limits the span of a merged item, in milliseconds. Otherwise an item that is merged again and again would never age.
 pub const SPAN_MAX_MS: i64 = 7 * DAY_MS;
-/// Most items in one merge: related items are few, and one line can't hold the content of more.
+/// Limits a merge to this many items: related items are few, and one line can't hold what more of them say.
 pub const MERGED_MAX: usize = 10;
-/// Compaction aims at this part of the append threshold, in percent, so that the next update doesn't require another question at once.
+/// Compaction aims at this part of the append threshold, in percent, so that the next update doesn't need another question at once.
 const GOAL_PERCENT: i64 = 85;
-/// Part of the excess that an answer must save, in percent.
+/// An answer must save this part of the excess, in percent, or [`PROGRESS_CEILING_PERCENT`] if that is less.
 const PROGRESS_PERCENT: i64 = 50;
-/// Alternatively this part of the ceiling, in percent, if it is less: one answer can't propose everything.
+/// An answer needn't save more than this part of the ceiling, in percent, since it can't propose everything.
 const PROGRESS_CEILING_PERCENT: i64 = 10;
 
-/// The texts that a model writes for an item.
+/// The texts of an item, by a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wording {
     /// The detailed text.
@@ -49,12 +49,12 @@ pub struct Wording {
     pub gist: String,
 }
 
-/// A proposal to join items into one.
+/// A proposal to merge items into one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Merge {
-    /// Labels of the items in the question, from 1.
+    /// The labels of the items in the question, from 1.
     pub items: Vec<i64>,
-    /// Texts of the joined item.
+    /// The texts of the merged item.
     #[serde(flatten)]
     pub wording: Wording,
 }
@@ -62,9 +62,9 @@ pub struct Merge {
 /// A proposal to shorten an item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shorten {
-    /// Label of the item in the question, from 1.
+    /// The label of the item in the question, from 1.
     pub item: i64,
-    /// Its new texts.
+    /// The new texts.
     #[serde(flatten)]
     pub wording: Wording,
 }
@@ -73,7 +73,7 @@ pub struct Shorten {
 /// "brief": …, "gist": …}], "drop": [3]}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operations {
-    /// Related items to join.
+    /// Related items to merge.
     pub merge: Vec<Merge>,
     /// Verbose items to condense.
     pub shorten: Vec<Shorten>,
@@ -82,63 +82,59 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// Returns true if nothing is proposed.
+    /// Returns true if the model proposes nothing.
     pub fn is_empty(&self) -> bool {
         self.merge.is_empty() && self.shorten.is_empty() && self.drop.is_empty()
     }
 }
 
-/// The rules for making the question and carrying out the answer.
+/// The rules for asking and for carrying out the answer.
 #[derive(Clone, Copy)]
 pub struct Rules<'a> {
-    /// The time for ageing the items.
+    /// The time for which the items' ages are computed.
     pub as_of: Timestamp,
     /// The limits of the document, and how it ages.
     pub policy: &'a SummaryPolicy,
     /// Counts the document and the question.
     pub counter: &'a dyn TokenCounter,
-    /// Numbers of items that no operation may change.
+    /// The numbers of items that no operation may change.
     pub fixed: &'a [i64],
-    /// Most tokens of item lines in the question.
+    /// Limits the items' lines in the question to this many tokens.
     pub tokens_max: i64,
 }
 
-/// An item's section, and the tokens of its line there.
+/// An item's section, and the tokens of its line in that section.
 #[derive(Clone, Copy, Debug)]
 struct ItemState {
     section: Section,
     tokens: i64,
 }
 
-/// The question to a model about a document that grew too big.
+/// The question to a model about a document that has grown too big.
 pub struct Question<'a> {
     items: &'a [Item],
     rules: Rules<'a>,
-    /// By item; `None` if the item is too old for the document.
-    standings: Vec<Option<ItemState>>,
-    /// Indices of the items asked about; label 1 is the first of them.
+    /// For each item its state; `None` if the item is too old for the document.
+    states: Vec<Option<ItemState>>,
+    /// Indices of the items in the question. The first has label 1.
     asked: Vec<usize>,
     excess_tokens: i64,
 }
 
 impl<'a> Question<'a> {
-    /// Makes the question about the items of the newest section ([`Path::Merge`]) or of all sections ([`Path::Full`]), oldest first,
-    /// without provisional items and those that an operator pinned or wrote. `None` if the document isn't too big or fewer than two items
-    /// remain.
+    /// Makes the question about the items of the newest section ([`Path::Merge`]) or of all sections ([`Path::Full`]), oldest first.
+    /// Leaves out provisional items and items that an operator pinned or wrote. Returns `None` if the document isn't too big or if fewer
+    /// than two items remain.
     pub fn about(items: &'a [Item], path: Path, rules: Rules<'a>) -> Option<Self> {
         if path == Path::Append {
             return None;
         }
-        let standings: Vec<Option<ItemState>> = items.iter().map(|item| standing(item, rules)).collect();
-        let newest = standings
-            .iter()
-            .flatten()
-            .map(|standing| standing.section)
-            .min()?;
-        let total: i64 = standings.iter().flatten().map(|standing| standing.tokens).sum();
+        let states: Vec<Option<ItemState>> = items.iter().map(|item| state_of(item, rules)).collect();
+        let newest = states.iter().flatten().map(|state| state.section).min()?;
+        let total: i64 = states.iter().flatten().map(|state| state.tokens).sum();
         let is_asked = |index: &usize| {
             let item = &items[*index];
-            standings[*index].is_some_and(|standing| path == Path::Full || standing.section == newest)
+            states[*index].is_some_and(|state| path == Path::Full || state.section == newest)
                 && !item.provisional
                 && !Self::is_by_hand(item)
                 && (item.item == 0 || !rules.fixed.contains(&item.item))
@@ -148,30 +144,30 @@ impl<'a> Question<'a> {
         let mut question = Self {
             items,
             rules,
-            standings,
+            states,
             asked,
             excess_tokens: total - rules.policy.append_tokens() * GOAL_PERCENT / 100,
         };
-        question.asked.truncate(question.fitting());
+        question.asked.truncate(question.count_fitting());
         (question.excess_tokens > 0 && question.asked.len() > 1).then_some(question)
     }
 
-    /// Returns the user's demands in the items asked about.
+    /// Returns the user's demands in the items of the question.
     pub fn demands(&self) -> UserWords {
         let items = self.asked.iter().filter_map(|index| self.items.get(*index));
-        UserWords::marked_in(items.flat_map(|item| [item.text.as_str(), &item.brief, &item.gist]))
+        UserWords::from_marked_lines(items.flat_map(|item| [item.text.as_str(), &item.brief, &item.gist]))
     }
 
-    /// Returns the tokens by which the document is too big.
+    /// Returns by how many tokens the document is too big.
     pub fn excess_tokens(&self) -> i64 {
         self.excess_tokens
     }
 
-    /// Writes the items for a model, one per line, below their section's name: `3. decision, 2026-01-05: text`.
+    /// Writes the items, one per line, below the names of their sections: `3. decision, 2026-01-05: text`.
     pub fn lines(&self) -> Vec<String> {
         let mut by_section: Vec<(Section, usize, usize)> = (1..)
             .zip(&self.asked)
-            .filter_map(|(label, index)| Some((self.standings[*index]?.section, label, *index)))
+            .filter_map(|(label, index)| Some((self.states[*index]?.section, label, *index)))
             .collect();
         by_section.sort_by_key(|(section, label, _)| (*section, *label));
         let mut lines = Vec::new();
@@ -197,9 +193,9 @@ impl<'a> Question<'a> {
         format!("{label}. {}, {day}: {text}", item.importance.name())
     }
 
-    fn fitting(&self) -> usize {
+    fn count_fitting(&self) -> usize {
         let tokens = (1..).zip(&self.asked).scan(0, |sum: &mut i64, (label, index)| {
-            let section = self.standings[*index]?.section;
+            let section = self.states[*index]?.section;
             *sum += self.rules.counter.count(&self.line(label, *index, section));
             Some(*sum)
         });
@@ -220,7 +216,7 @@ impl<'a> Question<'a> {
     }
 }
 
-fn standing(item: &Item, rules: Rules<'_>) -> Option<ItemState> {
+fn state_of(item: &Item, rules: Rules<'_>) -> Option<ItemState> {
     let section = rules.policy.ageing.section_of(item, rules.as_of)?;
     Some(ItemState {
         section,

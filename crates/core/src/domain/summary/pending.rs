@@ -1,7 +1,7 @@
-//! Pending exchanges: those that have left the window and aren't summarised yet. Their digests are added when the document is read, so
-//! that nothing is ever invisible (`#120–#180: 61 exchanges … waiting to be summarised`).
+//! Adds pending exchanges to a document: exchanges that have left the window and aren't summarised yet. Their digests are added when the
+//! document is read, so that nothing is ever invisible (`#120–#180: 61 exchanges … waiting to be summarised`).
 //!
-//! Invariant: the text never exceeds the ceiling it is given.
+//! Invariant: the text never exceeds `max_tokens`.
 
 use super::{
     item::ExchangeRange,
@@ -19,14 +19,14 @@ const PENDING: PendingSection = PendingSection {
     heading: PENDING_HEADING,
     folded: "waiting to be summarised",
 };
-/// Exchanges of the window for which a request has no room.
+/// Exchanges of the window that have no room in a request.
 const LEFT_OUT: PendingSection = PendingSection {
     heading: "Left Out of This Request",
     folded: "not shown",
 };
-/// Longest digest on a pending line, in characters.
+/// Limits a digest on a pending line to this many characters.
 pub const PENDING_CHARS_MAX: usize = 360;
-/// Tokens reserved for the heading and for the line of exchanges that don't fit.
+/// Tokens reserved for the heading and for the line about the exchanges that don't fit.
 const FOLD_TOKENS: i64 = 60;
 
 /// An exchange between the summary and the window.
@@ -38,31 +38,31 @@ pub struct PendingLine {
     pub at: Timestamp,
     /// Tokens of the exchange.
     pub tokens: i64,
-    /// Its digest, in one line.
+    /// Its digest, on one line.
     pub digest: String,
 }
 
 #[derive(Clone, Copy)]
 struct PendingSection {
     heading: &'static str,
-    /// Describes exchanges that share a line.
+    /// What is said of exchanges that share a line.
     folded: &'static str,
 }
 
-/// The shown part of the document and of the pending exchanges.
+/// How much of the document and of the pending exchanges to show.
 #[derive(Clone, Copy)]
 struct PendingShare {
-    /// Lines shown of the document, from its head.
+    /// How many of the document's first lines are shown.
     document_lines: usize,
-    /// How many of the newest pending lines are shown; `None` leaves the whole section out.
+    /// How many of the newest pending lines are shown; `None` leaves out the whole section.
     pending_lines: Option<usize>,
 }
 
 /// Appends the pending exchanges (in any order) to `document` and returns the text with its tokens.
 ///
-/// One line each, newest last. Those that don't fit into `max_tokens` are folded into a leading line, oldest first. If there is no room
-/// even for that, the document is cut from its end, where the oldest items are; if there is none at all, the text is empty. A document
-/// that is only a footer keeps it.
+/// Each exchange has a line, the newest last. If not all fit into `max_tokens`, one line before them counts the oldest. If even that line
+/// doesn't fit, the document is cut from its end, where the oldest items are. The text is empty if nothing fits. A document that is only
+/// a footer keeps its footer.
 pub fn with_pending(
     document: &str,
     pending: &[PendingLine],
@@ -72,8 +72,8 @@ pub fn with_pending(
     with_section(document, pending, PENDING, max_tokens, counter)
 }
 
-/// Like [`with_pending`], for exchanges of the window for which a request has no room. They get at most half of `max_tokens`, and the
-/// document gives way to them, since nothing else mentions them.
+/// Like [`with_pending`], for exchanges of the window that have no room in a request. They get up to half of `max_tokens`. The document
+/// is cut for them, since nothing else mentions them.
 pub fn with_left_out(
     document: &str,
     left_out: &[PendingLine],
@@ -100,7 +100,7 @@ fn with_section(
     let lines: Vec<&str> = body.unwrap_or(document).lines().collect();
     let fitting = match pending.as_slice() {
         [] => 0,
-        pending => fitting(
+        pending => estimate_fitting(
             pending,
             max_tokens - counter.count(document) - FOLD_TOKENS,
             counter,
@@ -114,31 +114,31 @@ fn with_section(
         .unwrap_or_default()
 }
 
-/// Returns the shares to try, from everything to nothing: fewer pending lines, then less of the document, then no pending lines.
+/// Returns the shares to try, from everything to nothing: first fewer pending lines, then less of the document, then no pending lines.
 fn shares(document_lines: usize, pending: usize, fitting: usize) -> impl Iterator<Item = PendingShare> {
     let all = (pending > 0).then_some(fitting);
-    let fewer_pending = falling(fitting).map(move |kept| PendingShare {
+    let fewer_pending = count_down(fitting).map(move |kept| PendingShare {
         document_lines,
         pending_lines: all.map(|_| kept),
     });
-    let less_document = falling(document_lines).map(move |document_lines| PendingShare {
+    let less_document = count_down(document_lines).map(move |document_lines| PendingShare {
         document_lines,
         pending_lines: all.map(|_| 0),
     });
-    let no_pending = falling(document_lines).map(|document_lines| PendingShare {
+    let no_pending = count_down(document_lines).map(|document_lines| PendingShare {
         document_lines,
         pending_lines: None,
     });
     fewer_pending.chain(less_document).chain(no_pending)
 }
 
-/// Counts from `most` down to 0 in steps of an eighth: few enough to count each attempt's tokens as a whole.
-fn falling(most: usize) -> impl Iterator<Item = usize> {
+/// Counts from `most` down to 0 in steps of an eighth. The steps are few, so that the whole text can be counted for each.
+fn count_down(most: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(most), |kept| (*kept > 0).then(|| kept - (kept / 8).max(1)))
 }
 
 /// Estimates how many of the newest lines fit into `room` tokens.
-fn fitting(pending: &[&PendingLine], room: i64, counter: &dyn TokenCounter) -> usize {
+fn estimate_fitting(pending: &[&PendingLine], room: i64, counter: &dyn TokenCounter) -> usize {
     pending
         .iter()
         .rev()
@@ -173,7 +173,7 @@ fn text(
     text
 }
 
-/// Returns the first lines of the document, without a heading that has lost its items, and an empty line.
+/// Returns the first lines of the document and an empty line. Leaves out a heading at the end that has lost its items.
 fn document_head(document: &[&str], lines: usize) -> String {
     let mut head = document.get(..lines).unwrap_or(document);
     while let Some((last, before)) = head.split_last()
@@ -188,7 +188,7 @@ fn document_head(document: &[&str], lines: usize) -> String {
 }
 
 impl PendingSection {
-    /// Writes the section: one line for all that are `folded`, and one for each that is `kept`.
+    /// Writes the section: one line for all `folded` exchanges, and one for each of the `kept`.
     fn text(self, folded: &[&PendingLine], kept: &[&PendingLine]) -> String {
         let times = kept.iter().map(|line| line.at);
         let span = times.clone().min().zip(times.max());
@@ -222,7 +222,7 @@ impl PendingSection {
     }
 }
 
-/// Writes `- Asked for X (08:12, #12)` and a line feed; with the day if the heading spans `several_days`.
+/// Writes `- Asked for X (08:12, #12)` and a line feed. Adds the day if the heading spans `several_days`.
 fn pending_line(line: &PendingLine, several_days: Option<Span>) -> String {
     let number = range_name(ExchangeRange {
         first: line.exchange,

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
+/// Limits a text to this many points.
 pub(super) const POINTS_MAX: usize = 40;
-/// No point begins in less room than this, in characters.
+/// A further point is left out if there is room for fewer characters than this.
 const ROOM_CHARS_MIN: usize = 24;
 
 /// The shown points of a text, as a bit set.
@@ -30,13 +31,13 @@ impl Choice {
     }
 }
 
-/// Returns the bit of a place. Places from [`POINTS_MAX`] on, which don't occur, share one.
+/// Returns the bit of a place. Places from [`POINTS_MAX`] on don't occur; they share one bit.
 fn bit(place: usize) -> u64 {
     1 << place.min(POINTS_MAX)
 }
 
-/// Splits `text` into points. `clean` gets a line and the most characters for it. Together the points have at most `chars_max`
-/// characters.
+/// Splits `text` into points, which together have at most `chars_max` characters. `clean` gets a line and the characters that are left
+/// for it.
 pub(crate) fn points(text: &str, chars_max: usize, clean: impl Fn(&str, usize) -> String) -> Vec<String> {
     let mut points: Vec<String> = Vec::new();
     let mut left = chars_max;

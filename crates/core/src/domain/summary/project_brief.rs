@@ -1,5 +1,5 @@
-//! The brief of a project: what a new session of it is told. It says which other sessions are at work, what holds, and then
-//! what was done, newest first.
+//! The brief of a project, which a new session of the project reads. It says which other sessions are at work, what holds, and then what
+//! was done, newest first.
 
 use super::{
     brief::{BriefOptions, Excerpt, sections},
@@ -19,26 +19,26 @@ use crate::domain::{
 
 /// A session whose last message is older isn't at work.
 pub const AT_WORK_MS: i64 = HOUR_MS;
-/// The most characters of what holds, which leaves room for what was done.
+/// Limits the part about what holds to this many characters, so that there is room for what was done.
 const STATE_CHARS_MAX: usize = 2_000;
 const REQUEST_CHARS_MAX: usize = 160;
 
-/// The material of a project's brief.
+/// What a project's brief is made of.
 #[derive(Clone, Debug)]
 pub struct ProjectBrief {
     /// The project.
     pub project: ProjectId,
     /// The document that its agents share.
     pub document: String,
-    /// The agents that were active last, the last one first, with their own documents.
+    /// The agents that were active last, with their own documents; the last active agent first.
     pub states: Vec<AgentState>,
-    /// A line for each other session that is at work.
+    /// A line about each other session that is at work.
     pub at_work: Vec<String>,
-    /// The agent whose part is left out, since the reader has it.
-    pub without: Option<AgentId>,
+    /// The reading agent, which doesn't need its own part.
+    pub reader: Option<AgentId>,
 }
 
-/// What holds, by the document of one agent.
+/// The document of one agent, which says what holds.
 #[derive(Clone, Debug)]
 pub struct AgentState {
     /// The agent.
@@ -47,7 +47,7 @@ pub struct AgentState {
     pub document: String,
 }
 
-/// The line about a session that is at work on `exchange`.
+/// Writes the line about a session that is at work on `exchange`.
 pub fn at_work(agent: &AgentId, exchange: &Exchange, last_at: Timestamp) -> String {
     let request = quoted(&defanged(&one_line(&exchange.headline.title)), REQUEST_CHARS_MAX);
     let at = last_at.format("%H:%M");
@@ -58,7 +58,7 @@ pub fn at_work(agent: &AgentId, exchange: &Exchange, last_at: Timestamp) -> Stri
 }
 
 impl ProjectBrief {
-    /// Cuts it to `options`. Empty if there is nothing to tell.
+    /// Shortens the brief to `options`. Returns an empty text if there is nothing to say.
     pub fn excerpt(&self, options: BriefOptions, counter: &dyn TokenCounter) -> Excerpt {
         let head = self
             .at_work
@@ -78,16 +78,16 @@ impl ProjectBrief {
                 truncated: false,
             };
         }
-        options.below(&head, &document, &closing, counter)
+        options.shorten_below(&head, &document, &closing, counter)
     }
 
-    /// What holds, with the agents that say so, in the form of a section.
+    /// Writes what holds as a section, below the name of each agent whose document says it.
     fn state(&self) -> String {
         let mut text = String::new();
         for state in self
             .states
             .iter()
-            .filter(|state| Some(&state.agent) != self.without.as_ref())
+            .filter(|state| Some(&state.agent) != self.reader.as_ref())
         {
             let sections = sections(&state.document).into_iter();
             for section in sections.filter(|section| section.title == HEADING) {
@@ -103,9 +103,9 @@ impl ProjectBrief {
         format!("{SECTION_MARK}{HEADING}\n{text}")
     }
 
-    /// The document without the reader's part, and without its last line.
+    /// Returns the document without the part of the reader and without the footer.
     fn without_reader(&self) -> String {
-        let of_reader = self.without.as_ref().map(|agent| format!("{DAY_MARK}{agent}"));
+        let of_reader = self.reader.as_ref().map(|agent| format!("{DAY_MARK}{agent}"));
         let mut is_left_out = false;
         let lines = self.document.lines().filter(|line| {
             if line.starts_with(DAY_MARK) || line.starts_with(SECTION_MARK) {
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::tokenizer::BytesCounter;
 
-    fn brief(without: Option<&str>, at_work: &[&str]) -> String {
+    fn brief(reader: Option<&str>, at_work: &[&str]) -> String {
         let document = "## Previously in This Session (5 January 2026)\n### one\n- Fixed bug 1 (#1)\n\n### two\n- Fixed bug 2 (#2)\n\n\
              ## Yesterday\n### one\n- Fixed bug 0 (#0)\n\n";
         let own = "## Where Things Stand\n- Demand (#2): never push\n\n## Yesterday\n- Fixed bug 2 (#2)\n";
@@ -142,7 +142,7 @@ mod tests {
                 document: own.to_owned(),
             }],
             at_work: at_work.iter().map(|&line| line.to_owned()).collect(),
-            without: without.map(|name| name.parse().unwrap()),
+            reader: reader.map(|name| name.parse().unwrap()),
         };
         let options = BriefOptions::new(true, Some(2_000), None).unwrap();
         brief.excerpt(options, &BytesCounter).text
@@ -183,7 +183,7 @@ mod tests {
             document: format!("## Yesterday\n### two\n- Fixed bug 2 (#2)\n\n{SHARED_FOOTER}\n"),
             states: Vec::new(),
             at_work: Vec::new(),
-            without: Some("two".parse().unwrap()),
+            reader: Some("two".parse().unwrap()),
         };
         let options = BriefOptions::new(true, None, None).unwrap();
         assert_eq!(nothing.excerpt(options, &BytesCounter).text, "");

@@ -8,13 +8,13 @@ pub(super) const DAY_MARK: &str = "### ";
 /// A line of a document with the headings above it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadLine<'d> {
-    /// The section's heading, dates included; empty before the first section.
+    /// The section's heading with its dates; empty before the first section.
     pub heading: &'d str,
     /// The day's heading, if there is one.
     pub day: Option<&'d str>,
-    /// Without its bullet or number.
+    /// The text without its bullet or number.
     pub text: &'d str,
-    /// Further points below it, without their bullets.
+    /// The further points below the line, without their bullets.
     pub points: Vec<&'d str>,
 }
 
@@ -37,7 +37,7 @@ pub fn read_lines(document: &str) -> Vec<ReadLine<'_>> {
         } else if let (Some(point), Some(above)) = (point(line), found.last_mut()) {
             above.points.push(point);
         } else if !line.trim().is_empty() && !is_footer(line) {
-            let (text, points) = (bare(line), Vec::new());
+            let (text, points) = (strip_bullet(line), Vec::new());
             found.push(ReadLine {
                 heading,
                 day,
@@ -57,14 +57,14 @@ pub fn name_and_span(heading: &str) -> (&str, Option<&str>) {
     parts.map_or((heading, None), |(name, span)| (name, Some(span)))
 }
 
-/// Strips the indent and bullet of `  - text`; `None` if the line is no further point.
+/// Strips the indent and bullet of `  - text`; `None` if the line isn't a further point.
 fn point(line: &str) -> Option<&str> {
     let point = line.trim_start();
     (point.len() < line.len()).then(|| point.strip_prefix("- "))?
 }
 
-/// Strips the number or bullet: `12. Fixed it`, `- Fixed it`.
-fn bare(line: &str) -> &str {
+/// Strips the number or bullet from `12. Fixed it` or `- Fixed it`.
+fn strip_bullet(line: &str) -> &str {
     let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
     let numbered = rest.strip_prefix(". ").filter(|_| rest.len() < line.len());
     numbered.or_else(|| line.strip_prefix("- ")).unwrap_or(line)

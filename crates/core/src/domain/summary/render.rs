@@ -1,37 +1,37 @@
-//! The document: Markdown with up to four sections, by days, oldest items first in each.
+//! Writes the document: Markdown with up to four sections, by days, the oldest items first in each section.
 
 use serde::Serialize;
 
 use super::{
     item::Item,
-    line::{BULLET, chosen_points, item_text, mark, sourced},
+    line::{BULLET, chosen_points, item_text, mark, write_points},
     point::Choice,
     section::{Form, Section},
     source::{Headings, seed_source},
     span::Span,
 };
 
-/// Last line of every document that isn't empty.
+/// The last line of every document that isn't empty.
 pub const FOOTER: &str = "*Older history is archived: look up any #n with recall.*";
-/// The beginning and end of every footer; no other line begins like this.
+/// Every footer begins and ends like this; no other line begins like it.
 const FOOTER_HEAD: &str = "*Older history";
 const FOOTER_TAIL: &str = " is archived: look up any #n with recall.*";
 
 pub(super) const DAY_MARK: &str = "###";
 const SPEAKER_WORDS_MAX: usize = 3;
 
-/// An item's place in the document.
+/// A shown item: its section, its text and its layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ItemPlace {
-    /// Index among the given items.
+    /// Index of the item.
     pub index: usize,
     /// The section that it is in.
     pub section: Section,
-    /// The text that is shown.
+    /// Which of its texts is shown.
     pub form: Form,
-    /// The points of that text that are shown.
+    /// Which points of that text are shown.
     pub points: Choice,
-    /// How its line is written.
+    /// How its line is laid out.
     pub layout: Layout,
 }
 
@@ -39,18 +39,18 @@ pub struct ItemPlace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
-    /// A line of its own, with the time in the newest section, and a line for each further point.
+    /// A line for the first point, with the time in the newest section, and a line for each further point.
     Line,
-    /// Like `Line` without the time; for a full document.
+    /// Like `Line` without the time. For a full document.
     Dense,
-    /// On the line of the item before it, which is of the same day; for a full document.
+    /// On the line of the item before it, which is of the same day. For a full document.
     Joined,
     /// A numbered line, as in seed 003.
     Numbered,
 }
 
-/// Writes the document. `shown` must be in the order of the document: by section, then oldest first; an index outside `items` is skipped.
-/// Returns an empty string if nothing is shown; otherwise the document ends with [`FOOTER`] and a line feed.
+/// Writes the document. `shown` must be in the document's order: by section, and the oldest first. Skips an index outside `items`. Ends
+/// the document with [`FOOTER`] and a line feed. Returns an empty string if nothing is shown.
 pub fn document(items: &[Item], shown: &[ItemPlace]) -> String {
     let mut document = String::new();
     for section in Section::ALL {
@@ -69,7 +69,7 @@ pub fn document(items: &[Item], shown: &[ItemPlace]) -> String {
     document
 }
 
-/// Returns the text for a document that shows nothing, though it covers exchanges up to and including `through`. Those have aged and
+/// Returns the text for a document that shows nothing though it covers the exchanges up to `through`, which is included. Those exchanges
 /// aren't in the window either, so nothing else would mention the archive.
 pub fn archived(through: i64) -> String {
     format!("{FOOTER_HEAD}, up to #{through},{FOOTER_TAIL}\n")
@@ -79,7 +79,7 @@ pub(super) fn is_footer(line: &str) -> bool {
     line.starts_with(FOOTER_HEAD) && line.ends_with(FOOTER_TAIL)
 }
 
-/// Returns the items in `section`, in the document's order; an index outside `items` is skipped.
+/// Returns the items of `section` in the document's order. Skips an index outside `items`.
 pub(super) fn of_section<'a>(
     items: &'a [Item],
     shown: &'a [ItemPlace],
@@ -92,12 +92,12 @@ pub(super) fn of_section<'a>(
         .collect()
 }
 
-/// Returns the time that these lines span; `None` if none of them has a time.
+/// Returns the span of these lines; `None` if none of them has a time.
 pub(super) fn span_of(places: &[(&Item, &ItemPlace)]) -> Option<Span> {
     Span::of(places.iter().map(|(item, _)| *item))
 }
 
-/// Writes the heading of `section` and a line feed. It contains the dates of the `span`, except in the seed's style.
+/// Writes the heading of `section` with the dates of `span`, and a line feed. The seed's style has no dates.
 pub(super) fn heading_of(section: Section, span: Option<Span>, places: &[(&Item, &ItemPlace)]) -> String {
     if places.iter().any(|(_, place)| place.layout == Layout::Numbered) {
         heading_text(section.heading())
@@ -106,7 +106,7 @@ pub(super) fn heading_of(section: Section, span: Option<Span>, places: &[(&Item,
     }
 }
 
-/// Writes `Yesterday (9–12 March 2026)`; in the newest section, if it is of one day, with the times.
+/// Writes `Yesterday (9–12 March 2026)`. In the newest section a heading of one day also has the times.
 pub(super) fn dated_heading(section: Section, span: Option<Span>) -> String {
     let Some(span) = span else {
         return section.heading().to_owned();
@@ -118,7 +118,7 @@ pub(super) fn dated_heading(section: Section, span: Option<Span>) -> String {
     format!("{} ({span})", section.heading())
 }
 
-/// Writes lines of a section below a heading with its `span`. `day_mark` is the mark of a day's heading.
+/// Writes a section's lines below its heading, which shows `span`. `day_mark` begins a day's heading.
 pub(super) fn push_lines(
     document: &mut String,
     places: &[(&Item, &ItemPlace)],
@@ -126,7 +126,7 @@ pub(super) fn push_lines(
     day_mark: &str,
 ) {
     let headings = Headings::of(span, section, places.iter().map(|(item, _)| *item));
-    let (mut number, mut day_said) = (0, String::new());
+    let (mut number, mut current_day) = (0, String::new());
     for line in places.chunk_by(|_, (_, next)| next.layout == Layout::Joined) {
         let Some((first, place)) = line.first() else {
             continue;
@@ -137,11 +137,11 @@ pub(super) fn push_lines(
             continue;
         }
         let day = headings.day(first);
-        if let Some(day) = day.filter(|day| *day != day_said) {
+        if let Some(day) = day.filter(|day| *day != current_day) {
             document.push_str(&day_text(&day, day_mark));
-            day_said = day;
+            current_day = day;
         }
-        document.push_str(&bulleted(line, headings));
+        document.push_str(&bulleted_line(line, headings));
     }
 }
 
@@ -149,15 +149,15 @@ pub(super) fn push_lines(
 fn seed_line(number: usize, item: &Item, place: &ItemPlace) -> String {
     let bullet = format!("{number}. ");
     let source = format!("{}{}", seed_source(item, place.section), mark(item));
-    let line = sourced(&chosen_points(item, place.form, place.points), &source, &bullet);
+    let line = write_points(&chosen_points(item, place.form, place.points), &source, &bullet);
     format!("{bullet}{line}\n")
 }
 
-/// Writes `- Asked for X. Did Y; found Z (#12–#14)` and a line feed.
-fn bulleted(line: &[(&Item, &ItemPlace)], headings: Headings) -> String {
+/// Writes one line for one or more items, `- Asked for X. Did Y; found Z (#12–#14)`, and a line feed.
+fn bulleted_line(line: &[(&Item, &ItemPlace)], headings: Headings) -> String {
     let points = match line {
         [(item, place)] => chosen_points(item, place.form, place.points),
-        _ => vec![joined(line)],
+        _ => vec![joined_text(line)],
     };
     let is_timed = line.iter().all(|(_, place)| place.layout == Layout::Line);
     let headings = if is_timed {
@@ -168,30 +168,30 @@ fn bulleted(line: &[(&Item, &ItemPlace)], headings: Headings) -> String {
     let items: Vec<&Item> = line.iter().map(|(item, _)| *item).collect();
     let mark = items.iter().map(|item| mark(item)).find(|mark| !mark.is_empty());
     let source = format!("{}{}", headings.source(&items), mark.unwrap_or_default());
-    format!("{BULLET}{}\n", sourced(&points, &source, BULLET))
+    format!("{BULLET}{}\n", write_points(&points, &source, BULLET))
 }
 
-/// Joins the texts of several items: `Asked for X. Did Y; found Z`.
-fn joined(line: &[(&Item, &ItemPlace)]) -> String {
+/// Joins the texts of several items into `Asked for X. Did Y; found Z`.
+fn joined_text(line: &[(&Item, &ItemPlace)]) -> String {
     let mut text = String::new();
     for (item, place) in line {
-        let said = item_text(item, place.form);
+        let more = item_text(item, place.form);
         if text.is_empty() {
-            text.push_str(&said);
+            text.push_str(&more);
         } else {
-            text.push_str(joint(&text));
-            text.push_str(continued(&text, &said));
+            text.push_str(separator(&text));
+            text.push_str(without_same_speaker(&text, &more));
         }
     }
     text
 }
 
-/// Removes the speaker's name from the beginning of `said` if the text at the end of `line` has the same speaker: `Ida: I moved.` and
+/// Removes the speaker's name from the beginning of `text` if the text at the end of `line` has the same speaker: `Ida: I moved.` and
 /// `Ida: It rained.` become `Ida: I moved. It rained.`
-fn continued<'a>(line: &str, said: &'a str) -> &'a str {
+fn without_same_speaker<'a>(line: &str, text: &'a str) -> &'a str {
     const MARK: &str = ": ";
-    let Some((name, rest)) = said.split_once(MARK) else {
-        return said;
+    let Some((name, rest)) = text.split_once(MARK) else {
+        return text;
     };
     let is_name =
         name.split(' ').count() <= SPEAKER_WORDS_MAX && name.chars().all(|c| c.is_alphanumeric() || c == ' ');
@@ -199,11 +199,11 @@ fn continued<'a>(line: &str, said: &'a str) -> &'a str {
         .rsplit_once(MARK)
         .and_then(|(before, _)| before.strip_suffix(name))
         .is_some_and(|before| before.is_empty() || before.ends_with(' '));
-    if is_name && speaks { rest } else { said }
+    if is_name && speaks { rest } else { text }
 }
 
-/// Returns the joint between `text` and the next text on a line: a blank if `text` ends a sentence.
-fn joint(text: &str) -> &'static str {
+/// Returns what separates `text` from the next text on a line: a blank if `text` ends a sentence, else a semicolon.
+fn separator(text: &str) -> &'static str {
     if text.ends_with(['.', '!', '?', '…', '。', '！', '？', '।', '”']) {
         " "
     } else {
@@ -318,20 +318,20 @@ mod tests {
 
     #[test]
     fn a_full_page_names_the_day_once_and_lets_neighbours_share_a_line() {
-        let said = |n: i64, at_text: &str, gist: &str| Item {
+        let text = |n: i64, at_text: &str, gist: &str| Item {
             text: gist.to_owned(),
             brief: gist.to_owned(),
             gist: gist.to_owned(),
             ..item(n, at(at_text))
         };
-        let mut over_night = said(5, "2026-01-06T00:10:00Z", "Ida: It snowed all night");
+        let mut over_night = text(5, "2026-01-06T00:10:00Z", "Ida: It snowed all night");
         over_night.started_at = at("2026-01-05T23:50:00Z");
         let items = [
-            said(1, "2026-01-05T08:00:00Z", "Ida: I moved to Bergen."),
-            said(2, "2026-01-05T08:10:00Z", "Ida: It rains: every day"),
-            said(4, "2026-01-05T09:00:00Z", "Omar: Come back; Ida: Never!"),
+            text(1, "2026-01-05T08:00:00Z", "Ida: I moved to Bergen."),
+            text(2, "2026-01-05T08:10:00Z", "Ida: It rains: every day"),
+            text(4, "2026-01-05T09:00:00Z", "Omar: Come back; Ida: Never!"),
             over_night,
-            said(6, "2026-01-07T09:00:00Z", "Ida: I have a boat"),
+            text(6, "2026-01-07T09:00:00Z", "Ida: I have a boat"),
         ];
         let layouts = [
             Layout::Dense,
@@ -365,14 +365,14 @@ mod tests {
 
     #[test]
     fn a_speaker_is_named_again_only_after_another_one() {
-        for (line, said, expected) in [
+        for (line, text, expected) in [
             ("Ida: I moved.", "Ida: It rained.", "It rained."),
             ("Ida: I moved. Omar: Why?", "Ida: It rained.", "Ida: It rained."),
             ("Ida: I said: no", "Ida: It rained.", "Ida: It rained."),
             ("Florida: sun", "Ida: It rained.", "Ida: It rained."),
             ("no name", "nor here", "nor here"),
         ] {
-            assert_eq!(continued(line, said), expected, "{line}");
+            assert_eq!(without_same_speaker(line, text), expected, "{line}");
         }
     }
 }

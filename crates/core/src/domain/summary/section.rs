@@ -1,6 +1,6 @@
-//! Sections and forms: the age of an item alone decides its section and the default length of its line.
+//! Sections and forms. The age of an item decides its section, and with it the default length of its line.
 //!
-//! Invariant: the section is a function of the item's end and of `as_of`, however often and late it is computed.
+//! Invariant: the section depends only on the item's end and on `as_of`, however often and late it is computed.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +10,8 @@ use crate::domain::{
     zone::Zone,
 };
 
-/// A section of the document, newest first (seed 003, "Time-Based Triggers"). Where there is room, every item is in full, whatever its
-/// section ([`super::compaction`]).
+/// A section of the document, newest first (seed 003, "Time-Based Triggers"). Where there is room, every line has its full text, whatever
+/// its section ([`super::compaction`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Section {
@@ -26,7 +26,7 @@ pub enum Section {
 }
 
 impl Section {
-    /// In the order of the document.
+    /// All sections, in the document's order.
     pub const ALL: [Self; 4] = [Self::Session, Self::Yesterday, Self::Week, Self::Earlier];
 
     /// Returns the heading, without the Markdown mark and the dates.
@@ -39,8 +39,8 @@ impl Section {
         }
     }
 
-    /// Returns the form of its items if not all fit in full (seed 003, "Time-Based Prioritization"). Longer forms come after it, and
-    /// shorter ones only if that isn't enough.
+    /// Returns the form of the section's lines if not all fit in full (seed 003, "Time-Based Prioritization"). If there is room left,
+    /// lines get longer than that. If even these forms don't fit, lines get shorter.
     pub fn default_form(self) -> Form {
         match self {
             Self::Session => Form::Text,
@@ -63,7 +63,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Longest first.
+    /// All forms, longest first.
     pub const ALL: [Self; 3] = [Self::Text, Self::Brief, Self::Gist];
 
     /// Returns the forms shorter than this one, longest first.
@@ -72,10 +72,10 @@ impl Form {
     }
 }
 
-/// How items move through the sections and out of the document.
+/// By which rule items move through the sections and out of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ageing {
-    /// By age. A limit below the one before it makes its section empty and is no error.
+    /// By age. If a limit is below the one before it, the section between them is empty.
     Age {
         /// Age from which an item is no longer in [`Section::Session`].
         session_ms: i64,
@@ -83,12 +83,12 @@ pub enum Ageing {
         yesterday_ms: i64,
         /// Age from which an item is no longer in [`Section::Week`].
         week_ms: i64,
-        /// True if it leaves the document then (seed 003), instead of moving to [`Section::Earlier`].
+        /// True if an item then leaves the document (seed 003) instead of moving to [`Section::Earlier`].
         drops_older: bool,
     },
     /// By days of the calendar.
     Calendar(Calendar),
-    /// Not at all: every item stays in [`Section::Session`], in the form that fits.
+    /// Not at all: every item stays in [`Section::Session`].
     Off,
 }
 
@@ -157,7 +157,7 @@ impl Ageing {
             .min()
     }
 
-    /// Returns the time zone of the times in a document.
+    /// Returns the time zone of the document's times.
     pub fn zone(self) -> Zone {
         match self {
             Self::Calendar(calendar) => calendar.zone,
@@ -181,7 +181,7 @@ impl Ageing {
     }
 }
 
-/// Returns an item's age in milliseconds. A later end gives 0: clients' clocks may run ahead.
+/// Returns an item's age in milliseconds. Returns 0 for an item that ends later than `as_of`: clients' clocks may run ahead.
 pub fn age_ms(ended_at: Timestamp, as_of: Timestamp) -> i64 {
     as_of.since_ms(ended_at).max(0)
 }

@@ -1,27 +1,28 @@
-//! One document for the agents of a project, within the ceiling of a single one (seed 003, "Shared Summaries").
+//! Composes one document for the agents of a project, within the ceiling of a single agent's document (seed 003, "Shared Summaries").
 //!
-//! It consists of the agents' own items and changes none of them: nothing has to be merged, and an item without room here is still in its
-//! agent's document. Below each heading the agents follow each other by their newest items, the last active one last, so that a line's `#n` belongs to the
-//! agent above it.
+//! The document shows the agents' own items and changes none of them. So nothing has to be merged, and an item without room here is still
+//! in its agent's document. Below each heading the agents are sorted by their newest items, the last active agent last. A line's `#n` is
+//! an exchange of the agent above it.
 //!
 //! Invariant: the document never exceeds the ceiling, and the result depends on the arguments alone.
-//! Invariant: room is shared fairly. An agent that needs less than an equal part leaves the rest to the others, and an agent gets less
+//!
+//! Invariant: agents share the room fairly. An agent that needs less than an equal part leaves the rest to the others. An agent gets less
 //! than another only if it gets all it needs.
 
 use std::borrow::Cow;
 
 use super::{
-    compaction::{Composition, SummaryPolicy, as_told, compose},
+    compaction::{Composition, SummaryPolicy, compose, with_shown_times},
     item::Item,
     render::{ItemPlace, heading_of, of_section, push_lines, span_of},
     section::Section,
 };
 use crate::domain::{agent::AgentId, number::i64_or_max, time::Timestamp, tokens::TokenCounter};
 
-/// Last line of every document that isn't empty.
+/// The last line of every document that isn't empty.
 pub const SHARED_FOOTER: &str =
     "*Each #n is an exchange of the agent above it: look it up in that agent's archive with recall.*";
-/// The only line of a document that shows nothing, though its agents' summaries cover something.
+/// The only line of a document that shows nothing though its agents' summaries cover something.
 pub const SHARED_ARCHIVED: &str =
     "*Older history is archived: look it up in each agent's archive with recall.*";
 const AGENT_MARK: &str = "###";
@@ -30,7 +31,7 @@ const DAY_MARK: &str = "####";
 /// An agent's contribution to the document.
 #[derive(Clone, Copy, Debug)]
 pub struct Contribution<'a> {
-    /// Sorts contributions whose newest items are of the same time.
+    /// The agent's name. It decides the order of two agents whose newest items have the same time.
     pub agent: &'a AgentId,
     /// The items of its document, and digests of its pending exchanges.
     pub items: &'a [Item],
@@ -43,12 +44,13 @@ pub struct SharedDocument {
     pub document: String,
     /// Tokens of the whole text.
     pub tokens: i64,
-    /// How many items of each contribution are in it, in the given order.
+    /// For each contribution, in the given order, how many of its items the document shows.
     pub shown_items: Vec<usize>,
 }
 
 impl SharedDocument {
-    /// Returns the document, or a line about the archives if it shows nothing. Call it only if the agents' summaries cover something.
+    /// Returns the document, or a line about the archives if the document is empty. Call it only if the agents' summaries cover
+    /// something.
     #[must_use]
     pub fn or_archived(self, policy: &SummaryPolicy, counter: &dyn TokenCounter) -> Self {
         let document = format!("{SHARED_ARCHIVED}\n");
@@ -64,7 +66,7 @@ impl SharedDocument {
     }
 }
 
-/// Composes the document of all `contributions` at `as_of`. `policy` is that of a single agent's document.
+/// Composes the document of all `contributions` at `as_of`. `policy` is a single agent's policy.
 pub fn compose_shared(
     contributions: &[Contribution<'_>],
     as_of: Timestamp,
@@ -97,13 +99,13 @@ pub fn compose_shared(
                     whole[place].shown.clone()
                 } else {
                     let headings = headings(contribution.agent, &whole[place], counter);
-                    let within = within(policy, share - headings);
-                    compose(contribution.items, as_of, &within, counter).shown
+                    let policy = limited_to(policy, share - headings);
+                    compose(contribution.items, as_of, &policy, counter).shown
                 };
-                let told = as_told(contribution.items, as_of, policy.ageing.zone());
+                let items = with_shown_times(contribution.items, as_of, policy.ageing.zone());
                 AgentPart {
                     agent: contribution.agent,
-                    told,
+                    items,
                     shown,
                 }
             })
@@ -117,7 +119,7 @@ pub fn compose_shared(
                 tokens,
             };
         }
-        // The tokens around the parts were underestimated: ask for proportionally less, and a little less each time.
+        // The estimate left out tokens around the parts: ask for proportionally less, and each time for a little less than that.
         room = room * ceiling / tokens.max(1) - (room / 64).max(1);
     }
     SharedDocument {
@@ -128,13 +130,13 @@ pub fn compose_shared(
 
 struct AgentPart<'a> {
     agent: &'a AgentId,
-    /// With the times to show.
-    told: Cow<'a, [Item]>,
+    /// The items with the times to show.
+    items: Cow<'a, [Item]>,
     shown: Vec<ItemPlace>,
 }
 
-/// Returns `policy` for a document of fewer than `tokens`.
-fn within(policy: &SummaryPolicy, tokens: i64) -> SummaryPolicy {
+/// Returns `policy` for a document with fewer than `tokens`.
+fn limited_to(policy: &SummaryPolicy, tokens: i64) -> SummaryPolicy {
     SummaryPolicy {
         max_tokens: tokens,
         append_below: policy.append_below.min(policy.merge_below) / policy.merge_below.max(f64::EPSILON),
@@ -143,14 +145,14 @@ fn within(policy: &SummaryPolicy, tokens: i64) -> SummaryPolicy {
     }
 }
 
-/// Returns the tokens of the headings with the agent's name: one in each section in which it has lines.
+/// Returns the tokens of the headings with the agent's name: one in each section that has lines of the agent.
 fn headings(agent: &AgentId, composition: &Composition, counter: &dyn TokenCounter) -> i64 {
     let has = |section: &Section| composition.shown.iter().any(|place| place.section == *section);
     let sections = Section::ALL.iter().filter(|section| has(section)).count();
     i64_or_max(sections) * counter.count(&agent_text(agent))
 }
 
-/// Shares `room` by `needs`: equal parts, but for no agent more than it needs.
+/// Divides `room` by `needs`: equal parts, but for no agent more than it needs.
 fn fair_shares(needs: &[i64], room: i64) -> Vec<i64> {
     let mut by_need: Vec<usize> = (0..needs.len()).collect();
     by_need.sort_by_key(|&place| needs[place]);
@@ -176,7 +178,7 @@ fn document(parts: &[AgentPart<'_>]) -> String {
     for section in Section::ALL {
         let of_agents: Vec<_> = parts
             .iter()
-            .map(|part| (part.agent, of_section(&part.told, &part.shown, section)))
+            .map(|part| (part.agent, of_section(&part.items, &part.shown, section)))
             .filter(|(_, places)| !places.is_empty())
             .collect();
         let all: Vec<_> = of_agents.iter().flat_map(|(_, places)| places).copied().collect();

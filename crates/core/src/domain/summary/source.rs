@@ -1,7 +1,7 @@
-//! The source of a line, in brackets after it: when it was, unless a heading above says so, and the exchanges that it is about.
+//! Writes the source of a line: the time, unless a heading above shows it, and the exchanges that the line is about.
 //!
-//! In a section of one day the section's heading has the day. In a section of several days, days get headings of their own if any day has
-//! more than one line; otherwise each line has its day.
+//! A section of one day has the day in its heading. In a section of several days, each day gets its own heading if any day has more than
+//! one line; otherwise each line shows its day.
 
 use super::{
     item::{ExchangeRange, Item},
@@ -11,14 +11,17 @@ use super::{
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where the days of some lines are shown.
 pub(super) enum DayPlace {
+    /// In the section's heading.
     Section,
-    /// In a heading of its own.
+    /// In a heading for each day.
     Heading,
+    /// On each line.
     Line,
 }
 
-/// The dates and times in the headings above some lines, which the lines don't repeat.
+/// The headings above some lines. The lines don't repeat their dates and times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Headings {
     span: Option<Span>,
@@ -27,7 +30,7 @@ pub(super) struct Headings {
 }
 
 impl Headings {
-    /// Describes the headings for `items`, in the document's order. `span` is that of the section's heading; `None` without times.
+    /// Describes the headings for `items`, which are in the document's order. `span` is the section's; `None` if no item has a time.
     pub(super) fn of<'a>(
         span: Option<Span>,
         section: Section,
@@ -36,7 +39,7 @@ impl Headings {
         let days: Vec<i64> = items.into_iter().map(|item| day_number(began_at(item))).collect();
         let place = match () {
             () if span.is_none_or(Span::is_one_day) => DayPlace::Section,
-            () if has_twins(&days) => DayPlace::Heading,
+            () if has_equal_neighbours(&days) => DayPlace::Heading,
             () => DayPlace::Line,
         };
         Self {
@@ -53,7 +56,7 @@ impl Headings {
         }
     }
 
-    /// Returns the heading of the item's day, `Thu 12 March`, if days have headings and the item has a time.
+    /// Returns the heading of the item's day, `Thu 12 March`, if each day has a heading and the item has a time.
     pub(super) fn day(self, item: &Item) -> Option<String> {
         let span = self
             .span
@@ -91,8 +94,8 @@ impl Headings {
     }
 }
 
-/// Returns true if any two neighbours are equal.
-fn has_twins(days: &[i64]) -> bool {
+/// Returns true if two neighbours are equal.
+fn has_equal_neighbours(days: &[i64]) -> bool {
     days.windows(2).any(|pair| pair[0] == pair[1])
 }
 
@@ -113,7 +116,7 @@ pub(super) fn seed_source(item: &Item, section: Section) -> String {
     bracketed(&[when, format!("~{} tokens", rounded(item.source_tokens, false))])
 }
 
-/// Joins the parts that aren't empty: `(08:12, #12–#14)`.
+/// Joins the parts that aren't empty into `(08:12, #12–#14)`.
 pub(super) fn bracketed(parts: &[String]) -> String {
     let parts: Vec<&str> = parts
         .iter()

@@ -1,6 +1,6 @@
-//! The time that some lines span, as their heading shows it, and what each line has to add.
+//! The span of some lines as their heading shows it, and what each line must add.
 //!
-//! Headings always show the year of their dates, so that no document changes because a year ends. The lines below need none.
+//! A heading always shows the year of its dates, so that no document changes because a year ends. The lines below don't need it.
 
 use super::line::{began_at, day_number};
 use crate::domain::{
@@ -9,10 +9,10 @@ use crate::domain::{
 };
 
 const TIME: &str = "%H:%M";
-/// Longest span with weekdays in its headings of days.
+/// Headings of days have weekdays only if the section's span isn't longer than this.
 const WEEKDAYS_MS_MAX: i64 = 31 * DAY_MS;
 
-/// The time of an item without times, in items to be rendered.
+/// Marks an item without times.
 pub(super) const UNTIMED: Timestamp = Timestamp(i64::MIN);
 
 /// From the first moment of some items to their last, in local time.
@@ -23,7 +23,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Returns the span from `from` to `to`; a reversed one becomes the moment `to`.
+    /// Returns the span from `from` to `to`. A reversed one becomes the moment `to`.
     pub(super) fn new(from: Timestamp, to: Timestamp) -> Self {
         Self {
             from: from.min(to),
@@ -47,7 +47,7 @@ impl Span {
         day_number(self.from) == day_number(self.to)
     }
 
-    /// Returns true if it begins and ends on the same days as `other`.
+    /// Returns true if the span begins and ends on the same days as `other`.
     pub(super) fn has_days_of(self, other: Self) -> bool {
         (day_number(self.from), day_number(self.to)) == (day_number(other.from), day_number(other.to))
     }
@@ -65,7 +65,7 @@ impl Span {
         format!("{}{}", self.days(), self.to.format(" %Y"))
     }
 
-    /// Like [`Self::dates`], for one day with the times: `13 March 2026, 05:29–06:25`.
+    /// Like [`Self::dates`], but for one day also with the times: `13 March 2026, 05:29–06:25`.
     pub(super) fn times(self) -> String {
         let dates = self.dates();
         match () {
@@ -75,7 +75,7 @@ impl Span {
         }
     }
 
-    /// Writes the dates of `part` below a heading with the dates of this span; without the year if the span is of one year.
+    /// Writes the dates of `part` below a heading with this span. Leaves out the year if this span is within one year.
     pub(super) fn dates_of(self, part: Self) -> String {
         if self.has_same("%Y") {
             part.days()
@@ -95,13 +95,13 @@ impl Span {
         }
     }
 
-    /// Writes its last day: `13 March`.
+    /// Writes the last day: `13 March`.
     pub(super) fn last_day(self) -> String {
         self.to.format("%-d %B")
     }
 
-    /// Writes a day below a heading with the dates of this span: `Thu 12 March`, with the year if the span is of several years. In a long
-    /// span `12 March 2026`: a weekday doesn't help there, and a heading that is read alone needs its year.
+    /// Writes a day below a heading with this span: `Thu 12 March`, with the year if this span covers several years. In a long span
+    /// `12 March 2026`: a weekday doesn't help there, and people may read such a heading alone.
     pub(super) fn day(self, at: Timestamp) -> String {
         let is_long = self.to.0.saturating_sub(self.from.0) > WEEKDAYS_MS_MAX;
         let pattern = match () {

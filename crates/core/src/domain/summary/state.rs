@@ -1,10 +1,11 @@
 //! How things stand: applies an update's changes to the facts, and writes the section of the document that shows them.
 //!
-//! Invariant: a demand is accepted only in the user's own words, and only an exchange in which the user spoke closes or replaces one.
-//! Words of a tool, a file or the assistant can neither add nor end a demand.
+//! Invariant: recapd accepts a demand only in the user's own words. Only an exchange in which the user spoke can close or replace a
+//! demand. So the words of a tool, a file or the assistant can neither add nor end one.
+//!
 //! Invariant: at most [`FACTS_MAX`] facts hold, and no two of one kind have the same words.
 //!
-//! An invalid change is refused alone, with its reason; the others are made.
+//! An invalid change is refused, with its reason; the other changes are made.
 
 mod section;
 mod words;
@@ -24,7 +25,7 @@ use crate::domain::{
 
 pub use section::{HEADING, STATE_TOKENS_MAX, section};
 
-/// The order of voices in which a fact's words are looked for.
+/// The order of the voices whose lines are searched for a fact's words.
 const VOICES: [Voice; 6] = [
     Voice::User,
     Voice::Assistant,
@@ -34,14 +35,14 @@ const VOICES: [Voice; 6] = [
     Voice::Program,
 ];
 
-/// Reason why a change of the facts was refused.
+/// Why a change of the facts was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FactRefusal {
     /// It names a fact that doesn't hold.
     UnknownFact,
-    /// It names an exchange that wasn't asked about.
+    /// It names an exchange that wasn't in the question.
     UnknownExchange,
-    /// Its text has no letters or digits.
+    /// The text has no letters or digits.
     Empty,
     /// A fact of that kind already says the same.
     Duplicate,
@@ -51,12 +52,12 @@ pub enum FactRefusal {
     Outdated,
     /// An operator pinned the fact.
     Pinned,
-    /// Too many facts hold, and none of them may give way.
+    /// Too many facts hold, and none of them may be replaced by this one.
     Full,
 }
 
 impl FactRefusal {
-    /// In the order of the enum.
+    /// All refusals, in the order of the enum.
     pub const ALL: [Self; 8] = [
         Self::UnknownFact,
         Self::UnknownExchange,
@@ -83,25 +84,25 @@ impl FactRefusal {
     }
 }
 
-/// The end of a fact.
+/// A fact that ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FactClosure {
     /// Number of the fact.
     pub fact: i64,
     /// The exchange that ended it; `None` if it was withdrawn or an operator ended it.
     pub exchange: Option<i64>,
-    /// Index in [`FactUpdate::added`] of the fact that replaces it.
+    /// The index in [`FactUpdate::added`] of the fact that replaces it.
     pub replaced_by: Option<usize>,
 }
 
-/// The changes that a version makes to the facts.
+/// The changes of the facts between two versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FactUpdate {
     /// New facts, without numbers yet.
     pub added: Vec<Fact>,
     /// Facts that no longer hold.
     pub closed: Vec<FactClosure>,
-    /// Reasons why other changes were refused.
+    /// Why other changes were refused.
     pub refused: Vec<FactRefusal>,
 }
 
@@ -111,10 +112,10 @@ impl FactUpdate {
         self.added.is_empty() && self.closed.is_empty()
     }
 
-    /// Returns the facts that hold after the update, given those that held `before`.
+    /// Returns the facts that hold after the update. `before` are those that held before it.
     pub fn holding(&self, before: &[Fact]) -> Vec<Fact> {
-        let left = before.iter().filter(|fact| !self.closes(fact.fact));
-        left.chain(&self.added).cloned().collect()
+        let remaining = before.iter().filter(|fact| !self.closes(fact.fact));
+        remaining.chain(&self.added).cloned().collect()
     }
 
     fn closes(&self, fact: i64) -> bool {
@@ -122,7 +123,7 @@ impl FactUpdate {
     }
 }
 
-/// Applies `changes` in order to the facts `before`. Accepts a change only if `transcripts`, the exchanges asked about, support it.
+/// Applies `changes` in order to the facts `before`. Accepts a change only if `transcripts`, the exchanges of the question, support it.
 pub fn apply(before: &[Fact], changes: &[FactChanges], transcripts: &[Transcript]) -> FactUpdate {
     let mut state = FactsDraft {
         before,
@@ -130,7 +131,7 @@ pub fn apply(before: &[Fact], changes: &[FactChanges], transcripts: &[Transcript
         update: FactUpdate::default(),
     };
     for changes in changes {
-        // Ending facts first makes room for new ones.
+        // Ended facts make room for new ones, so they come first.
         let replaced = changes.replace.iter().map(|change| state.replace(change).err());
         let replaced: Vec<Option<FactRefusal>> = replaced.collect();
         let closed: Vec<Option<FactRefusal>> = changes
@@ -154,7 +155,7 @@ struct FactsDraft<'a> {
 
 impl FactsDraft<'_> {
     fn add(&mut self, draft: &FactDraft) -> Result<(), FactRefusal> {
-        let fact = self.worded(draft)?;
+        let fact = self.fact_from_draft(draft)?;
         if self.holding().count() >= FACTS_MAX {
             self.make_room(fact.exchange)?;
         }
@@ -168,11 +169,11 @@ impl FactsDraft<'_> {
             exchange: change.exchange,
         };
         let draft = FactDraft {
-            kind: self.may_close(closing)?.kind,
+            kind: self.check_closing(closing)?.kind,
             text: change.text.clone(),
             exchange: change.exchange,
         };
-        let fact = self.worded(&draft)?;
+        let fact = self.fact_from_draft(&draft)?;
         self.update.closed.push(FactClosure {
             fact: change.fact,
             exchange: Some(change.exchange),
@@ -183,7 +184,7 @@ impl FactsDraft<'_> {
     }
 
     fn close(&mut self, closing: FactClosing) -> Result<(), FactRefusal> {
-        self.may_close(closing)?;
+        self.check_closing(closing)?;
         self.update.closed.push(FactClosure {
             fact: closing.fact,
             exchange: Some(closing.exchange),
@@ -192,8 +193,8 @@ impl FactsDraft<'_> {
         Ok(())
     }
 
-    /// Returns the fact that `closing` names, if it may be ended.
-    fn may_close(&self, closing: FactClosing) -> Result<&Fact, FactRefusal> {
+    /// Returns the fact that `closing` names, if it may end.
+    fn check_closing(&self, closing: FactClosing) -> Result<&Fact, FactRefusal> {
         let found = self.before.iter().find(|fact| fact.fact == closing.fact);
         let fact = found
             .filter(|fact| !self.update.closes(fact.fact))
@@ -205,19 +206,19 @@ impl FactsDraft<'_> {
         if fact.pinned {
             return Err(FactRefusal::Pinned);
         }
-        if fact.kind == FactKind::Demand && !has_user(transcript) {
+        if fact.kind == FactKind::Demand && !does_user_speak(transcript) {
             return Err(FactRefusal::NotTheUser);
         }
         Ok(fact)
     }
 
-    /// Closes the oldest minor fact in favour of one of `exchange`.
+    /// Closes the oldest minor fact to make room for one of `exchange`.
     fn make_room(&mut self, exchange: i64) -> Result<(), FactRefusal> {
-        let gives_way = |fact: &&Fact| fact.kind.is_minor() && !fact.pinned && !self.update.closes(fact.fact);
+        let may_close = |fact: &&Fact| fact.kind.is_minor() && !fact.pinned && !self.update.closes(fact.fact);
         let oldest = self
             .before
             .iter()
-            .filter(gives_way)
+            .filter(may_close)
             .min_by_key(|fact| (fact.since, fact.fact))
             .ok_or(FactRefusal::Full)?;
         self.update.closed.push(FactClosure {
@@ -228,18 +229,18 @@ impl FactsDraft<'_> {
         Ok(())
     }
 
-    /// Makes a fact of the draft, with its voice, its speaker and its time.
-    fn worded(&self, draft: &FactDraft) -> Result<Fact, FactRefusal> {
+    /// Makes a fact from `draft` and adds the voice, the speaker and the time.
+    fn fact_from_draft(&self, draft: &FactDraft) -> Result<Fact, FactRefusal> {
         let transcript = self.transcript(draft.exchange)?;
         let text = one_line(unquoted(draft.text.trim()));
         if !text.contains(char::is_alphanumeric) {
             return Err(FactRefusal::Empty);
         }
         let (text, line) = if draft.kind == FactKind::Demand {
-            let (text, line) = demanded(&text, transcript).ok_or(FactRefusal::NotTheUser)?;
+            let (text, line) = find_demand(&text, transcript).ok_or(FactRefusal::NotTheUser)?;
             (text, Some(line))
         } else {
-            (clean(&text, FACT_CHARS_MAX), said(&text, transcript))
+            (clean(&text, FACT_CHARS_MAX), find_line(&text, transcript))
         };
         let fact = Fact {
             fact: 0,
@@ -252,16 +253,16 @@ impl FactsDraft<'_> {
             pinned: false,
         };
         let words = Words::of(&fact.text);
-        let is_told = |other: &Fact| other.kind == fact.kind && Words::of(&other.text) == words;
-        if self.holding().any(is_told) {
+        let says_the_same = |other: &Fact| other.kind == fact.kind && Words::of(&other.text) == words;
+        if self.holding().any(says_the_same) {
             return Err(FactRefusal::Duplicate);
         }
         Ok(fact)
     }
 
     fn holding(&self) -> impl Iterator<Item = &Fact> {
-        let left = self.before.iter().filter(|fact| !self.update.closes(fact.fact));
-        left.chain(&self.update.added)
+        let remaining = self.before.iter().filter(|fact| !self.update.closes(fact.fact));
+        remaining.chain(&self.update.added)
     }
 
     fn transcript(&self, exchange: i64) -> Result<&Transcript, FactRefusal> {
@@ -272,19 +273,19 @@ impl FactsDraft<'_> {
     }
 }
 
-fn has_user(transcript: &Transcript) -> bool {
+fn does_user_speak(transcript: &Transcript) -> bool {
     transcript.lines.iter().any(|line| line.voice == Voice::User)
 }
 
-/// Returns the part of `text` that the user said, with its line: all of it, a quotation, or the part after a colon.
-fn demanded<'a>(text: &str, transcript: &'a Transcript) -> Option<(String, &'a Line)> {
+/// Returns what the user said of `text`, with the user's line. Tries all of `text`, then a quotation in it, then the part after a colon.
+fn find_demand<'a>(text: &str, transcript: &'a Transcript) -> Option<(String, &'a Line)> {
     let candidates = [
         Some(text),
         quotation(text),
-        text.split_once(": ").map(|(_, said)| said),
+        text.split_once(": ").map(|(_, rest)| rest),
     ];
     candidates.into_iter().flatten().find_map(|candidate| {
-        let line = said_by(Voice::User, &Words::of(candidate), transcript)?;
+        let line = find_line_of(Voice::User, &Words::of(candidate), transcript)?;
         Some((candidate.trim().to_owned(), line))
     })
 }
@@ -293,20 +294,20 @@ fn quotation(text: &str) -> Option<&str> {
     let pairs = [('“', '”'), ('"', '"'), ('„', '“'), ('«', '»'), ('‘', '’')];
     let found = pairs.into_iter().filter_map(|(open, close)| {
         let (_, rest) = text.split_once(open)?;
-        rest.rsplit_once(close).map(|(said, _)| said)
+        rest.rsplit_once(close).map(|(inside, _)| inside)
     });
-    found.max_by_key(|said| said.len())
+    found.max_by_key(|inside| inside.len())
 }
 
-/// Returns the line that contains the words of `text`; the user's lines are searched first.
-fn said<'a>(text: &str, transcript: &'a Transcript) -> Option<&'a Line> {
+/// Returns the line that contains the words of `text`. Searches the user's lines first.
+fn find_line<'a>(text: &str, transcript: &'a Transcript) -> Option<&'a Line> {
     let words = Words::of(text);
     VOICES
         .into_iter()
-        .find_map(|voice| said_by(voice, &words, transcript))
+        .find_map(|voice| find_line_of(voice, &words, transcript))
 }
 
-fn said_by<'a>(voice: Voice, words: &Words, transcript: &'a Transcript) -> Option<&'a Line> {
+fn find_line_of<'a>(voice: Voice, words: &Words, transcript: &'a Transcript) -> Option<&'a Line> {
     let mut lines = transcript.lines.iter().filter(|line| line.voice == voice);
-    lines.find(|line| words.stand_in(&Words::of(&line.text)))
+    lines.find(|line| words.occur_in(&Words::of(&line.text)))
 }

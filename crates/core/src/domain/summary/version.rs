@@ -1,8 +1,8 @@
-//! Versions of the document, by their cause.
+//! The causes of versions of the document.
 
 use serde::{Deserialize, Serialize};
 
-/// The cause of a version.
+/// Why a version was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -17,12 +17,12 @@ pub enum VersionKind {
     Rebuild,
     /// An operator edited or pinned an item.
     Edit,
-    /// An operator made something forgotten.
+    /// An operator removed messages for good.
     Forget,
 }
 
 impl VersionKind {
-    /// In the order of the enum.
+    /// All kinds, in the order of the enum.
     pub const ALL: [Self; 6] = [
         Self::Update,
         Self::Rewind,

@@ -1,6 +1,6 @@
-//! The information of a text: rare words count more, and so do numbers, names and identifiers.
+//! Measures how much a text says: rare words count more, and so do numbers, names and identifiers.
 //!
-//! Nothing here depends on a language: frequent words are learned from the given items. All arithmetic is in integers, so that every
+//! Nothing here depends on a language: the frequent words are learned from the given items. All arithmetic uses integers, so that every
 //! machine computes the same.
 
 use std::{
@@ -10,16 +10,16 @@ use std::{
 
 use crate::domain::fnv::Fnv64;
 
-/// Weights of words by their kind, before their rarity. This one is for words of up to [`SHORT_CHARS_MAX`] ASCII letters.
+/// Weights of the kinds of words, before their rarity. `SHORT` is for words of up to [`SHORT_CHARS_MAX`] ASCII letters.
 const SHORT: i64 = 5;
 const PLAIN: i64 = 10;
 const NAME: i64 = 17;
 const NUMBER: i64 = 20;
 const IDENTIFIER: i64 = 20;
 const SHORT_CHARS_MAX: usize = 3;
-/// From this character on, each character is a word.
+/// From this character on, each character is a word of its own.
 const IDEOGRAPHS_FROM: char = '\u{2e80}';
-/// The least rarity, so that a text of everyday words counts as well.
+/// The least rarity. A text of everyday words counts as well.
 const RARITY_MIN: i64 = 1;
 
 /// A hash of a word in lower case.
@@ -28,13 +28,13 @@ type WordHash = u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct TextWord {
     word: WordHash,
-    look: i64,
+    weight: i64,
 }
 
 pub(super) struct Rarity {
     texts: u64,
     texts_with: HashMap<WordHash, u32>,
-    /// Words of the text above, which count least.
+    /// Words of the text above the items. They count least.
     above: HashSet<WordHash>,
 }
 
@@ -47,29 +47,32 @@ impl Rarity {
         };
         for text in texts {
             rarity.texts += 1;
-            for seen in distinct(text) {
-                *rarity.texts_with.entry(seen.word).or_default() += 1;
+            for found in distinct(text) {
+                *rarity.texts_with.entry(found.word).or_default() += 1;
             }
         }
         rarity
     }
 
-    /// Sets the text above, whose words count least.
-    pub(super) fn beneath(mut self, above: &str) -> Self {
-        self.above.extend(distinct(above).iter().map(|seen| seen.word));
+    /// Sets the text above the items. Its words count least.
+    pub(super) fn below(mut self, above: &str) -> Self {
+        self.above.extend(distinct(above).iter().map(|found| found.word));
         self
     }
 
-    /// Returns true if all words of `text` occur in the text above.
-    pub(super) fn is_told_above(&self, text: &str) -> bool {
-        distinct(text).iter().all(|seen| self.above.contains(&seen.word))
-    }
-
-    /// Sums kind times rarity over the distinct words of `text`. Comparable only with values of the same `Rarity`.
-    pub(super) fn told(&self, text: &str) -> i64 {
+    /// Returns true if all words of `text` occur in the text above the items.
+    pub(super) fn is_stated_above(&self, text: &str) -> bool {
         distinct(text)
             .iter()
-            .map(|seen| seen.look * self.of(seen.word))
+            .all(|found| self.above.contains(&found.word))
+    }
+
+    /// Returns how much `text` says: the sum of weight times rarity over its distinct words. Only values of the same `Rarity` are
+    /// comparable.
+    pub(super) fn information(&self, text: &str) -> i64 {
+        distinct(text)
+            .iter()
+            .map(|found| found.weight * self.of(found.word))
             .sum()
     }
 
@@ -80,27 +83,27 @@ impl Rarity {
         }
         let with = self.texts_with.get(&word).copied().unwrap_or(1).max(1);
         let times = u128::from(self.texts + 1) * 16 / u128::from(with);
-        // The factor 16 survives the integer division as 4 bits; to the fourth power these are the 16 bits subtracted here.
+        // The factor 16 survives the integer division as 4 bits. To the fourth power these are the 16 bits that are subtracted below.
         let quarter_bits = times.pow(4).max(1).ilog2();
         i64::from(quarter_bits.saturating_sub(16)) + RARITY_MIN
     }
 }
 
-/// Returns the words of `text`, each once, with its highest weight.
+/// Returns each word of `text` once, with its highest weight.
 fn distinct(text: &str) -> Vec<TextWord> {
     let mut words = words(text);
     words.sort_unstable_by(|one, other| other.cmp(one));
-    words.dedup_by_key(|seen| seen.word);
+    words.dedup_by_key(|found| found.word);
     words
 }
 
 fn words(text: &str) -> Vec<TextWord> {
     let mut words = Vec::with_capacity(text.len() / 5);
-    let mut opens = true;
+    let mut begins_sentence = true;
     let mut rest = text;
     while let Some(start) = rest.find(is_of_word) {
         let (between, word) = rest.split_at(start);
-        opens |= between.contains(['.', '!', '?', ':', '…', '“', '"']);
+        begins_sentence |= between.contains(['.', '!', '?', ':', '…', '“', '"']);
         let first = word.chars().next().map_or(0, char::len_utf8);
         let end = match word.chars().next() {
             Some(c) if c >= IDEOGRAPHS_FROM => first,
@@ -111,9 +114,9 @@ fn words(text: &str) -> Vec<TextWord> {
         let (word, after) = word.split_at(end);
         words.push(TextWord {
             word: fingerprint(word),
-            look: look(word, opens),
+            weight: weight(word, begins_sentence),
         });
-        opens = false;
+        begins_sentence = false;
         rest = after;
     }
     words
@@ -123,7 +126,7 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-fn look(word: &str, opens: bool) -> i64 {
+fn weight(word: &str, begins_sentence: bool) -> i64 {
     let has = |is: fn(char) -> bool| word.chars().any(is);
     let digits = has(|c| c.is_ascii_digit());
     let letters = has(char::is_alphabetic);
@@ -132,7 +135,7 @@ fn look(word: &str, opens: bool) -> i64 {
         IDENTIFIER
     } else if digits {
         NUMBER
-    } else if capitals > 1 || (capitals == 1 && !opens) {
+    } else if capitals > 1 || (capitals == 1 && !begins_sentence) {
         NAME
     } else if word.chars().nth(SHORT_CHARS_MAX).is_none() && word.is_ascii() {
         SHORT
@@ -171,19 +174,19 @@ mod tests {
             "a 4711 Kestrel",
             "a K4711 and a Kestrel",
         ]
-        .map(|text| rarity.told(text));
+        .map(|text| rarity.information(text));
         assert!(order.is_sorted_by(|one, other| one < other), "{order:?}");
-        assert_eq!(rarity.told("cat cat, cat"), rarity.told("cat"));
-        assert_eq!(rarity.told(""), 0);
+        assert_eq!(rarity.information("cat cat, cat"), rarity.information("cat"));
+        assert_eq!(rarity.information(""), 0);
     }
 
     #[test]
     fn words_from_above_weigh_least() {
         let texts = ["the gate squeaks", "the hinge is oiled"];
-        let rarity = Rarity::among(texts).beneath("Gate, squeaks");
-        assert!(rarity.told("gate squeaks") < rarity.told("hinge"));
-        assert!(rarity.is_told_above("squeaks: gate") && !rarity.is_told_above("the gate"));
-        assert!(!Rarity::among(texts).is_told_above("gate"));
+        let rarity = Rarity::among(texts).below("Gate, squeaks");
+        assert!(rarity.information("gate squeaks") < rarity.information("hinge"));
+        assert!(rarity.is_stated_above("squeaks: gate") && !rarity.is_stated_above("the gate"));
+        assert!(!Rarity::among(texts).is_stated_above("gate"));
     }
 
     #[test]
@@ -197,7 +200,7 @@ mod tests {
         fn more_words_never_tell_less(texts in prop::collection::vec(any_text(), 0..6), more in any_text()) {
             let rarity = Rarity::among(texts.iter().map(String::as_str));
             for text in &texts {
-                prop_assert!(rarity.told(text) >= 0);
+                prop_assert!(rarity.information(text) >= 0);
                 let longer = format!("{text} {more}");
                 prop_assert!(distinct(&longer).len() >= distinct(text).len());
             }

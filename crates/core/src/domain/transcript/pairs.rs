@@ -1,11 +1,11 @@
-//! Places results next to their calls. Tools answer in any order, and many formats name the tool only in the call.
+//! Puts results next to their calls. Tools answer in any order, and many formats name the tool only in the call.
 
 use super::{Line, Voice};
 
-/// The number of newest open calls that a result may match.
+/// A result may match this many of the newest open calls.
 const OPEN_CALLS_MAX: usize = 256;
 
-/// A line, with the id that links a result to its call.
+/// A line, and the id that links a result to its call.
 pub(super) struct LinkedLine<'a> {
     pub(super) line: Line,
     pub(super) id: Option<&'a str>,
@@ -14,12 +14,12 @@ pub(super) struct LinkedLine<'a> {
 struct OpenCall<'a> {
     at: usize,
     id: Option<&'a str>,
-    /// Calls with the same number belong to one batch: there are only words of the model between them.
+    /// Calls with the same number belong to one batch: only words of the model stand between them.
     batch: usize,
 }
 
-/// Moves each result right after its call and labels it with the tool's name; everything else keeps its order. Successful results without
-/// text are left out.
+/// Moves each result right after its call and labels it with the tool's name. Everything else keeps its order. Leaves out successful
+/// results without text.
 pub(super) fn side_by_side(lines: Vec<LinkedLine<'_>>) -> Vec<Line> {
     let calls = calls_of(&lines);
     let mut lines: Vec<Option<Line>> = lines.into_iter().map(|linked| Some(linked.line)).collect();
@@ -77,7 +77,7 @@ fn calls_of(lines: &[LinkedLine<'_>]) -> Vec<Option<usize>> {
     calls
 }
 
-/// The first open call of that id in the latest batch that has one: ids may repeat.
+/// Returns the first open call of that id, in the latest batch that has one, since ids may repeat.
 fn by_id(open: &[OpenCall<'_>], id: Option<&str>) -> Option<usize> {
     let id = id?;
     let newest = open.iter().rfind(|call| call.id == Some(id))?.batch;
@@ -85,8 +85,8 @@ fn by_id(open: &[OpenCall<'_>], id: Option<&str>) -> Option<usize> {
         .position(|call| call.id == Some(id) && call.batch == newest)
 }
 
-/// The first open call of that tool in the latest batch that has one; of any tool if the result names none. If the result has an id, only
-/// a call without one fits. An interrupted call thus gets no result of a later call.
+/// Returns the first open call of that tool, in the latest batch that has one. A result that names no tool matches any tool. A result
+/// with an id matches only a call without one. So an interrupted call doesn't get the result of a later call.
 fn by_name(open: &[OpenCall<'_>], lines: &[LinkedLine<'_>], result: &LinkedLine<'_>) -> Option<usize> {
     let name = &result.line.label;
     let fits = |call: &OpenCall<'_>| {

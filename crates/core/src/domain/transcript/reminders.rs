@@ -1,26 +1,26 @@
-//! Reminders that a host puts into tools' results to steer its model: not part of a result, and not for a summary.
+//! Removes reminders that a host puts into tools' results to steer its model. They aren't part of a result and don't belong in a summary.
 
 use std::borrow::Cow;
 
 const OPEN: &str = "<system-reminder>";
 const CLOSE: &str = "</system-reminder>";
 
-/// Removes the reminders of the host from `result`. An unclosed one stays.
+/// Removes the host's reminders from `result`. A reminder without an end stays.
 pub(super) fn without_reminders(result: &str) -> Cow<'_, str> {
     if !result.contains(CLOSE) {
         return Cow::Borrowed(result);
     }
-    let mut left = String::with_capacity(result.len());
+    let mut cleaned = String::with_capacity(result.len());
     let mut rest = result;
     while let Some((before, after)) = rest.split_once(OPEN) {
         let Some((_, next)) = after.split_once(CLOSE) else {
             break;
         };
-        left.push_str(before);
+        cleaned.push_str(before);
         rest = next;
     }
-    left.push_str(rest);
-    Cow::Owned(left)
+    cleaned.push_str(rest);
+    Cow::Owned(cleaned)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Removes the text that one host wrote in a message.
+//! Removes the texts that one host writes in messages.
 
 use std::borrow::Cow;
 
@@ -7,9 +7,9 @@ use super::{
     tags::{Tags, strip},
 };
 
-/// The text after the head of a tool's result.
+/// Follows the head of a tool's result.
 const RESULT: &str = "] Result:";
-/// The words between a tool's name and its target.
+/// Stand between a tool's name and its target.
 const JOINTS: [&str; 3] = [" for ", " to ", " in "];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,20 +19,20 @@ struct ToolResult<'a> {
 }
 
 pub(super) struct HostRemainder<'a> {
-    /// The rest of each text; blank if all of it is the program's.
+    /// What remains of each text; blank if all of it is the program's.
     pub(super) texts: Vec<Cow<'a, str>>,
-    /// True if the message is the program's reply to the model: only answers in it are the user's.
+    /// True if the message is the program's reply to the model. Only answers in it are the user's.
     pub(super) is_reply: bool,
 }
 
 impl Host {
-    /// Removes the text that the host wrote in a message with these texts.
-    pub(super) fn set_aside<'a>(&'static self, texts: &[Cow<'a, str>]) -> HostRemainder<'a> {
+    /// Removes what the host wrote in a message with these texts.
+    pub(super) fn remove_own<'a>(&'static self, texts: &[Cow<'a, str>]) -> HostRemainder<'a> {
         let is_reply = texts.iter().any(|text| self.is_result(text));
         let stripped: Vec<Cow<'a, str>> = texts.iter().map(|text| self.strip(text)).collect();
         let is_marked = is_reply || {
             let mut pairs = texts.iter().zip(&stripped);
-            pairs.any(|(text, stripped)| text.len() != stripped.len() || self.is_programs(text, false))
+            pairs.any(|(text, stripped)| text.len() != stripped.len() || self.is_from_program(text, false))
         };
         if is_marked {
             let answers: Vec<String> = stripped.iter().map(|text| self.answers(text)).collect();
@@ -61,8 +61,8 @@ impl Host {
         }
     }
 
-    /// Returns true if the whole text is the program's, by its beginning.
-    fn is_programs(&self, text: &str, is_marked: bool) -> bool {
+    /// Returns true if the whole text is the program's, by how it begins.
+    fn is_from_program(&self, text: &str, is_marked: bool) -> bool {
         let text = text.trim_start();
         self.shapes.iter().any(|shape| match shape {
             MarkerShape::Text(begin) => text.starts_with(begin),
@@ -71,22 +71,24 @@ impl Host {
         })
     }
 
-    /// The user's words in a text that is the program's, except for the part after the line that introduces the user; `None` if the text
-    /// isn't the program's.
+    /// Returns the user's words in a text that is otherwise the program's: the part after the line that introduces the user. Returns
+    /// `None` if the text isn't the program's.
     fn request(&self, text: &str, is_marked: bool) -> Option<String> {
         let behind = self.shapes.iter().find_map(|shape| match shape {
             MarkerShape::Request(line) => text.split_once(line),
             _ => None,
         });
         match behind {
-            Some((before, request)) if before.trim().is_empty() || self.is_programs(before, is_marked) => {
+            Some((before, request))
+                if before.trim().is_empty() || self.is_from_program(before, is_marked) =>
+            {
                 Some(request.trim().to_owned())
             }
-            _ => self.is_programs(text, is_marked).then(String::new),
+            _ => self.is_from_program(text, is_marked).then(String::new),
         }
     }
 
-    /// Removes the program's blocks of lines from `text`. `last` is the last line of a block that continues from the text before.
+    /// Removes the program's blocks of lines from `text`. If a block continues from the text before, `last` is its last line.
     fn without_lines<'a>(&self, text: Cow<'a, str>, last: &mut Option<&'static str>) -> Cow<'a, str> {
         let mut left = String::new();
         let mut rest = text.as_ref();
@@ -117,7 +119,7 @@ impl Host {
         }
     }
 
-    /// The tools whose results are the user's answers; `None` if the host writes no results as texts.
+    /// Returns the tools whose results are the user's answers; `None` if the host writes no results as texts.
     fn asking(&self) -> Option<&'static [&'static str]> {
         self.shapes.iter().find_map(|shape| match shape {
             MarkerShape::Result { asking } => Some(*asking),
@@ -129,7 +131,7 @@ impl Host {
         self.asking().is_some() && ToolResult::of(text).is_some()
     }
 
-    /// The answers that the user typed in `text`: the contents of tags for answers, where the host puts these.
+    /// Returns the answers that the user typed in `text`: the contents of tags for answers, where the host puts such tags.
     fn answers(&'static self, text: &str) -> String {
         let result = ToolResult::of(text).filter(|_| self.asking().is_some());
         let asks = result.is_some_and(|result| self.asking().unwrap_or_default().contains(&result.tool));
@@ -151,7 +153,7 @@ impl Host {
 }
 
 impl<'a> ToolResult<'a> {
-    /// Parses `[read_file for 'a.rs'] Result:` or `[attempt_completion] Result:` and the text after it.
+    /// Parses `[read_file for 'a.rs'] Result:` or `[attempt_completion] Result:`, and the text after it.
     fn of(text: &'a str) -> Option<Self> {
         let inner = text.trim_start().strip_prefix('[')?;
         let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_' || char == '-';

@@ -1,29 +1,29 @@
-//! The user's own words in tools' results: reasons for refusing a call, and answers to a question.
+//! Finds the user's own words in tools' results: reasons for refusing a call, and answers to a question.
 
-/// The beginnings of results of calls that the user refused.
+/// Results of calls that the user refused begin like this.
 const REFUSALS: [&str; 2] = [
     "The user doesn't want to proceed with this tool use",
     "Permission for this tool use was denied",
 ];
-/// The texts before the user's words in these results.
+/// Stand before the user's words in these results.
 const SAID: [&str; 3] = [
     "the user said:",
     "The user said:",
     "the user provided the following reason for the rejection:",
 ];
-/// The program's text after the user's words.
+/// The program's text that follows the user's words.
 const NOTE: &str = "\n\nNote: The user's next message";
-/// The beginnings of results with the user's answers to the model's questions.
+/// Results with the user's answers to the model's questions begin like this.
 const ANSWERED: [&str; 2] = [
     "User has answered your questions:",
     "Your questions have been answered:",
 ];
-/// The program's text after the answers.
+/// The program's text that follows the answers.
 const GO_ON: &str = "You can now continue";
-/// The text between a question and its answer.
+/// Stands between a question and its answer.
 const EQUALS: &str = "\"=";
 
-/// The user's words on refusing a call, from its result.
+/// Returns the user's words on refusing a call, from its result.
 pub fn refusal(result: &str) -> Option<&str> {
     let result = result.trim_start();
     if !REFUSALS.iter().any(|refusal| result.starts_with(*refusal)) {
@@ -34,17 +34,20 @@ pub fn refusal(result: &str) -> Option<&str> {
     (!words.is_empty()).then_some(words)
 }
 
-/// The user's answers in a result, each with its question if it is given.
+/// Returns the user's answers in a result. Each comes with its question if there is one.
 pub fn answers(result: &str) -> Vec<(Option<&str>, &str)> {
     let result = result.trim();
-    let Some(told) = ANSWERED.iter().find_map(|start| result.strip_prefix(*start)) else {
+    let Some(dialogue) = ANSWERED.iter().find_map(|start| result.strip_prefix(*start)) else {
         return Vec::new();
     };
-    let told = told.rsplit_once(GO_ON).map_or(told, |(told, _)| told).trim();
-    let mut pieces = told.split(EQUALS).peekable();
+    let dialogue = dialogue
+        .rsplit_once(GO_ON)
+        .map_or(dialogue, |(dialogue, _)| dialogue)
+        .trim();
+    let mut pieces = dialogue.split(EQUALS).peekable();
     let mut question = pieces.next().unwrap_or_default().trim_start_matches('"');
     if pieces.peek().is_none() {
-        return vec![(None, bare(told))];
+        return vec![(None, without_quotes(dialogue))];
     }
     let mut answers = Vec::new();
     while let Some(piece) = pieces.next() {
@@ -55,18 +58,18 @@ pub fn answers(result: &str) -> Vec<(Option<&str>, &str)> {
             .or_else(|| piece.rsplit_once('"'))
             .filter(|_| !is_last);
         let (answer, next) = parted.unwrap_or((piece, ""));
-        answers.push((Some(question), bare(answer)));
+        answers.push((Some(question), without_quotes(answer)));
         question = next;
     }
     answers
 }
 
 /// Returns true if a result has words of the user.
-pub fn are_in(result: &str) -> bool {
+pub fn has_user_words(result: &str) -> bool {
     refusal(result).is_some() || !answers(result).is_empty()
 }
 
-fn bare(answer: &str) -> &str {
+fn without_quotes(answer: &str) -> &str {
     let answer = answer.trim().trim_end_matches(['.', ',', ';']);
     let answer = answer.strip_prefix('"').unwrap_or(answer);
     answer.strip_suffix('"').unwrap_or(answer)
@@ -98,7 +101,7 @@ mod tests {
         ];
         for (result, words) in cases {
             assert_eq!(refusal(&result), words, "{result}");
-            assert_eq!(are_in(&result), words.is_some());
+            assert_eq!(has_user_words(&result), words.is_some());
         }
     }
 

@@ -1,6 +1,6 @@
-//! The table of all texts that hosts write in the user's place, with the sources of the entries.
+//! All texts that hosts write in the user's place, with the sources of the entries.
 //!
-//! A shape only counts in the formats of its host. In any other format, above all in native messages, a text like it is the user's own.
+//! A shape only counts in the formats of its host. In any other format, above all in native messages, the same text is the user's own.
 
 use crate::domain::message::Format;
 
@@ -13,31 +13,31 @@ pub(super) struct Host {
     pub(super) shapes: &'static [MarkerShape],
 }
 
-/// A pattern by which a program's text is recognised.
+/// A shape by which a program's text is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MarkerShape {
     /// A tag at the beginning of a line, around text of the program.
     Tag(&'static str),
     /// A tag at the beginning of a line, around text that the user typed.
     TypedTag(&'static str),
-    /// The beginning of a text that is the program's as a whole.
+    /// How a text begins that is entirely the program's.
     Text(&'static str),
-    /// Like [`Self::Text`], but only if the message has another shape of the host.
+    /// Like [`Self::Text`], but only if the message has another shape of the host as well.
     TextBeside(&'static str),
-    /// The line after which the user's words follow, in a text that is the program's until there.
+    /// The line before the user's words, in a text that is the program's up to this line.
     Request(&'static str),
-    /// A block of lines of the program, perhaps over several texts.
+    /// A block of lines of the program. It may extend over several texts.
     Lines { first: &'static str, last: &'static str },
-    /// `[tool for '…'] Result:`, a tool's result. In its message only answers are the user's.
+    /// `[tool for '…'] Result:`, a tool's result. In a message with it, only answers are the user's.
     Result {
         /// Tools whose results are the user's answers.
         asking: &'static [&'static str],
     },
-    /// A tag around text that the user typed, if the message has another shape of the host: at the beginning of a text, or after a
-    /// sentence with one of these endings. Nothing else in such a message is the user's.
+    /// A tag around text that the user typed, in a message with another shape of the host. The tag stands at the beginning of a text, or
+    /// after a sentence with one of these ends. Nothing else in such a message is the user's.
     AnswerTag {
         name: &'static str,
-        /// The endings of the sentences.
+        /// How the sentences end.
         behind: &'static [&'static str],
     },
 }
@@ -50,9 +50,9 @@ const HOSTS: [Host; 4] = [CLAUDE_CODE, CODEX, GEMINI_CLI, CLINE];
 
 use MarkerShape::{AnswerTag, Lines, Request, Result, Tag, Text, TextBeside, TypedTag};
 
-/// Claude Code. Its transcripts and its requests to Anthropic's Messages API hold the same texts. `isMeta` and `origin` tell who wrote a
-/// line of a transcript; these shapes are for lines without them.
-/// Sources: its transcripts of versions 1.0 to 2.1, and docs.claude.com ("Hooks reference", "Slash commands").
+/// Claude Code. Its transcripts and its requests to Anthropic's Messages API have the same texts. `isMeta` and `origin` say who wrote a
+/// line of a transcript; these shapes are for lines without them. Sources: its transcripts of versions 1.0 to 2.1, and docs.claude.com
+/// ("Hooks reference", "Slash commands").
 const CLAUDE_CODE: Host = Host {
     formats: &[Format::ClaudeCode, Format::Anthropic],
     shapes: &[
@@ -87,10 +87,10 @@ const CLAUDE_CODE: Host = Host {
     ],
 };
 
-/// Codex. Its rollouts hold items of OpenAI's Responses API, which it also uses for requests; until 2026 it could use chat messages, too
-/// (`wire_api = "chat"`).
-/// Sources: github.com/openai/codex, `codex-rs/core/src/context/` (`contextual_user_message.rs` lists what isn't a user's turn; the other
-/// files there have the markers) and `codex-rs/protocol/src/protocol.rs` (`*_OPEN_TAG`, `USER_MESSAGE_BEGIN`).
+/// Codex. Its rollouts have items of OpenAI's Responses API, which it also uses for requests. Until 2026 it could use chat messages as
+/// well (`wire_api = "chat"`). Sources: github.com/openai/codex, `codex-rs/core/src/context/` (`contextual_user_message.rs` lists what
+/// isn't a user's turn; the other files there have the markers) and `codex-rs/protocol/src/protocol.rs` (`*_OPEN_TAG`,
+/// `USER_MESSAGE_BEGIN`).
 const CODEX: Host = Host {
     formats: &[Format::Codex, Format::OpenAiResponses, Format::OpenAiChat],
     shapes: &[
@@ -158,9 +158,9 @@ const GEMINI_CLI: Host = Host {
     ],
 };
 
-/// Cline and its forks (Roo Code, Kilo Code). `api_conversation_history.json` holds Anthropic's messages, whatever the provider; those
-/// without a block of Anthropic's own can't be told from OpenAI's.
-/// Sources: github.com/cline/cline, tags v3.0.0 to v4.1.12; the entries name the files (from v3.9 on below `src/core`).
+/// Cline and its forks (Roo Code, Kilo Code). `api_conversation_history.json` has Anthropic's messages, whatever the provider. Messages
+/// without a block of Anthropic's own look like OpenAI's. Sources: github.com/cline/cline, tags v3.0.0 to v4.1.12; the entries name the
+/// files (from v3.9 on below `src/core`).
 const CLINE: Host = Host {
     formats: &[Format::Anthropic, Format::OpenAiChat],
     shapes: &[

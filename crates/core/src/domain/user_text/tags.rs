@@ -1,32 +1,32 @@
-//! Tags at the beginning of lines.
+//! Finds tags at the beginning of lines.
 
 use std::borrow::Cow;
 
 use super::table::{Host, MarkerShape};
 use crate::domain::text::floor_cut;
 
-/// The most bytes of an opening tag with its attributes.
+/// Limits an opening tag with its attributes to this many bytes.
 const TAG_BYTES_MAX: usize = 512;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClosedTag<'a> {
     pub(super) shape: MarkerShape,
-    /// The text before it, from the end of the tag before.
+    /// The text between the tag before it and this tag.
     pub(super) before: &'a str,
     pub(super) inner: &'a str,
 }
 
-/// An iterator over a host's tags at the beginning of lines.
+/// Iterates over a host's tags at the beginning of lines.
 pub(super) struct Tags<'a> {
     host: &'static Host,
     /// Selects the shapes to find.
     is_wanted: fn(MarkerShape) -> bool,
-    /// The text after the last tag found.
+    /// The text after the last found tag.
     rest: &'a str,
-    /// The length of `rest` that was searched, and if its last line is blank so far.
-    seen: usize,
+    /// How much of `rest` was searched, and if the last searched line is blank so far.
+    searched: usize,
     is_blank: bool,
-    /// Names of unclosed tags: each is searched only once, so that the time is linear.
+    /// The names of tags without an end. Each is searched for only once, so that the time is linear.
     unclosed: Vec<&'static str>,
 }
 
@@ -37,38 +37,39 @@ impl<'a> Tags<'a> {
             host,
             is_wanted,
             rest: text,
-            seen: 0,
+            searched: 0,
             is_blank: true,
             unclosed: Vec::new(),
         }
     }
 
-    /// The position of the next mark that may open a tag, and if only blanks precede it in its line.
+    /// Returns where the next `<` is that may open a tag, and if only blanks stand before it in its line.
     fn next_mark(&mut self) -> Option<(usize, bool)> {
-        let rest = self.rest.get(self.seen..)?;
-        // The mark that was tried last is still there.
+        let rest = self.rest.get(self.searched..)?;
+        // The `<` that was tried last is still there.
         let skipped = usize::from(rest.starts_with('<') && !self.is_blank);
-        let at = self.seen + skipped + rest.get(skipped..)?.find('<')?;
-        let between = self.rest.get(self.seen..at)?;
+        let at = self.searched + skipped + rest.get(skipped..)?.find('<')?;
+        let between = self.rest.get(self.searched..at)?;
         let is_blank = match between.rsplit_once('\n') {
             Some((_, line)) => line.trim().is_empty(),
             None => self.is_blank && between.trim().is_empty(),
         };
-        self.seen = at;
+        self.searched = at;
         self.is_blank = false;
         Some((at, is_blank))
     }
 
-    /// The wanted tag that `mark` opens.
+    /// Returns the wanted tag that begins at `mark`.
     fn opening(&self, mark: &'a str) -> Option<OpenTag<'a>> {
         let inner = mark.strip_prefix('<')?;
         let wanted = self.host.shapes.iter().filter(|&&shape| (self.is_wanted)(shape));
-        let (name, shape) = wanted
-            .filter_map(|&shape| Some((name(shape)?, shape)))
-            .find(|(name, _)| {
-                let rest = inner.strip_prefix(*name);
-                rest.is_some_and(|rest| rest.starts_with(['>', ' ', '\n']))
-            })?;
+        let (name, shape) =
+            wanted
+                .filter_map(|&shape| Some((tag_name(shape)?, shape)))
+                .find(|(name, _)| {
+                    let rest = inner.strip_prefix(*name);
+                    rest.is_some_and(|rest| rest.starts_with(['>', ' ', '\n']))
+                })?;
         let end = floor_cut(inner, TAG_BYTES_MAX).find('>')?;
         let content = inner.get(end + 1..)?;
         Some(OpenTag { name, shape, content })
@@ -90,7 +91,7 @@ impl<'a> Iterator for Tags<'a> {
                 self.unclosed.push(tag.name);
                 continue;
             };
-            (self.rest, self.seen, self.is_blank) = (behind, 0, true);
+            (self.rest, self.searched, self.is_blank) = (behind, 0, true);
             return Some(ClosedTag {
                 shape: tag.shape,
                 before,
@@ -100,26 +101,26 @@ impl<'a> Iterator for Tags<'a> {
     }
 }
 
-/// Removes the tags of `host` from `text` with their content; of tags around the user's input it removes only the tags.
+/// Removes the tags of `host` with their content from `text`. Of tags around the user's input, removes only the tags.
 pub(super) fn strip<'a>(host: &'static Host, text: &'a str) -> Cow<'a, str> {
     let mut tags = Tags::of(host, text, |shape| {
         matches!(shape, MarkerShape::Tag(_) | MarkerShape::TypedTag(_))
     });
-    let mut left = String::new();
+    let mut stripped = String::new();
     let mut is_whole = true;
     for tag in tags.by_ref() {
         let is_between_tags = !is_whole && tag.before.trim().is_empty();
-        left.push_str(if is_between_tags { " " } else { tag.before });
+        stripped.push_str(if is_between_tags { " " } else { tag.before });
         if matches!(tag.shape, MarkerShape::TypedTag(_)) {
-            left.push_str(tag.inner.trim());
+            stripped.push_str(tag.inner.trim());
         }
         is_whole = false;
     }
     if is_whole {
         return Cow::Borrowed(text);
     }
-    left.push_str(tags.rest);
-    Cow::Owned(left.trim().to_owned())
+    stripped.push_str(tags.rest);
+    Cow::Owned(stripped.trim().to_owned())
 }
 
 struct OpenTag<'a> {
@@ -128,8 +129,8 @@ struct OpenTag<'a> {
     content: &'a str,
 }
 
-/// The name of the shape's tag, if it is a tag.
-fn name(shape: MarkerShape) -> Option<&'static str> {
+/// Returns the name of the shape's tag, if the shape is a tag.
+fn tag_name(shape: MarkerShape) -> Option<&'static str> {
     match shape {
         MarkerShape::Tag(name) | MarkerShape::TypedTag(name) | MarkerShape::AnswerTag { name, .. } => {
             Some(name)

@@ -144,7 +144,7 @@ fn a_budget_is_above_another_if_one_limit_is() {
         (budget(9, 6), budget(10, 5), true),
     ] {
         assert_eq!(after.is_above(before), is_above, "{after:?} {before:?}");
-        assert!(!after.held_to(before).is_above(before), "{after:?} {before:?}");
+        assert!(!after.at_most(before).is_above(before), "{after:?} {before:?}");
     }
 }
 

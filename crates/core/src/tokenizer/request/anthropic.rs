@@ -1,11 +1,11 @@
-//! Anthropic messages: `system` as a separate field, content as blocks.
+//! Counts Anthropic messages: `system` is a field of its own, content is a list of blocks.
 
 use serde_json::{Map, Value};
 
 use super::{super::overhead, Speaker, Tally, list};
 use crate::domain::thought::Sealer;
 
-/// Returns true if a request with `messages` must have this shape.
+/// Returns true if a request with `messages` can only have this shape.
 pub(super) fn is_anthropic(request: &Map<String, Value>) -> bool {
     let is_block = |block: &Value| {
         let kind = block["type"].as_str();

@@ -1,11 +1,11 @@
-//! OpenAI chat completions, and compatible APIs.
+//! Counts OpenAI chat completions, and requests of compatible APIs.
 
 use serde_json::{Map, Value};
 
 use super::{super::overhead, Speaker, Tally, list, text};
 use crate::domain::attachment::data_url;
 
-/// Returns true if a request with `messages` must have this shape.
+/// Returns true if a request with `messages` can only have this shape.
 pub(super) fn is_chat(request: &Map<String, Value>) -> bool {
     let has_role =
         |message: &Value| matches!(message["role"].as_str(), Some("system" | "developer" | "tool"));
@@ -83,8 +83,8 @@ fn part(tally: &mut Tally<'_>, speaker: Speaker, part: &Value) {
         }
         "input_audio" | "video_url" | "audio_url" => tally.attachment(speaker, None),
         _ => {
-            let said = ["text", "refusal"].into_iter().find_map(|name| part.get(name));
-            tally.value(speaker, said.unwrap_or(part));
+            let text = ["text", "refusal"].into_iter().find_map(|name| part.get(name));
+            tally.value(speaker, text.unwrap_or(part));
         }
     }
 }

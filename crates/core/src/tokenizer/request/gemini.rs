@@ -1,5 +1,5 @@
-//! Gemini's `generateContent`: `contents` of parts, and `systemInstruction`. Fields are in camel case, or in snake case
-//! from older clients.
+//! Counts Gemini's `generateContent`: `contents` with parts, and `systemInstruction`. Field names are in camel case; older clients have
+//! them in snake case.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! OpenAI responses: `instructions`, and `input` as a string or as items.
+//! Counts OpenAI responses: `instructions`, and `input` as a string or as items.
 
 use serde_json::{Map, Value};
 
@@ -61,7 +61,7 @@ fn item(tally: &mut Tally<'_>, item: &Map<String, Value>) {
     }
 }
 
-/// If reasoning is sealed, the seal covers its summary, too.
+/// Counts reasoning. Encrypted content includes the summary.
 fn reasoning(tally: &mut Tally<'_>, item: &Map<String, Value>) {
     let sealed = text(item, "encrypted_content");
     if sealed.is_empty() {
@@ -94,8 +94,8 @@ fn part(tally: &mut Tally<'_>, speaker: Speaker, part: &Value) {
         "input_audio" => tally.attachment(speaker, None),
         "encrypted_content" => tally.opaque(speaker, part),
         _ => {
-            let said = ["text", "refusal"].into_iter().find_map(|name| part.get(name));
-            tally.value(speaker, said.unwrap_or(part));
+            let text = ["text", "refusal"].into_iter().find_map(|name| part.get(name));
+            tally.value(speaker, text.unwrap_or(part));
         }
     }
 }

@@ -18,7 +18,7 @@ use super::super::{
 use recapd_core::domain::{
     agent::AgentId,
     exchange::{Exchange, PREAMBLE},
-    journal::{Head, ImportState, JournalError, MarkRecord, SessionRecord, take_in},
+    journal::{Head, ImportState, JournalError, MarkRecord, SessionRecord, add_recorded},
     ledger::{CutPoint, Eviction, Ledger},
     lineage::Step,
     message::is_tombstone,
@@ -109,7 +109,7 @@ async fn standing(
     }
     let there = super::head(tx, &request.agent, None).await?;
     Ok(there.map_or(ImportState::Open, |there| {
-        head.standing_of(&there, request.through_seq())
+        head.compare(&there, request.through_seq())
     }))
 }
 
@@ -232,7 +232,7 @@ fn place_all(ledger: &mut Ledger, part: &[ReadRecord]) -> Result<RestoreRows, Jo
     for ReadRecord { record, entry, .. } in part {
         let (session, is_first) = (ledger.session, ledger.last_seq == 0);
         let silent_since = ledger.newest.as_ref().map(|newest| newest.last_at);
-        placed.exchanges.extend(take_in(ledger, record, entry)?);
+        placed.exchanges.extend(add_recorded(ledger, record, entry)?);
         if is_first || ledger.session > session {
             let previous_end = silent_since.map(|since| (since, "idle"));
             placed.sessions.push(NewSession {

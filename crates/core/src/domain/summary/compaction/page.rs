@@ -22,22 +22,22 @@ use crate::domain::{
     tokens::TokenCounter,
 };
 
-/// Part of the room for headlines if they don't all fit, in percent; the rest is for details, and keeps new items from pushing out old
+/// If not all headlines fit, they get this part of the room, in percent. The rest is for details, so that new items don't push out old
 /// ones.
 const HEADLINES_PERCENT: i64 = 75;
-/// How far beyond the room a page may be planned if the estimate was too high, in percent. Multiplied by [`HEADLINES_PERCENT`] it stays
-/// under 100, so that composing the remaining items again drops none.
+/// If the estimate was too high, a page is planned for at most this part of its room, in percent. Multiplied by [`HEADLINES_PERCENT`] it
+/// stays under 100, so that composing the remaining items again drops none.
 const WIDENED_PERCENT_MAX: i64 = 120;
-/// Longest line shared by several items, in characters.
+/// Limits a line that several items share to this many characters.
 const JOINED_CHARS_MAX: usize = 600;
-/// Pinned items get up to this part of the room, in percent, in full and before all others; further pinned items are treated like the
-/// others. It is well under [`HEADLINES_PERCENT`], so that no pinned line is dropped.
+/// Pinned items together get up to this part of the room, in percent. They are shown in full and before all others; further pinned items
+/// are treated like the others. The part is well under [`HEADLINES_PERCENT`], so that no pinned line is dropped.
 const PINNED_PERCENT_MAX: i64 = 25;
 
-/// The estimated tokens that a page may take.
+/// The estimated tokens that a page may have.
 #[derive(Clone, Copy)]
 struct PageRoom {
-    /// Lines are dropped until the headlines of the others take less.
+    /// Lines are dropped until the remaining headlines take less.
     headlines: i64,
     /// Lines are lengthened while the page takes less.
     details: i64,
@@ -48,17 +48,17 @@ struct CandidateLine {
     section: Section,
     form: Form,
     points: Choice,
-    /// It is pinned and has room: it is neither shortened nor dropped.
+    /// True for a pinned line within the room for pinned items: it is neither shortened nor dropped.
     is_safe: bool,
-    gone: bool,
+    is_dropped: bool,
     score: i64,
-    /// Tokens of the text in each form, once counted.
+    /// Tokens of the text in each form; `None` until counted.
     costs: [Option<i64>; Form::ALL.len()],
-    /// Tokens of each point of the whole text, once counted.
+    /// Tokens of each point of the full text; `None` until counted.
     point_costs: Option<Vec<i64>>,
     /// Tokens around the text: the line's source, and its share of the headings and line marks.
     around: i64,
-    /// Information of each form, once measured.
+    /// What each form says; `None` until measured.
     measures: [Option<Measure>; Form::ALL.len()],
 }
 
@@ -71,23 +71,23 @@ pub(super) struct Page<'a> {
     layout: Layout,
     /// In the document's order.
     lines: Vec<CandidateLine>,
-    /// Estimated tokens of the document with the current lines.
+    /// Estimated tokens of the document with its current lines.
     tokens: i64,
     pub(super) path: Path,
-    /// Tokens of the dropped decisions and constraints, which are dropped last.
+    /// Tokens of the dropped decisions, constraints and safe lines, which are dropped last.
     pub(super) truncated_tokens: i64,
 }
 
 impl<'a> Page<'a> {
-    /// Makes a page with the headlines of all items that aren't blank or too old. `told` are the same items with the times to show.
+    /// Makes a page with the headlines of all items that aren't blank or too old. `timed` are the same items with the times to show.
     pub(super) fn new(
         items: &[Item],
-        told: &'a [Item],
+        timed: &'a [Item],
         (as_of, policy): (Timestamp, &SummaryPolicy),
         counter: &'a dyn TokenCounter,
     ) -> Self {
         let mut page = Self {
-            items: told,
+            items: timed,
             counter,
             rarity: Rarity::among([]),
             layout: Layout::Line,
@@ -107,7 +107,8 @@ impl<'a> Page<'a> {
         &self.items[self.lines[at].index]
     }
 
-    /// Chooses the path by the size in full. Counts headlines first, to avoid counting the long texts of a big backlog.
+    /// Chooses the path by the estimated size with full texts. Counts the headlines first, so that the long texts of a big backlog
+    /// needn't be counted.
     pub(super) fn choose_path(&mut self, policy: &SummaryPolicy) {
         self.make_safe(policy.merge_tokens() * PINNED_PERCENT_MAX / 100);
         self.path = self.path_by_size(policy);
@@ -132,7 +133,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Sets the form of all lines by section; safe lines stay in full.
+    /// Gives every line the form for its section; safe lines keep their full text.
     fn set_forms(&mut self, form: impl Fn(Section) -> Form) {
         for line in &mut self.lines {
             line.form = if line.is_safe {
@@ -145,7 +146,7 @@ impl<'a> Page<'a> {
         self.add_up();
     }
 
-    /// Reserves room for pinned lines, the most valuable first.
+    /// Makes pinned lines safe while they fit into `room`, the most valuable first.
     fn make_safe(&mut self, room: i64) {
         let mut pinned: Vec<usize> = (0..self.lines.len()).filter(|at| self.item(*at).pinned).collect();
         pinned.sort_by_key(|&at| (Reverse(self.lines[at].score), age_order(self.item(at)), at));
@@ -163,15 +164,15 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Makes the lines fit and returns the document with its exact tokens. Words that occur in `above` weigh least. If the estimate that
-    /// chose the path was too low, the page takes the next path.
+    /// Makes the lines fit and returns the document with its exact tokens. Words that occur in `above` weigh least. If the page turns out
+    /// too big for its path, it takes the next path.
     pub(super) fn settle(&mut self, policy: &SummaryPolicy, above: &str) -> (String, i64) {
         let (ceiling, goal) = (policy.merge_tokens(), policy.full_tokens());
         if self.path != Path::Append {
             self.measure_rarity(above);
         }
         let mut room = self.room(policy);
-        let mut bare = if self.path == Path::Append {
+        let mut headline_tokens = if self.path == Path::Append {
             0
         } else {
             self.fit(room)
@@ -187,14 +188,14 @@ impl<'a> Page<'a> {
                 let headlines = (wider - wider / 64).clamp(ceiling, ceiling * WIDENED_PERCENT_MAX / 100);
                 let details = headlines.saturating_mul(goal) / ceiling.max(1);
                 room = PageRoom { headlines, details };
-                bare = self.fit(room);
+                headline_tokens = self.fit(room);
                 continue;
             }
             if tokens < ceiling || document.is_empty() {
                 return (document, tokens);
             }
-            // The estimate was too low. Asking for proportionally less, and a little less each time, ends after a few rounds, whatever
-            // the counter gives for parts and wholes. Details give way before any line is dropped.
+            // The estimate was too low. Asking for proportionally less, and each time for a little less than that, ends after a few
+            // rounds, whatever the counter gives for parts and wholes. Details go before any line is dropped.
             let less = |asked: i64| asked * ceiling / tokens - (asked / 64).max(1);
             match self.path {
                 Path::Append => {
@@ -202,23 +203,23 @@ impl<'a> Page<'a> {
                     self.measure_rarity(above);
                     room = self.room(policy);
                 }
-                _ if self.tokens > bare => room.details = less(room.details.min(self.tokens)),
+                _ if self.tokens > headline_tokens => room.details = less(room.details.min(self.tokens)),
                 Path::Merge => {
                     self.path = Path::Full;
                     room = self.room(policy);
                 }
                 Path::Full => room.headlines = less(room.headlines.min(self.tokens)),
             }
-            bare = self.fit(room);
+            headline_tokens = self.fit(room);
         }
     }
 
     fn measure_rarity(&mut self, above: &str) {
         let texts = self.lines.iter().map(|line| self.items[line.index].text.as_str());
-        self.rarity = Rarity::among(texts).beneath(above);
+        self.rarity = Rarity::among(texts).below(above);
     }
 
-    /// Returns the room on this path, and lays the page out for it.
+    /// Returns the room on the current path, and lays the page out for it.
     fn room(&mut self, policy: &SummaryPolicy) -> PageRoom {
         if self.path != Path::Full {
             return PageRoom {
@@ -235,20 +236,20 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Fits all lines as headlines, drops lines if needed, then lengthens lines. Returns the tokens of the headlines.
+    /// Resets all lines to headlines, drops lines if they don't fit, then lengthens lines. Returns the tokens of the headlines.
     fn fit(&mut self, room: PageRoom) -> i64 {
         for line in &mut self.lines {
-            line.gone = false;
+            line.is_dropped = false;
         }
         self.truncated_tokens = 0;
         self.set_forms(|_| Form::Gist);
         self.truncate(room.headlines);
-        let bare = self.tokens;
+        let headline_tokens = self.tokens;
         self.lengthen(room.details);
-        bare
+        headline_tokens
     }
 
-    /// Lengthens lines while the page stays under `limit`: first up to the section's form, and the most informative ones first.
+    /// Lengthens lines while the page stays under `limit`: first up to the section's form, and there the most informative lines first.
     fn lengthen(&mut self, limit: i64) {
         for step in self.steps() {
             let Lengthening { at, longer, .. } = step;
@@ -286,10 +287,12 @@ impl<'a> Page<'a> {
     }
 
     pub(super) fn shown(&mut self) -> Vec<ItemPlace> {
-        let left: Vec<usize> = (0..self.lines.len()).filter(|at| !self.lines[*at].gone).collect();
-        let mut shown: Vec<ItemPlace> = Vec::with_capacity(left.len());
+        let remaining: Vec<usize> = (0..self.lines.len())
+            .filter(|at| !self.lines[*at].is_dropped)
+            .collect();
+        let mut shown: Vec<ItemPlace> = Vec::with_capacity(remaining.len());
         let (mut chars, mut before) = (0, None);
-        for at in left {
+        for at in remaining {
             let layout = self.layout_after(before, at, &mut chars);
             let line = &self.lines[at];
             before = Some(at);
@@ -304,7 +307,7 @@ impl<'a> Page<'a> {
         shown
     }
 
-    /// Returns the layout of a line after the line `before`; `chars` counts the characters of the current line.
+    /// Returns the layout of the line `at`, which follows the line `before`. `chars` counts the characters of the current line.
     fn layout_after(&mut self, before: Option<usize>, at: usize, chars: &mut usize) -> Layout {
         if self.layout != Layout::Dense {
             return self.layout;
@@ -337,11 +340,11 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Makes the headlines of all `items` that aren't blank or too old, in the document's order.
+/// Makes the headlines of the `items` that aren't blank or too old, in the document's order.
 fn lines(items: &[Item], as_of: Timestamp, ageing: Ageing) -> Vec<CandidateLine> {
     let newest = items.iter().map(|item| item.ended_at).max().unwrap_or(as_of);
-    let told = items.iter().enumerate().filter(|(_, item)| !item.is_blank());
-    let mut lines: Vec<CandidateLine> = told
+    let present = items.iter().enumerate().filter(|(_, item)| !item.is_blank());
+    let mut lines: Vec<CandidateLine> = present
         .filter_map(|(index, item)| {
             // A pinned item is never too old.
             let oldest = item.pinned.then_some(Section::Earlier);
@@ -351,7 +354,7 @@ fn lines(items: &[Item], as_of: Timestamp, ageing: Ageing) -> Vec<CandidateLine>
                 form: Form::Gist,
                 points: Choice::ALL,
                 is_safe: false,
-                gone: false,
+                is_dropped: false,
                 score: score(item, newest, ageing),
                 costs: [None; Form::ALL.len()],
                 point_costs: None,

@@ -1,4 +1,4 @@
-//! An operator's changes of facts: add, reword, close or pin one. The voice and the time of a fact can't be changed.
+//! An operator's changes of facts: adds, rewords, closes or pins one. The voice and the time of a fact can't be changed.
 
 use serde_json::{Map, Value};
 
@@ -10,15 +10,15 @@ pub const FIELDS: [&str; 3] = ["text", "pinned", "closed"];
 /// Names of the fields of a new fact.
 pub const NEW_FIELDS: [&str; 2] = ["kind", "text"];
 
-/// Reason why a change is invalid.
+/// Why a change is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FactEditError {
-    /// It isn't an object, or is an empty one.
+    /// The change isn't an object, or is an empty one.
     #[error(
         "a change is an object with at least one of `text`, `pinned`, `closed`; a new fact has `kind` and `text`"
     )]
     Nothing,
-    /// It has a field of an unknown name.
+    /// The change has an unknown field.
     #[error("a fact has no field `{0}` that can be set")]
     Unknown(String),
     /// A field is missing or has an invalid value.
@@ -36,7 +36,7 @@ pub enum FactEditError {
 pub struct NewFact {
     /// Its subject.
     pub kind: FactKind,
-    /// One line, 1 to [`FACT_CHARS_MAX`] characters.
+    /// The statement, on one line of 1 to [`FACT_CHARS_MAX`] characters.
     pub text: String,
 }
 
@@ -73,9 +73,9 @@ impl NewFact {
 pub struct FactEdit {
     /// The new text, 1 to [`FACT_CHARS_MAX`] characters.
     pub text: Option<String>,
-    /// `None` leaves it unchanged.
+    /// The new pin; `None` leaves it unchanged.
     pub pinned: Option<bool>,
-    /// True if the fact no longer holds.
+    /// True if the change closes the fact.
     pub is_closed: bool,
 }
 

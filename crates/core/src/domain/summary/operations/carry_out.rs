@@ -1,4 +1,4 @@
-//! Carries out a model's operations, as far as the rules allow.
+//! Carries out a model's operations that the rules allow.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use crate::domain::summary::{
     section::Section,
 };
 
-/// Reason why an operation is left out.
+/// Why an operation is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum OperationFault {
-    /// It names an item that was not asked about.
+    /// It names an item that isn't in the question.
     #[error("an item that was not asked about")]
     Unknown,
     /// Another operation has already changed the item.
@@ -31,18 +31,18 @@ pub enum OperationFault {
     /// The merged item would span more than [`SPAN_MAX_MS`].
     #[error("a merge of items too far apart")]
     Span,
-    /// It saves nothing.
+    /// The document would be no shorter.
     #[error("an operation that saves nothing")]
     Growth,
-    /// It drops a decision or a constraint while a less important item remains.
+    /// It drops a decision or a constraint while a less important item is in the document.
     #[error("a decision or a constraint dropped too early")]
     TooEarly,
-    /// It changes something although enough has been saved.
+    /// It changes something although the other operations save enough.
     #[error("an operation that isn't needed")]
     Needless,
 }
 
-/// The result of an answer that saves too little: the document is better composed without it.
+/// An answer saves too little; recapd composes the document without it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the operations save {saved_tokens} tokens of at least {needed_tokens}; left out: {}", list(.refused))]
 pub struct NoProgress {
@@ -50,7 +50,7 @@ pub struct NoProgress {
     pub saved_tokens: i64,
     /// Tokens that they should have saved.
     pub needed_tokens: i64,
-    /// Reasons why operations were left out.
+    /// Why operations were left out.
     pub refused: Vec<OperationFault>,
 }
 
@@ -59,14 +59,14 @@ fn list(faults: &[OperationFault]) -> String {
     faults.join(", ")
 }
 
-/// The items after the operations.
+/// The result of carrying out operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CarriedOut {
-    /// Items that stay, and new items (with number 0) that replace others.
+    /// Items that stay, and merged or shortened items, which have number 0.
     pub items: Vec<Item>,
-    /// Items that leave the document and still cover their exchanges.
+    /// Items that leave the document; they still cover their exchanges.
     pub dropped: Vec<Item>,
-    /// Numbers of the stored items that others replace.
+    /// Numbers of the stored items that merged or shortened items replace.
     pub replaced: Vec<i64>,
     /// How many items were merged.
     pub merged: usize,
@@ -74,29 +74,29 @@ pub struct CarriedOut {
     pub condensed: usize,
     /// Tokens by which the document shrank.
     pub saved_tokens: i64,
-    /// Reasons why operations were left out.
+    /// Why operations were left out.
     pub refused: Vec<OperationFault>,
 }
 
 impl Question<'_> {
-    /// Carries out the operations that the rules allow, while the document is still too big: first merges, then shorter texts, then
-    /// drops, the least important and oldest items first.
+    /// Carries out the operations that the rules allow, until the document is small enough. Merges come first, then shorter texts, then
+    /// drops: the least important and oldest items first.
     ///
     /// # Errors
-    /// If that saves too little; then nothing changes.
+    /// If the operations save too little. Nothing changes then.
     pub fn carry_out(&self, operations: &Operations) -> Result<CarriedOut, NoProgress> {
         let mut desk = Desk::new(self);
         for merge in &operations.merge {
             let done = desk.merge(merge);
-            desk.note(done);
+            desk.note_refusal(done);
         }
         for shorten in &operations.shorten {
             let done = desk.shorten(shorten);
-            desk.note(done);
+            desk.note_refusal(done);
         }
         for label in self.by_rank(&operations.drop) {
             let done = desk.drop(label);
-            desk.note(done);
+            desk.note_refusal(done);
         }
         let needed_tokens = self.progress_tokens();
         if desk.saved_tokens < needed_tokens {
@@ -106,19 +106,19 @@ impl Question<'_> {
                 refused: desk.refused,
             });
         }
-        Ok(desk.clear())
+        Ok(desk.into_result())
     }
 
-    fn labelled(&self, label: i64) -> Option<usize> {
+    fn item_with_label(&self, label: i64) -> Option<usize> {
         let place = usize::try_from(label).ok()?.checked_sub(1)?;
         self.asked.get(place).copied()
     }
 
-    /// Sorts labels, the least important and oldest items first; unknown labels last.
+    /// Sorts labels by importance and age, the least important and oldest items first. Unknown labels come last.
     fn by_rank(&self, labels: &[i64]) -> Vec<i64> {
         let mut labels = labels.to_vec();
         labels.sort_by_key(|label| {
-            let item = self.labelled(*label).map(|index| &self.items[index]);
+            let item = self.item_with_label(*label).map(|index| &self.items[index]);
             (item.is_none(), item.map(|item| item.importance), *label)
         });
         labels
@@ -128,7 +128,7 @@ impl Question<'_> {
 struct Desk<'q, 'a> {
     question: &'q Question<'a>,
     /// By item; true if an operation has changed it.
-    is_taken: Vec<bool>,
+    is_changed: Vec<bool>,
     made: Vec<Item>,
     dropped: Vec<usize>,
     merged: usize,
@@ -141,7 +141,7 @@ impl<'q, 'a> Desk<'q, 'a> {
     fn new(question: &'q Question<'a>) -> Self {
         Self {
             question,
-            is_taken: vec![false; question.items.len()],
+            is_changed: vec![false; question.items.len()],
             made: Vec::new(),
             dropped: Vec::new(),
             merged: 0,
@@ -151,18 +151,21 @@ impl<'q, 'a> Desk<'q, 'a> {
         }
     }
 
-    fn note(&mut self, done: Result<(), OperationFault>) {
+    fn note_refusal(&mut self, done: Result<(), OperationFault>) {
         self.refused.extend(done.err());
     }
 
-    /// Returns the indices of the items with these labels, if no operation has changed any of them.
-    fn free(&self, labels: &[i64]) -> Result<Vec<usize>, OperationFault> {
+    /// Returns the indices of the items with these labels, or an error if an operation has already changed one of them.
+    fn unchanged(&self, labels: &[i64]) -> Result<Vec<usize>, OperationFault> {
         let labels: BTreeSet<i64> = labels.iter().copied().collect();
         labels
             .into_iter()
             .map(|label| {
-                let index = self.question.labelled(label).ok_or(OperationFault::Unknown)?;
-                if self.is_taken[index] {
+                let index = self
+                    .question
+                    .item_with_label(label)
+                    .ok_or(OperationFault::Unknown)?;
+                if self.is_changed[index] {
                     return Err(OperationFault::Repeated);
                 }
                 Ok(index)
@@ -171,7 +174,7 @@ impl<'q, 'a> Desk<'q, 'a> {
     }
 
     fn merge(&mut self, merge: &Merge) -> Result<(), OperationFault> {
-        let parts = self.free(&merge.items)?;
+        let parts = self.unchanged(&merge.items)?;
         let [first, _, ..] = parts.as_slice() else {
             return Err(OperationFault::Alone);
         };
@@ -183,7 +186,7 @@ impl<'q, 'a> Desk<'q, 'a> {
         if parts.iter().any(|part| self.section(*part) != Ok(section)) {
             return Err(OperationFault::Sections);
         }
-        let one = joined(
+        let one = merged_item(
             parts.iter().map(|part| &self.question.items[*part]),
             &merge.wording,
         );
@@ -196,33 +199,33 @@ impl<'q, 'a> Desk<'q, 'a> {
     }
 
     fn shorten(&mut self, shorten: &Shorten) -> Result<(), OperationFault> {
-        let parts = self.free(&[shorten.item])?;
+        let parts = self.unchanged(&[shorten.item])?;
         let [part] = parts.as_slice() else {
             return Err(OperationFault::Unknown);
         };
         self.check_need()?;
-        let one = reworded(&self.question.items[*part], &shorten.wording);
+        let one = reworded_item(&self.question.items[*part], &shorten.wording);
         self.replace(&parts, one, self.section(*part)?)?;
         self.condensed += 1;
         Ok(())
     }
 
     fn drop(&mut self, label: i64) -> Result<(), OperationFault> {
-        let parts = self.free(&[label])?;
+        let parts = self.unchanged(&[label])?;
         let [part] = parts.as_slice() else {
             return Err(OperationFault::Unknown);
         };
         self.check_need()?;
-        if is_kept_to_the_last(&self.question.items[*part]) && self.has_lower() {
+        if is_kept_to_the_last(&self.question.items[*part]) && self.has_less_important() {
             return Err(OperationFault::TooEarly);
         }
-        self.is_taken[*part] = true;
+        self.is_changed[*part] = true;
         self.dropped.push(*part);
         self.saved_tokens += self.tokens(*part);
         Ok(())
     }
 
-    /// Fails once enough has been saved: no further item should be changed without need.
+    /// Fails once the operations save enough, so that no further item changes without need.
     fn check_need(&self) -> Result<(), OperationFault> {
         if self.saved_tokens >= self.question.excess_tokens {
             return Err(OperationFault::Needless);
@@ -237,44 +240,45 @@ impl<'q, 'a> Desk<'q, 'a> {
             return Err(OperationFault::Growth);
         }
         for part in parts {
-            self.is_taken[*part] = true;
+            self.is_changed[*part] = true;
         }
         self.made.push(one);
         self.saved_tokens += saved;
         Ok(())
     }
 
-    /// Returns true if the document has an item below decisions and constraints.
-    fn has_lower(&self) -> bool {
-        let left = (0..self.question.items.len())
-            .filter(|index| !self.is_taken[*index] && self.question.standings[*index].is_some());
-        left.map(|index| &self.question.items[index])
+    /// Returns true if an item less important than decisions and constraints remains in the document.
+    fn has_less_important(&self) -> bool {
+        let remaining = (0..self.question.items.len())
+            .filter(|index| !self.is_changed[*index] && self.question.states[*index].is_some());
+        remaining
+            .map(|index| &self.question.items[index])
             .chain(&self.made)
             .any(|item| !is_kept_to_the_last(item))
     }
 
     fn section(&self, index: usize) -> Result<Section, OperationFault> {
-        let standing = self.question.standings[index].ok_or(OperationFault::Unknown)?;
-        Ok(standing.section)
+        let state = self.question.states[index].ok_or(OperationFault::Unknown)?;
+        Ok(state.section)
     }
 
     fn tokens(&self, index: usize) -> i64 {
-        self.question.standings[index].map_or(0, |standing| standing.tokens)
+        self.question.states[index].map_or(0, |state| state.tokens)
     }
 
-    /// Returns the result after all operations.
-    fn clear(self) -> CarriedOut {
+    /// Returns the items as the operations left them.
+    fn into_result(self) -> CarriedOut {
         let items = self.question.items;
         let is_dropped = |index: &usize| self.dropped.contains(index);
-        let (taken, free): (Vec<usize>, Vec<usize>) =
-            (0..items.len()).partition(|index| self.is_taken[*index]);
-        let replaced = taken.into_iter().filter(|index| !is_dropped(index));
+        let (changed, unchanged): (Vec<usize>, Vec<usize>) =
+            (0..items.len()).partition(|index| self.is_changed[*index]);
+        let replaced = changed.into_iter().filter(|index| !is_dropped(index));
         CarriedOut {
             replaced: replaced
                 .map(|index| items[index].item)
                 .filter(|item| *item != 0)
                 .collect(),
-            items: free
+            items: unchanged
                 .into_iter()
                 .map(|index| items[index].clone())
                 .chain(self.made)
@@ -288,8 +292,8 @@ impl<'q, 'a> Desk<'q, 'a> {
     }
 }
 
-/// Joins items into one, with their ranges, times, tokens and highest importance.
-fn joined<'a>(parts: impl Iterator<Item = &'a Item> + Clone, wording: &Wording) -> Item {
+/// Joins the ranges, times and tokens of several items, with the highest importance among them.
+fn merged_item<'a>(parts: impl Iterator<Item = &'a Item> + Clone, wording: &Wording) -> Item {
     Item {
         item: 0,
         ranges: union(parts.clone().flat_map(|part| part.ranges.iter().copied())),
@@ -315,8 +319,8 @@ fn joined<'a>(parts: impl Iterator<Item = &'a Item> + Clone, wording: &Wording) 
     }
 }
 
-/// Replaces the texts of an item where the new ones are shorter.
-fn reworded(item: &Item, wording: &Wording) -> Item {
+/// Takes each new text that is shorter than the old one.
+fn reworded_item(item: &Item, wording: &Wording) -> Item {
     let shorter = |new: &str, old: &str| {
         let is_shorter = new.len() < old.len() || old.trim().is_empty();
         if is_shorter {
@@ -335,7 +339,7 @@ fn reworded(item: &Item, wording: &Wording) -> Item {
     }
 }
 
-/// Joins overlapping and adjacent ranges; sorted, disjoint.
+/// Joins overlapping and adjacent ranges. Returns them sorted.
 fn union(ranges: impl Iterator<Item = ExchangeRange>) -> Vec<ExchangeRange> {
     let mut sorted: Vec<ExchangeRange> = ranges.collect();
     sorted.sort_unstable();

@@ -410,11 +410,11 @@ proptest! {
         let highest = |items: &mut dyn Iterator<Item = &Item>| items.map(|item| item.importance).max();
         prop_assert_eq!(highest(&mut items.iter()), highest(&mut after.iter().copied()));
         let drops_high = done.dropped.iter().any(is_kept_to_the_last);
-        let keeps_lower = done.items.iter().any(|item| standing(item, rules).is_some() && !is_kept_to_the_last(item));
+        let keeps_lower = done.items.iter().any(|item| state_of(item, rules).is_some() && !is_kept_to_the_last(item));
         prop_assert!(!(drops_high && keeps_lower));
 
         let total = |items: &[Item]| -> i64 {
-            items.iter().filter_map(|item| standing(item, rules)).map(|standing| standing.tokens).sum()
+            items.iter().filter_map(|item| state_of(item, rules)).map(|state| state.tokens).sum()
         };
         prop_assert_eq!(total(&items) - total(&done.items), done.saved_tokens);
         prop_assert!(done.saved_tokens >= question.progress_tokens());

@@ -1,4 +1,4 @@
-//! The first section of the document: the facts that hold, as far as there is room.
+//! Writes the first section of the document: the facts that hold, as far as there is room.
 
 use std::cmp::Reverse;
 
@@ -15,33 +15,34 @@ use crate::domain::{
 
 /// The section's heading, without the Markdown mark.
 pub const HEADING: &str = "Where Things Stand";
-/// Most tokens of the section.
+/// Limits the section to this many tokens.
 pub const STATE_TOKENS_MAX: i64 = 1_200;
-/// The section takes at most 1/`CEILING_PART` of the document's ceiling; but see [`SMALL_TOKENS_MAX`].
+/// The section gets at most 1/`CEILING_PART` of the document's ceiling, but see [`SMALL_TOKENS_MAX`].
 const CEILING_PART: i64 = 8;
-/// Most tokens of the section in a small document, up to a third of its ceiling; otherwise no fact would have room.
+/// In a small document the section gets this many tokens, up to a third of the ceiling. Otherwise no fact would fit.
 const SMALL_TOKENS_MAX: i64 = 150;
 const SPEAKER_CHARS_MAX: usize = 40;
 
 /// Writes the section about the facts that hold, with an empty line at its end. It has at most [`STATE_TOKENS_MAX`] tokens and an eighth
-/// of the document's `ceiling`, or a third of a small one. The last line counts the facts without room. Empty if nothing holds or fits.
+/// of the document's `ceiling`, or a third if the document is small. Its last line counts the facts that don't fit. Returns an empty text
+/// if no fact holds or fits.
 pub fn section(facts: &[Fact], ceiling: i64, counter: &dyn TokenCounter) -> String {
     let mut page = FactLines::of(facts);
     page.fit(room(ceiling), ceiling / CEILING_PART, counter);
     page.text()
 }
 
-/// Returns the most tokens of the section in a document with that ceiling.
+/// Returns how many tokens the section may have in a document with that ceiling.
 pub(super) fn room(ceiling: i64) -> i64 {
     let small = SMALL_TOKENS_MAX.min(ceiling / 3);
     STATE_TOKENS_MAX.min(ceiling / CEILING_PART).max(small)
 }
 
 struct FactLines<'a> {
-    /// In the order of the document.
+    /// In the document's order.
     lines: Vec<(&'a Fact, String)>,
-    /// Indices of the shown lines, the last to be dropped first.
-    kept: Vec<usize>,
+    /// Indices of the shown lines. The last one is dropped first.
+    shown: Vec<usize>,
 }
 
 impl<'a> FactLines<'a> {
@@ -49,20 +50,20 @@ impl<'a> FactLines<'a> {
         let mut facts: Vec<&Fact> = facts.iter().collect();
         facts.sort_by_key(|fact| (fact.kind, age(fact)));
         let lines: Vec<(&Fact, String)> = facts.into_iter().map(|fact| (fact, line(fact))).collect();
-        let mut kept: Vec<usize> = (0..lines.len()).collect();
-        kept.sort_by_key(|&at| Reverse((rank(lines[at].0), age(lines[at].0), Reverse(at))));
-        Self { lines, kept }
+        let mut shown: Vec<usize> = (0..lines.len()).collect();
+        shown.sort_by_key(|&at| Reverse((rank(lines[at].0), age(lines[at].0), Reverse(at))));
+        Self { lines, shown }
     }
 
-    /// Drops lines until the text has at most `room` tokens, lower ranks first. Minor facts get at most `minor_room` of it; a minor list
-    /// that doesn't fit keeps its end, which is the newest.
+    /// Drops lines, lower ranks first, until the text has at most `room` tokens. Minor facts get at most `minor_room` of them. A minor
+    /// list that doesn't fit is cut from its beginning, since its end is the newest.
     fn fit(&mut self, room: i64, minor_room: i64, counter: &dyn TokenCounter) {
         if counter.count(&self.text()) <= room {
             return;
         }
         let (mut left, mut minor_left) = (room, minor_room);
         let lines = &mut self.lines;
-        self.kept.retain(|&at| {
+        self.shown.retain(|&at| {
             let (fact, line) = &mut lines[at];
             let is_minor = !fact.pinned && fact.kind.is_minor();
             let has_room = |line: &str| {
@@ -70,7 +71,7 @@ impl<'a> FactLines<'a> {
                 counter.count(line) <= room
             };
             if is_minor && !has_room(line) {
-                *line = shorter(fact, has_room).unwrap_or_default();
+                *line = shorten_list(fact, has_room).unwrap_or_default();
             }
             let fits = !line.is_empty() && has_room(line);
             let cost = if fits { counter.count(line) } else { 0 };
@@ -78,22 +79,22 @@ impl<'a> FactLines<'a> {
             minor_left -= if is_minor { cost } else { 0 };
             fits
         });
-        // A sum of parts is an estimate, so the whole is counted.
-        while !self.kept.is_empty() && counter.count(&self.text()) > room {
-            self.kept.pop();
+        // A sum of parts is only an estimate, so the whole text is counted.
+        while !self.shown.is_empty() && counter.count(&self.text()) > room {
+            self.shown.pop();
         }
     }
 
     fn text(&self) -> String {
-        if self.kept.is_empty() {
+        if self.shown.is_empty() {
             return String::new();
         }
-        let shown = (0..).zip(&self.lines).filter(|(at, _)| self.kept.contains(at));
+        let lines = (0..).zip(&self.lines).filter(|(at, _)| self.shown.contains(at));
         let mut text = heading_text(HEADING);
-        text.extend(shown.map(|(_, (_, line))| line.as_str()));
-        let gone = self.lines.len() - self.kept.len();
-        if gone > 0 {
-            let more = format!("- (not shown: {gone} more, which `recapd facts` lists)\n");
+        text.extend(lines.map(|(_, (_, line))| line.as_str()));
+        let dropped = self.lines.len() - self.shown.len();
+        if dropped > 0 {
+            let more = format!("- (not shown: {dropped} more, which `recapd facts` lists)\n");
             text.push_str(&more);
         }
         text.push('\n');
@@ -101,7 +102,7 @@ impl<'a> FactLines<'a> {
     }
 }
 
-/// Ranks facts; lower ranks are dropped first.
+/// Returns the rank of a fact. Lower ranks are dropped first.
 fn rank(fact: &Fact) -> (bool, u8) {
     let is_result = matches!(
         fact.voice,
@@ -127,12 +128,12 @@ fn age(fact: &Fact) -> (i64, bool, i64) {
 
 /// Writes `- State (#38): the tests pass` and a line feed.
 fn line(fact: &Fact) -> String {
-    let (kind, source, text) = (subject(fact), source(fact), said(fact));
+    let (kind, source, text) = (subject(fact), source(fact), quote_text(fact));
     format!("- {kind} ({source}): {text}\n")
 }
 
-/// Writes the line with as much from the end of the fact's list as fits: `Files changed: … b.rs, c.rs`.
-fn shorter(fact: &Fact, has_room: impl Fn(&str) -> bool) -> Option<String> {
+/// Writes the line with as much of the end of the fact's list as fits: `Files changed: … b.rs, c.rs`.
+fn shorten_list(fact: &Fact, has_room: impl Fn(&str) -> bool) -> Option<String> {
     let (label, list) = fact.text.split_once(": ")?;
     let commas = list.match_indices(", ");
     let ends = commas.filter_map(|(at, comma)| list.get(at + comma.len()..));
@@ -145,8 +146,8 @@ fn shorter(fact: &Fact, has_room: impl Fn(&str) -> bool) -> Option<String> {
 
 fn subject(fact: &Fact) -> String {
     match (fact.kind, speaker(fact)) {
-        (FactKind::Demand, None) if is_the_users(fact) => "The user demands".to_owned(),
-        (FactKind::Demand, Some(name)) if is_the_users(fact) => format!("The user {name} demands"),
+        (FactKind::Demand, None) if is_from_user(fact) => "The user demands".to_owned(),
+        (FactKind::Demand, Some(name)) if is_from_user(fact) => format!("The user {name} demands"),
         (FactKind::Demand, _) => "Demand".to_owned(),
         (FactKind::Goal, _) => "Goal".to_owned(),
         (FactKind::Decision, _) => "Decision".to_owned(),
@@ -157,9 +158,9 @@ fn subject(fact: &Fact) -> String {
     }
 }
 
-/// Returns `#38`, and whose words the fact has unless its kind implies it.
+/// Writes `#38` and whose words the fact has, unless its kind says that.
 fn source(fact: &Fact) -> String {
-    let from = if is_by_hand(fact) {
+    let from = if is_from_operator(fact) {
         "by hand".to_owned()
     } else {
         format!("#{}", fact.exchange)
@@ -167,8 +168,8 @@ fn source(fact: &Fact) -> String {
     let words = match fact.voice {
         None => return from,
         Some(Voice::User) if fact.kind == FactKind::Demand => return from,
-        Some(Voice::User) => whose(fact, "the user"),
-        Some(Voice::Assistant) => whose(fact, "the assistant"),
+        Some(Voice::User) => in_words_of(fact, "the user"),
+        Some(Voice::Assistant) => in_words_of(fact, "the assistant"),
         Some(Voice::Call) => "from a tool call".to_owned(),
         Some(Voice::Result) => "from a tool's result".to_owned(),
         Some(Voice::FailedResult) => "from a failed tool's result".to_owned(),
@@ -177,21 +178,21 @@ fn source(fact: &Fact) -> String {
     format!("{from}, {words}")
 }
 
-fn whose(fact: &Fact, role: &str) -> String {
+fn in_words_of(fact: &Fact, role: &str) -> String {
     let name = speaker(fact).map(|name| format!(" {name}"));
     format!("in the words of {role}{}", name.unwrap_or_default())
 }
 
-/// Returns the speaker's name; none for a tool.
+/// Returns the speaker's name. Returns none for a tool.
 fn speaker(fact: &Fact) -> Option<String> {
     let is_person = matches!(fact.voice, Some(Voice::User | Voice::Assistant));
     let name = fact.speaker.trim();
     (is_person && !name.is_empty()).then(|| clean(name, SPEAKER_CHARS_MAX))
 }
 
-/// Writes the text. A user's demand keeps its force, because the user still wants it.
-fn said(fact: &Fact) -> String {
-    if fact.kind == FactKind::Demand && (is_the_users(fact) || is_by_hand(fact)) {
+/// Writes the text. A user's demand stays as it is, because the user still wants it.
+fn quote_text(fact: &Fact) -> String {
+    if fact.kind == FactKind::Demand && (is_from_user(fact) || is_from_operator(fact)) {
         return in_quotation_marks(&plain(&fact.text, FACT_CHARS_MAX));
     }
     let text = clean(&fact.text, FACT_CHARS_MAX);
@@ -202,16 +203,16 @@ fn said(fact: &Fact) -> String {
     }
 }
 
-fn is_the_users(fact: &Fact) -> bool {
+fn is_from_user(fact: &Fact) -> bool {
     fact.voice == Some(Voice::User)
 }
 
-/// Returns true for an operator's fact, whose words have as much force as the user's.
-fn is_by_hand(fact: &Fact) -> bool {
+/// Returns true for an operator's fact. Its words have as much force as the user's.
+fn is_from_operator(fact: &Fact) -> bool {
     fact.exchange == 0
 }
 
-/// Quotes a text, and replaces the marks in it that would end the quotation.
+/// Quotes a text. Replaces the marks in it that would end the quotation.
 fn in_quotation_marks(text: &str) -> String {
     let text = text.replace(['“', '„', '«'], "‘").replace(['”', '»'], "’");
     format!("“{text}”")

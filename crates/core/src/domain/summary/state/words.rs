@@ -1,19 +1,19 @@
-//! Words: a text in the form for comparison, without case, white space, quotation marks and the punctuation that ends a word.
+//! Prepares texts for comparison: without case, white space, quotation marks, and punctuation that ends a word.
 
 use crate::domain::{neutralize::defanged, text::one_line};
 
-/// Marks of quotation, code and emphasis, and apostrophes, which carry no meaning.
+/// Marks without meaning: quotation marks, apostrophes, and marks of code and emphasis.
 const MARKS: [char; 17] = [
     '"', '\'', '`', '*', '“', '”', '„', '‟', '‘', '’', '‚', '‛', '«', '»', '‹', '›', '´',
 ];
 const ENDS: [char; 9] = ['.', ',', ';', ':', '!', '?', '…', '。', '！'];
-/// Scripts from here on have no blanks between words.
+/// Scripts from this character on have no blanks between words.
 const UNSPACED_FROM: char = '\u{2e80}';
 
 #[derive(Debug)]
 pub(super) struct Words {
     text: String,
-    /// The text was cut, perhaps within a word.
+    /// True if the text was cut, perhaps within a word.
     is_cut: bool,
 }
 
@@ -34,8 +34,8 @@ impl Words {
         }
     }
 
-    /// Returns true if these words occur in `line` consecutively and in this order.
-    pub(super) fn stand_in(&self, line: &Self) -> bool {
+    /// Returns true if these words occur in `line`, one after the other and in this order.
+    pub(super) fn occur_in(&self, line: &Self) -> bool {
         if self.text.is_empty() {
             return false;
         }
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn words_stand_in_a_line_whatever_their_case_and_marks() {
-        let stands = |text: &str, line: &str| Words::of(text).stand_in(&Words::of(line));
+        let stands = |text: &str, line: &str| Words::of(text).occur_in(&Words::of(line));
         for (text, line) in [
             ("Use pnpm, not npm.", "please use  `pnpm`,\nnot \"npm\"!"),
             ("don't push", "Don’t push to main"),

@@ -37,7 +37,7 @@ impl AgentTables {
     /// Live exchanges at which the window may begin.
     fn cuts(&self, room: Overflow) -> impl Iterator<Item = CutPoint> {
         let live = self.live(1, i64::MAX).map(CutPoint::before);
-        live.filter(move |cut| room.is_met_by(*cut))
+        live.filter(move |cut| room.allows(*cut))
     }
 
     fn evict(&mut self, budget: Budget, at: Timestamp) -> Option<Eviction> {
@@ -67,7 +67,7 @@ impl AgentTables {
     fn store(&mut self, place: usize, prepared: &PreparedMessage, rules: &AppendRules) -> StoredAt {
         let PreparedMessage { message, entry } = prepared;
         let appended = self.ledger.append(entry, rules.segmentation());
-        let touched = appended.left.iter().chain(&self.ledger.newest);
+        let touched = appended.completed.iter().chain(&self.ledger.newest);
         self.exchanges
             .extend(touched.map(|exchange| (exchange.exchange, exchange.clone())));
         self.messages.push(Arc::new(StoredMessage {

@@ -1,11 +1,11 @@
-//! The tokens of lines, counted once per text and added up.
+//! Counts the tokens of lines, once per text, and adds them up.
 
 use crate::domain::{
     number::i64_or_max,
     summary::{
         compaction::page::{JOINED_CHARS_MAX, Page, began_on},
         item::Item,
-        line::{BULLET, item_points, sourced},
+        line::{BULLET, item_points, write_points},
         point::Choice,
         render::{DAY_MARK, FOOTER, Layout, dated_heading, day_text, heading_text},
         section::{Form, Section},
@@ -14,15 +14,15 @@ use crate::domain::{
     },
 };
 
-/// Characters that join two texts on a line.
+/// Characters between two texts on a line.
 const JOINT_CHARS: usize = 2;
-/// Tokens of the joint, rounded up.
+/// Tokens between two texts on a line, rounded up.
 const JOINT_TOKENS: i64 = 2;
-/// Lines are counted with a three-digit number: an estimate may be slightly too high, but not too low.
+/// Every line is counted with this number: an estimate may be slightly too high, but not too low.
 const WIDEST_NUMBER: &str = "100. ";
 
 impl Page<'_> {
-    /// Computes the tokens around the texts. Lines that share a day's heading, or a line in a full document, get a part of its tokens.
+    /// Computes the tokens around the texts. Lines under the same day's heading share its tokens; so do texts on the same line.
     pub(super) fn lay_out(&mut self, layout: Layout) {
         self.layout = layout;
         let mut from = 0;
@@ -55,7 +55,7 @@ impl Page<'_> {
         }
     }
 
-    /// Returns the tokens around the text of a line, which is one of `of_day` lines of its day.
+    /// Returns the tokens around the text of the line `at`, one of `of_day` lines of its day.
     fn around(&mut self, at: usize, of_day: usize, headings: Headings) -> i64 {
         if self.layout == Layout::Numbered {
             let source = seed_source(self.item(at), self.lines[at].section);
@@ -75,7 +75,7 @@ impl Page<'_> {
         source / i64_or_max(on_a_line) + heading + JOINT_TOKENS
     }
 
-    /// Estimates the page's tokens anew from its parts.
+    /// Estimates the page's tokens from its parts.
     pub(super) fn add_up(&mut self) {
         self.tokens = self.headings() + self.counter.count(&format!("{FOOTER}\n"));
         for at in 0..self.lines.len() {
@@ -97,8 +97,9 @@ impl Page<'_> {
     pub(super) fn cost(&mut self, at: usize, form: Form) -> i64 {
         let (item, counter) = (&self.items[self.lines[at].index], self.counter);
         let line = &mut self.lines[at];
-        let text = line.costs[form as usize]
-            .get_or_insert_with(|| counter.count(sourced(&item_points(item, form), "", BULLET).trim_end()));
+        let text = line.costs[form as usize].get_or_insert_with(|| {
+            counter.count(write_points(&item_points(item, form), "", BULLET).trim_end())
+        });
         *text + line.around
     }
 

@@ -1,4 +1,4 @@
-//! The value of lines: which are lengthened first and which are dropped first.
+//! Values lines, to decide which to lengthen first and which to drop first.
 
 use std::{cmp::Reverse, collections::HashMap};
 
@@ -13,32 +13,33 @@ use crate::domain::{
     time::{DAY_MS, Timestamp},
 };
 
-/// Age at which an item counts half, in milliseconds; at twice the age it counts a third, and so on.
+/// An item of this age, in milliseconds, counts half; one of twice this age counts a third, and so on.
 const RECENCY_HALF_MS: i64 = DAY_MS;
-/// Scales scores, so that those of old items differ in integers.
+/// Scales scores up, so that the scores of old items still differ as integers.
 const SCORE_SCALE: i64 = 1_000_000_000;
-/// Characters that add one to a text's information, so that of two equally informative texts the longer one is ahead.
+/// This many characters add one to a text's information, so that the longer of two equally informative texts wins.
 const CHARS_WORTH: i64 = 16;
 
-/// At this place in a text, from 0, a point counts half: the most informative points stand first.
+/// The point with this number, from 0, counts half: a text begins with its most informative points.
 const LATE_POINTS: i64 = 3;
+/// A longer text before a colon isn't a label.
 const LABEL_BYTES_MAX: usize = 24;
-/// Costs of headlines are capped at this many tokens.
+/// Headlines of more tokens count as this many.
 const DAMPED_COST_MAX: i64 = 10_000;
 
-/// The information of a text by [`crate::domain::summary::worth::Rarity`], its length in characters, and its number of points.
+/// What a text says, by [`crate::domain::summary::worth::Rarity`], its length in characters, and its number of points.
 #[derive(Clone, Copy)]
 pub(super) struct Measure {
-    pub(super) told: i64,
+    pub(super) information: i64,
     pub(super) chars: usize,
     pub(super) points: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Lengthening {
-    /// True if it makes the line longer than the section's form.
+    /// True if the line gets longer than its section's form.
     is_beyond: bool,
-    /// Per character.
+    /// The gain per character.
     gain: Reverse<i64>,
     age: AgeOrder,
     pub(super) at: usize,
@@ -67,8 +68,8 @@ fn weight(importance: Importance) -> i64 {
     }
 }
 
-/// Returns an item's value relative to the `newest` item: weight × recency. The passing of time alone doesn't change it, so a document
-/// changes only when an item changes its section. Without ageing recency doesn't count, so that all of a long span remains.
+/// Returns an item's value: weight × recency, with the age relative to the `newest` item. So the document doesn't change while time
+/// passes, only when an item changes its section. Without ageing, age doesn't count.
 pub(super) fn score(item: &Item, newest: Timestamp, ageing: Ageing) -> i64 {
     let age_ms = match ageing {
         Ageing::Age { .. } | Ageing::Calendar(_) => age_ms(item.ended_at, newest),
@@ -80,11 +81,11 @@ pub(super) fn score(item: &Item, newest: Timestamp, ageing: Ageing) -> i64 {
 }
 
 impl Page<'_> {
-    /// Returns all ways to lengthen headlines, best first: up to the section's form before any line gets longer than that.
+    /// Returns all ways to lengthen headlines, best first. All ways up to a section's form come before those beyond it.
     pub(super) fn steps(&mut self) -> Vec<Lengthening> {
         let mut steps = Vec::new();
         for at in 0..self.lines.len() {
-            if self.lines[at].gone || self.lines[at].is_safe {
+            if self.lines[at].is_dropped || self.lines[at].is_safe {
                 continue;
             }
             let age = age_order(self.item(at));
@@ -108,23 +109,25 @@ impl Page<'_> {
         steps
     }
 
-    /// Returns the gain per character of each point of a line's text, and the form that the line has with this point and all better ones.
-    /// Of points with the same first word, each counts less than the one before.
+    /// Returns for each point of a line's text its gain per character, and the form that the line has with this point and all better
+    /// ones. Of several points with the same first word, each later one counts less.
     fn point_gains(&mut self, at: usize) -> Vec<(i64, Form, Longer)> {
         let (score, brief_chars) = (self.lines[at].score, self.measure(at, Form::Brief).chars);
         let mut begun: HashMap<String, i64> = HashMap::new();
         let points = item_points(self.item(at), Form::Text);
-        let headline = self.measure(at, Form::Gist).told;
+        let headline = self.measure(at, Form::Gist).information;
         let worth = (0..).zip(&points).filter_map(|(place, point)| {
             let opening = point.split_whitespace().next().unwrap_or_default();
             let alike = begun.entry(opening.to_owned()).or_default();
             *alike += 1;
             let chars = point.chars().count();
-            let told = self.rarity.told(point).max(1);
+            let information = self.rarity.information(point).max(1);
             let late = i64_or_max(place) + LATE_POINTS;
-            let gain = per_cost(score, told * LATE_POINTS / late * 2, i64_or_max(chars)) / (*alike + 1);
-            // Alone, the first point only replaces the headline.
-            let is_news = (place > 0 || told > headline) && !self.rarity.is_told_above(after_label(point));
+            let gain =
+                per_cost(score, information * LATE_POINTS / late * 2, i64_or_max(chars)) / (*alike + 1);
+            // A first point alone would only replace the headline.
+            let is_news =
+                (place > 0 || information > headline) && !self.rarity.is_stated_above(after_label(point));
             is_news.then_some(PointWorth { place, chars, gain })
         });
         let mut worth: Vec<PointWorth> = worth.collect();
@@ -142,14 +145,14 @@ impl Page<'_> {
         ways.collect()
     }
 
-    /// Returns the gain per character of each longer form, relative to the form before; never higher than that of a shorter form.
+    /// Returns the gain per character of each longer form over the form before it. No form gains more than a shorter one.
     fn gains(&mut self, at: usize) -> [(i64, Form); 2] {
         let score = self.lines[at].score;
         let (mut shorter, mut best) = (self.measure(at, Form::Gist), i64::MAX);
         [Form::Brief, Form::Text].map(|form| {
             let longer = self.measure(at, form);
             let chars = i64_or_max(longer.chars) - i64_or_max(shorter.chars);
-            best = per_cost(score, (longer.told - shorter.told).max(1), chars).min(best);
+            best = per_cost(score, (longer.information - shorter.information).max(1), chars).min(best);
             shorter = longer;
             (best, form)
         })
@@ -163,43 +166,45 @@ impl Page<'_> {
             let text = points.join(" ");
             let chars = text.chars().count();
             Measure {
-                told: rarity.told(&text) + i64_or_max(chars) / CHARS_WORTH,
+                information: rarity.information(&text) + i64_or_max(chars) / CHARS_WORTH,
                 chars,
                 points: points.len(),
             }
         })
     }
 
-    /// Drops whole lines until the page is under `limit`, or well under it if any line must go. Decisions and constraints go late, pinned
-    /// lines last.
+    /// Drops whole lines until the page is under `limit`. Once one must go, makes room for details as well ([`HEADLINES_PERCENT`]).
+    /// Decisions and constraints go late, safe lines last.
     pub(super) fn truncate(&mut self, limit: i64) {
         if self.tokens < limit {
             return;
         }
         let limit = limit * HEADLINES_PERCENT / 100;
-        let left: Vec<usize> = (0..self.lines.len()).filter(|at| !self.lines[*at].gone).collect();
-        let mut order: Vec<_> = left
+        let remaining: Vec<usize> = (0..self.lines.len())
+            .filter(|at| !self.lines[*at].is_dropped)
+            .collect();
+        let mut order: Vec<_> = remaining
             .into_iter()
             .map(|at| {
                 let cost = self.cost(at, Form::Gist);
-                let told = self.measure(at, Form::Gist).told;
+                let information = self.measure(at, Form::Gist).information;
                 let item = self.item(at);
-                let is_kept_to_the_last = item.importance >= Importance::Constraint;
+                let is_dropped_late = item.importance >= Importance::Constraint;
                 let (age, line) = (age_order(item), &self.lines[at]);
-                let worth = per_cost(line.score, told.max(1), damped(cost));
-                let rank = (line.is_safe, is_kept_to_the_last);
+                let worth = per_cost(line.score, information.max(1), damped(cost));
+                let rank = (line.is_safe, is_dropped_late);
                 (rank, worth, age, line.index, at)
             })
             .collect();
         order.sort_unstable();
-        for ((is_safe, is_kept_to_the_last), .., at) in order {
+        for ((is_safe, is_dropped_late), .., at) in order {
             if self.tokens < limit {
                 return;
             }
             let cost = self.cost(at, self.lines[at].form);
-            self.lines[at].gone = true;
+            self.lines[at].is_dropped = true;
             self.tokens -= cost;
-            if is_safe || is_kept_to_the_last {
+            if is_safe || is_dropped_late {
                 self.truncated_tokens += cost.max(1);
             }
         }
@@ -211,17 +216,17 @@ fn after_label(point: &str) -> &str {
     let labelled = point
         .split_once(": ")
         .filter(|(label, _)| label.len() <= LABEL_BYTES_MAX);
-    labelled.map_or(point, |(_, said)| said)
+    labelled.map_or(point, |(_, rest)| rest)
 }
 
-/// Raises a cost to the power of ¾, so that an informative headline isn't dropped for its length.
+/// Raises a cost to the power of ¾, so that length counts less against an informative headline.
 fn damped(cost: i64) -> i64 {
     const SCALE: i64 = 8;
     let scaled = cost.clamp(1, DAMPED_COST_MAX) * SCALE;
     scaled.pow(3).isqrt().isqrt()
 }
 
-/// Divides a value by a cost; an integer that keeps some digits.
-fn per_cost(score: i64, told: i64, cost: i64) -> i64 {
-    i64_or_max(i128::from(score) * i128::from(told) / i128::from(cost.max(1)))
+/// Divides a value by a cost. The result is an integer that keeps some digits.
+fn per_cost(score: i64, information: i64, cost: i64) -> i64 {
+    i64_or_max(i128::from(score) * i128::from(information) / i128::from(cost.max(1)))
 }
