@@ -1,4 +1,4 @@
-//! Lineage: clears a context, sets marks in it and goes back to them.
+//! Clears a context, sets marks in it and goes back to them: the steps of a lineage.
 //!
 //! These steps are messages (kinds `clear`, `mark` and `rewind`, seed 001). They take effect wherever messages are appended, so a replay
 //! of the messages ends in the same state.
@@ -9,8 +9,8 @@
 //! - *Rewind* goes back to the newest mark, or to the newest mark of a name. The exchange of the mark stays whole, even the part after
 //!   the mark, since exchanges are atomic; all later exchanges are set aside. The window begins where it began at the mark. Later marks
 //!   are dropped. A rewind to an unknown mark does nothing. New messages go into a new row.
-//! - *Pin* keeps the message with a number in view after its exchange has left the window; *unpin* undoes that. Pins survive a clear. A
-//!   rewind to a point before the message removes its pin and its `important`. A pin of an unknown message does nothing.
+//! - *Pin* keeps a message, given by its number, in view after its exchange has left the window; *unpin* undoes that. Pins survive a
+//!   clear. A rewind to a point before the message removes its pin and its `important`. A pin of an unknown message does nothing.
 //! - *Note* writes a version of a note ([`super::note`]). A rewind to a point before it brings back the earlier version.
 //!
 //! Invariant: the result of a rewind depends on the messages and the rules, never on the progress of the summary.

@@ -19,7 +19,7 @@ const IDENTIFIER: i64 = 20;
 const SHORT_CHARS_MAX: usize = 3;
 /// From this character on, each character is a word of its own.
 const IDEOGRAPHS_FROM: char = '\u{2e80}';
-/// The least rarity. A text of everyday words counts as well.
+/// The least rarity, so that a text of everyday words counts, too.
 const RARITY_MIN: i64 = 1;
 
 /// A hash of a word in lower case.
