@@ -1332,7 +1332,7 @@ export interface components {
             agent_id: components["schemas"]["AgentId"];
             /** @description The speaker who sees it, in a shared conversation. */
             as?: string | null;
-            /** @description The fields of the provider's request that have the conversation. */
+            /** @description The fields of the provider's request that hold the conversation. */
             body: unknown;
             /** @description The numbers of pinned and important messages that it holds as copies. */
             copied: number[];
@@ -1995,7 +1995,7 @@ export interface components {
         NewFact: {
             /** @description The kind of fact. */
             kind: components["schemas"]["FactKind"];
-            /** @description The statement, on one line. */
+            /** @description One line. */
             text: string;
         };
         /** @description The newest exchange of an agent, or its newest leg. */
@@ -3709,7 +3709,7 @@ export interface operations {
                 /** @description What to do with consecutive turns of the same side. */
                 alternation?: components["schemas"]["Alternation"];
                 /**
-                 * @description `open`: sends the thinking of the open exchange even where something before it has changed, for a provider that wants the thinking of an open tool round, or a request that lets the provider drop thinking that is no longer bound (`drop_block`). By default, none is sent in that case, but for `openai-responses`: OpenAI itself drops what is no longer bound.
+                 * @description `open`: sends the thinking of the open exchange even where something before it has changed, for a provider that wants the thinking of an open tool round, or a request with `drop_block`, which lets the provider drop thinking that no longer belongs to what is before it. By default, recapd sends none in that case; only with `openai-responses` it does, because OpenAI drops such thinking itself.
                  * @example open
                  */
                 thinking?: string;
