@@ -9,7 +9,8 @@
 //! loses nothing.
 //!
 //! Invariants: a hook ends after [`TIME_MAX`], whatever hangs. Each message has an id, so that one that is sent twice
-//! is stored once. Files are named by hashes. A hook never starts the daemon, and loads no tokenizer.
+//! is stored once. Files are named by hashes. A hook never starts the daemon, and loads no tokenizer. What it has no time for
+//! is left to a process that [`drain`]s, one at a time.
 
 mod agent;
 mod brief;
@@ -35,7 +36,7 @@ use daemon::Http;
 pub use event::{Event, Host, INPUT_BYTES_MAX, Input};
 use folder::StateFolder;
 pub use forget::{ForgetScope, forget};
-use push::SessionMark;
+use push::{DrainEnd, SessionMark};
 use recapd_client::Credentials;
 use recapd_config::{Config, Environment};
 use recapd_platform::clock::Clock;
@@ -48,9 +49,11 @@ const NETWORK_TIME_MAX: Duration = Duration::from_millis(200);
 /// The part of it for reading transcripts, before the daemon is asked.
 const GATHER_TIME_MAX: Duration = Duration::from_millis(120);
 
-/// Time limit of [`drain`], and of each of its requests.
+/// Time limit of [`drain`], and of each of its requests. After a hook these are shorter: while a daemon is silent, they keep others from
+/// sending.
 const DRAIN_TIME_MAX: Duration = Duration::from_mins(10);
 const DRAIN_REQUEST_TIME_MAX: Duration = Duration::from_mins(1);
+const REQUEST_AFTER_HOOK_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The variable that switches hooks off by the value `off`.
 const SWITCH: &str = "RECAPD_HOOK";
@@ -75,6 +78,23 @@ pub struct HookCall<'a> {
     pub began: Instant,
 }
 
+/// What a hook leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookEnd {
+    /// Nothing, or what can't be sent now.
+    Done,
+    /// Something that [`drain`] has the time for.
+    OutOfTime,
+}
+
+/// Who has what is left sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrainCaller {
+    Person,
+    /// A hook that ran out of time.
+    Hook,
+}
+
 pub fn is_off(environment: &Environment) -> bool {
     environment
         .get(SWITCH)
@@ -89,9 +109,9 @@ pub fn patience(environment: &Environment) -> u32 {
 
 impl HookCall<'_> {
     /// Runs the hook, and passes output for the host to `print`. What fails stays undone until the next hook.
-    pub fn run(&self, input: &Input, print: impl FnOnce(&str)) {
+    pub fn run(&self, input: &Input, print: impl FnOnce(&str)) -> HookEnd {
         let Some(folder) = StateFolder::of(self.environment) else {
-            return;
+            return HookEnd::Done;
         };
         successor::note(&folder, self.event, input, self.environment);
         let owner = self.owner(input);
@@ -106,7 +126,7 @@ impl HookCall<'_> {
         }
         // The end of a sub-agent doesn't end the session that it works for.
         let mark = mark(self.event).filter(|_| !input.is_subagent);
-        self.push(&folder, &owner, input, mark);
+        self.push(&folder, &owner, input, mark)
     }
 
     /// Returns what a `SessionStart` would inject now, without recording it.
@@ -123,7 +143,13 @@ impl HookCall<'_> {
         self.host.unwrap_or_else(|| input.host())
     }
 
-    fn push(&self, folder: &StateFolder, owner: &SessionOwner, input: &Input, mark: Option<SessionMark>) {
+    fn push(
+        &self,
+        folder: &StateFolder,
+        owner: &SessionOwner,
+        input: &Input,
+        mark: Option<SessionMark>,
+    ) -> HookEnd {
         let agent = &owner.agent;
         let agent_folder = folder.agent(agent);
         let is_own = |path: &PathBuf| self.host(input) != Host::Codex || !rollout::is_subagents(path);
@@ -141,22 +167,26 @@ impl HookCall<'_> {
             host: self.host(input),
             deadline: self.began + GATHER_TIME_MAX * patience(self.environment),
         };
+        // The host may go on writing while the hook runs.
+        let length = input.transcript_bytes();
         // What can't be gathered now is still in the transcript.
         gathering.gather(input, mark).ok();
         let (now, deadline) = (self.clock.now(), self.network_deadline());
-        if let Some(daemon) = self.daemon()
-            && push::drain(&agent_folder, owner, &daemon, now).unwrap_or(true)
-        {
-            push::visit(
-                &folder.others(&agent_folder),
-                &daemon,
-                self.host(input),
-                deadline,
-                now,
-            );
-        }
+        let drained = self.daemon().map_or(DrainEnd::Away, |daemon| {
+            let drained = push::drain(&agent_folder, owner, &daemon, now).unwrap_or(DrainEnd::Sent);
+            if drained.is_answer() {
+                let others = folder.others(&agent_folder);
+                push::visit(&others, &daemon, self.host(input), deadline, now);
+            }
+            drained
+        });
         if self.event == Event::SessionEnd {
             folder.prune(now, deadline);
+        }
+        match drained {
+            DrainEnd::Busy | DrainEnd::OutOfTime => HookEnd::OutOfTime,
+            DrainEnd::Sent if gathering.is_short_of(length, input) => HookEnd::OutOfTime,
+            DrainEnd::Sent | DrainEnd::Declined | DrainEnd::Away => HookEnd::Done,
         }
     }
 
@@ -171,14 +201,28 @@ impl HookCall<'_> {
     }
 }
 
-/// Sends everything in the spool to the daemon at `server`, with longer time limits. What the daemon can't accept now
-/// stays; see [`statuses`].
-pub fn drain(environment: &Environment, server: &str, credentials: Credentials, clock: &dyn Clock) {
+/// Gathers and sends everything that is left to the daemon at `server`, with longer time limits than a hook. What the daemon can't accept
+/// now stays; see [`statuses`]. Waits for another process that does the same; after a hook, only if no other one waits.
+pub fn drain(
+    environment: &Environment,
+    server: &str,
+    credentials: Credentials,
+    clock: &dyn Clock,
+    caller: DrainCaller,
+) {
     let deadline = Instant::now() + DRAIN_TIME_MAX;
     let Some(folder) = StateFolder::of(environment) else {
         return;
     };
-    if let Some(daemon) = Http::new(server, deadline, DRAIN_REQUEST_TIME_MAX) {
+    let (turn, request_time_max) = match caller {
+        DrainCaller::Person => (folder.lock_drain(deadline), DRAIN_REQUEST_TIME_MAX),
+        DrainCaller::Hook => (
+            folder.lock_next_drain(deadline),
+            REQUEST_AFTER_HOOK_TIME_MAX * patience(environment),
+        ),
+    };
+    let Ok(Some(_turn)) = turn else { return };
+    if let Some(daemon) = Http::new(server, deadline, request_time_max) {
         // Existing cursors already record their transcripts' formats.
         let host = Host::ClaudeCode;
         push::visit(

@@ -12,6 +12,8 @@ use recapd_platform::http_client::{HttpReply, HttpSettings, RESPONSE_BYTES_MAX};
 
 /// With less time left than this the daemon isn't asked.
 const TIME_MIN: Duration = Duration::from_millis(3);
+/// A daemon that had one part in this many of a request's time, or more, and didn't answer is slow.
+const SLOW_SHARE: u32 = 2;
 /// Statuses by which the daemon refuses a message for good.
 const REFUSALS: [u16; 4] = [400, 409, 413, 422];
 const PROBLEM: &str = "application/problem+json";
@@ -20,8 +22,10 @@ const PROBLEM: &str = "application/problem+json";
 pub(super) enum SendFailure {
     /// The daemon is unreachable, or something else answers.
     Away(String),
-    /// The daemon didn't answer in time.
+    /// The daemon didn't answer, though it had much of a hook's time.
     Late(String),
+    /// The time was over before the daemon could answer.
+    OutOfTime,
     /// The daemon answers, but doesn't accept the messages now. It may accept those of another agent.
     Declined(String),
     /// The daemon will never accept them.
@@ -162,12 +166,17 @@ impl Http {
         self.transport.request(method, self.transport.at(path))
     }
 
-    fn ask(&self, request: RequestBuilder) -> Result<HttpReply, String> {
+    /// The time for a request from now on.
+    fn time_left(&self) -> Duration {
         let left = self.deadline.saturating_duration_since(Instant::now());
-        if left < TIME_MIN {
+        left.min(self.time_max)
+    }
+
+    fn ask(&self, request: RequestBuilder) -> Result<HttpReply, String> {
+        let time = self.time_left();
+        if time < TIME_MIN {
             return Err("no time is left".to_owned());
         }
-        let time = left.min(self.time_max);
         let answered = self
             .runtime
             .block_on(self.transport.send(request.timeout(time), RESPONSE_BYTES_MAX));
@@ -183,13 +192,14 @@ impl Daemon for Http {
             .header("content-type", "application/x-ndjson")
             .header("recapd-source", "transcript")
             .body(lines);
-        let began = Instant::now();
+        let (began, time) = (Instant::now(), self.time_left());
         let reply = self.ask(request).map_err(|reason| {
-            let is_late = began.elapsed() >= self.time_max || self.deadline <= Instant::now();
-            if is_late {
+            if time >= TIME_MIN && began.elapsed() < time {
+                SendFailure::Away(reason)
+            } else if time >= self.time_max / SLOW_SHARE {
                 SendFailure::Late(reason)
             } else {
-                SendFailure::Away(reason)
+                SendFailure::OutOfTime
             }
         })?;
         verdict(&reply)

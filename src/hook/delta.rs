@@ -70,9 +70,14 @@ impl Cursor {
         self.session == session || name.to_string_lossy().ends_with(session)
     }
 
+    /// How many bytes of the transcript were looked at.
+    pub(super) fn seen(&self) -> u64 {
+        self.offset.saturating_add(self.half)
+    }
+
     /// True if a transcript of that length has bytes that weren't looked at yet.
     pub(super) fn is_behind(&self, length: u64) -> bool {
-        length > self.offset && length != self.offset.saturating_add(self.half)
+        length > self.offset && length != self.seen()
     }
 }
 

@@ -128,6 +128,12 @@ impl Input {
         })
     }
 
+    /// The transcript's present length; 0 if there is none.
+    pub(super) fn transcript_bytes(&self) -> u64 {
+        let found = self.transcript.as_ref().and_then(|path| path.metadata().ok());
+        found.map_or(0, |of| of.len())
+    }
+
     pub(super) fn host(&self) -> Host {
         if self.is_codex {
             Host::Codex

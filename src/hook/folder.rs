@@ -38,6 +38,9 @@ const HALF_WRITTEN: &str = ".";
 const FINISHED_MS: i64 = HOUR_MS;
 /// The lock for sending or removing spooled messages.
 pub(super) const SEND_LOCK: &str = "send.lock";
+/// The locks of the process that drains all agents, and of the one that waits to be the next.
+const DRAIN_LOCK: &str = "hook-drain.lock";
+const NEXT_DRAIN_LOCK: &str = "hook-drain-next.lock";
 /// Interval of attempts to take a lock.
 const LOCK_EVERY: Duration = Duration::from_millis(3);
 
@@ -102,6 +105,19 @@ impl StateFolder {
             .filter(|folder| folder.0 != own.0)
             .partition(|folder| folder.0 < own.0);
         after.into_iter().chain(before).collect()
+    }
+
+    /// Waits until `deadline` for the process that drains all agents to end; `None` if it still runs then.
+    pub(super) fn lock_drain(&self, deadline: Instant) -> io::Result<Option<File>> {
+        lock(&self.0, DRAIN_LOCK, deadline)
+    }
+
+    /// The same for one process at a time. `None`, too, if another one waits: that one will find whatever is left now.
+    pub(super) fn lock_next_drain(&self, deadline: Instant) -> io::Result<Option<File>> {
+        let Some(_next) = lock(&self.0, NEXT_DRAIN_LOCK, Instant::now())? else {
+            return Ok(None);
+        };
+        self.lock_drain(deadline)
     }
 
     /// Removes files that are no longer needed, until `deadline`.
@@ -191,20 +207,24 @@ impl AgentFolder {
 
     /// Waits for the lock `name` until `deadline`; `None` if another process still holds it then.
     pub(super) fn lock(&self, name: &str, deadline: Instant) -> io::Result<Option<File>> {
-        create_folder(&self.0)?;
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(self.0.join(name))?;
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(Some(file)),
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(LOCK_EVERY),
-                Err(TryLockError::WouldBlock) => return Ok(None),
-                Err(TryLockError::Error(error)) => return Err(error),
-            }
+        lock(&self.0, name, deadline)
+    }
+}
+
+fn lock(folder: &Path, name: &str, deadline: Instant) -> io::Result<Option<File>> {
+    create_folder(folder)?;
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(folder.join(name))?;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(LOCK_EVERY),
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error),
         }
     }
 }

@@ -29,7 +29,7 @@ use super::{
     rollout::{self, Original},
     spool::Spool,
 };
-pub(super) use drain::{SendState, drain, visit};
+pub(super) use drain::{DrainEnd, SendState, drain, visit};
 use recapd_core::{
     domain::{agent::AgentId, message::Format},
     hash::short_hash,
@@ -129,6 +129,13 @@ impl Gatherer<'_> {
             return Ok(());
         };
         self.take(&spool, &file, read_json(&file).unwrap_or(new))
+    }
+
+    /// True if the session's transcript wasn't gathered up to `length` bytes.
+    pub(super) fn is_short_of(&self, length: u64, input: &Input) -> bool {
+        let path = input.transcript.as_ref();
+        let cursor = path.and_then(|path| read_json::<Cursor>(&self.cursor_file(path)));
+        cursor.is_some_and(|cursor| cursor.seen() < length)
     }
 
     /// Gathers the rest of all sessions, unless another hook is doing so.

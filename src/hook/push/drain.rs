@@ -39,26 +39,46 @@ pub(crate) struct SendState {
     most: Option<usize>,
 }
 
+/// How sending ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DrainEnd {
+    /// The daemon has everything that can be read.
+    Sent,
+    /// Another process is sending.
+    Busy,
+    /// The daemon accepts nothing of this agent now.
+    Declined,
+    /// The time was over, or the daemon is slow.
+    OutOfTime,
+    /// No daemon answers.
+    Away,
+}
+
+impl DrainEnd {
+    /// True if it makes sense to ask the daemon about other agents.
+    pub(crate) fn is_answer(self) -> bool {
+        matches!(self, Self::Sent | Self::Busy | Self::Declined)
+    }
+}
+
 struct DrainProgress {
     /// Messages sent or refused for good.
     lines: usize,
-    /// True if the daemon answered the last request, in whatever way.
-    answers: bool,
+    end: DrainEnd,
 }
 
-/// Sends spooled messages until the daemon accepts no more. Does nothing while another hook is sending. Returns
-/// whether the daemon answered, in whatever way.
+/// Sends spooled messages until the daemon accepts no more. Does nothing while another process is sending.
 pub(crate) fn drain(
     folder: &AgentFolder,
     owner: &SessionOwner,
     daemon: &dyn Daemon,
     now: Timestamp,
-) -> io::Result<bool> {
+) -> io::Result<DrainEnd> {
     let Some(_lock) = folder.lock(SEND_LOCK, Instant::now())? else {
-        return Ok(true);
+        return Ok(DrainEnd::Busy);
     };
     let mut sent: SendState = read_json(&folder.sent()).unwrap_or_default();
-    let (mut answers, mut unread) = (true, None);
+    let (mut end, mut unread) = (DrainEnd::Sent, None);
     for path in Spool::new(folder.spool()).segments() {
         let segment = match Segment::read(path) {
             Ok(segment) => segment,
@@ -69,7 +89,7 @@ pub(crate) fn drain(
             }
         };
         let done = send(segment.lines(), &owner.agent, daemon, &mut sent);
-        answers = done.answers;
+        end = done.end;
         let is_all = done.lines == segment.lines().len();
         if done.lines > 0 {
             sent.last_push_at = Some(now);
@@ -85,7 +105,7 @@ pub(crate) fn drain(
         }
     }
     if let Some(project) = &owner.project
-        && answers
+        && end.is_answer()
         && !sent.joined
         && sent.last_push_at.is_some()
     {
@@ -94,7 +114,7 @@ pub(crate) fn drain(
     // A later success doesn't clear the error about an unreadable segment.
     sent.last_error = unread.or(sent.last_error);
     replace_json(&folder.sent(), &sent)?;
-    Ok(answers)
+    Ok(end)
 }
 
 /// Gathers and sends the rest of other agents' sessions, until `deadline` or until the daemon stops answering: these
@@ -125,7 +145,8 @@ pub(crate) fn visit(
         gathering.gather_left().ok();
         let is_over = || deadline <= Instant::now();
         let waits = || !Spool::new(folder.spool()).segments().is_empty();
-        if is_over() || (waits() && !drain(folder, &owner, daemon, now).unwrap_or(true)) {
+        let drained = || drain(folder, &owner, daemon, now).unwrap_or(DrainEnd::Sent);
+        if is_over() || (waits() && !drained().is_answer()) {
             return;
         }
         if !waits() {
@@ -143,7 +164,7 @@ fn send(
     sent: &mut SendState,
 ) -> DrainProgress {
     let (mut done, mut most) = (0, sent.most.unwrap_or(lines.len()));
-    let (mut is_late, mut answers) = (false, true);
+    let (mut is_late, mut end) = (false, DrainEnd::Sent);
     while let Some(rest) = lines.get(done..).filter(|rest| !rest.is_empty()) {
         let (format, body, count) = request(rest, most.max(1));
         match daemon.append(agent, format, body) {
@@ -161,16 +182,21 @@ fn send(
             Err(SendFailure::Refused(_)) => most = count / 2,
             Err(SendFailure::Late(reason)) => {
                 sent.last_error = Some(cut(&reason, REASON_CHARS_MAX));
-                (most, is_late, answers) = (count / 2, true, false);
+                (most, is_late, end) = (count / 2, true, DrainEnd::OutOfTime);
+                break;
+            }
+            Err(SendFailure::OutOfTime) => {
+                end = DrainEnd::OutOfTime;
                 break;
             }
             Err(SendFailure::Declined(reason)) => {
                 sent.last_error = Some(cut(&reason, REASON_CHARS_MAX));
+                end = DrainEnd::Declined;
                 break;
             }
             Err(SendFailure::Away(reason)) => {
                 sent.last_error = Some(cut(&reason, REASON_CHARS_MAX));
-                answers = false;
+                end = DrainEnd::Away;
                 break;
             }
         }
@@ -180,7 +206,7 @@ fn send(
     } else {
         sent.most.map(|most| most.max(1) * 2).filter(|most| *most < MANY)
     };
-    DrainProgress { lines: done, answers }
+    DrainProgress { lines: done, end }
 }
 
 /// Returns the first messages of one format, at most `most`: the format, a body, and their number.

@@ -2,6 +2,7 @@
 
 mod fork;
 mod half;
+mod rest;
 mod unreadable;
 
 use std::{
@@ -32,6 +33,8 @@ struct Memory {
     is_mute: Cell<bool>,
     /// Answers too late for more messages at once.
     most: Cell<Option<usize>>,
+    /// How many requests the time is enough for.
+    has_time_for: Cell<Option<usize>>,
     requests: Cell<usize>,
     joined: RefCell<Vec<String>>,
 }
@@ -39,6 +42,10 @@ struct Memory {
 impl Daemon for Memory {
     fn append(&self, agent: &AgentId, format: &str, lines: String) -> Result<(), SendFailure> {
         self.requests.set(self.requests.get() + 1);
+        if let Some(left) = self.has_time_for.get() {
+            let left = left.checked_sub(1).ok_or(SendFailure::OutOfTime)?;
+            self.has_time_for.set(Some(left));
+        }
         if self.is_away.get() {
             return Err(SendFailure::Away("away".to_owned()));
         }

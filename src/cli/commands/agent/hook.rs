@@ -9,7 +9,8 @@ mod status;
 
 use std::{
     io::{self, Read as _},
-    process::ExitCode,
+    os::unix::process::CommandExt as _,
+    process::{self, ExitCode, Stdio},
 };
 
 use clap::{Args, Subcommand};
@@ -18,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::{
     cli::{GlobalOptions, backend::api, exit::CommandFailure, terminal::output},
-    hook::{self, Event, HookCall, Host, INPUT_BYTES_MAX, Input},
+    hook::{self, DrainCaller, Event, HookCall, HookEnd, Host, INPUT_BYTES_MAX, Input},
 };
 pub(crate) use called::called;
 use install::Install;
@@ -30,12 +31,13 @@ use status::status;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Hosts call `recapd hook EVENT` with what happened on stdin. It takes 300 ms at most, ends with 0 whatever happens, and
-never starts the daemon; RECAPD_HOOK=off switches it off. Examples:
+never starts the daemon; RECAPD_HOOK=off switches it off. What it has no time for it leaves to a `recapd hook drain` in
+the background. Examples:
   recapd hook install claude-code --user       for all projects of this user
   recapd hook install codex --project --dry-run
   recapd hook test --event SessionStart < sample.json
   recapd hook status
-  recapd hook drain                            what a hook had no time for")]
+  recapd hook drain                            what still waits for the daemon")]
 pub(crate) struct Hook {
     #[command(subcommand)]
     command: Command,
@@ -52,7 +54,7 @@ enum Command {
     /// Print what waits for the daemon, the last push and injection, and whether the settings fit the host
     Status,
     /// Send what waits for the daemon, with more time than a hook has
-    Drain,
+    Drain(Drain),
     /// Called by hosts: gives the brief to a session, and pushes what was left
     #[command(name = "SessionStart")]
     SessionStart(Fire),
@@ -87,6 +89,13 @@ struct Fire {
     /// The agent's id; {host}, {project} and {session} are replaced by their values [default: one for each session]
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct Drain {
+    /// A hook left it: end at once if another process waits to drain, too
+    #[arg(long, hide = true)]
+    after_hook: bool,
 }
 
 #[derive(Debug, Args)]
@@ -129,7 +138,7 @@ impl Hook {
             | Command::Uninstall(_)
             | Command::Test(_)
             | Command::Status
-            | Command::Drain => None,
+            | Command::Drain(_) => None,
         }
     }
 
@@ -143,7 +152,10 @@ impl Hook {
         if let Some((event, fire)) = self.fired() {
             if let Some(input) = input()? {
                 let call = fire.call(event, config, shared, environment, began);
-                call.run(&input, print);
+                if call.run(&input, print) == HookEnd::OutOfTime {
+                    // If it can't be started, the next hook goes on.
+                    drain_in_background(shared, &call.server).ok();
+                }
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -151,9 +163,14 @@ impl Hook {
             Command::Install(install) => install.put_in(shared, environment),
             Command::Uninstall(install) => install.take_out(shared, environment),
             Command::Test(test) => test.run(config, shared, environment),
-            Command::Drain => {
-                let server = daemon(config, shared);
-                hook::drain(environment, &server, shared.credentials.clone(), &SystemClock);
+            Command::Drain(Drain { after_hook }) => {
+                let (server, credentials) = (daemon(config, shared), shared.credentials.clone());
+                let caller = if after_hook {
+                    DrainCaller::Hook
+                } else {
+                    DrainCaller::Person
+                };
+                hook::drain(environment, &server, credentials, &SystemClock, caller);
                 status(shared, environment)
             }
             _ => status(shared, environment),
@@ -187,6 +204,25 @@ impl Fire {
 fn daemon(config: &Config, shared: &GlobalOptions) -> String {
     let server = shared.server.as_ref().map(|server| server.base.clone());
     server.unwrap_or_else(|| api::base(&config.http))
+}
+
+/// Starts a process that goes on after this one. It has no pipe of the host's, who would wait for its end, and a process group of its own,
+/// which the host's signals don't reach.
+fn drain_in_background(shared: &GlobalOptions, server: &str) -> io::Result<()> {
+    let mut drain = process::Command::new(std::env::current_exe()?);
+    drain.args(["hook", "drain", "--after-hook", "--server", server]);
+    for (option, file) in [("--config", &shared.config), ("--token-file", &shared.token_file)] {
+        if let Some(file) = file {
+            drain.arg(option).arg(file);
+        }
+    }
+    drain
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map(drop)
 }
 
 /// Reads the host's input; `None` if it makes no sense.
