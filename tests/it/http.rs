@@ -22,6 +22,7 @@ mod matrix;
 mod messages;
 mod notes;
 mod openapi;
+mod own_answers;
 mod pins;
 mod problems;
 mod projects;

@@ -16,7 +16,7 @@ pub use compact::{CompactReply, HANDOFF_TOKENS, HANDOFF_TOKENS_MAX, HANDOFF_TOKE
 use recapd_core::{
     domain::{
         agent::AgentId,
-        context::{Alternation, ContextOptions, Elision, Role, is_safe_boundary},
+        context::{Alternation, ContextOptions, Elision, Role, concerns_own_answers, is_safe_boundary},
         exchange::{FIRST_EXCHANGE, PREAMBLE},
         message::{Message, Part},
         note::above,
@@ -114,6 +114,8 @@ pub struct ContextMaterial {
     first_exchange: i64,
     /// True if something has left the window, even if it is back. Thinking may then be bound to messages that aren't sent.
     has_evicted: bool,
+    /// Before this exchange, long answers of recapd's own tools are shortened.
+    passed_before: i64,
     preamble: Vec<StoredMessage>,
     anchor: Option<StoredMessage>,
     pins: Pins,
@@ -262,6 +264,7 @@ pub async fn load_within(
         markdown: with_notes(store, agent, snapshot).await?,
         first_exchange,
         has_evicted,
+        passed_before: passed_before(store, agent, first_exchange, &window).await?,
         preamble: preamble
             .into_iter()
             .flat_map(|exchange| exchange.messages)
@@ -308,6 +311,38 @@ async fn preamble(
         Some(number) => Err(ContextError::TooLarge(number)),
         None => Ok(found),
     }
+}
+
+/// Returns the newest exchange that was complete when the boundary moved to `first_exchange`: answers of recapd's tools before it are
+/// shortened. [`PREAMBLE`] if there are no answers, or nothing has left the window.
+async fn passed_before(
+    store: &dyn Store,
+    agent: &AgentId,
+    first_exchange: i64,
+    window: &[StoredExchange],
+) -> StoreResult<i64> {
+    let mut messages = window.iter().flat_map(|stored| &stored.messages);
+    if !messages.any(|stored| concerns_own_answers(&stored.message)) {
+        return Ok(PREAMBLE);
+    }
+    let last_evicted = ExchangeQuery {
+        from: FIRST_EXCHANGE,
+        through: first_exchange - 1,
+        limit: 1,
+        bytes_max: SIZES_ONLY,
+    };
+    let found = store.exchanges(agent, last_evicted).await?;
+    let Some(evicted_at) = found.first().and_then(|stored| stored.evicted_at) else {
+        return Ok(PREAMBLE);
+    };
+    // Up to the first that wasn't complete, so that nothing that came later is among them, whatever its time.
+    let complete = window
+        .iter()
+        .map(|stored| &stored.exchange)
+        .take_while(|exchange| exchange.last_at < evicted_at)
+        .last();
+    // It may have been the newest, which mustn't change before the next step.
+    Ok(complete.map_or(PREAMBLE, |last| last.exchange))
 }
 
 fn bytes_of(exchanges: &[StoredExchange]) -> i64 {

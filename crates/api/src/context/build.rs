@@ -140,7 +140,7 @@ impl ContextMaterial {
         lines.collect()
     }
 
-    /// Returns the results that were shortened to fit the budget, and those that were shortened when they were read.
+    /// Returns the results that were shortened for this context, and those that were shortened when they were read.
     fn elided(&self, to_fit: Vec<Elision>) -> Vec<Elision> {
         if self.shortened.results.is_empty() {
             return to_fit;
@@ -153,7 +153,7 @@ impl ContextMaterial {
         all
     }
 
-    /// Says that results are shortened to fit the budget.
+    /// Says that results are shortened, and why.
     fn elided_note(&self, elided: &[Elision]) -> Option<String> {
         let (first, last) = (elided.first()?.exchange, elided.last()?.exchange);
         let of = if first == last {
@@ -167,8 +167,9 @@ impl ContextMaterial {
         );
         let agent = &self.agent;
         Some(format!(
-            "{results} of {of} {verb} shortened to keep within the budget: the older a result is, the less of it is sent, and \
-             one of the newest rounds only where these have no room; GET /v1/agents/{agent}/exchanges/{first} has it as it was"
+            "{results} of {of} {verb} shortened: recapd's own answers once the window has moved past them; others to keep within \
+             the budget, the older a result is, the less of it is sent, and one of the newest rounds only where these have no \
+             room; GET /v1/agents/{agent}/exchanges/{first} has it as it was"
         ))
     }
 
@@ -229,6 +230,7 @@ impl ContextMaterial {
                 .collect(),
             // Thinking is bound to the exact messages before it; shortened ones are no longer exact.
             evicted: self.has_evicted || self.shortened.through_seq > 0,
+            passed_before: self.passed_before,
             perspective: self.perspective.as_ref(),
         }
     }

@@ -21,6 +21,7 @@ mod fence;
 mod fit;
 mod ladder;
 mod last_n;
+mod own_answers;
 mod pairs;
 mod passes;
 mod plain;
@@ -43,6 +44,7 @@ use super::{
 pub use copies::{COPIES_MAX, LeftCopy, SourceCopy};
 pub use fence::{fence, fence_copy, fence_project};
 pub use last_n::{is_safe_boundary, last_n};
+pub use own_answers::concerns_own_answers;
 pub use passes::{Pass, Passes};
 pub use plain::plain;
 pub use truncate_results::{Elision, shorten_results};
@@ -296,6 +298,9 @@ pub struct ContextInput<'a> {
     pub left_out: Vec<i64>,
     /// True if exchanges of the session have left the window.
     pub evicted: bool,
+    /// In exchanges before this one, long answers of recapd's own tools are shortened. It changes only when the boundary of the window
+    /// moves; 0 for none.
+    pub passed_before: i64,
     /// The perspective of the speaker for whom the context is built; `None` in a conversation of two.
     pub perspective: Option<&'a Perspective>,
 }

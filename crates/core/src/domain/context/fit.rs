@@ -50,6 +50,8 @@ fn finish<'a>(mut plan: Plan<'_, 'a>, decision: Decision) -> Context<'a> {
         ));
     }
     plan.drop_before(start);
+    elided.append(&mut plan.own_answers);
+    elided.sort_by_key(|elision| elision.exchange);
     let unread = input.left_out.iter().copied();
     let left_out = unread.chain(numbers(&input.exchanges[..start])).collect();
     let chosen = plan.choose(start);

@@ -1,11 +1,11 @@
 //! Plans a context: places each part, counts its tokens, and assembles the turns.
 
 use super::{
-    Alternation, CONTINUATION, ContextInput, ContextOptions, Passes, Piece, Reason, Role, SourceExchange,
-    SourceMessage, Thinking, Turn, alternation,
+    Alternation, CONTINUATION, ContextInput, ContextOptions, Elision, Passes, Piece, Reason, Role,
+    SourceExchange, SourceMessage, Thinking, Turn, alternation,
     anchor::anchor,
     copies::{Copies, CopySelection},
-    draft, pairs,
+    draft, own_answers, pairs,
     passes::Pass,
     request::{DraftRequest, Requests},
 };
@@ -26,6 +26,8 @@ pub(super) struct Plan<'i, 'a> {
     pub(super) copies: Copies<'a>,
     summary: Option<Piece<'a>>,
     pub(super) body: Vec<Turn<'a>>,
+    /// recapd's own answers that are shortened in the body.
+    pub(super) own_answers: Vec<Elision>,
 }
 
 /// The roles before a turn: the role of the turn right before it, and of the last turn that isn't instructions.
@@ -52,6 +54,8 @@ impl<'i, 'a> Plan<'i, 'a> {
             .flat_map(|&message| draft::of_message(message, PREAMBLE, false, input.perspective))
             .collect();
         let drafts = draft::of_exchanges(input, thinking);
+        let mut body = pairs::repair(&drafts, passes);
+        let own_answers = own_answers::shorten(&mut body, input.passed_before);
         let mut plan = Self {
             input,
             options,
@@ -65,7 +69,8 @@ impl<'i, 'a> Plan<'i, 'a> {
                 .summary
                 .as_ref()
                 .map(|text| Piece::text(Reason::Summary, text)),
-            body: pairs::repair(&drafts, passes),
+            body,
+            own_answers,
         };
         // Results that the speaker may not see have unknown callers. They don't mean that the model must answer.
         let is_visible = |draft: &&draft::Draft<'_>| {
@@ -155,6 +160,7 @@ impl<'i, 'a> Plan<'i, 'a> {
     pub(super) fn drop_before(&mut self, start: usize) {
         let first = self.input.exchanges.get(start).map_or(0, |first| first.exchange);
         self.body.retain(|turn| turn.exchange >= first);
+        self.own_answers.retain(|answer| answer.exchange >= first);
     }
 
     /// Chooses the copies to send if the exchanges begin at index `start` of the window.

@@ -184,7 +184,8 @@ fn start_of_last(text: &str, chars: usize) -> usize {
     }
 }
 
-fn note(left_out: usize, exchange: i64) -> String {
+/// Says in place of characters that they are left out.
+pub(super) fn note(left_out: usize, exchange: i64) -> String {
     format!("{NOTE_HEAD}{}{}", grouped(left_out), note_end(exchange))
 }
 

@@ -1,6 +1,7 @@
 //! Requests in each format: examples, and properties over random conversations.
 
 mod checker;
+mod own_answers;
 mod perspective;
 mod prefix;
 mod properties;

@@ -122,6 +122,7 @@ fn with_window<T>(messages: &[Message], budget: Budget, use_it: impl FnOnce(&Con
         exchanges: exchanges.collect(),
         left_out: Vec::new(),
         evicted: evicted > 0,
+        passed_before: 0,
         perspective: None,
     })
 }
