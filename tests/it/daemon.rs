@@ -4,6 +4,7 @@ mod batches;
 mod egress;
 mod fleet;
 mod inbox;
+mod interrupted;
 mod logs;
 mod memory;
 mod providers;

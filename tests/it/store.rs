@@ -54,7 +54,7 @@ mod vectors;
 mod verify;
 mod versions;
 mod views;
-mod withdrawals;
+pub(crate) mod withdrawals;
 
 use recapd_core::domain::{agent::AgentId, time::Timestamp, work::Lease};
 use recapd_store::verify::{AgentReport, Invariant};
@@ -286,7 +286,7 @@ async fn the_lease(db: &dyn Backend, now: Timestamp) -> Lease {
 }
 
 /// Verifies an agent, and asserts that nothing is wrong with it.
-async fn clean(db: &dyn Backend, agent: &AgentId) -> AgentReport {
+pub(crate) async fn clean(db: &dyn Backend, agent: &AgentId) -> AgentReport {
     let report = db.store().verify(agent).await.unwrap();
     assert_eq!(report.breaches, []);
     let unsealed = report

@@ -47,10 +47,14 @@ impl Change {
     }
 }
 
-/// Creates an agent with two versions, most of whose items have left the document.
 async fn long_lived(db: &dyn Backend, name: &str) -> AgentId {
-    let agent = with_pending(db, name, EXCHANGES.iter().sum()).await;
-    for exchanges in EXCHANGES {
+    with_two_versions(db, name, EXCHANGES).await
+}
+
+/// Creates an agent with two versions that add so many exchanges, most of whose items have left the document.
+pub(crate) async fn with_two_versions(db: &dyn Backend, name: &str, added: [i64; 2]) -> AgentId {
+    let agent = with_pending(db, name, added.iter().sum()).await;
+    for exchanges in added {
         let (lease, mut patch) = claimed(db, name, exchanges).await;
         for (_, is_dropped) in patch.added.iter_mut().rev().skip(SHOWN) {
             *is_dropped = true;
