@@ -1,6 +1,6 @@
-//! Answers the compaction of a host from recapd's memory.
+//! Answers a host's request for a compaction from recapd's memory.
 //!
-//! A request is taken for a compaction only if it surely is one; a compaction is answered only if recapd holds the
+//! Only a request that is certainly a compaction is treated as one. A compaction is answered only if recapd holds the
 //! conversation. Otherwise the request is forwarded, and a model answers it.
 
 mod capsule;
@@ -23,16 +23,16 @@ use crate::{
 };
 use recapd_core::domain::{agent::AgentId, continuation::SentExtent};
 
-/// The longest time in which an answer is made. A model takes half a minute.
+/// Limits the time in which an answer is made. A model would take half a minute.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A host's request for a compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Compaction {
     dialect: Dialect,
-    /// The host's own route for compactions.
+    /// True if the host has a route of its own for compactions and uses it.
     is_own_route: bool,
-    /// A request with the conversation alone, without the order to compact it.
+    /// A request with only the conversation, without the order to compact it.
     conversation: Bytes,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Compaction {
 pub(crate) struct CompactionAnswer {
     pub(crate) content_type: &'static str,
     pub(crate) body: String,
-    /// The version of the summary in it.
+    /// The version of the summary in the answer.
     pub(crate) version: i64,
 }
 
@@ -51,11 +51,11 @@ struct CompactReply {
     summary_version: i64,
     text: String,
     tokens: i64,
-    /// How many exchanges are neither summarised nor quoted. A line stands for each.
+    /// How many exchanges are neither summarised nor quoted. The text has a line about each.
     unquoted: i64,
 }
 
-/// Recognises a compaction.
+/// Recognises a compaction; `None` for other requests.
 pub(crate) fn compaction(
     dialect: Dialect,
     endpoint: EndpointKind,
@@ -78,12 +78,12 @@ pub(crate) fn compaction(
     })
 }
 
-/// Returns true if a request may hold capsules.
+/// True if a request may hold capsules.
 pub(crate) fn may_hold_capsules(body: &[u8]) -> bool {
     capsule::may_be_in(body)
 }
 
-/// Replaces recapd's capsules in a request by their texts. `None` if there are none.
+/// Replaces recapd's capsules in a request by their texts; `None` if there are none.
 pub(crate) fn expand_capsules(dialect: Dialect, body: &[u8], key: &CapsuleKey) -> Option<Vec<u8>> {
     (dialect == Dialect::OpenAiResponses)
         .then(|| capsule::expand(body, key))
@@ -102,7 +102,7 @@ impl Compactor {
         Self { daemon, mode, key }
     }
 
-    /// Returns the answer; `None` if the request is to be forwarded.
+    /// Answers a compaction; `None` if the request should be forwarded.
     pub(crate) async fn answer(
         &self,
         session: &Session,
@@ -115,7 +115,7 @@ impl Compactor {
         }
         let asked = timeout(PATIENCE, self.text(agent, session.client, compaction)).await;
         let text = asked.ok().flatten()?;
-        // Without a document, lines alone would stand for what is left out.
+        // There is no document, so only lines would replace the exchanges that aren't quoted.
         if text.summary_version == 0 && text.unquoted > 0 {
             return None;
         }
@@ -126,7 +126,7 @@ impl Compactor {
         }
     }
 
-    /// Stores what the conversation holds by now, and asks for the text that stands for it.
+    /// Stores what is new in the conversation, and asks for the text that replaces the conversation.
     async fn text(&self, agent: &AgentId, client: &str, compaction: &Compaction) -> Option<CompactReply> {
         let path = path(agent, compaction.dialect, client, SentExtent::Whole);
         let stored = self

@@ -1,4 +1,4 @@
-//! Unpacks copies. What passes stays as it is.
+//! Decompresses copies. The forwarded bodies stay compressed.
 
 use std::io::{self, Read};
 
@@ -7,10 +7,10 @@ use flate2::read::GzDecoder;
 use hyper::header::HeaderValue;
 use ruzstd::decoding::StreamingDecoder;
 
-/// The most bytes of a copy once it is unpacked.
+/// Limits the decompressed size of a copy.
 const UNPACKED_BYTES_MAX: u64 = 256 << 20;
 
-/// Returns `body` without its compression, which its `content-encoding` names; `None` if the compression is unknown or
+/// Returns `body` decompressed, as its `content-encoding` says; `None` if the compression is unknown or
 /// broken, or if the body is too long.
 pub(crate) fn unpacked(encoding: Option<&HeaderValue>, body: &Bytes) -> Option<Bytes> {
     let Some(encoding) = encoding else {

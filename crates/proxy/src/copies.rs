@@ -1,7 +1,7 @@
-//! The queue of copies on their way to the daemon.
+//! The queue of copies for the daemon.
 //!
 //! Invariant: offering a copy never waits. A copy that finds no room, or that the daemon doesn't take in time, is dropped
-//! and counted: the next request carries the whole conversation again.
+//! and counted. The next request carries the whole conversation again.
 
 use std::{
     sync::{
@@ -37,25 +37,26 @@ use recapd_core::{
 use recapd_platform::{clock::Clock, randomness, threads};
 use recapd_telemetry::metrics::{Metrics, labels::Unstored};
 
-/// Copies of one conversation keep their order in one lane, and slow ones don't hold up other lanes.
+/// The number of lanes. Copies of one conversation stay in order in one lane. A slow copy doesn't delay other lanes.
 const LANES: usize = 4;
-/// The most copies in a lane; their bytes are limited together.
+/// Limits the copies in a lane. Another limit applies to the bytes of all lanes.
 const LANE_MAX: usize = 1_024;
 const KIB: usize = 1_024;
-/// How long a copy is offered to a daemon that doesn't answer.
+/// A copy is offered to a daemon that doesn't answer for this long.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// The pause between two offers.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Whose conversation a copy is.
+/// The owner of a copied conversation.
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
-    /// `None` if the conversation itself tells.
+    /// The agent; `None` if only the conversation itself shows whose it is.
     pub(crate) agent: Option<AgentId>,
-    /// The name of the program that asks.
+    /// The name of the client program.
     pub(crate) client: &'static str,
 }
 
-/// Where the copies of a request and its answer end up together.
+/// Connects the copies of a request and of its answer: the answer is stored where the request was stored.
 #[derive(Debug, Default)]
 pub(crate) struct Place(OnceLock<StoredRequest>);
 
@@ -78,7 +79,7 @@ pub(crate) struct StoredCopy {
 pub(crate) enum Content {
     /// The body of a request.
     Request(Bytes),
-    /// The body of an answer, perhaps cut short.
+    /// The body of an answer. It may be cut short.
     Answer {
         content_type: String,
         encoding: Option<HeaderValue>,
@@ -99,7 +100,7 @@ struct QueuedCopy {
     _room: OwnedSemaphorePermit,
 }
 
-/// The queue. Clones share it.
+/// The queue of copies. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Copies {
     lanes: Arc<[mpsc::Sender<QueuedCopy>]>,
@@ -110,7 +111,7 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// Starts the queue, whose tasks end when all clones are dropped and everything in it is stored or dropped.
+    /// Starts the queue. Its tasks end when all clones are dropped and all copies are stored or dropped.
     pub(crate) fn start(
         daemon: &Arc<dyn ProxyDaemon>,
         bytes_max: usize,
@@ -141,12 +142,12 @@ impl Copies {
         }
     }
 
-    /// The conversations that are recognised by what was said in them.
+    /// Returns the conversations that are recognised by what was said in them.
     pub(crate) fn lineages(&self) -> &Arc<Lineages> {
         &self.lineages
     }
 
-    /// Offers a copy.
+    /// Offers a copy. Drops it if there is no room.
     pub(crate) fn offer(&self, copy: StoredCopy) {
         let kib = copy.content.len().div_ceil(KIB).clamp(1, self.room_kib.max(1));
         let permits = u32::try_from(kib).unwrap_or(u32::MAX);
@@ -169,7 +170,7 @@ struct Lane {
     lineages: Arc<Lineages>,
     clock: Arc<dyn Clock>,
     metrics: Metrics,
-    /// How many agents this lane named.
+    /// How many agents this lane has named.
     made: AtomicU64,
 }
 
@@ -203,14 +204,14 @@ impl Lane {
                 }
             }
         };
-        // Only a conversation that nothing names has to be read here.
+        // Only a conversation without an id must be read here.
         let units = match &copy.owner.agent {
             Some(_) => Vec::new(),
             None => units(copy, body.clone()).await?,
         };
         let agent = match (extent, copy.place.0.get()) {
             (SentExtent::End, Some(stored)) => stored.agent.clone(),
-            // Without its request, the answer might end up in another conversation.
+            // If its request wasn't stored, the answer might be stored in another conversation.
             (SentExtent::End, None) => return Err(Unstored::Refused),
             (SentExtent::Whole, _) => self.agent(&copy.owner, &units),
         };
@@ -223,7 +224,7 @@ impl Lane {
             self.lineages.remember(client, &all, &agent);
         }
         if extent == SentExtent::Whole {
-            // Only this request's answer asks for it, later.
+            // Later, this request's answer reads it.
             drop(copy.place.0.set(StoredRequest { agent, units }));
         }
         Ok(())
@@ -239,7 +240,7 @@ impl Lane {
         })
     }
 
-    /// Posts a copy until the daemon answers. Returns the agent that holds the conversation, if the answer names it.
+    /// Posts a copy until the daemon answers. Returns the agent that holds the conversation, if the answer names one.
     async fn post(&self, path: &str, body: Bytes) -> Result<Option<AgentId>, Unstored> {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -267,7 +268,7 @@ impl Lane {
     }
 }
 
-/// The units of a copy, by which its conversation is found.
+/// Returns the units of a copy. They identify its conversation.
 async fn units(copy: &StoredCopy, body: Bytes) -> Result<Vec<ContentUnit>, Unstored> {
     let (format, host) = (copy.dialect.format(), copy.dialect.host(copy.owner.client));
     let reading = threads::computed("reading a copy", move || {
@@ -281,7 +282,7 @@ async fn units(copy: &StoredCopy, body: Bytes) -> Result<Vec<ContentUnit>, Unsto
     reading.await.unwrap_or(Err(Unstored::Unreadable))
 }
 
-/// The daemon's route for a copy.
+/// Returns the daemon's path for a copy.
 pub(crate) fn path(agent: &AgentId, dialect: Dialect, client: &str, extent: SentExtent) -> String {
     let extent = match extent {
         SentExtent::Whole => "whole",

@@ -1,4 +1,4 @@
-//! The daemon, as the proxy asks it: over a connection, or in its own process.
+//! The proxy's connection to the daemon: over the network, or in the same process.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use reqwest::{Method, header::CONTENT_TYPE};
 
 use recapd_client::Transport;
 
-/// The longest answer of the daemon that is read, in bytes.
+/// Limits the answers that are read from the daemon.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
 /// An answer of the daemon.
@@ -23,11 +23,11 @@ pub trait ProxyDaemon: Send + Sync + 'static {
     /// Posts JSON to `path`.
     ///
     /// # Errors
-    /// Why there is no answer, in words for a log.
+    /// The reason why there is no answer, as text for the log.
     async fn post(&self, path: &str, body: Bytes) -> Result<DaemonAnswer, String>;
 }
 
-/// A daemon that another process runs.
+/// A daemon in another process.
 #[derive(Clone, Debug)]
 pub struct RemoteDaemon(Transport);
 

@@ -12,7 +12,7 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// The format of its messages.
+    /// Returns the format of the dialect's messages.
     pub(crate) fn format(self) -> Format {
         match self {
             Self::Anthropic => Format::Anthropic,
@@ -22,7 +22,7 @@ impl Dialect {
         }
     }
 
-    /// The format of the transcripts of a host that writes this dialect, if the proxy knows it.
+    /// Returns the transcript format of the host that writes this dialect, if the proxy knows the host.
     pub(crate) fn host(self, client: &str) -> Option<Format> {
         match (self, client) {
             (Self::Anthropic, "claude-code") => Some(Format::ClaudeCode),
@@ -31,7 +31,7 @@ impl Dialect {
         }
     }
 
-    /// The member of a request that holds the conversation.
+    /// Returns the field of a request that holds the conversation.
     pub(crate) fn list(self) -> &'static str {
         match self {
             Self::Anthropic | Self::OpenAiChat => "messages",
@@ -41,7 +41,7 @@ impl Dialect {
     }
 }
 
-/// What a request asks of a provider, as far as the proxy cares.
+/// What a request asks the provider for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndpointKind {
     /// The model's next answer in a conversation.
@@ -50,6 +50,6 @@ pub(crate) enum EndpointKind {
     Count(Dialect),
     /// A compaction of the conversation (OpenAI's `/v1/responses/compact`).
     Compaction,
-    /// Anything else. It passes unread.
+    /// Anything else. It is forwarded unread.
     Other,
 }

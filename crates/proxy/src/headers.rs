@@ -1,7 +1,7 @@
-//! The headers that go on, in both directions.
+//! Selects the headers that are forwarded, in both directions.
 //!
-//! Hop-by-hop headers (RFC 9110, 7.6.1) and recapd's own stay here; everything else passes, in an open list: providers
-//! add headers without notice.
+//! Removes hop-by-hop headers (RFC 9110, 7.6.1) and recapd's own. Forwards everything else without a list of known
+//! names, because providers add headers without notice.
 
 use hyper::{
     HeaderMap,
@@ -22,30 +22,30 @@ const HOP_BY_HOP: [HeaderName; 7] = [
     EXPECT,
 ];
 const OLD_HOP_BY_HOP: [&str; 2] = ["keep-alive", "proxy-connection"];
-/// The beginning of the names of recapd's own headers.
+/// The names of recapd's own headers begin with this.
 const OWN: &str = "x-recapd-";
 
-/// The headers of a request that go to the provider.
+/// Returns the headers of a request that go to the provider.
 pub(crate) fn upstream(headers: &HeaderMap) -> HeaderMap {
     let mut passed = passed(headers);
     passed.remove(HOST);
-    // The length is told by the body.
+    // The body determines the length.
     passed.remove(CONTENT_LENGTH);
     passed
 }
 
-/// The headers of an answer that go to the client.
+/// Returns the headers of an answer that go to the client.
 pub(crate) fn downstream(headers: &HeaderMap) -> HeaderMap {
     passed(headers)
 }
 
-/// Returns true if a Claude subscription pays for the request, not an API key.
+/// True if a Claude subscription pays for the request, instead of an API key.
 pub(crate) fn is_subscription(headers: &HeaderMap) -> bool {
     let mut betas = headers.get_all("anthropic-beta").iter();
     betas.any(|beta| memmem::find(beta.as_bytes(), b"oauth-").is_some())
 }
 
-/// Returns true if a signature covers the body (Amazon's signature version 4), which then must not change.
+/// True if a signature covers the body (Amazon's signature version 4). Such a body must not change.
 pub(crate) fn is_signed(headers: &HeaderMap) -> bool {
     let authorization = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
     authorization.is_some_and(|value| value.starts_with(b"AWS4-"))

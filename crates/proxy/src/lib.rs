@@ -7,12 +7,12 @@
 //!                                                         └─► daemon: POST /v1/agents/{id}/conversation
 //! ```
 //!
-//! Every request goes on to its provider byte for byte, and every answer comes back byte for byte. A copy of the
-//! conversation goes to the daemon, through a queue that nobody waits for. In the mode `answer`, the proxy answers the
-//! host's own compaction from the daemon's memory. In the mode `window`, it also replaces messages that left the window.
+//! The proxy forwards every request to its provider and every answer back, byte for byte. A copy of the conversation
+//! goes to the daemon, through a queue that nothing waits for. In mode `answer`, the proxy answers the host's
+//! compactions from the daemon's memory. In mode `window`, it also replaces messages that have left the window.
 //!
-//! Invariants: storing delays nothing. Whatever fails here, the original request is forwarded. Credentials pass through
-//! and are neither stored nor logged.
+//! Invariants: storing delays nothing. If anything fails here, the original request is forwarded. Credentials pass
+//! through and are neither stored nor logged.
 
 mod answer;
 mod compression;

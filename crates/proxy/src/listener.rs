@@ -15,13 +15,13 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::service::Proxy;
 use recapd_config::Listen;
 
-/// The longest time in which the head of a request must come.
+/// The head of a request must arrive within this time.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// The longest head of a request, in bytes.
+/// Limits the head of a request.
 const HEAD_BYTES_MAX: usize = 128 << 10;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
-/// A listener that the service manager made (`sd_listen_fds(3)`). It holds new connections while the proxy restarts.
+/// A listener that the service manager created (`sd_listen_fds(3)`). It holds new connections while the proxy restarts.
 #[derive(Debug)]
 pub enum InheritedListener {
     Tcp(net::TcpListener),
@@ -29,11 +29,11 @@ pub enum InheritedListener {
 }
 
 impl InheritedListener {
-    /// Takes the listener that the environment names; `None` if there is none. To be called before anything else reads the
-    /// environment, which changes.
+    /// Takes the listener that the environment names; `None` if there is none. Call this before anything else reads the
+    /// environment, because it changes the environment.
     ///
     /// # Errors
-    /// When it is no socket that listens.
+    /// If the environment names something that isn't a listening socket.
     pub fn take() -> io::Result<Option<Self>> {
         let mut inherited = ListenFd::from_env();
         match inherited.take_tcp_listener(0) {
@@ -42,7 +42,7 @@ impl InheritedListener {
         }
     }
 
-    /// Returns true if only programs on this machine can connect.
+    /// True if only programs on this machine can connect.
     pub fn is_near(&self) -> bool {
         match self {
             Self::Tcp(listener) => listener
@@ -64,7 +64,7 @@ impl ProxyListener {
     /// Listens at an inherited listener.
     ///
     /// # Errors
-    /// When it can't be used any more.
+    /// If the listener can't be used any more.
     pub fn inherited(listener: InheritedListener) -> io::Result<Self> {
         match listener {
             InheritedListener::Tcp(listener) => {
@@ -78,10 +78,10 @@ impl ProxyListener {
         }
     }
 
-    /// Listens at `place`. A socket's file that nobody listens at any more is replaced.
+    /// Listens at `place`. Replaces the file of a socket on which no program listens any more.
     ///
     /// # Errors
-    /// When the place is taken or not allowed.
+    /// If the address is in use or not allowed.
     pub async fn listen(place: &Listen) -> io::Result<Self> {
         match place {
             Listen::Address(address) => TcpListener::bind(address).await.map(Self::Tcp),
@@ -99,7 +99,7 @@ fn listen_at(path: &Path) -> io::Result<UnixListener> {
     UnixListener::bind(path)
 }
 
-/// Handles requests until `stop`; then until the answers under way are sent.
+/// Handles requests until `stop`. Then waits until the answers in progress are sent.
 pub async fn serve(listener: ProxyListener, proxy: Proxy, stop: CancellationToken) {
     let connections = TaskTracker::new();
     loop {

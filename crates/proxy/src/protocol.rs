@@ -1,5 +1,5 @@
-//! What the proxy forwards, reads and changes, for machines (`GET /protocol`, as gateways of Claude Code show it:
-//! <https://code.claude.com/docs/en/llm-gateway-protocol>).
+//! `GET /protocol`: describes for machines what the proxy forwards, reads and changes, in the form of Claude Code's gateways:
+//! <https://code.claude.com/docs/en/llm-gateway-protocol>.
 
 use recapd_config::ProxyMode;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::session;
 
 pub(crate) fn describe(mode: ProxyMode) -> Value {
     let (conversation, count) = if mode == ProxyMode::Window {
-        let conversation = "what has left the window is replaced by the summary; else forwarded byte for byte; the conversation is stored";
+        let conversation = "messages that have left the window are replaced by the summary, everything else is forwarded byte for byte; the conversation is stored";
         (conversation, "rewritten like the request that it counts")
     } else {
         (
@@ -45,7 +45,7 @@ pub(crate) fn describe(mode: ProxyMode) -> Value {
         "compaction": if mode == ProxyMode::Observe {
             "forwarded"
         } else {
-            "answered from the stored summary where it can be, else forwarded"
+            "answered from the stored summary if possible, otherwise forwarded"
         },
     })
 }

@@ -1,7 +1,7 @@
-//! What a request is, read from its headers and its body.
+//! Reads from a request's headers and body what kind of request it is.
 //!
 //! Invariant: reading delays a request by at most the limit. The only exception is a request with a capsule, which no
-//! provider can read.
+//! provider could read.
 
 use std::time::Duration;
 
@@ -17,21 +17,21 @@ use crate::{
 };
 use recapd_platform::threads;
 
-/// The longest body that is read on the connection's own thread, in bytes.
+/// Longer bodies are read in another thread.
 const SHORT_BYTES_MAX: usize = 64 << 10;
 
-/// A request, read.
+/// What was read from a request.
 #[derive(Debug)]
 pub(crate) struct Reading {
     /// The body without compression.
     pub(crate) plain: Bytes,
     pub(crate) session: Session,
     pub(crate) compaction: Option<Compaction>,
-    /// The body with recapd's capsules replaced; `None` if it has none.
+    /// The body with its capsules replaced; `None` if it has none.
     pub(crate) expanded: Option<Bytes>,
 }
 
-/// Why a request isn't read. It is forwarded all the same.
+/// Why a request couldn't be read. It is forwarded nevertheless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadingFailure {
     /// Its compression is unknown or broken.
@@ -40,7 +40,7 @@ pub(crate) enum ReadingFailure {
     Panicked,
 }
 
-/// A request to be read.
+/// A request that isn't read yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Unread {
     pub(crate) dialect: Dialect,
@@ -51,7 +51,7 @@ pub(crate) struct Unread {
 }
 
 impl Unread {
-    /// Reads the request. If that takes longer than `limit`, only its headers count.
+    /// Reads the request. If that takes longer than `limit`, returns what its headers say.
     pub(crate) async fn read(self, limit: Duration) -> Result<Reading, ReadingFailure> {
         let panicked = |_| ReadingFailure::Panicked;
         if self.body.len() <= SHORT_BYTES_MAX {

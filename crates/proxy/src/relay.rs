@@ -1,7 +1,7 @@
-//! Passes requests on to their providers, and answers back.
+//! Forwards requests to their providers, and answers to their clients.
 //!
-//! Invariant: bytes are passed as they come, each chunk at once, trailers too. When the client goes away, so does the
-//! request to the provider.
+//! Invariant: bytes are forwarded as they arrive, each chunk at once, trailers too. If the client disconnects, the
+//! request to the provider is cancelled.
 
 use std::{
     pin::Pin,
@@ -23,13 +23,13 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// The body of an answer to the client.
 pub(crate) type ProxyBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// The longest time in which a connection to a provider is made.
+/// Limits the time for connecting to a provider.
 const CONNECT_TIMEOUT_MS: u64 = 5_000;
 
-/// A request's body, read as far as its limit allows.
+/// A request's body, read up to a limit.
 pub(crate) enum ReadBody {
     Whole(Bytes),
-    /// It is longer than the limit: the part that was read, and the rest.
+    /// The body is longer than the limit. Holds the part that was read, followed by the rest.
     TooLong(reqwest::Body),
 }
 
@@ -42,10 +42,10 @@ impl Relay {
         http_client::relay_client(CONNECT_TIMEOUT_MS).map(Self)
     }
 
-    /// Sends a request, and returns as soon as the head of the answer is there.
+    /// Sends a request. Returns once the head of the answer has arrived.
     ///
     /// # Errors
-    /// When there is no answer. The error's text names no address.
+    /// If there is no answer. The error's text contains no address.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -65,7 +65,7 @@ impl Relay {
 /// Reads a body of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// When the body breaks off.
+/// If the body ends too early.
 pub(crate) async fn read<B>(mut body: B, bytes_max: usize) -> Result<ReadBody, B::Error>
 where
     B: Body<Data = Bytes> + Send + Sync + Unpin + 'static,
@@ -97,7 +97,7 @@ where
     }
 }
 
-/// The body of a request that isn't read here. A request without a body keeps none.
+/// Returns the body of a request that is forwarded unread. A request without a body gets none.
 pub(crate) fn unread(request: Request<Incoming>) -> reqwest::Body {
     match request.body().size_hint().exact() {
         Some(0) => reqwest::Body::default(),
@@ -105,7 +105,7 @@ pub(crate) fn unread(request: Request<Incoming>) -> reqwest::Body {
     }
 }
 
-/// A short body of the proxy's own.
+/// Returns a short body that the proxy itself writes.
 pub(crate) fn own(text: impl Into<Bytes>) -> ProxyBody {
     Full::new(text.into())
         .map_err(|never| match never {})
@@ -117,8 +117,9 @@ pub(crate) fn passed(body: reqwest::Body) -> ProxyBody {
     body.map_err(Into::into).boxed_unsync()
 }
 
-/// Boxes the body of a provider's answer, and makes a copy of it as it passes. `done` gets the copy at the end, or when the
-/// answer breaks off or the client goes away; it gets none of an answer with more than `bytes_max` bytes.
+/// Boxes the body of a provider's answer, and copies it while it is forwarded. `done` gets the copy when the answer
+/// ends or breaks off, or when the client disconnects. If the answer has more than `bytes_max` bytes, `done` gets
+/// `None`.
 pub(crate) fn copied(
     body: reqwest::Body,
     bytes_max: usize,

@@ -1,6 +1,6 @@
-//! Reads the model's message out of a copy of an answer.
+//! Reads the model's message from a copy of an answer.
 //!
-//! An answer that broke off gives what of it is whole: text as far as it came, and no call whose arguments are cut.
+//! From an answer that broke off, reads what is usable: the text so far, and calls whose arguments are complete.
 
 mod anthropic;
 mod chat;
@@ -31,7 +31,7 @@ pub(crate) fn messages(dialect: Dialect, content_type: &str, bytes: &[u8]) -> Op
     Some(json!({ dialect.list(): list }))
 }
 
-/// The JSON data of server-sent events, in order. Other data, such as `[DONE]`, is left out.
+/// Returns the JSON data of server-sent events, in order. Leaves out other data, such as `[DONE]`.
 fn events(bytes: &[u8]) -> Vec<Value> {
     let text = String::from_utf8_lossy(bytes).replace("\r\n", "\n");
     let events = text.split("\n\n").filter_map(|event| {
@@ -42,7 +42,7 @@ fn events(bytes: &[u8]) -> Vec<Value> {
     events.collect()
 }
 
-/// Appends the text of `delta` to that of `block`.
+/// Appends the text in `delta` to the field `name` of `block`.
 fn append(block: &mut Value, name: &str, delta: &Value) {
     if let Some(more) = delta.as_str() {
         let text = block[name].as_str().unwrap_or_default().to_owned() + more;

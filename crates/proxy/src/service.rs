@@ -1,4 +1,4 @@
-//! One request: what becomes of it.
+//! Handles one request: forwards it, answers it or refuses it, and stores its conversation.
 
 use std::sync::Arc;
 
@@ -33,15 +33,15 @@ use recapd_telemetry::metrics::{
     labels::{CompactionOutcome, ProxyOutcome, Unstored},
 };
 
-/// The path at which the proxy says that it runs.
+/// The path at which the proxy shows that it runs.
 const LIVE_PATH: &str = "/recapd/livez";
-/// Where it shows its metrics, which the daemon's `/metrics` has only if the proxy runs in the daemon.
+/// The path of the proxy's own metrics. If the proxy runs in the daemon, the daemon's `/metrics` has them, too.
 const METRICS_PATH: &str = "/recapd/metrics";
-/// The longest refusal of a rewritten request that is read, in bytes.
+/// A provider's refusal of a rewritten request is read up to this length.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
-/// Where it describes itself.
+/// The path at which the proxy describes itself.
 const PROTOCOL_PATH: &str = "/protocol";
-/// The header by which an answer says what the proxy did.
+/// The header in which an answer says what the proxy did.
 const OWN_HEADER: &str = "x-recapd";
 
 /// The proxy. Clones share everything.
@@ -57,24 +57,24 @@ struct ProxyParts {
     metrics: Metrics,
 }
 
-/// A request to a conversation endpoint, read.
+/// A request of a conversation, once it is read.
 struct ConversationRequest {
     dialect: Dialect,
     session: Session,
-    /// What goes on to the provider.
+    /// The body for the provider.
     body: Bytes,
-    /// True if it isn't what the client sent, and isn't compressed any more.
+    /// True if `body` differs from what the client sent. Then it isn't compressed.
     is_changed: bool,
     windowed: Option<WindowedRequest>,
     place: Arc<Place>,
     is_stored: bool,
-    /// The copy of a request of which only its own content says whose it is. It is stored once the provider takes it:
-    /// each attempt would begin a conversation otherwise.
+    /// The copy of a request without an id. It is stored once the provider accepts the request; otherwise each attempt
+    /// would begin a new conversation.
     unproven: Option<StoredCopy>,
 }
 
 impl ConversationRequest {
-    /// A request that is forwarded and not stored.
+    /// Returns a request that is forwarded and not stored.
     fn unstored(dialect: Dialect, body: Bytes) -> Self {
         let session = Session {
             agent: None,
@@ -95,7 +95,7 @@ impl ConversationRequest {
 }
 
 impl ConversationRequest {
-    /// What became of it, for the metrics and for the client.
+    /// Returns what the proxy did with the request: for the metrics, and as text for the client.
     fn says(&self) -> (ProxyOutcome, Option<String>) {
         if let Some(WindowedRequest { agent, version, .. }) = &self.windowed {
             let says = format!("windowed; agent={agent}; version={version}");
@@ -112,9 +112,9 @@ impl ConversationRequest {
     }
 }
 
-/// What becomes of a provider's refusal of a rewritten request.
+/// What the proxy does after a provider has refused a rewritten request.
 enum RefusalOutcome {
-    /// The request is sent once more, with this body.
+    /// Sends the request again, with this body.
     Unbound(Bytes),
     Passed(Response<reqwest::Body>),
     BrokenOff,
@@ -134,10 +134,10 @@ async fn refusal(answer: Response<reqwest::Body>, windowed: &WindowedRequest) ->
 }
 
 impl Proxy {
-    /// A proxy whose copies go to `daemon`. `tasks` tracks those that store them.
+    /// Creates a proxy that sends copies to `daemon`. `tasks` tracks the tasks that store them.
     ///
     /// # Errors
-    /// When no connection could ever be made.
+    /// If the HTTP client can't be created.
     pub fn new(
         settings: ProxySettings,
         daemon: &Arc<dyn ProxyDaemon>,
@@ -199,7 +199,8 @@ impl Proxy {
         if let Some(problem) = inner.forbidden(request.headers(), &target) {
             return inner.refused(dialect, StatusCode::FORBIDDEN, problem);
         }
-        // Codex goes on without a WebSocket at once. Java's client offers HTTP/2 with each request.
+        // After this refusal, Codex continues without a WebSocket at once. Java's client offers HTTP/2 with each
+        // request.
         let upgrade = request.headers().get(UPGRADE).map(HeaderValue::as_bytes);
         if upgrade.is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
             return inner.refused(
@@ -216,7 +217,7 @@ impl Proxy {
 }
 
 impl ProxyParts {
-    /// Why nobody may ask this; `None` if it is allowed.
+    /// Returns why the request is forbidden; `None` if it is allowed.
     fn forbidden(&self, headers: &HeaderMap, target: &Target) -> Option<&'static str> {
         let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
         if site.is_some_and(|site| site != b"none" && site != b"same-origin") {
@@ -230,7 +231,7 @@ impl ProxyParts {
         )
     }
 
-    /// Passes a request unread.
+    /// Forwards a request unread.
     async fn pass(&self, request: Request<Incoming>, target: &Target) -> Response<ProxyBody> {
         self.metrics.proxy.request(ProxyOutcome::Passed);
         let (method, headers) = (request.method().clone(), headers::upstream(request.headers()));
@@ -250,7 +251,7 @@ impl ProxyParts {
         }
     }
 
-    /// Passes a request of a conversation, and stores both sides; or answers it.
+    /// Forwards a request of a conversation and stores both sides, or answers the request.
     async fn converse(
         &self,
         dialect: Dialect,
@@ -270,7 +271,11 @@ impl ProxyParts {
             }
             Err(error) => {
                 tracing::debug!(%error, "proxy.request_broken");
-                return self.refused(Some(dialect), StatusCode::BAD_REQUEST, "the request broke off");
+                return self.refused(
+                    Some(dialect),
+                    StatusCode::BAD_REQUEST,
+                    "the connection broke off in the middle of the request",
+                );
             }
         };
         let unread = Unread {
@@ -289,7 +294,7 @@ impl ProxyParts {
         }
     }
 
-    /// Reads what a request is, and answers it if that is the proxy's to do.
+    /// Reads what a request is for. Returns the answer if the proxy can answer the request itself.
     async fn decide(
         &self,
         unread: Unread,
@@ -378,7 +383,7 @@ impl ProxyParts {
         answered
     }
 
-    /// Replaces what has left the window, if that is the proxy's to do.
+    /// Replaces what has left the window, if the settings and the request allow that.
     async fn windowed(&self, request: WindowRequest, headers: &HeaderMap) -> Option<WindowedRequest> {
         let settings = &self.settings;
         let is_paid = settings.window_subscriptions || !headers::is_subscription(headers);
@@ -436,7 +441,7 @@ impl ProxyParts {
                 },
                 RefusalOutcome::Passed(answer) => answer,
                 RefusalOutcome::BrokenOff => {
-                    let detail = "the provider's answer broke off";
+                    let detail = "the connection broke off in the middle of the provider's answer";
                     return self.refused(Some(turn.dialect), StatusCode::BAD_GATEWAY, detail);
                 }
             };
@@ -459,7 +464,7 @@ impl ProxyParts {
         answer
     }
 
-    /// Passes an answer, and stores the model's message in it.
+    /// Forwards an answer, and stores the model's message in it.
     fn copied(&self, answer: Response<reqwest::Body>, turn: ConversationRequest) -> Response<ProxyBody> {
         if answer.status() != StatusCode::OK {
             return passed(answer, relay::passed);
@@ -512,7 +517,7 @@ fn owner(session: &Session) -> Owner {
     }
 }
 
-/// A provider's answer with the headers that go on, and with the body that `wrap` makes of its body.
+/// Returns a provider's answer with the headers that are forwarded. `wrap` makes the new body.
 fn passed(
     answer: Response<reqwest::Body>,
     wrap: impl FnOnce(reqwest::Body) -> ProxyBody,
@@ -533,7 +538,7 @@ fn own(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -
     answer
 }
 
-/// The answer to a compaction.
+/// Returns the answer to a compaction.
 fn own_answer(answered: CompactionAnswer) -> Response<ProxyBody> {
     let mut answer = own(StatusCode::OK, answered.content_type, answered.body);
     if let Ok(value) = HeaderValue::from_str(&format!("answered; version={}", answered.version)) {
@@ -542,7 +547,7 @@ fn own_answer(answered: CompactionAnswer) -> Response<ProxyBody> {
     answer
 }
 
-/// An error in the form that clients of the dialect read.
+/// Returns an error in the form that clients of the dialect read.
 fn answer_error(dialect: Option<Dialect>, status: StatusCode, detail: &str) -> Response<ProxyBody> {
     let body = match dialect {
         Some(Dialect::Anthropic) => {

@@ -1,8 +1,9 @@
-//! Whose conversation a request belongs to.
+//! Finds the conversation that a request belongs to.
 //!
-//! The first of these that is there names it: `x-recapd-agent`; the session that Claude Code, Codex or another host
-//! sends; the conversation or cache key that a client sends to the provider. Otherwise the conversation itself does
-//! ([`Lineages`]). The first message alone never does, nor the system prompt: sessions of one project share both.
+//! The first of these names the conversation: the header `x-recapd-agent`; the session that Claude Code, Codex or
+//! another host sends; the conversation or cache key that a client sends to the provider. If there is none, the
+//! conversation's content identifies it ([`Lineages`]). Neither the first message alone nor the system prompt does:
+//! sessions of one project share both.
 
 use std::{borrow::Cow, sync::Mutex};
 
@@ -20,10 +21,10 @@ use recapd_core::{
     hash::{session_agent, session_label, short_hash},
 };
 
-/// The longest id that is taken from a request, in bytes.
+/// Longer ids in requests are ignored.
 const ID_BYTES_MAX: usize = 256;
 const HASH_DIGITS: usize = 16;
-/// No request for a title or a probe is longer, in bytes.
+/// A longer request is never a request for a title or a probe.
 const AUXILIARY_BYTES_MAX: usize = 256 << 10;
 /// How many conversations without an id are remembered.
 const LINEAGES_MAX: usize = 4_096;
@@ -40,9 +41,9 @@ const CLAUDE_AGENT: &str = "x-claude-code-agent-id";
 const CLAUDE_CLASS: &str = "x-claude-code-request-class";
 const CODEX_METADATA: &str = "x-codex-turn-metadata";
 const CODEX_THREAD: &str = "thread-id";
-/// Opencode's header in requests of sub-agents, whose own session comes as in any other request.
+/// Opencode's header in requests of sub-agents. The sub-agent's own session is in the usual header.
 const PARENT_SESSION: &str = "x-parent-session-id";
-/// The headers that are read and passed on.
+/// The headers that the proxy reads and forwards.
 pub(crate) const HEADERS: [&str; 11] = [
     CLAUDE_SESSION,
     CLAUDE_AGENT,
@@ -56,33 +57,33 @@ pub(crate) const HEADERS: [&str; 11] = [
     SESSION_HEADERS[3],
     SESSION_HEADERS[4],
 ];
-/// What comes before the session in older values of `metadata.user_id`.
+/// In older values of `metadata.user_id`, this precedes the session.
 const OLD_CLAUDE_SESSION: &str = "_session_";
 
-/// What a request is for, in its host's words.
+/// What a request is for, as its host says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestClass {
-    /// The conversation goes on.
+    /// Continues the conversation.
     Turn,
-    /// A sub-agent's conversation goes on.
+    /// Continues a sub-agent's conversation.
     SubAgent,
-    /// The host compacts the conversation.
+    /// Compacts the conversation.
     Compaction,
-    /// A title, a probe or the like. It is no part of the conversation.
+    /// A title, a probe or the like. It isn't part of the conversation.
     Auxiliary,
 }
 
-/// A request's conversation, as far as the request names it.
+/// The conversation of a request, as far as the request names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
-    /// `None` if only the conversation itself can tell.
+    /// The agent; `None` if only the conversation's content can identify it.
     pub(crate) agent: Option<AgentId>,
     pub(crate) class: RequestClass,
-    /// The name of the program that asks, or of the provider's API.
+    /// The name of the client program, or else of the provider's API.
     pub(crate) client: &'static str,
 }
 
-/// The members of a request's body that may name the conversation or its purpose.
+/// The fields of a request's body that may name the conversation or its purpose.
 #[derive(Default, Deserialize)]
 struct Hints<'a> {
     #[serde(borrow)]
@@ -124,8 +125,8 @@ struct ConversationHint {
 }
 
 impl Session {
-    /// Reads what a request says of its conversation. The body of a long one is read only if its headers don't name the
-    /// conversation.
+    /// Reads from a request which conversation it belongs to. Reads the body of a long request only if its headers
+    /// don't name the conversation.
     pub(crate) fn of(dialect: Dialect, headers: &HeaderMap, body: &[u8]) -> Self {
         let by_headers = Self::by_headers(dialect, headers);
         let is_clear = class_of(headers).is_some() || body.len() > AUXILIARY_BYTES_MAX;
@@ -141,7 +142,7 @@ impl Session {
         }
     }
 
-    /// Reads what the headers of a request say of its conversation.
+    /// Reads from the headers of a request which conversation it belongs to.
     pub(crate) fn by_headers(dialect: Dialect, headers: &HeaderMap) -> Self {
         let client = client(dialect, headers);
         let own = header(headers, "x-recapd-agent").map(|name| AgentId::slug(&name));
@@ -153,7 +154,7 @@ impl Session {
         }
     }
 
-    /// The agent of a conversation that begins with this request and that nothing names.
+    /// Returns the agent for a conversation without an id that begins with this request.
     pub(crate) fn new_agent(client: &str, units: &[ContentUnit], chance: u64) -> AgentId {
         let first = units.first().map_or(0, |unit| unit.hash).to_be_bytes();
         let digits: String = short_hash(&[&first, &chance.to_be_bytes()])
@@ -168,7 +169,7 @@ fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name)?.to_str().ok().and_then(usable)
 }
 
-/// An id as a client sent it, if it can name something.
+/// Returns an id as the client sent it, if it is a valid id.
 fn usable(id: &str) -> Option<String> {
     let id = id.trim();
     let is_printable = id.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
@@ -197,7 +198,7 @@ fn client(dialect: Dialect, headers: &HeaderMap) -> &'static str {
     }
 }
 
-/// The id of the agent for the session `id`, or for the sub-agent that sends the request in it.
+/// Returns the agent of the session `id`, or of the sub-agent that sends the request in this session.
 fn agent(client: &str, headers: &HeaderMap, id: &str) -> AgentId {
     let session = session_agent(client, id);
     match child(headers, id) {
@@ -227,7 +228,7 @@ fn session(headers: &HeaderMap, hints: &Hints<'_>) -> Option<String> {
     session_of(headers).or_else(in_body)
 }
 
-/// The session in Claude Code's `metadata.user_id`: a member of its JSON, or the end of the older text.
+/// Returns the session in Claude Code's `metadata.user_id`: a field of its JSON, or the end of the older text.
 fn claude_session(hints: &Hints<'_>) -> Option<String> {
     let metadata: MetadataHints = serde_json::from_str(hints.metadata?.get()).ok()?;
     let user = metadata.user_id?;
@@ -238,7 +239,7 @@ fn claude_session(hints: &Hints<'_>) -> Option<String> {
         .and_then(|(_, session)| usable(session))
 }
 
-/// The conversation in `conversation`, which is its id or an object with it.
+/// Returns the conversation in `conversation`: the field is its id, or an object with its id.
 fn conversation(hints: &Hints<'_>) -> Option<String> {
     let raw = hints.conversation?.get();
     let id = serde_json::from_str::<String>(raw).ok();
@@ -246,7 +247,7 @@ fn conversation(hints: &Hints<'_>) -> Option<String> {
     usable(&id)
 }
 
-/// The sub-agent that sends the request within `session`.
+/// Returns the sub-agent that sends the request within `session`.
 fn child(headers: &HeaderMap, session: &str) -> Option<String> {
     let thread = || header(headers, CODEX_THREAD);
     let own = || header(headers, PARENT_SESSION).and_then(|_| hosts_session(headers));
@@ -254,7 +255,7 @@ fn child(headers: &HeaderMap, session: &str) -> Option<String> {
     header(headers, CLAUDE_AGENT).or(other)
 }
 
-/// What the headers say that the request is for.
+/// Returns what the request is for, if its headers say so.
 fn class_of(headers: &HeaderMap) -> Option<RequestClass> {
     let kind = header(headers, CODEX_METADATA)
         .and_then(|json| serde_json::from_str::<TurnMetadata>(&json).ok())
@@ -280,9 +281,9 @@ fn class(headers: &HeaderMap, hints: &Hints<'_>, client: &str) -> RequestClass {
     let is_probe = hints.max_tokens.is_some_and(|tokens| tokens <= 1);
     let has_tools = hints.tools.as_ref().is_some_and(|tools| !tools.is_empty());
     let is_aside = match client {
-        // Titles and topics.
+        // Requests for titles and topics.
         "claude-code" | "opencode" => !has_tools && !has_history(hints),
-        // What model to take, who speaks next: with a part of the conversation.
+        // Requests that choose a model or the next speaker. They hold a part of the conversation.
         "gemini-cli" => !has_tools,
         _ => claude_session(hints).is_some() && !has_tools && !has_history(hints),
     };
@@ -292,7 +293,7 @@ fn class(headers: &HeaderMap, hints: &Hints<'_>, client: &str) -> RequestClass {
     RequestClass::Turn
 }
 
-/// Returns true if the model has said something in the conversation.
+/// True if the model has already said something in the conversation.
 fn has_history(hints: &Hints<'_>) -> bool {
     let items = hints
         .input
@@ -301,7 +302,7 @@ fn has_history(hints: &Hints<'_>) -> bool {
     said.any(|message| message.role.as_deref() == Some("assistant"))
 }
 
-/// Recognises conversations that no id names by what was said in them before.
+/// Recognises conversations without an id by what was said in them before.
 pub(crate) struct Lineages(Mutex<LruCache<u64, AgentId>>);
 
 impl Default for Lineages {
@@ -311,8 +312,8 @@ impl Default for Lineages {
 }
 
 impl Lineages {
-    /// The agent whose conversation `units` continues: the one that shares the longest beginning. An answer must be part
-    /// of it, since hosts begin all their conversations alike.
+    /// Returns the agent whose conversation `units` continues: the one that shares the longest beginning. The shared
+    /// beginning must contain an answer, because a host begins all its conversations alike.
     pub(crate) fn find(&self, client: &str, units: &[ContentUnit]) -> Option<AgentId> {
         let answer = units.iter().position(|unit| unit.kind == UnitKind::Answer)?;
         let mut known = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -324,7 +325,7 @@ impl Lineages {
             .find_map(|place| known.get(&place).cloned())
     }
 
-    /// Remembers that `agent` holds the conversation that `units` are.
+    /// Remembers that `agent` holds the conversation with these `units`.
     pub(crate) fn remember(&self, client: &str, units: &[ContentUnit], agent: &AgentId) {
         let Some(place) = beginnings(client, units).pop() else {
             return;
@@ -334,7 +335,7 @@ impl Lineages {
     }
 }
 
-/// A hash of each beginning of a conversation with `client`, the shortest first.
+/// Returns a hash of each beginning of a conversation with `client`, the shortest first.
 fn beginnings(client: &str, units: &[ContentUnit]) -> Vec<u64> {
     let client = client
         .bytes()

@@ -1,4 +1,4 @@
-//! How the proxy behaves.
+//! The settings of a proxy.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ pub struct ProxySettings {
     pub(crate) subagents: bool,
     /// True if requests that a subscription pays for are rewritten, too.
     pub(crate) window_subscriptions: bool,
-    /// The longest body that is read. A longer one passes unread.
+    /// Longer bodies are forwarded unread.
     pub(crate) body_bytes_max: usize,
-    /// The longest answer of which a copy is made.
+    /// Longer answers aren't copied.
     pub(crate) answer_bytes_max: usize,
-    /// The most bytes of copies that wait for the daemon.
+    /// Limits the bytes of all copies that wait for the daemon.
     pub(crate) copies_bytes_max: usize,
-    /// The longest time that deciding what to do with a request may take.
+    /// Limits the time for deciding what to do with a request.
     pub(crate) decide: Duration,
     /// The token that every request must carry; `None` for no token.
     pub(crate) token: Option<SecretString>,
@@ -67,7 +67,7 @@ impl From<&ProxyConfig> for ProxySettings {
 }
 
 impl ProxySettings {
-    /// The same settings, with a token that every request must carry.
+    /// Returns the same settings with a token that every request must carry.
     #[must_use]
     pub fn with_token(self, token: Option<SecretString>) -> Self {
         Self { token, ..self }

@@ -1,7 +1,7 @@
-//! Where a request goes: its provider, by path and headers.
+//! Finds the provider of a request, by its path and headers.
 //!
-//! `/t/TOKEN/` in front of a path carries recapd's own token, and `/to/NAME/` names a configured provider. Both are
-//! removed before the request goes on.
+//! A path that begins with `/t/TOKEN/` carries recapd's own token. A path that begins with `/to/NAME/` names a
+//! configured provider. Both are removed before the request is forwarded.
 
 use hyper::{HeaderMap, Method, Uri};
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 const TOKEN_HEADER: &str = "x-recapd-token";
-/// The versions that begin the paths of the providers' APIs.
+/// Paths of Gemini's API begin with one of these versions.
 const GEMINI_PREFIXES: [&str; 2] = ["/v1beta/", "/v1alpha/"];
 
 /// A request's destination.
@@ -24,12 +24,12 @@ pub(crate) struct Target {
     pub(crate) token: Option<String>,
 }
 
-/// No provider of that name is configured.
+/// No provider with this name is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnknownUpstream(pub(crate) String);
 
 impl Target {
-    /// Finds the destination.
+    /// Finds the destination of a request.
     pub(crate) fn of(
         method: &Method,
         uri: &Uri,
@@ -66,7 +66,7 @@ fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name)?.to_str().ok().map(str::to_owned)
 }
 
-/// The provider of a path that several providers have is told by the headers.
+/// Returns the provider of a path. If several providers have this path, the headers decide.
 fn base<'u>(path: &str, headers: &HeaderMap, upstreams: &'u Upstreams) -> &'u str {
     let has = |name: &str| headers.contains_key(name);
     match endpoint(&Method::POST, path) {

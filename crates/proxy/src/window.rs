@@ -1,11 +1,11 @@
-//! Rewrites requests of clients that never compact: what has left the window is replaced by the document.
+//! Rewrites requests of clients that never compact: replaces what has left the window by the document.
 //!
-//! The daemon decides. It says how many units of the conversation have left the window, and what stands for them
-//! (`POST /v1/agents/{id}/replacement`). The proxy holds to a step until the window moves on, so that between two steps
-//! each request begins with the bytes of the one before, and a provider's prompt cache stays warm.
+//! The daemon decides how many units of the conversation have left the window, and which text replaces them
+//! (`POST /v1/agents/{id}/replacement`). The proxy keeps a step until the window moves. So between two steps
+//! each request begins with the bytes of the previous one, and a provider's prompt cache stays valid.
 //!
-//! Invariant: a step is taken only if the conversation begins as the daemon says. While the daemon is away, the last step
-//! stays in force; without one, the request goes on as it is.
+//! Invariant: a step is applied only if the conversation begins as the daemon says. While the daemon is unavailable,
+//! the last step stays in force. If there is none, the request is forwarded unchanged.
 
 mod outline;
 mod rewrite;
@@ -34,9 +34,9 @@ use recapd_platform::threads::{self, ComputationPanic};
 use rewrite::Rewrite;
 use step::{ReplacementReply, WindowSession, WindowStep};
 
-/// How many conversations are held to their steps.
+/// Limits how many conversations' steps are remembered.
 const SESSIONS_MAX: usize = 1_024;
-/// What Anthropic says of thinking that is bound to messages that aren't there.
+/// A part of Anthropic's error about thinking that is bound to messages that aren't in the request.
 const BOUND: &str = "bound to a different conversation";
 
 /// A request that may be rewritten.
@@ -46,13 +46,13 @@ pub(crate) struct WindowRequest {
     pub(crate) agent: Option<AgentId>,
     /// The body as the client wrote it, without compression.
     pub(crate) plain: Bytes,
-    /// The body with capsules replaced, if it has some.
+    /// The body with its capsules replaced; `None` if it has none.
     pub(crate) expanded: Option<Bytes>,
-    /// True if it only asks how many tokens there are.
+    /// True if the request only asks how many tokens it has.
     pub(crate) is_count: bool,
 }
 
-/// Why a request isn't rewritten that should be. It goes on as it is.
+/// Why a request couldn't be rewritten. It is forwarded unchanged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RewriteFailure {
     #[error("it took too long; see proxy.decide_ms")]
@@ -73,8 +73,8 @@ pub(crate) struct WindowedRequest {
 }
 
 impl WindowedRequest {
-    /// The request once more, if an error of its provider says that its thinking is bound to what is gone: without all
-    /// thinking, as will be later steps of the same conversation.
+    /// If the provider's error says that thinking is bound to messages that are gone: returns the request again,
+    /// without any thinking. Later steps of this conversation then leave thinking out, too.
     pub(crate) fn unbound(&self, error: &[u8]) -> Option<Bytes> {
         let is_meant = memchr::memmem::find(error, BOUND.as_bytes()).is_some();
         if self.outline.dialect != Dialect::Anthropic || !is_meant {
@@ -96,7 +96,7 @@ impl WindowedRequest {
 #[derive(Debug)]
 struct SharedSession {
     session: Mutex<WindowSession>,
-    /// One question to the daemon at a time.
+    /// Allows one question to the daemon at a time.
     asking: Arc<Semaphore>,
 }
 
@@ -112,7 +112,8 @@ pub(crate) struct Windows {
     lineages: Arc<Lineages>,
     tasks: TaskTracker,
     memory: Arc<OutlineMemory>,
-    /// By the session's agent and the hash of the first unit: several conversations may share a session.
+    /// The key is the session's agent and the hash of the first unit, because several conversations may share a
+    /// session.
     sessions: Mutex<LruCache<(AgentId, u64), Arc<SharedSession>>>,
 }
 
@@ -127,10 +128,10 @@ impl Windows {
         }
     }
 
-    /// Rewrites a request; `None` if it goes on as it is. The daemon has half of the time.
+    /// Rewrites a request; `None` if it should be forwarded unchanged. The daemon must answer within half of `limit`.
     ///
     /// # Errors
-    /// When that takes longer than `limit`, or panics.
+    /// If rewriting takes longer than `limit`, or panics.
     pub(crate) async fn rewrite(
         &self,
         request: WindowRequest,
@@ -182,7 +183,7 @@ impl Windows {
         session
     }
 
-    /// Asks the daemon what has left the window. An answer that comes too late is for the next request.
+    /// Asks the daemon what has left the window. An answer that comes too late is used for the next request.
     async fn ask(
         &self,
         agent: &AgentId,
@@ -220,7 +221,7 @@ impl Windows {
             }
             drop(turn);
         });
-        // In time or not, what is known by then counts.
+        // If the answer isn't here by then, the last known one is used.
         drop(timeout_at(deadline, asking).await);
     }
 }

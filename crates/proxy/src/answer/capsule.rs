@@ -1,10 +1,10 @@
-//! The capsule: what Codex keeps in place of the compacted conversation, and sends back with each request.
+//! The capsule: the text that Codex keeps in place of the compacted conversation, and sends back with each request.
 //!
-//! It holds the text itself, so that a lost database loses nothing. A provider can't read it, so it is replaced by a
-//! message before a request goes on; capsules of others pass untouched.
+//! A capsule holds the text itself, so a lost database loses nothing. A provider can't read a capsule, so the proxy
+//! replaces it by a message before it forwards the request. Capsules of other programs stay unchanged.
 //!
-//! Its code (MAC) is made with the proxy's token. Only a capsule whose code is right speaks with a developer's authority; any
-//! other is the user's word. Without a token the code shows damage alone.
+//! A capsule has a message authentication code (MAC), made with the proxy's token. A capsule with a valid MAC becomes a
+//! developer's message; any other becomes a user's message. Without a token, the MAC only reveals damage.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use memchr::memmem;
@@ -19,9 +19,9 @@ use recapd_core::{
 use secrecy::{ExposeSecret as _, SecretString};
 use subtle::ConstantTimeEq as _;
 
-/// The beginning of every capsule; it tells the version of its form.
+/// Every capsule begins with this. It names the version of the capsule's form.
 const MARK: &str = "recapd1.";
-/// The longest text in a capsule, in bytes.
+/// Limits the text in a capsule.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Serialize, Deserialize)]
@@ -39,7 +39,7 @@ impl Capsule {
     }
 }
 
-/// What the codes of capsules are made with.
+/// The key for the MACs of capsules.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CapsuleKey(pub(crate) Option<SecretString>);
 
@@ -69,7 +69,7 @@ struct ItemFields {
     encrypted_content: Option<String>,
 }
 
-/// Seals the text.
+/// Seals a text in a capsule.
 pub(super) fn seal(agent: &AgentId, text: &CompactReply, key: &CapsuleKey) -> String {
     let mut capsule = Capsule {
         agent: agent.clone(),
@@ -82,12 +82,13 @@ pub(super) fn seal(agent: &AgentId, text: &CompactReply, key: &CapsuleKey) -> St
     format!("{MARK}{}", URL_SAFE_NO_PAD.encode(json))
 }
 
-/// Returns true if the mark of a capsule stands in `body`.
+/// True if `body` contains the beginning of a capsule.
 pub(super) fn may_be_in(body: &[u8]) -> bool {
     memmem::find(body, MARK.as_bytes()).is_some()
 }
 
-/// Replaces recapd's capsules in the body of a request; all other bytes stay as they are. `None` if there are none.
+/// Replaces recapd's capsules in the body of a request. All other bytes stay unchanged. `None` if there are no
+/// capsules.
 pub(super) fn expand(body: &[u8], key: &CapsuleKey) -> Option<Vec<u8>> {
     if !may_be_in(body) {
         return None;
@@ -118,7 +119,7 @@ fn opened(item: &str) -> Option<Capsule> {
     serde_json::from_slice(&json).ok()
 }
 
-/// The message that says what the capsule holds.
+/// Returns the message with the capsule's text.
 fn message(capsule: &Capsule, key: &CapsuleKey) -> String {
     let text = format!(
         "The earlier conversation was compacted. This stands for it (recapd, agent {}, version {}):\n\n{}",

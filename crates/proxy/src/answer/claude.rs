@@ -1,4 +1,4 @@
-//! Claude Code's compaction: a request with the whole history whose last message asks for a summary.
+//! Claude Code's compaction: a request with the whole history. Its last message asks for a summary.
 
 use bytes::Bytes;
 use memchr::memmem;
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::{CompactReply, CompactionAnswer};
 use crate::session::RequestClass;
 
-/// What Claude Code's order to compact has said in all versions that were tried, where no header says so.
+/// What the order to compact says in all tested versions of Claude Code. Used if no header names the request's class.
 const ORDER: [&str; 3] = ["create a detailed summary", "<analysis>", "<summary>"];
-/// The heading of instructions that the user gave with `/compact`. They want a model.
+/// The heading of instructions that the user gave with `/compact`. Only a model can follow them.
 const INSTRUCTIONS: &str = "Additional Instructions:";
 
-/// The conversation of a compaction, without the order; `None` if this is no compaction that can be answered.
+/// Returns the conversation of a compaction, without the order; `None` if this isn't a compaction that can be answered.
 pub(super) fn conversation(class: RequestClass, body: &[u8]) -> Option<Bytes> {
     let may_be = class == RequestClass::Compaction || memmem::find(body, ORDER[0].as_bytes()).is_some();
     if !may_be {
@@ -29,7 +29,7 @@ pub(super) fn conversation(class: RequestClass, body: &[u8]) -> Option<Bytes> {
     Some(json!({ "messages": messages }).to_string().into())
 }
 
-/// The last text of the user's message.
+/// Returns the last text of the user's message.
 fn text(message: &Value) -> Option<String> {
     let content = &message["content"];
     let last = || {
@@ -42,7 +42,7 @@ fn text(message: &Value) -> Option<String> {
     (message["role"] == "user").then(|| content.as_str().or_else(last).unwrap_or_default().to_owned())
 }
 
-/// The answer, as a stream if the request wants one.
+/// Returns the answer, as a stream if the request asks for one.
 pub(super) fn answer(text: &CompactReply, body: &[u8]) -> Option<CompactionAnswer> {
     let request: Value = serde_json::from_slice(body).ok()?;
     let said = format!(

@@ -1,4 +1,4 @@
-//! Codex' compaction: a request whose last item is a trigger, or one to `/v1/responses/compact`.
+//! Codex' compaction: a request whose last item is a trigger, or a request to `/v1/responses/compact`.
 
 use bytes::Bytes;
 use memchr::memmem;
@@ -9,7 +9,7 @@ use recapd_core::domain::agent::AgentId;
 
 const TRIGGER: &str = "compaction_trigger";
 
-/// The conversation of a compaction, without the trigger; `None` if this is no compaction.
+/// Returns the conversation of a compaction, without the trigger; `None` if this isn't a compaction.
 pub(super) fn conversation(body: &[u8]) -> Option<Bytes> {
     memmem::find(body, TRIGGER.as_bytes())?;
     let request: Value = serde_json::from_slice(body).ok()?;
@@ -18,7 +18,7 @@ pub(super) fn conversation(body: &[u8]) -> Option<Bytes> {
     is_trigger.then(|| json!({ "input": items }).to_string().into())
 }
 
-/// The answer: exactly one compaction item.
+/// Returns the answer: exactly one compaction item.
 pub(super) fn answer(
     text: &CompactReply,
     agent: &AgentId,

@@ -2,15 +2,15 @@ use serde_json::{Value, json};
 
 use super::append;
 
-/// A message whose blocks come in pieces.
+/// A message whose blocks arrive in pieces.
 #[derive(Default)]
 struct Assembly {
     blocks: Vec<Value>,
-    /// For each block the JSON of its input, as far as it came.
+    /// For each block, the JSON of its input as far as it has arrived.
     inputs: Vec<String>,
 }
 
-/// Assembles the message, from one answer or from the events of a stream.
+/// Assembles the message from one answer, or from the events of a stream.
 pub(super) fn message(events: &[Value]) -> Option<Value> {
     if let [answer] = events
         && answer["type"] == "message"
@@ -54,7 +54,7 @@ impl Assembly {
         }
     }
 
-    /// The blocks that are whole.
+    /// Returns the complete blocks.
     fn finish(self) -> Vec<Value> {
         let blocks = self
             .blocks

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::append;
 
-/// Assembles the message, from one answer or from the chunks of a stream.
+/// Assembles the message from one answer, or from the chunks of a stream.
 pub(super) fn message(events: &[Value]) -> Option<Value> {
     if let [answer] = events
         && answer["choices"][0]["message"].is_object()
@@ -29,7 +29,7 @@ pub(super) fn message(events: &[Value]) -> Option<Value> {
     (!is_blank).then(|| json!([message]))
 }
 
-/// Adds a piece of a call to the call of its index.
+/// Adds a piece of a call to the call with the same index.
 fn add_call(calls: &mut Vec<Value>, part: &Value) {
     let at = part["index"]
         .as_u64()

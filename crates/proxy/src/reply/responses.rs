@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-/// The items that are whole, from one answer or from the events of a stream.
+/// Returns the complete items of one answer, or of the events of a stream.
 pub(super) fn items(events: &[Value]) -> Option<Value> {
     if let [answer] = events
         && answer["output"].is_array()

@@ -1,4 +1,5 @@
-//! The conversation of a request as the window cuts it: the bytes of each message, and the units in it.
+//! The outline of a request's conversation: the bytes of each message, and the units in it. The window cuts between
+//! messages.
 
 use std::{
     borrow::Cow,
@@ -23,16 +24,17 @@ use recapd_core::{
     formats::request::{MessageOutline, PairEnd, SentMessage, cut, shows_files},
 };
 
-/// How many messages are remembered, of all conversations. One takes some 150 bytes.
+/// Limits how many messages of all conversations are remembered. A message takes some 150 bytes.
 const REMEMBERED_MAX: usize = 100_000;
 
-/// How long providers keep a prompt in their caches, at least.
+/// Providers keep a prompt in their caches for at least this long.
 const CACHE_LIFE: Duration = Duration::from_mins(5);
-/// Anthropic's longer time, and its value in a marker.
+/// Anthropic's longer cache time.
 const LONG_CACHE_LIFE: Duration = Duration::from_hours(1);
+/// The value of the longer cache time in a marker.
 pub(super) const LONG_LIFE: &str = r#""1h""#;
 
-/// The members of a request that matter here. They are read in one pass: a request may be long.
+/// The fields of a request that the outline needs. They are read in one pass, because a request may be long.
 #[derive(Deserialize)]
 struct OutlineFields<'a> {
     #[serde(borrow)]
@@ -41,13 +43,13 @@ struct OutlineFields<'a> {
     input: Option<Vec<&'a RawValue>>,
     #[serde(borrow)]
     contents: Option<Vec<&'a RawValue>>,
-    /// Where Gemini's `countTokens` may hold the request.
+    /// Gemini's `countTokens` may hold the request in this field.
     #[serde(borrow, rename = "generateContentRequest")]
     nested: Option<NestedFields<'a>>,
     model: Option<Cow<'a, str>>,
     #[serde(borrow)]
     cache_control: Option<&'a RawValue>,
-    // With these, a request doesn't carry the whole conversation.
+    // A request with one of these fields doesn't carry the whole conversation.
     previous_response_id: Option<IgnoredAny>,
     conversation: Option<IgnoredAny>,
 }
@@ -76,7 +78,7 @@ fn is_models(message: &MessageOutline) -> bool {
     matches!(message.author, Some(Kind::Assistant | Kind::ToolCall))
 }
 
-/// Remembers what was read in messages: each request repeats those of the one before.
+/// Remembers the outlines of messages, because each request repeats the messages of the previous one.
 #[derive(Debug)]
 pub(crate) struct OutlineMemory {
     hasher: DefaultHashBuilder,
@@ -92,7 +94,7 @@ impl Default for OutlineMemory {
     }
 }
 
-/// Who wrote a request, in which dialect.
+/// The client that wrote a request, and the dialect.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestWriter {
     pub(crate) dialect: Dialect,
@@ -130,22 +132,24 @@ impl OutlineMemory {
 pub(crate) struct Outline {
     pub(crate) dialect: Dialect,
     pub(crate) model: String,
-    /// The request's own prompt cache marker.
+    /// The request's own marker for the prompt cache.
     pub(crate) cache_control: Option<String>,
     pub(crate) body: Bytes,
-    /// Where the list of messages stands in the body.
+    /// The position of the list of messages in the body.
     pub(crate) list: Range<usize>,
-    /// Where each message stands in the body.
+    /// The position of each message in the body.
     places: Vec<Range<usize>>,
     messages: Vec<Arc<MessageOutline>>,
-    /// Where aider shows files: two messages from each of these on, which are no part of the conversation.
+    /// The messages with which aider shows files: each index stands for two messages. They aren't part of the
+    /// conversation.
     files: Vec<usize>,
-    /// The host's newest summary, which stands for everything before it; else 0.
+    /// The index of the host's newest summary, which replaces everything before it; 0 if there is none.
     first: usize,
 }
 
 impl Outline {
-    /// Reads a request. `plain` is what the client wrote; `expanded` has its capsules replaced. `None` if it can't be cut.
+    /// Reads a request; `None` if it can't be cut. `plain` is what the client wrote; in `expanded`, its capsules are
+    /// replaced.
     pub(crate) fn read(
         writer: RequestWriter,
         plain: &Bytes,
@@ -202,27 +206,27 @@ impl Outline {
         std::str::from_utf8(&self.body).unwrap_or_default()
     }
 
-    /// A message as the client wrote it.
+    /// Returns a message as the client wrote it.
     pub(crate) fn message(&self, at: usize) -> &str {
-        // Not the whole body is checked for each message.
+        // Checks only the bytes of the message as UTF-8, because checking the whole body each time would be slow.
         let bytes = self.body.get(self.places[at].clone());
         bytes
             .and_then(|bytes| std::str::from_utf8(bytes).ok())
             .unwrap_or_default()
     }
 
-    /// The units of the conversation.
+    /// Returns the units of the conversation.
     pub(crate) fn units(&self) -> impl Iterator<Item = ContentUnit> {
         let messages = self.messages[self.first..].iter();
         messages.flat_map(|message| message.units.iter().copied())
     }
 
-    /// The index of the first message after `replaced`; `None` if the conversation can't be cut there.
+    /// Returns the index of the first message after `replaced`; `None` if the conversation can't be cut there.
     pub(crate) fn cut(&self, replaced: Beginning) -> Option<usize> {
         cut(&self.messages[self.first..], replaced).map(|at| self.first + at)
     }
 
-    /// The user's message whose first unit has that hash, among those before `cut`.
+    /// Returns the user's message before `cut` whose first unit has this hash.
     pub(crate) fn anchor(&self, hash: u64, cut: usize) -> Option<usize> {
         let is_meant = |at: &usize| {
             let message = &self.messages[*at];
@@ -233,24 +237,24 @@ impl Outline {
         (self.first..cut).find(is_meant)
     }
 
-    /// The instructions among the messages before `cut`.
+    /// Returns the messages before `cut` that are instructions.
     pub(crate) fn instructions(&self, cut: usize) -> impl Iterator<Item = usize> {
         (0..cut).filter(|&at| self.messages[at].author == Some(Kind::System))
     }
 
-    /// The messages before `cut` with files that the host shows.
+    /// Returns the messages before `cut` with which the host shows files.
     pub(crate) fn files(&self, cut: usize) -> impl Iterator<Item = usize> {
         let all = self.files.iter().flat_map(|&at| [at, at + 1]);
         all.filter(move |&at| at < cut)
     }
 
-    /// How long the provider keeps the request in its prompt cache.
+    /// Returns how long the provider keeps the request in its prompt cache.
     pub(crate) fn cache_life(&self) -> Duration {
         let lives_long = memmem::find(&self.body, LONG_LIFE.as_bytes()).is_some();
         if lives_long { LONG_CACHE_LIFE } else { CACHE_LIFE }
     }
 
-    /// Returns true if the model is to go on with its own message.
+    /// True if the model's own message comes last, so that the model is to continue it.
     pub(crate) fn is_open(&self) -> bool {
         let mut said = self
             .messages
@@ -260,7 +264,7 @@ impl Outline {
         said.next().is_none_or(|last| is_models(last))
     }
 
-    /// Returns true if it ends with a request of the user.
+    /// True if the conversation ends with a request of the user.
     pub(crate) fn begins_turn(&self) -> bool {
         let is_request = |unit: &ContentUnit| unit.kind == UnitKind::Request;
         self.messages
@@ -268,7 +272,7 @@ impl Outline {
             .is_some_and(|last| last.units.iter().any(is_request))
     }
 
-    /// The index of the model's newest message, or of the first of several that follow each other.
+    /// Returns the index of the model's newest message. If several follow each other, the index of the first.
     pub(crate) fn newest_answer(&self) -> usize {
         let answers = |at: usize| is_models(&self.messages[at]);
         let last = (0..self.len()).rfind(|&at| answers(at)).unwrap_or(0);
@@ -276,7 +280,7 @@ impl Outline {
     }
 }
 
-/// A part of `text` at a place that was found in it.
+/// Returns the part of `text` at `place`.
 pub(super) fn slice(text: &str, place: Range<usize>) -> &str {
     text.get(place).unwrap_or_default()
 }
@@ -285,7 +289,7 @@ fn places(text: &str, raws: &[&RawValue]) -> Vec<Range<usize>> {
     raws.iter().map(|raw| place(text, raw)).collect()
 }
 
-/// Where the list stands whose messages stand at `places`; `None` if it is empty.
+/// Returns the position of the list whose messages are at `places`; `None` if it is empty.
 fn list_place(text: &str, places: &[Range<usize>]) -> Option<Range<usize>> {
     let (first, last) = (places.first()?, places.last()?);
     let begin = text.get(..first.start)?.rfind('[')?;
@@ -293,7 +297,7 @@ fn list_place(text: &str, places: &[Range<usize>]) -> Option<Range<usize>> {
     Some(begin..end)
 }
 
-/// Where `part` stands in `whole`, of which it is a part.
+/// Returns the position of `part` in `whole`. `part` must point into `whole`.
 pub(super) fn place(whole: &str, part: &RawValue) -> Range<usize> {
     let begin = part.get().as_ptr().addr() - whole.as_ptr().addr();
     begin..begin + part.get().len()

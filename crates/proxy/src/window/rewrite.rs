@@ -1,11 +1,11 @@
-//! Writes a request anew, with the document in place of the messages that left the window.
+//! Rewrites a request: replaces the messages that have left the window by the document.
 //!
 //! ```text
 //! messages: [instructions │ files that the host shows │ anchor, document │ kept messages]
 //! ```
 //!
-//! Invariant: outside the list of messages, and in each kept message, no byte changes, but that thinking from before the
-//! step is left out: it is bound to the messages that are gone.
+//! Invariant: outside the list of messages, no byte changes. In kept messages, only thinking from before the step is
+//! removed, because it is bound to messages that are gone.
 
 use std::borrow::Cow;
 
@@ -20,10 +20,10 @@ use super::{
 };
 use crate::dialect::Dialect;
 
-/// The most prompt cache markers that Anthropic takes in a request.
+/// Anthropic accepts at most this many prompt cache markers in a request.
 const MARKERS_MAX: usize = 4;
 const MARKER: &[u8] = br#""cache_control""#;
-/// What comes before instructions that stand in the user's message.
+/// Introduces instructions that are moved into the user's message.
 const QUOTED: &str = "The program that runs this conversation gave these instructions in it:\n\n";
 const THINKING: [&str; 2] = ["thinking", "redacted_thinking"];
 
@@ -33,7 +33,7 @@ pub(super) struct Rewrite<'r> {
     pub(super) replacement: &'r Replacement,
     /// The index of the first kept message.
     pub(super) cut: usize,
-    /// Thinking in messages before this one is left out.
+    /// Thinking in messages before this one is removed.
     pub(super) thinks_from: usize,
 }
 
@@ -53,7 +53,7 @@ struct BlockFields<'a> {
 }
 
 impl Rewrite<'_> {
-    /// The body to send; `None` if the anchor can't be read.
+    /// Returns the body to send; `None` if the anchor can't be read.
     pub(super) fn body(self, outline: &Outline) -> Option<Bytes> {
         let text = outline.text();
         let before = slice(text, 0..outline.list.start);
@@ -69,7 +69,7 @@ impl Rewrite<'_> {
         let markers = Markers::among(anchor.into_iter().chain(kept.iter().map(AsRef::as_ref)));
         let elsewhere = Markers::among([before, after]);
         let marker = (markers.count + elsewhere.count < MARKERS_MAX).then(|| {
-            // A marker that lives long must come before those that don't.
+            // A marker with a longer cache time must come before markers without it.
             let lives_long = outline
                 .cache_control
                 .as_ref()
@@ -91,8 +91,9 @@ impl Rewrite<'_> {
         Some(format!("{before}[{}]{after}", messages.join(",")).into())
     }
 
-    /// The instructions among the messages that are gone: those that are quoted before the document, and those that stay as they
-    /// are. Anthropic takes instructions in a few places only, and those places are gone.
+    /// Returns the instructions among the removed messages: those that are quoted before the document, and those that
+    /// stay unchanged. For Anthropic all are quoted, because it accepts instructions only in a few positions, and these
+    /// are gone.
     fn instructions(self, outline: &Outline) -> (String, Vec<&str>) {
         let messages: Vec<&str> = outline
             .instructions(self.cut)
@@ -120,7 +121,7 @@ impl Rewrite<'_> {
     }
 }
 
-/// The texts of a message of Anthropic's.
+/// Returns the texts of a message in Anthropic's format.
 fn texts(message: &str) -> Vec<String> {
     let content = serde_json::from_str::<MessageFields<'_>>(message)
         .ok()
@@ -137,7 +138,8 @@ fn texts(message: &str) -> Vec<String> {
     }
 }
 
-/// The prompt cache markers in some JSON. Text that quotes one has its quotation marks escaped.
+/// The prompt cache markers in some JSON. A text that quotes a marker doesn't count, because its quotation marks are
+/// escaped.
 #[derive(Debug, Default)]
 struct Markers {
     count: usize,
@@ -158,7 +160,7 @@ impl Markers {
     }
 }
 
-/// The user's message with the anchor, if there is one, and then the text.
+/// Returns the user's message with the anchor, if there is one, followed by the text.
 fn head(dialect: Dialect, anchor: Option<&str>, text: &str, marker: Option<&Value>) -> Option<String> {
     let block = match dialect {
         Dialect::Anthropic => match marker {
@@ -172,7 +174,7 @@ fn head(dialect: Dialect, anchor: Option<&str>, text: &str, marker: Option<&Valu
     let Some(anchor) = anchor else {
         let message = match dialect {
             Dialect::Anthropic => json!({"role": "user", "content": [block]}),
-            // Some servers of this dialect take no lists.
+            // Some servers of this dialect don't accept a list of parts.
             Dialect::OpenAiChat => json!({"role": "user", "content": text}),
             Dialect::OpenAiResponses => json!({"type": "message", "role": "user", "content": [block]}),
             Dialect::Gemini => json!({"role": "user", "parts": [block]}),
@@ -206,14 +208,14 @@ fn joined(blocks: &[&str], last: &str) -> String {
     blocks.collect::<Vec<&str>>().join(",")
 }
 
-/// `message` with another content.
+/// Returns `message` with its content replaced.
 fn with_content(message: &str, content: &RawValue, other: &str) -> String {
     let place = place(message, content);
     let before = slice(message, 0..place.start);
     format!("{before}{other}{}", slice(message, place.end..message.len()))
 }
 
-/// A message without its thinking; `None` if nothing is left.
+/// Returns a message without its thinking; `None` if nothing is left.
 fn without_thinking(message: &str) -> Option<Cow<'_, str>> {
     let whole = Some(Cow::Borrowed(message));
     if memmem::find(message.as_bytes(), b"thinking").is_none() {

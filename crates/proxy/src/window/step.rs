@@ -1,4 +1,4 @@
-//! The steps of one conversation's window: what the daemon offers, and what is in force.
+//! The steps of one conversation's window: the step that the daemon offers, and the step in force.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::outline::Outline;
 use recapd_core::domain::{agent::AgentId, continuation::Beginning};
 
-/// Anthropic's models whose thinking is bound to everything before it.
+/// Models of Anthropic whose thinking is bound to all messages before it.
 const BINDING_MODELS: [&str; 7] = [
     "claude-fable-5-1",
     "claude-fable-5-2",
@@ -19,7 +19,7 @@ const BINDING_MODELS: [&str; 7] = [
     "claude-haiku-5-5",
 ];
 
-/// What stands for the beginning of a conversation.
+/// What replaces the beginning of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Replacement {
     pub(super) agent: AgentId,
@@ -61,7 +61,7 @@ impl ReplacementReply {
 }
 
 impl Replacement {
-    /// The index of the first message of a request that stays; `None` if the request has no place for the text.
+    /// Returns the index of the first message that stays; `None` if the text doesn't fit this request.
     fn cut(&self, outline: &Outline) -> Option<usize> {
         let cut = outline.cut(self.replaced)?;
         let has_anchor = self.anchor.is_none_or(|hash| outline.anchor(hash, cut).is_some());
@@ -69,15 +69,15 @@ impl Replacement {
     }
 }
 
-/// A replacement in force.
+/// A replacement that is in force.
 #[derive(Clone, Debug)]
 pub(super) struct WindowStep {
     pub(super) replacement: Arc<Replacement>,
-    /// Thinking in messages before this one is from before the step.
+    /// Thinking in messages before this one is older than the step.
     pub(super) thinks_from: usize,
 }
 
-/// What is known of a conversation.
+/// What the proxy knows about a conversation.
 #[derive(Debug, Default)]
 pub(super) struct WindowSession {
     /// The daemon's newest answer.
@@ -85,13 +85,14 @@ pub(super) struct WindowSession {
     pub(super) step: Option<WindowStep>,
     /// The time of the last request.
     pub(super) asked_at: Option<Instant>,
-    /// True if the provider refused thinking because something before it was gone.
+    /// True if the provider has refused thinking because a message before it was gone.
     pub(super) is_bound: bool,
 }
 
 impl WindowSession {
-    /// The step in force for a request, and the index of its first kept message. A step is taken if the window has moved
-    /// on. One that only renews the text, or shows more again, waits for a cold cache or for the user's next request.
+    /// Returns the step in force for a request, and the index of its first kept message. An offered step is taken at
+    /// once if the window has moved forward. A step that only renews the text, or shows more messages again, waits for
+    /// a cold cache or for the user's next request.
     pub(super) fn step(&mut self, outline: &Outline, now: Instant) -> Option<(WindowStep, usize)> {
         let held = self.step.clone();
         let held_cut = held.as_ref().and_then(|step| step.replacement.cut(outline));
@@ -122,7 +123,8 @@ impl WindowSession {
         self.step.clone().map(|step| (step, held_cut))
     }
 
-    /// The model's newest message must keep its thinking, unless that is bound to what is gone.
+    /// Returns the index of the first message whose thinking stays: the model's newest, unless thinking is bound to
+    /// messages that are gone.
     fn thinks_from(&self, outline: &Outline) -> usize {
         let binds = BINDING_MODELS.iter().any(|model| outline.model.contains(model));
         if self.is_bound || binds {
