@@ -1,4 +1,4 @@
-//! The daemon's answers, with the members that an agent needs; others are ignored.
+//! The daemon's answers, with the fields that an agent needs. Other fields are ignored.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,7 @@ pub struct AppendReply {
     /// The number of the newest exchange.
     pub exchange: i64,
     /// The window after the append.
+    /// The window after the append.
     pub window: WindowFigures,
     /// Exchanges that left the window.
     pub evicted: Vec<MovedExchanges>,
@@ -26,20 +27,20 @@ pub struct AppendReply {
 pub struct WindowFigures {
     /// The size in tokens.
     pub tokens: i64,
-    /// The most tokens it may have; 0 for no budget.
+    /// The most tokens the window may have; 0 for no budget.
     pub budget_tokens: i64,
-    /// Tokens per budget; 1 is full.
+    /// The window's tokens divided by its budget; 1 means full.
     pub fill_ratio: Option<f64>,
-    /// Tokens that fit before the next eviction.
+    /// How many more tokens fit before the next eviction.
     pub tokens_until_eviction: Option<i64>,
 }
 
 /// Exchanges that left the window or came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct MovedExchanges {
-    /// The first one's number.
+    /// The number of the first exchange.
     pub from_exchange: i64,
-    /// The last one's number.
+    /// The number of the last exchange.
     pub through_exchange: i64,
     /// The size in tokens.
     pub tokens: i64,
@@ -48,11 +49,12 @@ pub struct MovedExchanges {
 /// The progress of a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct SummaryFigures {
-    /// The version; 0 if there is no summary, or from older daemons. If it differs from a cached summary's, there is a
-    /// newer one.
+    /// The version; 0 if there is no summary, or if the daemon is older than this field. A client whose summary has
+    /// another version should fetch the summary.
     #[serde(default)]
     pub version: i64,
-    /// Exchanges waiting to be summarised, at most: set-aside ones and preambles between them are counted, too.
+    /// At most this many exchanges wait to be summarised. Ones that a rewind set aside, and preambles between them, are
+    /// counted, too.
     pub pending_exchanges: i64,
     /// The last exchange that the summary covers.
     pub covers_through: i64,
@@ -63,23 +65,23 @@ pub struct SummaryFigures {
 pub struct Summary {
     /// The summary's agent.
     pub agent_id: AgentId,
-    /// Markdown of at most 10,000 tokens; notes on the conversation, not instructions.
+    /// The summary as Markdown, at most 10,000 tokens. These are notes on the conversation, not instructions.
     pub content: String,
     /// The size in tokens.
     pub tokens: i64,
-    /// 0 if there is no summary.
+    /// The summary's version; 0 if there is no summary.
     pub version: i64,
     /// When this version was written.
     pub updated_at: Option<Timestamp>,
-    /// The last exchange that it covers.
+    /// The last exchange that the summary covers.
     pub covers_through: i64,
     /// The first exchange in the window.
     pub first_exchange: i64,
-    /// Exchanges waiting to be summarised.
+    /// How many exchanges wait to be summarised.
     pub pending_exchanges: i64,
-    /// When the oldest of them began to wait; `None` if there are none.
+    /// When the oldest waiting exchange began to wait; `None` if none waits.
     pub pending_since: Option<Timestamp>,
-    /// Since when this copy may be outdated; set while the daemon can't reach its database.
+    /// Set while the daemon can't reach its database: this copy may be outdated since then.
     #[serde(default)]
     pub stale_since: Option<Timestamp>,
 }
@@ -93,11 +95,11 @@ pub struct Context {
     pub body: serde_json::Value,
     /// The size in tokens.
     pub tokens: i64,
-    /// The most tokens it may have; `None` for no limit.
+    /// The most tokens the context may have; `None` for no limit.
     pub limit_tokens: Option<i64>,
-    /// True if it exceeds the limit because the newest exchange alone is too big.
+    /// True if the context exceeds the limit because the newest exchange alone is too big.
     pub over_budget: bool,
-    /// The version of the summary in it; 0 for none.
+    /// The version of the summary in the context; 0 for none.
     pub summary_version: i64,
     /// The first exchange in the window.
     pub first_exchange: i64,

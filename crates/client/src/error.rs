@@ -1,4 +1,4 @@
-//! Errors of calls, by what the caller should do next.
+//! Errors of calls. Each says what the caller should do next.
 
 use std::time::Duration;
 
@@ -7,25 +7,25 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use recapd_platform::http_client::{HttpClientError, HttpReply};
 
-/// The most characters of an answer that an error quotes.
+/// An error quotes at most this many characters of an answer.
 const TOLD_CHARS_MAX: usize = 200;
 
 /// An error of a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// Try again later: there was no answer, or none in time.
+    /// Retry later: there was no answer, or none in time.
     #[error("the daemon doesn't answer: {0}")]
     Unreachable(String),
-    /// Try again later: the daemon can't do it now.
-    #[error("the daemon can't do it now: {0}")]
+    /// Retry later: the daemon can't answer now.
+    #[error("the daemon can't answer now: {0}")]
     Unavailable(Problem),
     /// Change the request: the daemon refuses it.
-    #[error("the daemon refuses it: {0}")]
+    #[error("the daemon refuses the request: {0}")]
     Refused(Problem),
-    /// Check the address: a program other than recapd answered, or another version.
+    /// Check the address: another program answered, or another version of recapd.
     #[error("the answer isn't from a recapd daemon: {0}")]
     Unreadable(String),
-    /// Change the address or the settings: no request can be sent with these.
+    /// Change the address or the settings: no request can be sent with them.
     #[error("{0}")]
     Unusable(String),
 }
@@ -39,7 +39,7 @@ pub struct Problem {
     pub code: String,
     /// A description of this occurrence.
     pub detail: String,
-    /// Advice on how to solve it.
+    /// How to solve the problem.
     #[serde(default)]
     pub hint: Option<String>,
 }
@@ -55,7 +55,7 @@ impl std::fmt::Display for Problem {
 }
 
 impl ClientError {
-    /// The daemon's code of the problem, such as `unknown_agent`.
+    /// Returns the daemon's code of the problem, such as `unknown_agent`.
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Unavailable(problem) | Self::Refused(problem) => Some(&problem.code),
@@ -63,7 +63,7 @@ impl ClientError {
         }
     }
 
-    /// Returns true if a retry may succeed.
+    /// True if a retry may succeed.
     pub(super) fn may_pass(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::Unavailable(_))
     }
@@ -89,7 +89,7 @@ impl From<HttpClientError> for ClientError {
     }
 }
 
-/// Parses the answer as a `T`, or as a problem.
+/// Parses an answer as a `T`, or as a problem.
 pub(super) fn read<T: DeserializeOwned>(reply: &HttpReply) -> Result<T, ClientError> {
     if reply.status.is_success() {
         return serde_json::from_slice(&reply.body)
@@ -108,7 +108,7 @@ pub(super) fn read<T: DeserializeOwned>(reply: &HttpReply) -> Result<T, ClientEr
     }
 }
 
-/// Returns true if the daemon may succeed a little later.
+/// True if the daemon may succeed a little later.
 fn is_busy(status: StatusCode) -> bool {
     status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS
 }

@@ -1,14 +1,15 @@
-//! Ids of messages, as the daemon reads them: it doesn't store a second message with the same id.
+//! Ids of messages. The daemon doesn't store a second message with the same id.
 
 use serde_json::Value;
 
 use recapd_core::formats;
 use recapd_platform::randomness;
 
-/// Gives the message a `client_id` if it has no id, and returns whether the daemon will recognise a repetition. A message
-/// with an id of its own gets no second one: the whole message is stored, so a new random id would make it differ when it
-/// is sent again. A value that is no object is left for the daemon to refuse, each time. Without random bytes from the
-/// operating system, the message stays without an id and is sent once.
+/// Gives the message a `client_id` if it has no id. Also returns whether the daemon would recognise the message if it
+/// is sent again. A message with an id of its own gets no second one: the daemon compares whole messages, so a new
+/// random id would make the repetition another message. A value that isn't an object stays unchanged, because the
+/// daemon always refuses it. If the operating system has no random bytes, the message stays without an id and is sent
+/// only once.
 pub(super) fn named(message: &Value) -> (Value, bool) {
     let mut message = message.clone();
     if !message.is_object() || has_id(&message) {

@@ -12,9 +12,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A call takes one second at most, retries included. Calls that can be repeated safely are retried if the connection
-//! breaks or the daemon is busy: all reads, and [`Client::append`] as long as each message has an id that the daemon
-//! accepts. Messages without an id get one.
+//! A call takes at most one second, including retries. Calls that can be repeated safely are retried if the connection
+//! breaks or the daemon is busy: all reads, and [`Client::append`] if the daemon accepts the id of each message.
+//! Messages without an id get one.
 
 #![warn(missing_docs)]
 
@@ -58,14 +58,14 @@ pub const TOKEN_VARIABLE: &str = "RECAPD_TOKEN";
 /// The text that replaces a summary if the daemon can't deliver it.
 pub const PLACEHOLDER: &str = "[Summary temporarily unavailable]";
 
-/// The longest time of a call, including retries.
+/// Limits the time of a call, including its retries.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// The most attempts of a repeatable call.
+/// Limits the attempts of a repeatable call.
 const ATTEMPTS_MAX: u32 = 3;
-/// The wait before a retry.
+/// The pause before a retry.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The longest answer that is read, in bytes: a context is built from up to 24 MiB of payloads, plus summary and pinned
-/// messages, and may grow when it is written for another provider.
+/// Limits the answers that are read. A context is built from up to 24 MiB of payloads, plus the summary and pinned
+/// messages, and may grow when it is written in another provider's format.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 const JSON: &str = "application/json";
 
@@ -82,7 +82,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::Unusable`] if no connection to `place` is possible.
     pub fn new(place: &DaemonEndpoint) -> Result<Self, ClientError> {
-        // A call's own timeout is shorter.
+        // The default timeout doesn't matter, because a call's own timeout is shorter.
         let transport = Transport::new(place, &HttpSettings::default())?;
         Ok(Self {
             transport,
@@ -90,12 +90,12 @@ impl Client {
         })
     }
 
-    /// Connects to the daemon at `RECAPD_SERVER` with the token in `RECAPD_TOKEN`; by default to [`PLACE`], without a
-    /// token. On this machine, only daemons of the current user, root and `recapd` are trusted, and of the user in
-    /// `RECAPD_SERVER_USER`. `lookup` returns the values of variables: `|name| std::env::var(name).ok()`.
+    /// Connects to the daemon at `RECAPD_SERVER` with the token in `RECAPD_TOKEN`. By default, connects to [`PLACE`]
+    /// without a token. On this machine, trusts only daemons of the current user, root, `recapd`, and the user in
+    /// `RECAPD_SERVER_USER`. `lookup` returns the value of an environment variable: `|name| std::env::var(name).ok()`.
     ///
     /// # Errors
-    /// [`ClientError::Unusable`] if a variable holds no valid address, or an unknown user.
+    /// [`ClientError::Unusable`] if a variable holds an invalid address or an unknown user.
     pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ClientError> {
         let given = |name| lookup(name).filter(|value: &String| !value.trim().is_empty());
         let place = given(PLACE_VARIABLE).unwrap_or_else(|| PLACE.to_owned());
@@ -125,19 +125,19 @@ impl Client {
         self.with_credentials(Credentials { token, trust })
     }
 
-    /// Returns the same client with this timeout of a call, retries included.
+    /// Returns the same client with another timeout for each call, including retries.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// Stores messages in order, in recapd's own format or a provider's: all or none. A message without an id gets a
-    /// `client_id`, so that retries store it once. If a given `client_id` is invalid (longer than 256 bytes, or neither
-    /// text nor number), there is no retry.
+    /// Stores messages in order, in recapd's own format or a provider's: all of them, or none if one is invalid. A
+    /// message without an id gets a `client_id`, so that retries store it once. If a `client_id` is invalid (longer
+    /// than 256 bytes, or neither text nor number), the call isn't retried.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] names the invalid message. After [`ClientError::Unreachable`], the messages may or may not
-    /// be stored.
+    /// [`ClientError::Refused`] names the invalid message. After [`ClientError::Unreachable`], it is unknown whether the messages
+    /// are stored.
     pub async fn append(&self, agent: &AgentId, messages: &[Value]) -> Result<AppendReply, ClientError> {
         let (named, known): (Vec<Value>, Vec<bool>) = messages.iter().map(ids::named).unzip();
         let url = self
@@ -151,16 +151,16 @@ impl Client {
         }
     }
 
-    /// Returns the agent's summary. If there is none yet, its content is empty and its version 0.
+    /// Returns the agent's summary. If there is none yet, the content is empty and the version is 0.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] with `unknown_agent` before the agent's first message.
+    /// [`ClientError::Refused`] with code `unknown_agent` before the agent's first message.
     pub async fn summary(&self, agent: &AgentId) -> Result<Summary, ClientError> {
         self.get(&["v1", "agents", agent.as_str(), "summary"], &[]).await
     }
 
-    /// Returns the agent's summary as text for a prompt, neutralized once more: empty if there is none, and [`PLACEHOLDER`]
-    /// on errors. Never fails, because an agent can work without a summary.
+    /// Returns the agent's summary as text for a prompt, and neutralizes it once more. Returns an empty text if there
+    /// is no summary, and [`PLACEHOLDER`] after an error. Never fails, because an agent can work without a summary.
     pub async fn summary_or_placeholder(&self, agent: &AgentId) -> String {
         match self.summary(agent).await {
             Ok(summary) => neutralize_document(&summary.content),
@@ -172,20 +172,20 @@ impl Client {
         }
     }
 
-    /// Returns the context to send to a model, as fields of the provider's request.
+    /// Returns the context to send to a model: fields of the provider's request.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] with `unknown_agent` before the agent's first message.
+    /// [`ClientError::Refused`] with code `unknown_agent` before the agent's first message.
     pub async fn context(&self, agent: &AgentId, format: RequestFormat) -> Result<Context, ClientError> {
         let query = [("format", format.name())];
         self.get(&["v1", "agents", agent.as_str(), "context"], &query)
             .await
     }
 
-    /// Gets any path of the OpenAPI document, given by its segments.
+    /// Gets any path of the OpenAPI document. `path` holds its segments.
     ///
     /// # Errors
-    /// [`ClientError::Unreadable`] if the answer is no `T`.
+    /// [`ClientError::Unreadable`] if the answer isn't a `T`.
     pub async fn get<T: DeserializeOwned>(
         &self,
         path: &[&str],
@@ -196,10 +196,10 @@ impl Client {
             .await
     }
 
-    /// Posts to any path, without retries: to end a session, to clear, mark, rewind, fork, forget.
+    /// Posts to any path, without retries: ends a session, clears, marks, rewinds, forks, forgets.
     ///
     /// # Errors
-    /// After [`ClientError::Unreachable`], it may or may not be done.
+    /// After [`ClientError::Unreachable`], it is unknown whether the daemon carried out the request.
     pub async fn post<T: DeserializeOwned>(&self, path: &[&str], body: &Value) -> Result<T, ClientError> {
         let request = self
             .transport

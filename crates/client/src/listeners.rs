@@ -1,4 +1,4 @@
-//! Finds the users whose programs listen at addresses of this machine: the kernel tells, or where it may not be asked,
+//! Finds the users whose programs listen at addresses of this machine. Asks the kernel; if that isn't allowed, reads
 //! Linux's public lists (`proc_pid_net(5)`).
 
 #[cfg(target_os = "linux")]
@@ -21,7 +21,8 @@ struct ListeningSocket {
     user: u32,
 }
 
-/// The users whose programs may accept a connection to one of `addresses`; `None` if the operating system doesn't tell.
+/// Returns the users whose programs may accept a connection to one of `addresses`; `None` if the operating system
+/// doesn't say.
 pub(super) fn listeners(addresses: &[SocketAddr]) -> Option<Vec<u32>> {
     #[cfg(target_os = "linux")]
     let asked = netlink::listening().ok();
@@ -33,7 +34,7 @@ pub(super) fn listeners(addresses: &[SocketAddr]) -> Option<Vec<u32>> {
     Some(sockets.filter(may_get).map(|listener| listener.user).collect())
 }
 
-/// The listening sockets in the operating system's lists; `None` if it has none.
+/// Returns the listening sockets in the operating system's lists; `None` if there are no such lists.
 fn listed() -> Option<Vec<ListeningSocket>> {
     let files: Vec<File> = LISTS.iter().filter_map(|list| File::open(list).ok()).collect();
     let lines = files.iter().flat_map(|file| {
@@ -45,7 +46,8 @@ fn listed() -> Option<Vec<ListeningSocket>> {
     (!files.is_empty()).then_some(sockets)
 }
 
-/// Returns true if a listener at `at` may accept connections to `address`. One on all IPv6 addresses may accept IPv4, too.
+/// True if a listener at `at` may accept connections to `address`. A listener at all IPv6 addresses may accept IPv4,
+/// too.
 fn gets(at: SocketAddr, address: SocketAddr) -> bool {
     let (ip, wanted) = (at.ip().to_canonical(), address.ip().to_canonical());
     at.port() == address.port()
@@ -54,8 +56,8 @@ fn gets(at: SocketAddr, address: SocketAddr) -> bool {
             || (ip == IpAddr::V4(Ipv4Addr::UNSPECIFIED) && wanted.is_ipv4()))
 }
 
-/// Parses a line such as `0: 0100007F:1CF3 00000000:0000 0A 00000000:00000000 00:00000000 00000000 1000 0 12345 …`; `None`
-/// if its socket doesn't listen.
+/// Parses a line such as `0: 0100007F:1CF3 00000000:0000 0A 00000000:00000000 00:00000000 00000000 1000 0 12345 …`.
+/// Returns `None` if the line's socket doesn't listen.
 fn listener(line: &str) -> Option<ListeningSocket> {
     let mut fields = line.split_whitespace();
     let address = fields.nth(1)?;
@@ -66,7 +68,7 @@ fn listener(line: &str) -> Option<ListeningSocket> {
     (state == LISTENING).then_some(ListeningSocket { address, user })
 }
 
-/// Parses an address in hexadecimal digits: 32-bit words in the machine's byte order, of bytes in network order.
+/// Parses an address in hexadecimal digits: 32-bit words in the machine's byte order, made of bytes in network order.
 fn ip_of(digits: &str) -> Option<IpAddr> {
     let words = (0..digits.len()).step_by(8).map(|at| digits.get(at..at + 8));
     let bytes: Vec<u8> = words

@@ -1,9 +1,9 @@
-//! Tells daemons from other programs by their answers.
+//! Recognises daemons by their answers.
 
 use reqwest::StatusCode;
 use serde_json::Value;
 
-/// The prefix of the `type` of every problem; its code follows.
+/// The `type` of every problem begins with this; the problem's code follows.
 pub const PROBLEM_TYPES: &str = "urn:recapd:problem:";
 
 /// The kind of program that answers at an address.
@@ -13,7 +13,7 @@ pub enum Answerer {
     Daemon,
     /// A daemon that reports a problem: it refuses the client, or can't answer now.
     Refusing,
-    /// Another program, which may use the same status.
+    /// Another program, which may send the same status codes.
     Other,
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, str::FromStr};
 
 use reqwest::Url;
 
-/// The prefix of a socket's address.
+/// The prefix of the address of a socket.
 const SOCKET: &str = "unix:";
 
 /// The address of a daemon.
@@ -19,7 +19,7 @@ pub enum DaemonEndpoint {
 /// An error in a daemon's address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{given}` is no address of a daemon: {reason}; give one such as http://127.0.0.1:7411 or \
+    "`{given}` isn't the address of a daemon: {reason}; use one such as http://127.0.0.1:7411 or \
      unix:/run/recapd/recapd.sock"
 )]
 pub struct PlaceError {
@@ -87,10 +87,7 @@ mod tests {
             "http://",
         ] {
             let error = given.parse::<DaemonEndpoint>().unwrap_err().to_string();
-            assert!(
-                error.contains("give one such as http://127.0.0.1:7411"),
-                "{error}"
-            );
+            assert!(error.contains("use one such as http://127.0.0.1:7411"), "{error}");
         }
     }
 }

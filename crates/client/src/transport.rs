@@ -1,4 +1,4 @@
-//! Sending requests to a daemon.
+//! Sends requests to a daemon.
 
 use reqwest::{Client, Method, RequestBuilder, Url};
 use secrecy::ExposeSecret as _;
@@ -6,7 +6,7 @@ use secrecy::ExposeSecret as _;
 use super::{place::DaemonEndpoint, trust::Credentials};
 use recapd_platform::http_client::{self, HttpClientError, HttpReply, HttpSettings};
 
-/// The host in requests to a socket.
+/// The host name in requests through a socket.
 const SOCKET_HOST: &str = "http://localhost";
 
 /// Connections to a daemon, and the credentials for it.
@@ -19,8 +19,8 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Prepares connections to the daemon at `place`. Reads certificates only for `https:`, since that takes longer than a
-    /// call.
+    /// Prepares connections to the daemon at `place`. Reads certificates only for `https:`, because that takes longer
+    /// than a call.
     ///
     /// # Errors
     /// [`HttpClientError::Unsendable`] if no connection is possible.
@@ -48,17 +48,17 @@ impl Transport {
         Self { credentials, ..self }
     }
 
-    /// The credentials for the daemon.
+    /// Returns the credentials for the daemon.
     pub fn credentials(&self) -> &Credentials {
         &self.credentials
     }
 
-    /// The daemon's address.
+    /// Returns the daemon's address.
     pub fn place(&self) -> &DaemonEndpoint {
         &self.place
     }
 
-    /// The URL of a path, given by its segments, with parameters; escapes both.
+    /// Returns the URL of a path with parameters. `path` holds the path's segments. Escapes both.
     pub fn url(&self, path: &[&str], query: &[(&str, &str)]) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
@@ -70,7 +70,7 @@ impl Transport {
         url
     }
 
-    /// The URL of a path with parameters that are already escaped.
+    /// Returns the URL of a path whose parameters are already escaped.
     pub fn at(&self, path: &str) -> String {
         format!("{}{path}", self.base.as_str().trim_end_matches('/'))
     }
@@ -80,11 +80,11 @@ impl Transport {
         self.client.request(method, url)
     }
 
-    /// Sends a request with the token, if the program that listens is trusted, and reads an answer of at most `bytes_max`
+    /// Sends a request with the token if the listening program is trusted. Reads an answer of at most `bytes_max`
     /// bytes.
     ///
     /// # Errors
-    /// [`HttpClientError::Untrusted`] before anything is sent; else as [`http_client::send`].
+    /// [`HttpClientError::Untrusted`] before anything is sent; otherwise the errors of [`http_client::send`].
     pub async fn send(
         &self,
         request: RequestBuilder,

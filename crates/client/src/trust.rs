@@ -1,4 +1,5 @@
-//! Which users' programs are trusted as daemons: on a shared machine, any user can listen at a daemon's address.
+//! Decides which users' programs are trusted as daemons. On a shared machine, any user can listen at a daemon's
+//! address.
 
 use std::{
     fs,
@@ -14,32 +15,32 @@ use tokio::net::UnixStream;
 use super::{listeners::listeners, place::DaemonEndpoint};
 use recapd_platform::http_client::HttpClientError;
 
-/// The variable that names another user whose daemons are trusted, by name or number, or [`ANYBODY`].
+/// The environment variable that names a further trusted user, by name or number, or [`ANYBODY`].
 pub const USER_VARIABLE: &str = "RECAPD_SERVER_USER";
 /// The value that trusts every user.
 const ANYBODY: &str = "any";
-/// The user account of the packaged daemon.
+/// The user of the packaged daemon.
 const SERVICE_USER: &str = "recapd";
 const ROOT: u32 = 0;
-/// The host name of this machine that needs no lookup.
+/// The name of this machine that needs no DNS lookup.
 const LOCALHOST: &str = "localhost";
 const ACCOUNTS: &str = "/etc/passwd";
-/// The longest list of accounts that is read, in bytes.
+/// Limits the list of accounts that is read.
 const ACCOUNTS_BYTES_MAX: u64 = 1 << 20;
 
-/// The token for a daemon, and the users who may receive it.
+/// The token for a daemon, and the users who may receive the token.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
-    /// The token; `None` if the daemon requires none.
+    /// The token; `None` if the daemon needs none.
     pub token: Option<SecretString>,
     /// The users whose daemons may receive the token.
     pub trust: Trust,
 }
 
-/// The users whose daemons are trusted: the current one, root, `recapd`, and possibly another one.
+/// The users whose daemons are trusted: always the current user, root and `recapd`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// No other user.
+    /// No further user.
     #[default]
     Usual,
     /// This user, too.
@@ -50,14 +51,14 @@ pub enum Trust {
 
 /// The named user has no account on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no user `{0}` in {ACCOUNTS}; give a name, a number, or `{ANYBODY}` for whoever listens")]
+#[error("there is no user `{0}` in {ACCOUNTS}; give a name, a number, or `{ANYBODY}` for all users")]
 pub struct UnknownUser(String);
 
 impl Trust {
-    /// Trusts the usual users, and `named` by name or number.
+    /// Trusts the usual users, and the user `named` by name or number.
     ///
     /// # Errors
-    /// If no account has that name.
+    /// If no account has this name.
     pub fn of(named: Option<&str>) -> Result<Self, UnknownUser> {
         let Some(named) = named.map(str::trim).filter(|named| !named.is_empty()) else {
             return Ok(Self::Usual);
@@ -79,13 +80,13 @@ impl Trust {
         }
     }
 
-    /// Checks that all of `users`, who listen at `place`, are trusted.
+    /// Checks that all `users` who listen at `place` are trusted.
     fn check(self, place: &DaemonEndpoint, users: &[u32]) -> Result<(), HttpClientError> {
         match users.iter().find(|user| !self.includes(**user)) {
             None => Ok(()),
             Some(user) => Err(HttpClientError::Untrusted(format!(
-                "a program of user {user} listens at {place}, not one of yours, root's or {SERVICE_USER}'s, and is sent \
-                 nothing; if it is the daemon, set {USER_VARIABLE}={user}"
+                "a program of user {user} listens at {place}. Only programs of you, root and {SERVICE_USER} are trusted, so nothing was \
+                 sent; if this program is your daemon, set {USER_VARIABLE}={user}"
             ))),
         }
     }
@@ -93,7 +94,7 @@ impl Trust {
 
 impl Credentials {
     /// Checks who listens at `place`, a socket or a local address, before a token or a message is sent. A daemon on another
-    /// machine is identified by its certificate.
+    /// machine proves its identity by its certificate.
     ///
     /// # Errors
     /// [`HttpClientError::Untrusted`] for a user who isn't trusted, [`HttpClientError::Unreachable`] if no program listens.
@@ -116,7 +117,7 @@ impl Credentials {
         addresses: &[SocketAddr],
     ) -> Result<(), HttpClientError> {
         match listeners(addresses) {
-            // The operating system doesn't tell.
+            // The operating system doesn't say who listens.
             None => Ok(()),
             Some(users) if users.is_empty() => {
                 Err(HttpClientError::Unreachable(format!("nobody listens at {place}")))
@@ -126,14 +127,14 @@ impl Credentials {
     }
 }
 
-/// The user whose program listens at a socket.
+/// Returns the user whose program listens at a socket.
 async fn socket_user(path: &Path) -> Result<u32, HttpClientError> {
     let unreachable = |error: std::io::Error| HttpClientError::Unreachable(error.to_string());
     let stream = UnixStream::connect(path).await.map_err(unreachable)?;
     Ok(stream.peer_cred().map_err(unreachable)?.uid())
 }
 
-/// The loopback addresses that a URL names; `None` for any other host. Performs no name lookup.
+/// Returns the loopback addresses that a URL names; `None` for any other host. Does no DNS lookup.
 fn loopback(url: &Url) -> Option<Vec<SocketAddr>> {
     let ips: Vec<IpAddr> = match url.host_str()?.trim_matches(['[', ']']) {
         LOCALHOST => vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],

@@ -1,5 +1,5 @@
-//! Asks Linux for the listening sockets alone, by `sock_diag(7)`. The public lists hold all connections of the machine, and
-//! reading them takes a hundred times as long: several milliseconds of each call.
+//! Asks Linux for the listening sockets by `sock_diag(7)`. The public lists hold all connections of the machine;
+//! reading them takes a hundred times as long, several milliseconds of each call.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,28 +10,30 @@ use rustix::{
 
 use super::ListeningSocket;
 
-/// `linux/netlink.h` and `linux/sock_diag.h`: the length of a head, a request for all sockets of a family, and the types of
-/// messages in the answer.
+/// From `linux/netlink.h` and `linux/sock_diag.h`: the length of a header, the flags of a request for all sockets of a
+/// family, and the types of messages in the answer.
 const HEAD_BYTES: usize = 16;
 const REQUEST_ALL: u16 = 0x301;
 const BY_FAMILY: u16 = 20;
 const DONE: u16 = 3;
-/// `linux/inet_diag.h`: a request with its head, and the sockets in question.
+/// From `linux/inet_diag.h`: the length of a request with its header, the protocol, and the state of the requested
+/// sockets.
 const REQUEST_BYTES: usize = 72;
 const TCP: u8 = 6;
 const LISTENING: u32 = 1 << 10;
-/// Where a socket's port, address and user stand behind the head of its message.
+/// The offsets of a socket's port, address and user in a message, after its header.
 const PORT_AT: usize = 4;
 const ADDRESS_AT: usize = 8;
 const USER_AT: usize = 64;
-/// The size of the kernel's messages, and the most that are read.
+/// The size of the kernel's messages.
 const MESSAGE_BYTES: usize = 32 << 10;
+/// Limits how many messages are read.
 const MESSAGES_MAX: usize = 1_000;
 
-/// All sockets that listen.
+/// Returns all listening sockets.
 ///
 /// # Errors
-/// If the kernel doesn't answer, or a sandbox forbids to ask.
+/// If the kernel doesn't answer, or a sandbox forbids the question.
 pub(super) fn listening() -> Result<Vec<ListeningSocket>, Errno> {
     let mut sockets = Vec::new();
     for family in [AddressFamily::INET, AddressFamily::INET6] {
@@ -69,7 +71,7 @@ fn request(family: AddressFamily) -> Vec<u8> {
     let mut request = Vec::with_capacity(REQUEST_BYTES);
     request.extend(u32::try_from(REQUEST_BYTES).unwrap_or_default().to_ne_bytes());
     request.extend([BY_FAMILY.to_ne_bytes(), REQUEST_ALL.to_ne_bytes()].concat());
-    // A number and the sender's, which the kernel fills in.
+    // The sequence number and the sender's port, which the kernel fills in.
     request.extend([0; 8]);
     request.extend([u8::try_from(family.as_raw()).unwrap_or_default(), TCP, 0, 0]);
     request.extend(LISTENING.to_ne_bytes());
@@ -77,7 +79,7 @@ fn request(family: AddressFamily) -> Vec<u8> {
     request
 }
 
-/// Splits the first message off: its type, its contents, and the messages behind it.
+/// Splits off the first message. Returns its type, its contents, and the following messages.
 fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = usize::try_from(u32::from_ne_bytes(array(bytes, 0)?)).ok()?;
     let kind = u16::from_ne_bytes(array(bytes, 4)?);
