@@ -4,9 +4,9 @@
 //! transcript ──► delta from the saved offset ──► spool ──► daemon ──► brief ──► cache ──► session
 //! ```
 //!
-//! Every message goes through the spool, so a daemon that is down or slow needs no special handling: sent messages
-//! are removed, the rest waits for the next hook. A transcript is only passed when its offset moves, so a full spool
-//! loses nothing.
+//! Every message goes through the spool, so a daemon that is down or slow needs no special handling: sent messages are
+//! removed, and the rest waits for the next hook. If the spool is full, the transcript's offset doesn't move, so
+//! nothing is lost.
 //!
 //! Invariants: a hook ends after [`TIME_MAX`], whatever hangs. Each message has an id, so that one that is sent twice
 //! is stored once. Files are named by hashes. A hook never starts the daemon, and loads no tokenizer. What it has no time for
@@ -43,38 +43,42 @@ use recapd_platform::clock::Clock;
 pub use status::{AgentStatus, statuses};
 pub use successor::current_session;
 
+/// A hook ends after this time.
 pub const TIME_MAX: Duration = Duration::from_millis(290);
-/// The part of it for the daemon.
+/// This much of it is for the daemon.
 const NETWORK_TIME_MAX: Duration = Duration::from_millis(200);
-/// The part of it for reading transcripts, before the daemon is asked.
+/// This much of it is for reading transcripts, before the daemon is asked.
 const GATHER_TIME_MAX: Duration = Duration::from_millis(120);
 
 /// Time limit of [`drain`], and of each of its requests. After a hook these are shorter: while a daemon is silent, they keep others from
 /// sending.
 const DRAIN_TIME_MAX: Duration = Duration::from_mins(10);
+/// The time limit of each of its requests.
 const DRAIN_REQUEST_TIME_MAX: Duration = Duration::from_mins(1);
 const REQUEST_AFTER_HOOK_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// The variable that switches hooks off by the value `off`.
+/// The environment variable that switches hooks off if its value is `off`.
 const SWITCH: &str = "RECAPD_HOOK";
-/// The variable by which tests on busy machines multiply time limits, and the largest factor.
+/// The environment variable with which tests on busy machines multiply the time limits.
 const PATIENCE: &str = "RECAPD_HOOK_PATIENCE";
+/// The largest such factor.
 const PATIENCE_MAX: u32 = 100;
 
 pub struct HookCall<'a> {
     pub event: Event,
-    /// The calling host; `None`: detected from the input.
+    /// The calling host. `None`: detected from the input.
     pub host: Option<Host>,
-    /// The agent, as a template in which `{host}`, `{project}` and `{session}` are replaced; `None`: one for each session.
+    /// The agent, as a template in which `{host}`, `{project}` and `{session}` are replaced. `None`: an agent for each
+    /// session.
     pub agent: Option<&'a str>,
     /// The daemon's URL, such as `http://127.0.0.1:7411`.
     pub server: String,
     pub credentials: Credentials,
     pub config: &'a Config,
-    /// Tells where files belong.
+    /// The environment. It says where files belong.
     pub environment: &'a Environment,
     pub clock: &'a dyn Clock,
-    /// When the process began; time limits count from here.
+    /// When the process began. Time limits count from here.
     pub began: Instant,
 }
 
@@ -101,7 +105,7 @@ pub fn is_off(environment: &Environment) -> bool {
         .is_some_and(|value| value.eq_ignore_ascii_case("off"))
 }
 
-/// Returns the factor of time limits: 1, except in tests.
+/// Returns the factor by which time limits are multiplied: 1, except in tests.
 pub fn patience(environment: &Environment) -> u32 {
     let given = environment.get(PATIENCE).and_then(|times| times.parse().ok());
     given.unwrap_or(1).clamp(1, PATIENCE_MAX)
@@ -124,12 +128,12 @@ impl HookCall<'_> {
             print(&injection.output);
             injection.remember(&folder, &owner.agent, input, self.clock.now());
         }
-        // The end of a sub-agent doesn't end the session that it works for.
+        // A sub-agent's end doesn't end the session.
         let mark = mark(self.event).filter(|_| !input.is_subagent);
         self.push(&folder, &owner, input, mark)
     }
 
-    /// Returns what a `SessionStart` would inject now, without recording it.
+    /// Returns what a `SessionStart` would inject now. Doesn't record it.
     pub fn preview(&self, input: &Input) -> Option<Injection> {
         let folder = StateFolder::of(self.environment)?;
         self.injection(&folder, &self.owner(input), input)
@@ -154,7 +158,7 @@ impl HookCall<'_> {
         let agent_folder = folder.agent(agent);
         let is_own = |path: &PathBuf| self.host(input) != Host::Codex || !rollout::is_subagents(path);
         if mark == Some(SessionMark::Clear) && input.transcript.as_ref().is_none_or(is_own) {
-            // What was injected into the session leaves the model's view as well.
+            // What was injected into the session leaves the model's context, too.
             brief::forget(folder, agent, input);
         }
         let gathering = push::Gatherer {
@@ -238,7 +242,7 @@ pub fn drain(
 /// Returns the mark that an event adds after the transcript's messages.
 fn mark(event: Event) -> Option<SessionMark> {
     match event {
-        // After either event the model sees nothing verbatim any more.
+        // After this event, the model sees nothing of the conversation verbatim.
         Event::PreCompact => Some(SessionMark::Clear),
         Event::SessionEnd => Some(SessionMark::End),
         Event::StopFailure => Some(SessionMark::Interrupted),

@@ -1,4 +1,4 @@
-//! Whose a session is: by default it has an agent of its own, in the project of its folder.
+//! Decides which agent a session belongs to: by default an agent of its own, in the project of its folder.
 
 use std::path::{Path, PathBuf};
 
@@ -11,21 +11,22 @@ use recapd_core::{
     hash::{session_agent, short_hash},
 };
 
-/// The part of a template that gives each session an agent of its own.
+/// The part of a template that gives each session its own agent.
 const SESSION: &str = "{session}";
-/// Claude Code's variable for the folder in which the session began; `cwd` changes during it.
+/// Claude Code's variable for the folder in which the session began. `cwd` can change during the session.
 pub(super) const PROJECT_VARIABLE: &str = "CLAUDE_PROJECT_DIR";
-/// Limits of a folder's name in an agent's id: bytes of the name, then digits of its hash, which tells namesakes apart.
+/// Limits the folder's name in a project's id.
 const NAME_BYTES_MAX: usize = 40;
+/// The digits of the folder's hash in a project's id. They distinguish folders with the same name.
 const HASH_DIGITS: usize = 8;
-/// How many parent folders are searched for the root of the repository.
+/// Searches this many parent folders for the root of the repository.
 const ANCESTORS_MAX: usize = 64;
 
-/// The agent of a session, and the project that it belongs to.
+/// The agent of a session, and the agent's project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionOwner {
     pub agent: AgentId,
-    /// `None` if the agent has several sessions, so that its own summary is about all of them.
+    /// `None` if several sessions share the agent, so that its own summary is about all of them.
     pub project: Option<SessionProject>,
 }
 
@@ -33,11 +34,12 @@ pub struct SessionOwner {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionProject {
     pub id: ProjectId,
-    /// The agent that earlier versions gave all sessions of the folder. Its summary becomes part of the project's.
+    /// The agent that earlier versions of recapd gave all sessions of the folder. Its summary becomes part of the
+    /// project's.
     pub former: AgentId,
 }
 
-/// Returns the owner of a session. `template` names another agent than the session's own.
+/// Returns the owner of a session. `template` names an agent that replaces the session's own.
 pub(super) fn owner(
     template: Option<&str>,
     host: Host,
@@ -62,7 +64,7 @@ pub(super) fn owner(
     SessionOwner { agent, project }
 }
 
-/// Returns the project of a session's folder, for a process that a host started in `folder`.
+/// Returns the project of the session for which a host started this process in `folder`.
 pub fn project_of(folder: &Path, environment: &Environment) -> String {
     let input = Input {
         folder: Some(folder.to_owned()),
@@ -71,7 +73,8 @@ pub fn project_of(folder: &Path, environment: &Environment) -> String {
     label(&project(Host::ClaudeCode, &input, environment))
 }
 
-/// Returns the session's folder: where the host says it began, else the root of the repository around `cwd`, else `cwd`.
+/// Returns the session's folder: where the host says that the session began, otherwise the root of the repository
+/// around `cwd`, otherwise `cwd`.
 fn project(host: Host, input: &Input, environment: &Environment) -> PathBuf {
     let said = environment
         .get(PROJECT_VARIABLE)

@@ -1,7 +1,7 @@
-//! The brief that is injected into a session at its start, fenced as data, within the host's limits.
+//! The brief that is injected into a session at its start. It is fenced as data, and stays within the host's limits.
 //!
-//! Hosts drop an output entirely if it is too long: Claude Code beyond 10,000 characters, Codex beyond 2,500 tokens,
-//! which it estimates by bytes.
+//! Hosts drop an output that is too long: Claude Code beyond 10,000 characters, Codex beyond 2,500 tokens,
+//! which it estimates from the bytes.
 
 use std::path::Path;
 
@@ -25,25 +25,27 @@ use recapd_core::{
     hash::short_hash,
 };
 
-/// Longest output that Claude Code shows, in characters.
+/// Claude Code shows outputs of at most this many characters.
 const CLAUDE_CODE_CHARS_MAX: usize = 10_000;
-/// Longest output that Codex shows, in tokens, and the bytes that it counts as one token.
+/// Codex shows outputs of at most this many tokens.
 const CODEX_TOKENS_MAX: usize = 2_500;
+/// Codex counts this many bytes as one token.
 const CODEX_TOKEN_BYTES: usize = 4;
-/// Most tokens of the brief itself; the rest is for the fence.
+/// The brief itself has at most this many tokens. The rest is for the fence.
 const BRIEF_TOKENS_MAX: i64 = 2_300;
-/// How many injections are remembered for a session.
+/// Remembers this many injections of a session.
 const INJECTIONS_MAX: usize = 64;
-/// The beginning and the end of the first line of a cached brief, with the version between them.
+/// The first line of a cached brief, before and after the version.
 const CACHE_HEAD: (&str, &str) = ("<!-- version ", " -->\n");
 
 /// The record of injections into a session.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct SessionState {
+    /// Hashes of the injected briefs that the model still sees.
     given: Vec<String>,
     /// The version of the last injected brief.
     version: i64,
-    /// The last newer version that was announced.
+    /// The newest version that was announced.
     announced: i64,
     /// When the session last received anything.
     pub(super) at: Option<Timestamp>,
@@ -58,16 +60,16 @@ pub struct Injection {
     version: i64,
 }
 
-/// A brief, from the daemon or from the cache.
+/// A brief from the daemon or from the cache.
 struct Brief {
     text: String,
     version: i64,
-    /// For a copy from the cache: since when nothing newer could be read.
+    /// For a copy from the cache: nothing newer could be read since then.
     copied_at: Option<Timestamp>,
 }
 
 impl HookCall<'_> {
-    /// Returns the brief for a session that begins; `None` if there is none, or nothing new for the session.
+    /// Returns the brief for a session that begins; `None` if there is no brief, or none that the session doesn't know.
     pub(super) fn injection(
         &self,
         folder: &StateFolder,
@@ -91,12 +93,12 @@ impl HookCall<'_> {
         }
         let mark = short_hash(&[brief.text.as_bytes()]);
         let state: SessionState = read_json(&folder.agent(agent).session(&input.session)).unwrap_or_default();
-        // What was injected before the context was emptied is no longer in view.
+        // What was injected before the context was emptied isn't in the context any more.
         let is_emptied = matches!(input.source.as_deref(), Some("compact" | "clear"));
         if !is_emptied && state.given.contains(&mark) {
             return None;
         }
-        // The answer or the copy may not come from a daemon.
+        // The answer or the copy may come from another program than the daemon.
         brief.text = neutralize_document(&brief.text);
         let (text, output) = self.fitted(subject, self.host(input), &brief)?;
         Some(Injection {
@@ -107,7 +109,7 @@ impl HookCall<'_> {
         })
     }
 
-    /// Announces, once per version, that a newer version of the injected brief exists.
+    /// Announces once for each version that there is a newer version of the injected brief.
     pub(super) fn announcement(
         &self,
         folder: &StateFolder,
@@ -140,7 +142,7 @@ impl HookCall<'_> {
         })
     }
 
-    /// Returns the daemon's brief, or the last copy of it.
+    /// Returns the daemon's brief, or its last copy.
     fn brief(&self, folder: &StateFolder, subject: BriefSubject<'_>) -> Option<Brief> {
         let told = self.daemon().map_or(DaemonAnswer::Away, |daemon| {
             daemon.brief(subject, self.config.hook.max_chars, BRIEF_TOKENS_MAX)
@@ -157,7 +159,7 @@ impl HookCall<'_> {
             } => {
                 if stale_ms.is_none() {
                     let cached = format!("{}{version}{}{text}", CACHE_HEAD.0, CACHE_HEAD.1);
-                    // Without a copy the next session has no fallback, but this one has its brief.
+                    // If this fails, the next session has no copy to fall back on, but this session has its brief.
                     replace(&cache, cached.as_bytes()).ok();
                 }
                 let copied_at = stale_ms.map(|age| self.clock.now().plus_ms(-age));
@@ -168,12 +170,12 @@ impl HookCall<'_> {
                 })
             }
             DaemonAnswer::Unknown => {
-                // What was forgotten must not be shown from a copy either.
+                // The agent may have been forgotten, so its copy must not be shown.
                 std::fs::remove_file(&cache).ok();
                 None
             }
             DaemonAnswer::Away => cached(&cache),
-            // The session should know that a summary exists, so that it can ask for it later (seed 003).
+            // The session should know that there is a summary, so that it can ask for it later (seed 003).
             DaemonAnswer::Unavailable => cached(&cache).or_else(|| {
                 Some(Brief {
                     text: PLACEHOLDER.to_owned(),
@@ -184,8 +186,8 @@ impl HookCall<'_> {
         }
     }
 
-    /// Returns the brief in its fence, and the output. Drops as many of the last lines (the oldest) as the limits
-    /// require, but keeps the closing line, which says where the whole document is.
+    /// Returns the brief in its fence, and the output. Drops last lines (the oldest) until both fit the limits,
+    /// but keeps the closing line, which says where the whole document is.
     fn fitted(&self, subject: BriefSubject<'_>, host: Host, brief: &Brief) -> Option<(String, String)> {
         let agent = &subject.owner.agent;
         let lines: Vec<&str> = brief.text.trim_end().lines().collect();
@@ -222,7 +224,7 @@ impl Injection {
             }
             None => state.announced = self.version,
         }
-        // At worst it is injected again.
+        // If this fails, the brief may be injected once more.
         replace_json(&file, &state).ok();
     }
 }
@@ -237,7 +239,7 @@ fn cached(cache: &Path) -> Option<Brief> {
     })
 }
 
-/// Records that the session's context was emptied: no injection is in view any more.
+/// Records that the session's context was emptied, and with it all injected briefs.
 pub(super) fn forget(folder: &StateFolder, agent: &AgentId, input: &Input) {
     let file = folder.agent(agent).session(&input.session);
     if let Some(state) = read_json::<SessionState>(&file) {
@@ -245,12 +247,12 @@ pub(super) fn forget(folder: &StateFolder, agent: &AgentId, input: &Input) {
             given: Vec::new(),
             ..state
         };
-        // At worst something that should be injected again isn't.
+        // If this fails, a brief may not be injected again although it should be.
         replace_json(&file, &emptied).ok();
     }
 }
 
-/// True if this session is the agent's last one resumed: it already holds everything that a summary says.
+/// True if the agent's last session is resumed. It already holds everything that its summary says.
 fn is_own_past(folder: &StateFolder, agent: &AgentId, input: &Input) -> bool {
     let gathered = read_json::<GatherState>(&folder.agent(agent).gathered());
     let is_last = gathered.is_some_and(|last| last.session == short_hash(&[input.session.as_bytes()]));

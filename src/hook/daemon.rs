@@ -1,4 +1,4 @@
-//! Requests to the daemon, within the remaining time of a hook.
+//! Sends requests to the daemon, within the time that the hook has left.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use recapd_client::{Credentials, Transport};
 use recapd_core::domain::{agent::AgentId, time::SECOND_MS};
 use recapd_platform::http_client::{HttpReply, HttpSettings, RESPONSE_BYTES_MAX};
 
-/// With less time left than this the daemon isn't asked.
+/// The daemon isn't asked if less time than this is left.
 const TIME_MIN: Duration = Duration::from_millis(3);
 /// A daemon that had one part in this many of a request's time, or more, and didn't answer is slow.
 const SLOW_SHARE: u32 = 2;
@@ -20,7 +20,7 @@ const PROBLEM: &str = "application/problem+json";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SendFailure {
-    /// The daemon is unreachable, or something else answers.
+    /// The daemon is unreachable, or another program answers.
     Away(String),
     /// The daemon didn't answer, though it had much of a hook's time.
     Late(String),
@@ -28,38 +28,39 @@ pub(super) enum SendFailure {
     OutOfTime,
     /// The daemon answers, but doesn't accept the messages now. It may accept those of another agent.
     Declined(String),
-    /// The daemon will never accept them.
+    /// The daemon will never accept the messages.
     Refused(String),
 }
 
-/// Stores messages; tests have one in memory.
+/// Stores messages. Tests use one in memory.
 pub(super) trait Daemon {
-    /// Stores messages of one `format`, one per line: all or none.
+    /// Stores messages of one `format`, one per line: all of them, or none if one is refused.
     fn append(&self, agent: &AgentId, format: &str, lines: String) -> Result<(), SendFailure>;
 
-    /// Puts `agent` into its project; returns true if nothing is left to do, since it was done or is refused.
+    /// Puts `agent` into its project. Returns true if there is nothing left to do: it is done, or the daemon refuses
+    /// it.
     fn join(&self, project: &SessionProject, agent: &AgentId) -> bool;
 }
 
-/// Whose brief is wanted, and who reads it.
+/// Whose brief is requested, and what its reader sees already.
 #[derive(Clone, Copy)]
 pub(super) struct BriefSubject<'a> {
     pub(super) owner: &'a SessionOwner,
-    /// What of it the reader doesn't see.
+    /// What the reader sees of its own past.
     pub(super) view: ReaderView,
 }
 
 /// What a session sees of its own past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReaderView {
-    /// All that it said: the brief is about other sessions.
+    /// Everything: the brief is about other sessions.
     Everything,
-    /// Nothing any more: the brief is about what the session itself did.
+    /// Nothing any more: the brief is also about this session.
     Nothing,
 }
 
 impl BriefSubject<'_> {
-    /// The project whose brief is wanted; `None` for the agent's own.
+    /// Returns the project whose brief is requested; `None` for the agent's own brief.
     pub(super) fn project(&self) -> Option<&SessionProject> {
         let project = self.owner.project.as_ref();
         project.filter(|_| self.view == ReaderView::Everything)
@@ -82,16 +83,16 @@ pub(super) enum DaemonAnswer {
     Brief {
         text: String,
         version: i64,
-        /// For how long the daemon hasn't reached its database; `None` if it has.
+        /// For this long the daemon hasn't reached its database; `None` if it has.
         stale_ms: Option<i64>,
     },
     Unknown,
-    /// The daemon has no copy, and can't reach its database.
+    /// The daemon has no copy, and doesn't reach its database.
     Unavailable,
     Away,
 }
 
-/// A daemon behind a URL.
+/// A daemon at a URL.
 pub(super) struct Http {
     transport: Transport,
     runtime: Runtime,
@@ -100,8 +101,8 @@ pub(super) struct Http {
 }
 
 impl Http {
-    /// A daemon at `base` that may be asked until `deadline`; each request may take `time_max`. `None` if the URL is
-    /// unusable.
+    /// Returns a daemon at `base` that may be asked until `deadline`. Each request may take `time_max`. `None` if the
+    /// URL is unusable.
     pub(super) fn new(base: &str, deadline: Instant, time_max: Duration) -> Option<Self> {
         let timeout_ms = u64::try_from(time_max.as_millis()).ok()?;
         let settings = HttpSettings {
@@ -127,7 +128,7 @@ impl Http {
         }
     }
 
-    /// Reads a brief. If nobody belongs to the project yet, its former agent is put into it first.
+    /// Reads a brief. If the project has no agent yet, first puts its former agent into it.
     pub(super) fn brief(&self, subject: BriefSubject<'_>, chars_max: usize, tokens_max: i64) -> DaemonAnswer {
         let path = format!("{}&max_chars={chars_max}&max_tokens={tokens_max}", subject.path());
         let read = || self.ask(self.request(Method::GET, &path).header("accept", "text/markdown"));
@@ -138,13 +139,14 @@ impl Http {
         };
         match reply {
             Ok(reply) if is_unknown(&reply) => DaemonAnswer::Unknown,
-            Ok(reply) if reply.status == 200 => told(&reply).unwrap_or(DaemonAnswer::Away),
+            Ok(reply) if reply.status == 200 => parse_brief(&reply).unwrap_or(DaemonAnswer::Away),
             Ok(reply) if reply.status == 503 => DaemonAnswer::Unavailable,
             _ => DaemonAnswer::Away,
         }
     }
 
-    /// Puts the former agent of a project into it, unless there is none or it belongs to another.
+    /// Puts the former agent of a project into the project. Returns false if there is no such agent or it belongs to
+    /// another project.
     fn adopt(&self, project: &SessionProject) -> bool {
         let path = format!("/v1/agents/{}", project.former);
         let row = self.ask(self.request(Method::GET, &path)).ok();
@@ -215,7 +217,7 @@ impl Daemon for Http {
     }
 }
 
-/// Checks that an answer acknowledges the messages.
+/// Checks that an answer confirms that the messages are stored.
 fn verdict(reply: &HttpReply) -> Result<(), SendFailure> {
     let said = || format!("{}: {}", reply.status, String::from_utf8_lossy(&reply.body));
     match reply.status.as_u16() {
@@ -226,8 +228,8 @@ fn verdict(reply: &HttpReply) -> Result<(), SendFailure> {
     }
 }
 
-/// Parses the brief in an answer; `None` if another program answers on that port.
-fn told(reply: &HttpReply) -> Option<DaemonAnswer> {
+/// Parses the brief in an answer; `None` if another program answers.
+fn parse_brief(reply: &HttpReply) -> Option<DaemonAnswer> {
     Some(DaemonAnswer::Brief {
         version: reply.header("recapd-version")?.parse().ok()?,
         stale_ms: reply.header("recapd-stale").map(age_ms),
@@ -241,13 +243,13 @@ fn age_ms(text: &str) -> i64 {
     seconds.saturating_mul(SECOND_MS)
 }
 
-/// True for the daemon's receipt for stored messages.
+/// True if the answer is the daemon's confirmation of stored messages.
 fn is_receipt(reply: &HttpReply) -> bool {
     let said: Option<serde_json::Value> = serde_json::from_slice(&reply.body).ok();
     said.is_some_and(|said| said["accepted"].is_i64() && said["duplicates"].is_i64())
 }
 
-/// True for a problem in the daemon's format, as opposed to another program's answer.
+/// True if the answer is a problem in the daemon's format. Another program's answer isn't.
 fn is_problem(reply: &HttpReply) -> bool {
     reply
         .header("content-type")

@@ -1,6 +1,6 @@
-//! The lines added to a transcript since it was last read.
+//! Reads the lines that were added to a transcript since the last read.
 //!
-//! Invariant: the same messages with the same ids result, in whatever steps a transcript grows and is read.
+//! Invariant: a transcript yields the same messages with the same ids, however it grows and is read.
 
 use std::{
     fs::File,
@@ -17,33 +17,35 @@ use recapd_core::{
     hash::short_hash,
 };
 
-/// Block size in bytes, and the size from which on a segment of the spool is written: the conversation in several blocks.
+/// A block of a transcript has at most this many bytes.
 const BLOCK_BYTES_MAX: usize = 128 << 10;
+/// A segment of the spool is written once it has this many bytes of conversation from several blocks.
 const SEGMENT_BYTES_MIN: usize = 256 << 10;
-/// The most bytes of a transcript that are read for one segment.
+/// At most this many bytes of a transcript are read for one segment.
 const READ_BYTES_MAX: u64 = 2 << 20;
-/// Longest line, in bytes; longer ones are skipped.
+/// Longer lines are skipped.
 pub(super) const LINE_BYTES_MAX: usize = 16 << 20;
-/// Bytes at the end of a broken line that are searched for a message after an incomplete one.
+/// The end of a broken line is searched for a message. The search covers this many bytes.
 const BROKEN_BYTES_MAX: usize = 1 << 20;
-/// The beginning of an object, and how many occurrences are tried.
+/// An object begins with this.
 const BEGINNING: &[u8] = b"{\"";
+/// Tries at most this many beginnings of objects.
 const BEGINNINGS_MAX: usize = 64;
-/// Bytes before the offset that identify a transcript when it is read again.
+/// This many bytes before the offset identify a transcript when it is read again.
 const TAIL_BYTES_MAX: u64 = 256;
 
-/// The position up to which a transcript was read.
+/// The position up to which a transcript has been read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cursor {
     pub(super) transcript: PathBuf,
     /// The name of the transcript's format.
     format: String,
     pub(super) session: String,
-    /// Offset in bytes; always the end of a line.
+    /// Offset in bytes. It is always the end of a line.
     pub(super) offset: u64,
     tail: String,
-    /// Length in bytes of an incomplete line after the offset, with nothing else behind it. The host was still
-    /// writing it, or never finished it.
+    /// The length of an incomplete line directly after the offset, at the end of the transcript. The host was still
+    /// writing this line, or never finished it.
     #[serde(default)]
     pub(super) half: u64,
     /// The transcript whose copy is being skipped.
@@ -64,7 +66,7 @@ impl Cursor {
         }
     }
 
-    /// True if the transcript is that session's; hosts also use the session's id in the file name.
+    /// True if this is the transcript of `session`. Hosts also use the session's id in the file name.
     pub(super) fn is_of(&self, session: &str) -> bool {
         let name = self.transcript.file_stem().unwrap_or_default();
         self.session == session || name.to_string_lossy().ends_with(session)
@@ -81,17 +83,17 @@ impl Cursor {
     }
 }
 
-/// A transcript that is read on from its cursor.
+/// A transcript that is read from its cursor on.
 pub(super) struct Transcript {
     file: File,
     format: Format,
-    /// True if lines copied from another session are left out.
+    /// True if lines that were copied from another session are left out.
     leaves_copies: bool,
     pub(super) cursor: Cursor,
 }
 
 impl Transcript {
-    /// Opens the transcript of `cursor`. If it isn't the one that was read before, reading starts over; messages that
+    /// Opens the transcript of `cursor`. If another file is now at its path, reads from the beginning; messages that
     /// were read before get the same ids again.
     pub(super) fn open(mut cursor: Cursor, leaves_copies: bool) -> io::Result<Self> {
         let format = Format::from_name(&cursor.format).unwrap_or(Format::ClaudeCode);
@@ -110,8 +112,8 @@ impl Transcript {
         })
     }
 
-    /// Returns the next whole lines with conversation that begin before `until`, in the spool's format; `None` at the
-    /// end. An incomplete line doesn't count.
+    /// Returns the next complete lines of conversation that begin before `until`, in the spool's format; `None` at the
+    /// end. An incomplete line isn't returned.
     pub(super) fn next_block(&mut self, until: u64) -> io::Result<Option<String>> {
         let (began, mut lines) = (self.cursor.offset, String::new());
         while lines.len() < SEGMENT_BYTES_MIN && self.cursor.offset < until.min(began + READ_BYTES_MAX) {
@@ -138,7 +140,7 @@ impl Transcript {
         Ok(Some(lines))
     }
 
-    /// True if the transcript may begin with unmarked lines of another session.
+    /// True if the transcript may begin with lines of another session that aren't marked as copies.
     pub(super) fn may_begin_as_copy(&self) -> bool {
         self.leaves_copies && self.format == Format::Codex
     }
@@ -150,8 +152,8 @@ impl Transcript {
         Ok(())
     }
 
-    /// Reads bytes from the offset to the end of a line; of an overlong line, any part. Returns no bytes at the end,
-    /// and notes the length of an incomplete line in the cursor.
+    /// Reads bytes from the offset to the end of a line. Of a line that is too long, returns any part. At the end,
+    /// returns no bytes, and stores the length of an incomplete line in the cursor.
     fn read_block(&mut self) -> io::Result<Vec<u8>> {
         self.file.seek(SeekFrom::Start(self.cursor.offset))?;
         let mut bytes = Vec::new();
@@ -170,8 +172,8 @@ impl Transcript {
         Ok(bytes)
     }
 
-    /// Returns the conversation in a line, in the spool's format; `None` if there is none. Sub-agents have conversations of
-    /// their own, and their answers come back in this one.
+    /// Returns the conversation in a line, in the spool's format; `None` if there is none. Leaves out sub-agents'
+    /// messages: they have conversations of their own, and their answers are also in this one.
     fn record(&self, line: &[u8], offset: u64) -> Option<String> {
         let (line, message) = self.whole(line)?;
         let said = formats::conversation_line(&message)?;
@@ -187,9 +189,9 @@ impl Transcript {
         Some(spooled(self.format, &format!("{{\"client_id\":\"{id}\",{rest}")))
     }
 
-    /// Returns the message of a line, and its part of the line. A host that was killed within a line continues right
-    /// behind it, so the next message follows an incomplete one in the same line. Unlike objects within a message it
-    /// has an id or a time of its own.
+    /// Returns the message in a line, and its part of the line. If a host was killed while it wrote a line, its next
+    /// message follows the incomplete one in the same line. An object inside a message isn't taken for a message,
+    /// because a message has an id or a time.
     fn whole<'l>(&self, line: &'l [u8]) -> Option<(&'l str, Message)> {
         let read = |line: &'l [u8]| {
             let line = std::str::from_utf8(line).ok()?.trim();
@@ -205,8 +207,8 @@ impl Transcript {
     }
 }
 
-/// The indices at which an object may begin in a broken line, last first. Objects within the last message are no
-/// candidates, since the message continues after them.
+/// Returns the indices at which an object may begin in a broken line, last first. An object inside the last message
+/// doesn't parse as a message, because the message continues after it.
 fn beginnings(line: &[u8]) -> impl Iterator<Item = usize> {
     let pairs = line.windows(BEGINNING.len()).enumerate().rev();
     let beginnings = pairs.filter(|(_, pair)| *pair == BEGINNING);
@@ -218,15 +220,15 @@ pub(super) fn spooled(format: Format, json: &str) -> String {
     format!("{} {json}\n", format.name())
 }
 
-/// Makes an id from `parts`; the same parts give the same id.
+/// Returns an id made from `parts`. The same parts always give the same id.
 pub(super) fn id(parts: &[&[u8]]) -> String {
     format!("hook-{}", short_hash(parts))
 }
 
-/// Members of a line that say where it comes from.
+/// The fields of a line that say where the line comes from.
 #[derive(Default, Deserialize)]
 struct LineOrigin {
-    /// The session that the line was copied from when this one branched off.
+    /// The session from which the line was copied when this session branched off.
     #[serde(default, rename = "forkedFrom")]
     forked_from: Option<IgnoredAny>,
 }

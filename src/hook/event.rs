@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use recapd_core::domain::message::Format;
 
-/// Longest input read, in bytes: it holds prompts and last answers.
+/// Reads at most this much of an input. An input can hold prompts and answers.
 pub const INPUT_BYTES_MAX: u64 = 8 << 20;
 
 /// A program whose hooks recapd runs in.
@@ -86,7 +86,7 @@ impl Event {
     }
 }
 
-/// The relevant fields of a hook's input. A field that is missing or of another type counts as absent.
+/// The relevant fields of a hook's input. A field that is missing or has another type counts as absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Input {
     /// The host's id of the session.

@@ -1,4 +1,5 @@
-//! The files that hooks keep between calls, in `$XDG_STATE_HOME/recapd`: readable only by the user, named by hashes.
+//! The files that hooks keep between calls, in `$XDG_STATE_HOME/recapd`. Only the user can read them. They are named by
+//! hashes.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -23,18 +24,20 @@ use recapd_core::{
     hash::short_hash,
 };
 
-/// Longest state file read, in bytes.
+/// Longer state files aren't read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Files untouched for this long are removed.
+/// Files that were untouched for this long are removed.
 const KEEP_MS: i64 = 60 * DAY_MS;
-/// Folders of settled agents are removed after this: if a session is resumed later, its messages get the same ids again.
+/// Folders of settled agents are removed after this time. If a session is resumed later, its messages get the same ids
+/// again.
 const SETTLED_KEEP_MS: i64 = 7 * DAY_MS;
+/// Reads at most this many files of a folder.
 const FILES_MAX: usize = 4_096;
-/// Age at which a half-written file counts as abandoned.
+/// A half-written file counts as abandoned at this age.
 const HALF_WRITTEN_KEEP_MS: i64 = HOUR_MS;
-/// Name prefix of files that are being written.
+/// The names of files that are being written begin with this.
 const HALF_WRITTEN: &str = ".";
-/// Age at which a transcript counts as finished, unless its session is resumed.
+/// A transcript counts as finished at this age, unless its session is resumed.
 const FINISHED_MS: i64 = HOUR_MS;
 /// The lock for sending or removing spooled messages.
 pub(super) const SEND_LOCK: &str = "send.lock";
@@ -51,17 +54,17 @@ pub(super) struct StateFolder(PathBuf);
 pub(super) struct AgentFolder(PathBuf);
 
 impl StateFolder {
-    /// Returns the user's state folder; `None` if the environment names no home.
+    /// Returns the user's state folder; `None` if the environment doesn't name a home.
     pub(super) fn of(environment: &Environment) -> Option<Self> {
         environment.state_folder().map(Self)
     }
 
-    /// The copy of an agent's brief.
+    /// Returns the file with the copy of an agent's brief.
     pub(super) fn cache(&self, agent: &AgentId) -> PathBuf {
         self.copy(&short_hash(&[agent.as_str().as_bytes()]))
     }
 
-    /// The copy of a project's brief.
+    /// Returns the file with the copy of a project's brief.
     pub(super) fn project_cache(&self, project: &ProjectId) -> PathBuf {
         self.copy(&short_hash(&[b"project", project.as_str().as_bytes()]))
     }
@@ -70,12 +73,12 @@ impl StateFolder {
         self.0.join("cache").join(format!("{name}.md"))
     }
 
-    /// The session that a process of the host has cleared.
+    /// Returns the file that names the session which a process of the host has cleared.
     pub(super) fn cleared_in(&self, process: &str) -> PathBuf {
         self.followed(&[b"process", process.as_bytes()])
     }
 
-    /// The session that follows a cleared one.
+    /// Returns the file that names the session which follows a cleared one.
     pub(super) fn successor(&self, session: &str) -> PathBuf {
         self.followed(&[b"session", session.as_bytes()])
     }
@@ -97,7 +100,8 @@ impl StateFolder {
         folders.into_iter().map(AgentFolder).collect()
     }
 
-    /// The folders of all agents but `own`. The order starts after `own`, so that each gets its turn when time is short.
+    /// Returns the folders of all agents but `own`. The order begins after `own`, so that each folder gets its turn
+    /// even if time is short.
     pub(super) fn others(&self, own: &AgentFolder) -> Vec<AgentFolder> {
         let (before, after): (Vec<_>, Vec<_>) = self
             .agents()
@@ -145,18 +149,18 @@ impl AgentFolder {
             folders.iter().all(|folder| files(folder).is_empty())
         };
         if is_past() || is_old(&self.gathered(), now) && is_empty() {
-            // Another hook may have it open; that one starts over then.
+            // Another hook may use the folder right now. It then starts over.
             fs::remove_dir_all(&self.0).ok();
         }
     }
 
-    /// True if nothing of the agent's sessions was left to gather or send when it was last looked at. Only a hook of its own
-    /// changes that.
+    /// True if nothing of the agent's sessions was left to gather or to send at the last check. Only a hook of the
+    /// agent changes that.
     pub(super) fn is_settled(&self) -> bool {
         self.settled().exists()
     }
 
-    /// Marks the agent as settled, once its own hooks are long past.
+    /// Marks the agent as settled if its last hook ran long ago.
     pub(super) fn settle(&self, now: Timestamp) {
         let is_past = touched_at(&self.gathered()).is_some_and(|at| now.since_ms(at) > FINISHED_MS);
         if is_past && files(&self.marks()).is_empty() {
@@ -173,7 +177,7 @@ impl AgentFolder {
         self.0.join("settled")
     }
 
-    /// The folder of marks that wait for their place in a transcript.
+    /// Returns the folder of marks that wait for their position in a transcript.
     pub(super) fn marks(&self) -> PathBuf {
         self.0.join("marks")
     }
@@ -195,12 +199,12 @@ impl AgentFolder {
         self.0.join("spool")
     }
 
-    /// The file of [`super::push::GatherState`].
+    /// Returns the file of [`super::push::GatherState`].
     pub(super) fn gathered(&self) -> PathBuf {
         self.0.join("gathered.json")
     }
 
-    /// The file of the last sending's state.
+    /// Returns the file with the state of sending.
     pub(super) fn sent(&self) -> PathBuf {
         self.0.join("sent.json")
     }
@@ -231,19 +235,19 @@ fn lock(folder: &Path, name: &str, deadline: Instant) -> io::Result<Option<File>
 
 /// Replaces a file atomically.
 pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    written(path, content)?.persist(path)?;
+    write_temporary(path, content)?.persist(path)?;
     Ok(())
 }
 
-/// Replaces a file atomically and durably: the content survives a power cut.
+/// Replaces a file atomically and durably: the content survives a power failure.
 pub(super) fn replace_durably(path: &Path, content: &[u8]) -> io::Result<()> {
-    let file = written(path, content)?;
+    let file = write_temporary(path, content)?;
     file.as_file().sync_data()?;
     file.persist(path)?;
     Ok(())
 }
 
-fn written(path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
+fn write_temporary(path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
     let folder = path.parent().unwrap_or(Path::new("."));
     create_folder(folder)?;
     let mut file = tempfile::Builder::new()
@@ -253,7 +257,7 @@ fn written(path: &Path, content: &[u8]) -> io::Result<NamedTempFile> {
     Ok(file)
 }
 
-/// Removes files that weren't touched for [`KEEP_MS`]. Another hook may be faster.
+/// Removes files that were untouched for [`KEEP_MS`]. Another hook may have removed them already.
 fn remove_old(folder: &Path, now: Timestamp) {
     for file in files(folder) {
         if is_old(&file, now) {
@@ -263,7 +267,7 @@ fn remove_old(folder: &Path, now: Timestamp) {
     remove_half_written(folder, now);
 }
 
-/// True if a file wasn't touched for [`KEEP_MS`].
+/// True if a file was untouched for [`KEEP_MS`].
 pub(super) fn is_old(file: &Path, now: Timestamp) -> bool {
     touched_at(file).is_some_and(|at| now.since_ms(at) > KEEP_MS)
 }
@@ -291,7 +295,7 @@ pub(super) fn read_text(path: &Path) -> Option<String> {
     is_short.then(|| fs::read_to_string(path).ok())?
 }
 
-/// The files in a folder, sorted by name, without half-written ones.
+/// Returns the files in a folder, sorted by name, without half-written ones.
 pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
     let whole = paths(folder).filter(|path| !is_half_written(path));
     let mut whole: Vec<PathBuf> = whole.take(FILES_MAX).collect();

@@ -1,4 +1,4 @@
-//! Removes what this user's hooks still hold of a forgotten agent.
+//! Removes what the user's hooks still store of a forgotten agent.
 
 use std::{fs, io, path::Path};
 
@@ -15,17 +15,18 @@ use recapd_core::domain::agent::AgentId;
 /// The part of an agent that was forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForgetScope {
-    /// Some of its messages. The spool has none of them: the database never had what waits there.
+    /// Some of its messages. The spool has none of them: only messages in the database can be forgotten.
     Messages,
-    /// The whole agent. Spooled messages would create it anew.
+    /// The whole agent. Spooled messages would create it again.
     Agent,
 }
 
-/// Removes the cached briefs of `agent` and its project and, if all of the agent was forgotten, its spooled messages. Waits until `deadline`
-/// for a hook that is sending. Does nothing if this user's hooks have nothing of the agent, or the environment names no home.
+/// Removes the cached briefs of `agent` and its project. If the whole agent was forgotten, also removes its spooled
+/// messages. Waits until `deadline` for a hook that is sending. Does nothing if the hooks store nothing of the agent,
+/// or the environment names no home.
 ///
 /// # Errors
-/// If a file can't be removed, or the hook is still sending at `deadline`.
+/// If a file can't be removed, or a hook is still sending at `deadline`.
 pub fn forget(
     environment: &Environment,
     agent: &AgentId,
@@ -45,7 +46,7 @@ pub fn forget(
         return Ok(());
     }
     let Some(_lock) = folder.lock(SEND_LOCK, deadline)? else {
-        let busy = "a hook goes on sending what waits";
+        let busy = "a hook is still sending spooled messages";
         return Err(io::Error::new(io::ErrorKind::WouldBlock, busy));
     };
     Spool::new(folder.spool()).clear()

@@ -1,6 +1,6 @@
-//! Adds and removes entries in a host's settings by editing the text, so that everything else stays as it is, byte for byte.
+//! Adds and removes entries in a host's settings. Edits the text, so that everything else stays byte for byte as it is.
 //!
-//! Invariants: entries of others are never changed, and removing what was added gives the original text. The file
+//! Invariants: other entries are never changed, and removing what was added restores the original text. The file
 //! never names an event that the host doesn't know: Claude Code would ignore the whole file, `permissions` included.
 
 mod diff;
@@ -23,13 +23,13 @@ pub use program::{HostProgram, find};
 pub use review::{Review, review};
 pub use version::{HostVersion, OLDEST_TRIED, Support, UnsupportedVersion, support};
 
-/// Longest settings file read, in bytes.
+/// Longer settings files aren't edited.
 pub const SETTINGS_BYTES_MAX: u64 = 4 << 20;
-/// The key of hooks in both hosts' settings.
+/// The key of the hooks in both hosts' settings.
 const HOOKS: &str = "hooks";
-/// The host's time-out of a hook. Hooks end long before; Codex allows no more at a session's end.
+/// The host's timeout for a hook. Hooks end long before; Codex allows no more at a session's end.
 const TIMEOUT_SECONDS: u32 = 3;
-/// The indentation for a settings file without any.
+/// The indentation for a settings file that has none.
 const INDENT: &str = "  ";
 
 /// The commands that settings call at events.
@@ -39,30 +39,31 @@ pub struct Commands {
     /// The program, as the host's shell finds it.
     pub program: String,
     pub options: Vec<String>,
-    /// The events with a hook; hooks for other events are removed.
+    /// The events that get a hook. Hooks for other events are removed.
     pub events: Vec<Event>,
     pub scope: Scope,
 }
 
-/// The readers of a settings file.
+/// Who reads a settings file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The user alone, on this machine.
     User,
-    /// Everybody who works on the project, if the file is checked in: with other versions of the host, or without recapd.
+    /// Everybody who works on the project, if the file is checked in. They may have other versions of the host, or no
+    /// recapd.
     Project,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    #[error("the settings can't be edited: {0}; mend them, or add the hooks by hand")]
+    #[error("the settings can't be edited: {0}; correct them, or add the hooks yourself")]
     Invalid(#[from] InvalidJson),
-    /// A word would need quoting in a shell command.
-    #[error("`{0}` can't stand in a hook's command; use letters, digits and -_.:/{{}}=@+ only")]
+    /// A shell would interpret some character of the word.
+    #[error("`{0}` can't be part of a hook's command; use only letters, digits and -_.:/{{}}=@+")]
     Unsafe(String),
-    /// Hooks are found again by the program's name, so it must be `recapd`.
+    /// recapd recognises its hooks by the program's name, so the name must be `recapd`.
     #[error(
-        "the program must be called `recapd`, by which its hooks are found again, and `{0}` isn't; link it under that name"
+        "the program must be named `recapd`, because its hooks are recognised by that name, and `{0}` isn't; link it under that name"
     )]
     Name(String),
 }
@@ -97,7 +98,7 @@ pub fn settings_file(host: Host, folder: Option<&Path>, environment: &Environmen
     Some(folder.join(name))
 }
 
-/// Adds the hooks to settings. recapd's entries that are as wanted stay.
+/// Returns the settings with the hooks. Entries of recapd that are already right stay unchanged.
 pub fn installed(settings: &str, commands: &Commands) -> Result<String, InstallError> {
     let mut text = if settings.trim().is_empty() {
         "{}\n".to_owned()
@@ -158,12 +159,12 @@ impl Commands {
     }
 }
 
-/// The check that precedes a call, so that a missing program isn't an error of the hook. All shells that hosts use
-/// understand it, fish included.
+/// Begins a check before a call, so that a missing program isn't an error of the hook. All shells that hosts use
+/// understand it, even fish.
 const GUARD: &str = "command -v ";
 
 impl Commands {
-    /// Returns the call as written to the settings: in shared settings it does nothing if recapd isn't installed.
+    /// Returns the call as it is written to the settings. In shared settings it does nothing if recapd isn't installed.
     fn harmless(&self, call: &str) -> String {
         match self.scope {
             Scope::User => call.to_owned(),
@@ -172,14 +173,15 @@ impl Commands {
     }
 }
 
-/// Strips from a command what [`Commands::harmless`] adds.
+/// Removes from a command what [`Commands::harmless`] adds.
 fn call_in(command: &str) -> &str {
     let guarded = command.strip_prefix(GUARD);
     let call = guarded.and_then(|command| command.split_once(" && "));
     call.map_or(command, |(_, call)| call)
 }
 
-/// The starts of a session of `host` for which the hook is called; any other start gets no brief.
+/// Returns the starts of a session of `host` at which the hook is called. After another start, the session gets no
+/// brief.
 fn session_starts(host: Host) -> &'static str {
     match host {
         Host::ClaudeCode => "startup|resume|clear|compact|fork",
@@ -196,7 +198,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Makes `wanted` recapd's only entry for `event`.
+/// Makes `wanted` the only entry of recapd for `event`.
 fn with_event(text: &str, event: Event, wanted: Option<&HandlerGroup>) -> Result<String, InstallError> {
     let is_there = wanted
         .map(|group| is_there(text, event, group))
@@ -231,7 +233,7 @@ fn has_own(group: &Value) -> bool {
     handlers.into_iter().flatten().any(is_own)
 }
 
-/// True if a handler is recapd's: it calls a program of that name with the command `hook`.
+/// True if a handler is recapd's: it calls a program named `recapd` with the command `hook`.
 fn is_own(handler: &Value) -> bool {
     let command = handler.get("command").and_then(Value::as_str).unwrap_or_default();
     let mut words = call_in(command).split_whitespace();

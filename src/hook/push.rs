@@ -1,14 +1,14 @@
-//! From transcripts to the daemon: gathering puts new messages into the spool, draining sends them.
+//! Brings transcripts to the daemon: gathering puts new messages into the spool, and draining sends them.
 //!
 //! ```text
 //! lock ─► lines from the cursor on ─► segment written ─► cursor moved ─► unlock      lock ─► segment sent ─► removed
 //! ```
 //!
-//! A mark is recorded with its place in the transcript before anything is read. Whichever hook's cursor reaches that
-//! place puts it into the spool.
+//! A mark is stored with its position in the transcript before anything is read. The hook whose cursor reaches that
+//! position puts the mark into the spool.
 //!
-//! A hook that is killed between two of these steps leaves nothing undone, only work that is done twice; the ids of
-//! messages make that harmless.
+//! If a hook is killed between two of these steps, some work is done twice, but nothing is lost. The ids of messages
+//! make repetitions harmless.
 
 mod drain;
 
@@ -35,10 +35,10 @@ use recapd_core::{
     hash::short_hash,
 };
 
-/// Most transcripts of other sessions that are searched for messages after their last hook.
+/// Searches at most this many transcripts of other sessions for messages that came after their last hook.
 const STRAGGLERS_MAX: usize = 32;
 
-/// A point in a conversation that is no message.
+/// A point in a conversation that isn't a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum SessionMark {
@@ -57,7 +57,7 @@ impl SessionMark {
         }
     }
 
-    /// The name in ids and of files.
+    /// Returns the name in ids and file names.
     fn name(self) -> &'static str {
         match self {
             Self::End => "end",
@@ -66,7 +66,7 @@ impl SessionMark {
     }
 }
 
-/// A mark that waits until the transcript is read up to its place.
+/// A mark that waits until the transcript is read up to its position.
 #[derive(Debug, Serialize, Deserialize)]
 struct WaitingMark {
     mark: SessionMark,
@@ -79,7 +79,7 @@ pub(super) struct GatherState {
     pub(super) agent: AgentId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) project: Option<SessionProject>,
-    /// A hash of the session that the agent worked in last.
+    /// A hash of the session in which the agent last worked.
     pub(super) session: String,
 }
 
@@ -87,16 +87,16 @@ pub(super) struct GatherState {
 pub(super) struct Gatherer<'a> {
     pub(super) folder: &'a AgentFolder,
     pub(super) owner: &'a SessionOwner,
-    /// The folder of the project's former agent, which may have read a part of the session.
+    /// The folder of the project's former agent, which may have read the beginning of the session.
     pub(super) former: Option<AgentFolder>,
     pub(super) host: Host,
     pub(super) deadline: Instant,
 }
 
 impl Gatherer<'_> {
-    /// Gathers the rest of other sessions, then what is new in this one, then `mark`.
+    /// Gathers the rest of other sessions, then the new messages of this session, then `mark`.
     pub(super) fn gather(&self, input: &Input, mark: Option<SessionMark>) -> io::Result<()> {
-        // Sub-agents' messages aren't kept, but Codex calls hooks for them.
+        // Sub-agents' messages aren't stored, but Codex calls hooks for sub-agents, too.
         let transcript = input
             .transcript
             .as_deref()
@@ -109,7 +109,7 @@ impl Gatherer<'_> {
             (self.cursor_file(path), new)
         });
         if let Some((file, new)) = own.as_ref().filter(|(file, _)| !file.exists()) {
-            // If this hook doesn't get the lock, another session's hook finds the cursor here.
+            // If this hook doesn't get the lock, a hook of another session reads the transcript from this cursor.
             replace_json(file, &self.taken_over(file).unwrap_or_else(|| new.clone()))?;
         }
         let Some(_lock) = self.folder.lock("gather.lock", self.deadline)? else {
@@ -151,19 +151,19 @@ impl Gatherer<'_> {
     fn taken_over(&self, file: &Path) -> Option<Cursor> {
         let formers = self.former.as_ref()?.cursors().join(file.file_name()?);
         let cursor = read_json(&formers)?;
-        // If it stays, the former agent goes on with the session, too.
+        // With this cursor, the former agent would continue to read the session, too.
         fs::remove_file(formers).ok()?;
         Some(cursor)
     }
 
-    /// Records that a mark follows everything in the transcript now.
+    /// Records a mark that follows everything that is in the transcript now.
     fn set(&self, mark: SessionMark, session: &str, transcript: &Path) -> io::Result<()> {
         let at = transcript.metadata().map_or(0, |of| of.len());
         let name = format!("{}-{}.json", short_hash(&[session.as_bytes()]), mark.name());
         replace_json(&self.folder.marks().join(name), &WaitingMark { mark, at })
     }
 
-    /// The waiting marks of a session, last one first.
+    /// Returns the waiting marks of a session, last first.
     fn marks(&self, session: &str) -> Vec<(PathBuf, WaitingMark)> {
         let files = files(&self.folder.marks()).into_iter();
         let mut marks: Vec<_> = files
@@ -174,10 +174,10 @@ impl Gatherer<'_> {
         marks
     }
 
-    /// Moves new messages of one transcript to the spool, as far as time and room allow, but at least some.
+    /// Moves new messages of one transcript to the spool, as far as time and room allow, but at least one segment.
     fn take(&self, spool: &Spool, file: &Path, cursor: Cursor) -> io::Result<()> {
         let (mut marks, session) = (self.marks(&cursor.session), cursor.session.clone());
-        // An agent for this session alone doesn't have the lines that were copied into it.
+        // If the agent is for this session alone, it doesn't have the lines that were copied into the session.
         let has_all = self.owner.project.is_some();
         let mut transcript = Transcript::open(cursor, !has_all)?;
         if transcript.may_begin_as_copy() && !self.pass_copy(file, &mut transcript)? {
@@ -206,8 +206,8 @@ impl Gatherer<'_> {
         }
     }
 
-    /// Skips the copy of another rollout that a rollout begins with, if the original was pushed. Returns false if
-    /// that has to wait: for more time, or until the original is gathered up to there.
+    /// Skips the copy of another rollout with which this rollout begins, if the original was pushed. Returns false if
+    /// that must wait: for more time, or until the original is gathered that far.
     fn pass_copy(&self, file: &Path, transcript: &mut Transcript) -> io::Result<bool> {
         let cursor = &mut transcript.cursor;
         if cursor.offset == 0 {
@@ -220,7 +220,7 @@ impl Gatherer<'_> {
         let gathered = read_json::<Cursor>(&self.cursor_file(&original.rollout));
         let is_gathered = gathered.is_none_or(|of| original.offset <= of.offset);
         let Ok((offset, is_all)) = compared else {
-            // The copy can't be identified any more; at worst it is pushed a second time.
+            // The copy can't be identified any more. At worst it is pushed a second time.
             if !is_gathered {
                 transcript.pass_to(0)?;
             }
@@ -233,7 +233,7 @@ impl Gatherer<'_> {
         Ok(is_done)
     }
 
-    /// Returns the rollout that this one begins with, if it was gathered for the same agent.
+    /// Returns the rollout with which this one begins, if it was gathered for the same agent.
     fn original(&self, path: &Path) -> Option<Original> {
         let parent = rollout::parent(path)?;
         let cursors = files(&self.folder.cursors()).into_iter();
@@ -246,16 +246,16 @@ impl Gatherer<'_> {
             })
     }
 
-    /// Moves messages after other sessions' cursors while there is time: hosts continue to write transcripts after
-    /// their hooks have run. An incomplete line is looked at only once until it grows: some are never finished, and
-    /// would take up the places of others for ever.
+    /// Moves messages after the cursors of other sessions to the spool while there is time: hosts continue to write
+    /// transcripts after their hooks have run. An incomplete line is read again only once it has grown: some lines are
+    /// never finished, and would keep other transcripts from being read.
     fn take_stragglers(&self, spool: &Spool, own: Option<&PathBuf>) {
         let others = files(&self.folder.cursors()).into_iter();
         let others = others.filter(|file| Some(file) != own);
         let in_time = others.take_while(|_| Instant::now() < self.deadline);
         let cursors = in_time.filter_map(|file| Some((file.clone(), read_json::<Cursor>(&file)?)));
         let marks = files(&self.folder.marks());
-        // A mark without its transcript can't be placed, and must not take up the place of others.
+        // A mark without a transcript has no position, and must not keep other marks waiting.
         let is_behind = |cursor: &Cursor| {
             cursor.transcript.metadata().is_ok_and(|of| {
                 of.is_file()
@@ -265,7 +265,7 @@ impl Gatherer<'_> {
         };
         let behind = cursors.filter(|(_, cursor)| is_behind(cursor));
         for (file, cursor) in behind.take(STRAGGLERS_MAX) {
-            // An unreadable transcript doesn't stop the others.
+            // An unreadable transcript doesn't stop the other ones.
             self.take(spool, &file, cursor).ok();
         }
     }
@@ -281,7 +281,7 @@ fn is_mark_of(file: &Path, session: &str) -> bool {
     name.starts_with(short_hash(&[session.as_bytes()]).as_bytes())
 }
 
-/// Formats a mark as a message; the same place in a session gives the same id.
+/// Formats a mark as a message. The same position in a session always gives the same id.
 fn line(mark: SessionMark, session: &str, offset: u64) -> String {
     let name = mark.name().as_bytes();
     let id = id(&[session.as_bytes(), name, &offset.to_be_bytes()]);

@@ -1,7 +1,7 @@
-//! The origin of a Codex rollout: its session, and the rollout it was copied from.
+//! Finds the origin of a Codex rollout: its session, and the rollout that it was copied from.
 //!
-//! `codex fork` begins a rollout with a new header, followed by all lines of the other one, its header included. The times of
-//! these lines are new, and newer versions write more fields, so the comparison uses only messages and turns.
+//! `codex fork` begins a rollout with a new header, followed by all lines of the original, its header included. These lines have
+//! new times, and newer versions write more fields. So only messages and turns are compared.
 
 use std::{
     fs::File,
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::delta::LINE_BYTES_MAX;
 use recapd_core::{domain::message::Format, formats};
 
-/// Lines compared before the time is checked again.
+/// The time is checked after this many compared lines.
 const COMPARED_AT_ONCE: usize = 64;
 const HEADER: &str = "session_meta";
 /// The types of lines with messages.
@@ -29,7 +29,7 @@ struct RolloutLine<'a> {
     payload: &'a RawValue,
 }
 
-/// The first line, about the session.
+/// The first line of a rollout. It is about the session.
 #[derive(Deserialize)]
 struct Header {
     id: String,
@@ -38,7 +38,7 @@ struct Header {
     source: Value,
 }
 
-/// The turn that an event names.
+/// Reads which turn an event names.
 #[derive(Deserialize)]
 struct EventNames {
     turn_id: String,
@@ -52,19 +52,19 @@ impl Header {
     }
 }
 
-/// True for the rollout of a sub-agent: Codex passes these to hooks, too.
+/// True for the rollout of a sub-agent. Codex calls hooks for sub-agents, too.
 pub(super) fn is_subagents(path: &Path) -> bool {
     let header = || Header::of(&Lines::open(path, 0).ok()?.line().ok()??);
     header().is_some_and(|header| header.source.get("subagent").is_some())
 }
 
-/// True if the rollout's first line names that session.
+/// True if the rollout's first line names `session`.
 pub(super) fn is_of(path: &Path, session: &str) -> bool {
     let header = || Header::of(&Lines::open(path, 0).ok()?.line().ok()??);
     header().is_some_and(|header| header.id == session)
 }
 
-/// Returns the session whose lines follow the rollout's own header. Newer versions only refer to the lines.
+/// Returns the session whose lines follow the rollout's own header. Newer versions of Codex only refer to these lines.
 pub(super) fn parent(path: &Path) -> Option<String> {
     let mut lines = Lines::open(path, 0).ok()?;
     let mut header = || Header::of(&lines.line().ok()??);
@@ -73,7 +73,7 @@ pub(super) fn parent(path: &Path) -> Option<String> {
         .filter(|parent| !parent.is_empty() && *parent == copied.id)
 }
 
-/// The original of a copy, and the offset up to which both are known to be the same.
+/// The original of a copy. Up to `offset`, both are known to be the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Original {
     pub(super) rollout: PathBuf,
@@ -81,8 +81,8 @@ pub(super) struct Original {
 }
 
 impl Original {
-    /// Compares it from its offset with the copy at `path` from `offset`, until they differ or until `deadline`.
-    /// Returns how far the copy was read, and whether what follows is the copy's own.
+    /// Compares the original from its offset on with the copy at `path` from `offset` on, until they differ or until
+    /// `deadline`. Returns how far the copy was read, and whether the copy ends there.
     pub(super) fn compare(&mut self, path: &Path, offset: u64, deadline: Instant) -> io::Result<(u64, bool)> {
         if self.rollout.metadata()?.len() < self.offset {
             return Err(io::Error::other("the other rollout was cut off"));
@@ -91,7 +91,7 @@ impl Original {
         let mut original = Lines::open(&self.rollout, self.offset)?;
         for count in 1_usize.. {
             let (line, other) = (copy.said()?, original.said()?);
-            // A fork may continue in the same words as the original, but in a turn of its own.
+            // A fork may continue with the same words as the original, but in a turn of its own.
             let is_copied = copy.turn == original.turn
                 && line
                     .zip(other)
@@ -118,17 +118,17 @@ fn is_same(line: &str, other: &str) -> bool {
         || said(line).is_some_and(|said_in| said(other) == Some(said_in))
 }
 
-/// Returns what follows a line's time; comparing this usually saves parsing.
+/// Returns what follows a line's time. Comparing this usually makes parsing unnecessary.
 fn payload(line: &str) -> Option<&str> {
     line.split_once(r#""payload":"#).map(|(_, payload)| payload)
 }
 
 struct Lines {
     reader: BufReader<File>,
-    /// Where the last line read begins, or the end.
+    /// The beginning of the last line that was read, or the end of the file.
     began: u64,
     offset: u64,
-    /// The turn of the last line, if a line named one.
+    /// The turn of the last line, if a line has named one.
     turn: Option<String>,
 }
 
@@ -167,7 +167,7 @@ impl Lines {
         Ok(None)
     }
 
-    /// True if a line holds a message. For other lines, records the turn that they name.
+    /// True if a line holds a message. If another line names a turn, stores that turn.
     fn is_item(&mut self, line: &str) -> bool {
         let Ok(line) = serde_json::from_str::<RolloutLine<'_>>(line) else {
             return false;

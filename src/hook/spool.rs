@@ -1,4 +1,5 @@
-//! Messages that wait to be sent, in order of arrival, in segments that are written atomically and removed once sent.
+//! Messages that wait to be sent, in the order in which they arrived. Segments are written atomically, and removed once
+//! sent.
 
 use std::{
     cmp::Reverse,
@@ -12,18 +13,19 @@ use recapd_core::{
     hash::short_hash,
 };
 
-/// Most bytes that may wait for an agent. More messages stay in their transcripts.
+/// At most this many bytes may wait for an agent. Further messages stay in their transcripts.
 const BYTES_MAX: u64 = 64 << 20;
+/// At most this many segments may wait for an agent.
 const SEGMENTS_MAX: usize = 1_000;
 const EXTENSION: &str = "jsonl";
-/// Extension of copies of segments with invalid lines.
+/// The extension of copies of segments with invalid lines.
 const UNREADABLE: &str = "unreadable";
-/// How many of these an agent keeps for inspection: the newest.
+/// Keeps this many such copies for inspection, the newest.
 const UNREADABLE_MAX: usize = 4;
 
 pub(super) struct Spool(PathBuf);
 
-/// A segment's content: for each message the name of its format, and its JSON.
+/// A segment's content: the name of the format and the JSON of each message.
 pub(super) struct Segment {
     path: PathBuf,
     lines: Vec<(String, String)>,
@@ -35,7 +37,7 @@ impl Spool {
         Self(folder)
     }
 
-    /// Appends `lines` as a segment; returns false if there is no room.
+    /// Appends `lines` as a segment. Returns false if there is no room.
     pub(super) fn add(&self, lines: &str) -> io::Result<bool> {
         if lines.is_empty() {
             return Ok(true);
@@ -46,7 +48,7 @@ impl Spool {
             return Ok(false);
         }
         let number = segments.last().map_or(0, |path| number(path)) + 1;
-        // The cursor moves next, so the lines that it passes must be durable here.
+        // The cursor moves next, so the lines before it must be durable.
         replace_durably(
             &self.0.join(format!("{number:012}.{EXTENSION}")),
             lines.as_bytes(),
@@ -58,7 +60,7 @@ impl Spool {
         with_extension(&self.0, EXTENSION)
     }
 
-    /// Returns the number of waiting segments and their bytes.
+    /// Returns the number of waiting segments, and their bytes.
     pub(super) fn figures(&self) -> (usize, u64) {
         let segments = self.segments();
         let bytes = segments
@@ -75,7 +77,7 @@ impl Spool {
         }
     }
 
-    /// Removes obsolete files. What waits stays, however old it is.
+    /// Removes obsolete files. Waiting messages stay, however old they are.
     pub(super) fn prune(&self, now: Timestamp) {
         remove_half_written(&self.0, now);
         remove_set_aside(&self.0, |file| is_old(file, now));
@@ -83,7 +85,7 @@ impl Spool {
 }
 
 impl Segment {
-    /// Reads a segment. If some lines are invalid, the rest is still sent, and a copy of the segment is set aside.
+    /// Reads a segment. If some lines are invalid, the others are still sent, and a copy of the segment is moved aside.
     pub(super) fn read(path: PathBuf) -> io::Result<Self> {
         let bytes = fs::read(&path)?;
         let written = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
@@ -99,7 +101,7 @@ impl Segment {
         })
     }
 
-    /// True if some lines are invalid, and so lost.
+    /// True if some lines are invalid, and therefore lost.
     pub(super) fn is_damaged(&self) -> bool {
         self.is_damaged
     }
@@ -121,7 +123,8 @@ impl Segment {
     }
 }
 
-/// Splits a line into format and message. Checks the format, since zeros or the middle of a message may be valid text.
+/// Splits a line into format and message. Checks the format, because zeros or the middle of a message may also be valid
+/// text.
 fn spooled_line(line: &[u8]) -> Option<(String, String)> {
     let (format, json) = std::str::from_utf8(line).ok()?.split_once(' ')?;
     Format::from_name(format)?;
@@ -133,7 +136,8 @@ fn number(segment: &Path) -> u64 {
     name.and_then(|name| name.parse().ok()).unwrap_or_default()
 }
 
-/// Sets a copy of a segment aside once. The name has a hash, since numbers are reused. At worst there is no copy.
+/// Stores a copy of a segment, once. The name contains a hash, because numbers are reused. If this fails, there is no
+/// copy.
 fn set_aside(segment: &Path, bytes: &[u8]) {
     let copy = segment.with_extension(format!("{}.{UNREADABLE}", short_hash(&[bytes])));
     if !copy.exists() {
@@ -144,7 +148,7 @@ fn set_aside(segment: &Path, bytes: &[u8]) {
     }
 }
 
-/// Removes copies that were set aside, except the newest few that aren't `is_old`. Another hook may be faster.
+/// Removes stored copies, except the newest ones that aren't `is_old`. Another hook may have removed them already.
 fn remove_set_aside(folder: &Path, is_old: impl Fn(&Path) -> bool) {
     let mut aside = with_extension(folder, UNREADABLE);
     aside.sort_by_cached_key(|file| Reverse((touched_at(file), file.clone())));
@@ -155,7 +159,7 @@ fn remove_set_aside(folder: &Path, is_old: impl Fn(&Path) -> bool) {
     }
 }
 
-/// The files in a folder with that extension, sorted by name.
+/// Returns the files in a folder that have this extension, sorted by name.
 fn with_extension(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let has_it = |path: &PathBuf| path.extension().is_some_and(|of| of == extension);
     files(folder).into_iter().filter(has_it).collect()

@@ -1,4 +1,4 @@
-//! The state of hooks, as people see it.
+//! The state of hooks, for people.
 
 use serde::Serialize;
 
@@ -23,7 +23,7 @@ pub struct AgentStatus {
     pub last_error: Option<String>,
 }
 
-/// The states of all agents that this user's hooks have served on this machine.
+/// Returns the states of all agents whose sessions this user's hooks have served on this machine.
 pub fn statuses(environment: &Environment) -> Vec<AgentStatus> {
     let agents = StateFolder::of(environment).map(|folder| folder.agents());
     let status = |folder: super::folder::AgentFolder| {

@@ -1,6 +1,6 @@
-//! Which session follows one that was cleared. The server of `recapd mcp` outlives the session that Claude Code started it for.
+//! Finds the session that follows a cleared one. `recapd mcp` outlives the session for which Claude Code started it.
 //!
-//! `SessionEnd` leaves the cleared session for the process that it ran in, and `SessionStart` of the next one takes it from there.
+//! `SessionEnd` stores which session a process has cleared. The next `SessionStart` in this process reads that.
 
 use std::fs;
 
@@ -12,16 +12,18 @@ use super::{
     folder::{read_text, replace},
 };
 
-/// Claude Code's variables for its process, which not all versions tell, and for the session that it is in.
+/// Claude Code's variable for its process. Not all versions set it.
 const PROCESS_VARIABLE: &str = "CLAUDE_PID";
+/// Claude Code's variable for its session.
 const SESSION_VARIABLE: &str = "CLAUDE_CODE_SESSION_ID";
 const CLEAR: &str = "clear";
-/// How many sessions of one process are followed.
+/// Follows at most this many sessions of one process.
 const FOLLOWED_MAX: usize = 1_000;
 
-/// Notes that a session was cleared, or which one follows it. Without that, tools are about the cleared one.
+/// Records that a session was cleared, or which session follows it. Otherwise tools would be about the cleared session.
 pub(super) fn note(folder: &StateFolder, event: Event, input: &Input, environment: &Environment) {
-    // In a folder, hardly two sessions are cleared at the same moment.
+    // If the host names no process, the folder identifies it: hardly two sessions of a folder are cleared at the same
+    // moment.
     let process = environment
         .get(PROCESS_VARIABLE)
         .or_else(|| environment.get(PROJECT_VARIABLE));
@@ -43,7 +45,7 @@ pub(super) fn note(folder: &StateFolder, event: Event, input: &Input, environmen
     }
 }
 
-/// Returns the session that the calling host is in now; `None` if it names none.
+/// Returns the session that the calling host is in now; `None` if the host names none.
 pub fn current_session(environment: &Environment) -> Option<String> {
     let first = environment.get(SESSION_VARIABLE)?.to_owned();
     let Some(folder) = StateFolder::of(environment) else {

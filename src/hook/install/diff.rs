@@ -1,10 +1,10 @@
 //! A line-by-line diff.
 
-/// Unchanged lines shown around a change.
+/// A change is shown with this many unchanged lines before and after it.
 const CONTEXT_LINES: usize = 2;
 
-/// Formats a diff: `-` for lines only in `before`, `+` for lines only in `after`, and a few lines around them. It is
-/// simple: between the first and the last change, a moved line counts as removed and added.
+/// Formats a diff: `-` for lines that only `before` has, `+` for lines that only `after` has, and a few lines around
+/// them. The algorithm is simple: between the first and the last change, a moved line counts as removed and added.
 pub fn diff(before: &str, after: &str) -> String {
     let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     let alike = before
@@ -37,7 +37,7 @@ pub fn diff(before: &str, after: &str) -> String {
     text
 }
 
-/// Diffs the middle part greedily: each old line is matched with the next equal new one.
+/// Diffs the middle part greedily: matches each old line with the next equal new line.
 fn middle(old: &[&str], new: &[&str], text: &mut String) {
     let mut rest = new;
     for line in old {

@@ -1,4 +1,4 @@
-//! Positions of values in a JSON text, so that one can be added or removed without touching the others.
+//! Finds the positions of values in a JSON text, so that a value can be added or removed without changing the others.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -19,7 +19,7 @@ impl InvalidJson {
     }
 
     fn kind(name: &str, expected: &str) -> Self {
-        Self(format!("{name} is no {expected}"))
+        Self(format!("{name} isn't an {expected}"))
     }
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Container<'t> {
 }
 
 impl<'t> Container<'t> {
-    /// Returns the whole text as a value, which must be an object.
+    /// Returns the whole text as a value. Fails if it isn't an object.
     pub(super) fn root(text: &'t str) -> Result<Self, InvalidJson> {
         let raw: &RawValue = serde_json::from_str(text).map_err(|error| InvalidJson::new(&error))?;
         let root = Self::of(text, raw, "the file");
@@ -82,7 +82,7 @@ impl<'t> Container<'t> {
             .collect())
     }
 
-    /// Returns the text with `json` under a new last key. Members are indented `depth` levels.
+    /// Returns the text with `json` under a new last key. The members are indented by `depth` levels.
     pub(super) fn with_member(
         &self,
         key: &str,
@@ -95,13 +95,13 @@ impl<'t> Container<'t> {
         Ok(self.with_last(ends.max(), &format!("{key}: {json}"), indent, depth))
     }
 
-    /// Returns the text with `json` as a new last element. Elements are indented `depth` levels.
+    /// Returns the text with `json` as a new last element. The elements are indented by `depth` levels.
     pub(super) fn with_element(&self, json: &str, indent: &str, depth: usize) -> Result<String, InvalidJson> {
         let last = self.elements()?.pop();
         Ok(self.with_last(last.map(|last| last.range.end), json, indent, depth))
     }
 
-    /// Inserts `part` after `end`, or as the only part of an empty container.
+    /// Inserts `part` after `end`. Without `end` the container is empty, and `part` becomes its only part.
     fn with_last(&self, end: Option<usize>, part: &str, indent: &str, depth: usize) -> String {
         let inner = indent.repeat(depth);
         if let Some(end) = end {
@@ -133,7 +133,8 @@ impl<'t> Container<'t> {
         Ok(self.without(&places, Some(place)))
     }
 
-    /// The ranges of members in order, from the quote before the key to the end of the value.
+    /// Returns the ranges of the members in order. Each range begins at the quote before the key and ends with the
+    /// value.
     fn places(&self) -> Result<Vec<Range<usize>>, InvalidJson> {
         let mut values: Vec<Range<usize>> = self
             .members()?
@@ -153,7 +154,7 @@ impl<'t> Container<'t> {
             .collect())
     }
 
-    /// Removes the part at index `place`, and the comma that separated it from its neighbour.
+    /// Removes the part with index `place`, and the comma between this part and its neighbour.
     fn without(&self, places: &[Range<usize>], place: Option<usize>) -> String {
         let Some((place, range)) = place.and_then(|place| Some((place, places.get(place)?))) else {
             return self.text.to_owned();
@@ -174,7 +175,7 @@ impl<'t> Container<'t> {
     }
 }
 
-/// Formats `value` over several lines; all but the first are indented `depth` levels.
+/// Formats `value` over several lines. All but the first are indented by `depth` levels.
 pub(super) fn pretty(value: &impl Serialize, indent: &str, depth: usize) -> String {
     let mut bytes = Vec::new();
     let formatter = PrettyFormatter::with_indent(indent.as_bytes());

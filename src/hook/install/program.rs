@@ -13,28 +13,28 @@ use super::HostVersion;
 use crate::hook::Host;
 use recapd_config::Environment;
 
-/// Time limit for an answer: Node programs start slowly from a cold disk.
+/// The time limit for an answer. Node programs start slowly from a cold disk.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MAX: u64 = 4_096;
-/// Places of Claude Code's installers below the user's home; they needn't be in the `PATH`.
+/// Where Claude Code's installers put the program, below the user's home. These folders needn't be in the `PATH`.
 const PLACES: [&str; 2] = [".claude/local/claude", ".local/bin/claude"];
 
 /// A host's program, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostProgram {
-    /// It printed its version; the oldest one if there are several programs.
+    /// The program printed its version. If there are several programs, this is the oldest.
     Found {
         version: HostVersion,
         program: PathBuf,
     },
     Missing,
-    /// It exists, but didn't print its version; the text says why.
+    /// The program exists, but didn't print its version. The text says why.
     Silent(String),
 }
 
 #[cfg(test)]
 impl HostProgram {
-    /// A program of that version, for tests.
+    /// Returns a program with this version, for tests.
     pub(super) fn claude(version: &str) -> Self {
         Self::Found {
             version: version.parse().unwrap(),
@@ -43,14 +43,16 @@ impl HostProgram {
     }
 }
 
-/// Looks for `host` in the `PATH` and its installers' places, and asks what it finds. Codex isn't asked: see
-/// [`super::version`].
+/// Searches the `PATH` and the installers' folders for `host`, and asks each program for its version. Codex isn't
+/// asked: see [`super::version`].
 pub fn find(host: Host, environment: &Environment) -> HostProgram {
     if host == Host::Codex {
         return HostProgram::Missing;
     }
-    let answers = programs(environment).into_iter().map(|program| asked(&program));
-    // One that doesn't answer may be older than the others.
+    let answers = programs(environment)
+        .into_iter()
+        .map(|program| ask_version(&program));
+    // A program that doesn't answer may be older than the others.
     answers.reduce(older).unwrap_or(HostProgram::Missing)
 }
 
@@ -67,7 +69,7 @@ fn older(one: HostProgram, other: HostProgram) -> HostProgram {
     }
 }
 
-/// The programs that the user may start as `claude`, without duplicates.
+/// Returns the programs that the user may start as `claude`, without duplicates.
 fn programs(environment: &Environment) -> Vec<PathBuf> {
     let folders = std::env::split_paths(environment.get("PATH").unwrap_or_default());
     // A relative folder depends on the working directory.
@@ -94,7 +96,7 @@ fn is_program(file: &Path) -> bool {
 }
 
 /// Runs `PROGRAM --version`, which prints `2.1.50 (Claude Code)`.
-fn asked(program: &Path) -> HostProgram {
+fn ask_version(program: &Path) -> HostProgram {
     let silent = |why: &str| HostProgram::Silent(format!("`{} --version` {why}", program.display()));
     let mut command = Command::new(program);
     command
@@ -122,12 +124,12 @@ fn answer(mut child: Child, time: Duration) -> io::Result<String> {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
             let read = stdout.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes);
-            // After the time is up the receiver is gone.
+            // After a timeout, nobody receives this.
             sender.send(read.map(|_| bytes)).ok();
         });
     }
     let answer = receiver.recv_timeout(time);
-    // It is finished or takes too long.
+    // The process is finished or takes too long.
     child.kill().ok();
     child.wait()?;
     let late = || {

@@ -15,7 +15,8 @@ pub struct Review {
     pub hint: Option<String>,
 }
 
-/// Reviews the settings of `host`; `None` if they have no hook of recapd's. Only otherwise the host is asked for its version.
+/// Reviews the settings of `host`; `None` if they have no hook of recapd. `program` is only called if they have one,
+/// because it starts the host.
 ///
 /// # Errors
 /// If the text can't be parsed.
@@ -49,7 +50,7 @@ pub fn review(
     }))
 }
 
-/// The events for which the settings have an entry of recapd's.
+/// Returns the events for which the settings have an entry of recapd.
 fn own_events(settings: &str) -> Result<Vec<Event>, InvalidJson> {
     if settings.trim().is_empty() {
         return Ok(Vec::new());
@@ -74,18 +75,18 @@ fn warning(unknown: &[&str], scope: Scope, program: &HostProgram, again: &str) -
     let effect = "ignores the whole file, `permissions` included";
     if let (Scope::User, HostProgram::Found { version, .. }) = (scope, program) {
         return format!(
-            "Claude Code {version} doesn't know {named} and {effect}: say `{again}` now, or update it"
+            "Claude Code {version} doesn't know {named} and {effect}: run `{again}` now, or update Claude Code"
         );
     }
     let complete = version::complete(Host::ClaudeCode).unwrap_or(super::OLDEST_TRIED);
-    format!("Claude Code before {complete} may not know {named} and then {effect}: say `{again}`")
+    format!("Claude Code before {complete} may not know {named} and then {effect}: run `{again}`")
 }
 
 /// Lists events that the host knows and that have no hook yet.
 fn missing(events: &[Event], known: &[Event], again: &str) -> Option<String> {
     let missing = known.iter().filter(|event| !events.contains(event));
     let names: Vec<&str> = missing.map(|event| event.name()).collect();
-    (!names.is_empty()).then(|| format!("the host knows {}, too: say `{again}`", names.join(" and ")))
+    (!names.is_empty()).then(|| format!("the host also knows {}: run `{again}`", names.join(" and ")))
 }
 
 #[cfg(test)]

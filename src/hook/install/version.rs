@@ -1,12 +1,13 @@
-//! The host versions that know each event.
+//! Which versions of a host know which event.
 //!
-//! Source: the list of events in the npm package `@anthropic-ai/claude-code`, 1.0.41 to 2.1.332, and trials with
+//! Sources: the list of events in the npm package `@anthropic-ai/claude-code`, 1.0.41 to 2.1.332, and tests with
 //! 2.0.76, 2.1.50, 2.1.75 to 2.1.78, 2.1.80, 2.1.110 and 2.1.332 (`claude -p --debug` says whether the rules of
-//! `permissions.deny` are applied). Up to 2.1.80 at least, a file that names an unknown event is silently ignored as
-//! a whole; from 2.1.110 on only the event is.
+//! `permissions.deny` are applied). Up to 2.1.80 at least, Claude Code silently ignores a whole file that names an
+//! unknown event. From 2.1.110 on it ignores only that event.
 //!
-//! Codex ignores only the unknown event, and its hooks are in a file of their own (0.130, 0.150 and 0.171, asked by
-//! `hooks/list` of `codex app-server`), so its version isn't needed. None of these versions has `StopFailure`.
+//! Codex ignores only the unknown event, and its hooks are in a file of their own (tested with `hooks/list` of `codex
+//! app-server`
+//! 0.130, 0.150 and 0.171), so its version doesn't matter. None of these versions has `StopFailure`.
 
 use std::{fmt, str::FromStr};
 
@@ -19,8 +20,8 @@ pub struct HostVersion([u32; 3]);
 
 pub const OLDEST_TRIED: HostVersion = HostVersion([1, 0, 128]);
 
-/// Each event with the first version of Claude Code that knows it, or [`OLDEST_TRIED`] if that is later:
-/// `SessionEnd`, the youngest of these, came with 1.0.85.
+/// Each event with the first version of Claude Code that knows it, or [`OLDEST_TRIED`] if that is later: the newest of
+/// these events, `SessionEnd`, came with 1.0.85.
 const CLAUDE_CODE: [(Event, HostVersion); 8] = [
     (Event::SessionStart, OLDEST_TRIED),
     (Event::UserPromptSubmit, OLDEST_TRIED),
@@ -48,29 +49,30 @@ fn since(host: Host, event: Event) -> Option<HostVersion> {
 pub struct Support {
     /// Events that every possible reader of the file knows.
     pub events: Vec<Event>,
-    /// Events that some version of the host knows, but perhaps not the file's reader.
+    /// Events that some version of the host knows, but perhaps not every reader of the file.
     pub left_out: Vec<Event>,
 }
 
 /// The host is too old for hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "this is Claude Code {0}, and versions before {OLDEST_TRIED} weren't tried: one that doesn't know an event ignores the \
-     whole settings file, `permissions` included. Update it (`claude update`), then say this again"
+    "this is Claude Code {0}, and versions before {OLDEST_TRIED} weren't tested: a version that doesn't know an event ignores \
+     the whole settings file, `permissions` included. Update it (`claude update`), then run this command again"
 )]
 pub struct UnsupportedVersion(pub HostVersion);
 
-/// Returns the events that may be written to settings of `host` for readers in `scope`, given the `program` found.
+/// Returns the events that may be written to settings of `host` for readers in `scope`. `program` is the installed
+/// host.
 ///
 /// # Errors
-/// If the host is older than every version that was tried.
+/// If the host is older than every tested version.
 pub fn support(host: Host, scope: Scope, program: &HostProgram) -> Result<Support, UnsupportedVersion> {
     let found = match (host, program) {
         (Host::ClaudeCode, HostProgram::Found { version, .. }) if *version < OLDEST_TRIED => {
             return Err(UnsupportedVersion(*version));
         }
         (_, HostProgram::Found { version, .. }) if scope == Scope::User => *version,
-        // Other readers may have any version that was tried.
+        // Other readers may have any tested version.
         _ => OLDEST_TRIED,
     };
     let all = Event::ALL.into_iter();

@@ -1,4 +1,4 @@
-//! Sends what waits in the spool.
+//! Sends the messages in the spool.
 
 use std::io;
 
@@ -16,12 +16,12 @@ use super::{
 };
 use recapd_core::domain::{agent::AgentId, text::cut, time::Timestamp};
 
-/// Longest error text stored, in characters.
+/// Longer error texts are cut.
 const REASON_CHARS_MAX: usize = 200;
-/// Most bytes of a request with more than one message.
+/// The most bytes in a request. A single message may be larger.
 const REQUEST_BYTES_MAX: usize = 2 << 20;
-const DAMAGED: &str = "some of what waited can't be read any more; it was put aside";
-/// From this many messages on, the learned limit of a request is dropped.
+const DAMAGED: &str = "some unsent messages are unreadable; they were moved aside";
+/// Once the learned limit reaches this many messages, it is removed.
 const MANY: usize = 1_024;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -29,12 +29,12 @@ pub(crate) struct SendState {
     pub(crate) last_push_at: Option<Timestamp>,
     /// Messages that the daemon has refused for good.
     pub(crate) refused: u64,
-    /// The last failure to send; `None` after success, unless a message was refused.
+    /// The last error. A success clears it, but not after a message was refused for good.
     pub(crate) last_error: Option<String>,
     /// True if the agent was put into its project, or the daemon refused that.
     #[serde(default)]
     joined: bool,
-    /// Most messages per request, after the daemon didn't answer in time for more.
+    /// The learned limit: at most this many messages per request, because the daemon didn't answer in time to more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     most: Option<usize>,
 }
@@ -83,8 +83,8 @@ pub(crate) fn drain(
         let segment = match Segment::read(path) {
             Ok(segment) => segment,
             Err(error) => {
-                // It stays for another time, and doesn't block those after it.
-                unread = Some(format!("what waited can't be read: {error}"));
+                // This segment is tried again later; the next segments are still sent.
+                unread = Some(format!("unsent messages can't be read: {error}"));
                 continue;
             }
         };
@@ -117,8 +117,8 @@ pub(crate) fn drain(
     Ok(end)
 }
 
-/// Gathers and sends the rest of other agents' sessions, until `deadline` or until the daemon stops answering: these
-/// agents may never have another hook.
+/// Gathers and sends what other agents' sessions haven't sent yet, because no hook of theirs may ever run again. Stops
+/// at `deadline`, or when the daemon stops answering.
 pub(crate) fn visit(
     folders: &[AgentFolder],
     daemon: &dyn Daemon,
@@ -141,7 +141,7 @@ pub(crate) fn visit(
             host,
             deadline,
         };
-        // What can't be gathered now is still in the transcript.
+        // The transcript keeps whatever can't be gathered now.
         gathering.gather_left().ok();
         let is_over = || deadline <= Instant::now();
         let waits = || !Spool::new(folder.spool()).segments().is_empty();
@@ -155,8 +155,9 @@ pub(crate) fn visit(
     }
 }
 
-/// Sends messages in order and returns the progress. If the daemon refuses several together, they are sent in ever smaller
-/// parts until the one at fault is found and skipped. If it doesn't answer in time, the next request is smaller.
+/// Sends messages in order and returns the progress. If the daemon refuses several messages together, sends ever fewer
+/// of them until the wrong message is found and skipped. If the daemon doesn't answer in time, the next request has
+/// fewer messages.
 fn send(
     lines: &[(String, String)],
     agent: &AgentId,
@@ -171,7 +172,8 @@ fn send(
             Ok(()) => {
                 sent.last_error = sent.last_error.take().filter(|_| sent.refused > 0);
                 done += count;
-                // After a timeout the size grows by one message at a time, up to what was too slow.
+                // While a learned limit applies, each success adds one message; otherwise each success doubles the
+                // size.
                 most = sent.most.map_or(most.saturating_mul(2), |_| most + 1);
             }
             Err(SendFailure::Refused(reason)) if count == 1 => {
@@ -209,7 +211,8 @@ fn send(
     DrainProgress { lines: done, end }
 }
 
-/// Returns the first messages of one format, at most `most`: the format, a body, and their number.
+/// Takes up to `most` leading messages that share a format. Returns the format, the request body and the number of
+/// messages.
 fn request(lines: &[(String, String)], most: usize) -> (&str, String, usize) {
     let format = lines.first().map_or("", |(format, _)| format);
     let (mut body, mut count) = (String::new(), 0);
