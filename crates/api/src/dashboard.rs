@@ -1,8 +1,8 @@
 //! The dashboard: pages that show what each agent's model sees, what its summary covers, and whether the daemon is healthy.
 //!
-//! Pure: data in, HTML out. `http` reads the data, with the functions that it uses elsewhere. Everything that agents said
-//! is shown as text: [`maud`] escapes it, and [`text::visible`] shows characters that would hide or reorder it. Pages work
-//! without scripts and styles, and contain neither, so that the strictest policy holds ([`POLICY`]).
+//! `http` reads the data with the same functions as the API; this module only renders it as HTML. [`maud`] escapes everything that
+//! agents said, and [`text::visible`] replaces invisible and reordering characters with visible marks. Pages have no inline script
+//! or style, so the strictest policy works ([`POLICY`]). Pages also work without script and style.
 
 mod agent;
 mod agents;
@@ -47,14 +47,14 @@ pub use self::{
     versions::{Diff, VersionList, diff_page, versions_page},
 };
 
-/// The content security policy: style, script, pictures and events come from the page's own origin.
+/// The content security policy: styles, scripts, images and events only come from the page's own origin.
 pub const POLICY: &str = "default-src 'none'; base-uri 'none'; connect-src 'self'; form-action 'self'; \
                           frame-ancestors 'none'; img-src 'self'; script-src 'self'; style-src 'self'";
 pub const STYLE: &str = include_str!("dashboard/style.css");
-/// Makes pages update; they work without it.
+/// The script that updates pages. Pages work without it.
 pub const SCRIPT: &str = include_str!("dashboard/live.js");
 /// The icon in the browser's tab.
 pub const ICON: &str = include_str!("dashboard/icon.svg");
 
-/// The most exchanges of the window, and of those that wait, on an agent's page: the newest.
+/// Limits the exchanges in each column of an agent's page: the newest ones are shown.
 pub const COLUMN_EXCHANGES_MAX: i64 = 50;

@@ -137,7 +137,7 @@ async fn the_queue_shows_reasons_times_and_failures() {
     post(&server, "/ui/queue/coder/cancel", &key(&server).await).await;
     let body = page(&server, "/ui/queue").await;
     assert!(
-        body.contains("its attempts are used up, or it was parked by hand"),
+        body.contains("all attempts failed, or an operator parked it"),
         "{body}"
     );
     assert!(!body.contains("Cancel"), "nobody confirms a cancellation: {body}");

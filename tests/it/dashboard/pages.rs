@@ -166,12 +166,15 @@ async fn a_summary_that_is_still_to_begin_says_what_waits_for_it() {
         .unwrap();
     assert!(row.pending_exchanges > 1);
     let body = page(&server, "/ui/agents/coder").await;
-    let words = format!("None yet: {} exchanges will begin it", row.pending_exchanges);
+    let words = format!(
+        "None yet: the first update will summarise {} exchanges",
+        row.pending_exchanges
+    );
     assert!(body.contains(&words), "{body}");
-    assert!(!body.contains("it begins when exchanges leave the window"));
+    assert!(!body.contains("the first update comes when exchanges leave the window"));
     server.converse("new", 1..=1).await;
     let body = page(&server, "/ui/agents/new").await;
-    assert!(body.contains("None yet: it begins when exchanges leave the window"));
+    assert!(body.contains("None yet: the first update comes when exchanges leave the window"));
 }
 
 #[tokio::test]
@@ -332,7 +335,7 @@ async fn the_system_page_says_what_runs() {
     let body = page(&server, "/ui/system").await;
     for part in [
         env!("CARGO_PKG_VERSION"),
-        "Updates under way",
+        "Updates in progress",
         "The built-in summariser",
     ] {
         assert!(body.contains(part), "{part} in {body}");

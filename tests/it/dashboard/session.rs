@@ -56,7 +56,7 @@ async fn a_token_opens_the_pages_by_a_session_and_nothing_else() {
     assert!(!stranger.body.contains("Fix bug"));
     let wrong = sign_in(&server, "rcp_guess", "/ui/").await;
     assert_eq!((wrong.status, wrong.header("set-cookie")), (401, ""));
-    assert!(wrong.body.contains("This token opens nothing"));
+    assert!(wrong.body.contains("This token isn't valid"));
     let right = sign_in(&server, "rcp_reader", "/ui/agents/coder").await;
     assert_eq!(
         (right.status, right.header("location")),

@@ -1,5 +1,5 @@
-//! An agent's page, on one screen: the map of its history, and below it, in the same order, what was summarised, what waits, and what
-//! the model sees.
+//! Renders an agent's page. The map of its history is on top. Three columns follow in the map's order: summary,
+//! waiting, window.
 
 use maud::{Markup, html};
 
@@ -25,7 +25,7 @@ use recapd_telemetry::metrics::Circuit;
 
 pub struct AgentScreen {
     pub row: AgentRow,
-    /// Exchanges along the whole history, with those at both watermarks.
+    /// Points of the history for the map. They include the last summarised exchange and the first of the window.
     pub landmarks: Vec<CutPoint>,
     /// The newest exchanges of the window, oldest first.
     pub window: Vec<StoredExchange>,
@@ -34,7 +34,7 @@ pub struct AgentScreen {
     pub summary: Option<SummaryRow>,
     pub summary_tokens_max: i64,
     pub queued: Option<QueueRow>,
-    /// One for each model that may be used.
+    /// One for each configured model.
     pub circuits: Vec<Circuit>,
 }
 
@@ -69,20 +69,20 @@ fn actions(frame: &Frame, screen: &AgentScreen) -> Markup {
     html! {
         div.actions {
             @if viewer.may(Scope::Write) {
-                (action(viewer, &format!("{path}/refresh"), "Update now", "Asks for an update of the summary at once, whatever it waits for."))
+                (action(viewer, &format!("{path}/refresh"), "Update now", "Updates the summary now, even if the update waits for something."))
             }
             @if viewer.may(Scope::Admin) {
                 @if is_paused {
-                    (action(viewer, &format!("{path}/resume"), "Resume", "Goes on with this agent's updates."))
+                    (action(viewer, &format!("{path}/resume"), "Resume", "Resumes this agent's updates."))
                 } @else {
-                    (action(viewer, &format!("{path}/pause"), "Pause", "Stops this agent's updates until they are resumed. Nothing is lost: its exchanges wait."))
+                    (action(viewer, &format!("{path}/pause"), "Pause", "Stops this agent's updates until they are resumed. Nothing is lost: exchanges wait until then."))
                 }
             }
         }
     }
 }
 
-/// Says what is wrong, in the provider's words where it said something.
+/// Shows what is wrong. Quotes the provider's message if there is one.
 fn status(frame: &Frame, screen: &AgentScreen) -> Markup {
     let (row, ledger) = (&screen.row, &screen.row.ledger);
     let provider = Some(provider(None, &screen.circuits, frame.now)).filter(HealthStatus::is_fault);
@@ -100,12 +100,12 @@ fn status(frame: &Frame, screen: &AgentScreen) -> Markup {
             }
         }
         @if is_over {
-            div.banner.warn role="status" { strong { "Over budget" } " the newest leg alone is bigger than the window" }
+            div.banner.warn role="status" { strong { "Over budget" } " the newest part of the conversation alone is bigger than the window, and it always stays" }
         }
     }
 }
 
-/// Heads a column: its name, its exchanges and their tokens, and a line about them.
+/// Renders the head of a column: its name, the range of its exchanges, their size, and a note.
 fn column_head(name: &str, class: &str, exchanges: Option<String>, size: &Markup, note: &Markup) -> Markup {
     html! {
         header.(class) {
@@ -120,13 +120,13 @@ fn summary(screen: &AgentScreen) -> Markup {
     let source = HistoryTokens::of(row, &screen.landmarks).covered;
     let through = Some(ledger.summarized_through).filter(|_| row.version > 0);
     let size =
-        html! { @if row.version > 0 { (tokens(source)) " in " (tokens(row.summary_tokens)) " tokens" } };
+        html! { @if row.version > 0 { (tokens(row.summary_tokens)) " tokens, made from " (tokens(source)) } };
     let note = html! {
         @if row.version > 0 {
             "version " (row.version) ", " (percent(row.summary_tokens, screen.summary_tokens_max)) " of " (tokens(screen.summary_tokens_max))
         } @else if row.pending_exchanges > 0 {
-            "None yet: " (count(row.pending_exchanges, "exchange")) " will begin it"
-        } @else { "None yet: it begins when exchanges leave the window" }
+            "None yet: the first update will summarise " (count(row.pending_exchanges, "exchange"))
+        } @else { "None yet: the first update comes when exchanges leave the window" }
     };
     let content = screen
         .summary
@@ -165,8 +165,8 @@ fn window(frame: &Frame, screen: &AgentScreen) -> Markup {
     let range = (ledger.last_exchange >= first).then(|| numbers(first, ledger.last_exchange));
     let size = html! { (tokens(used)) @if budget > 0 { " of " (tokens(budget)) } " tokens" };
     let note = html! {
-        @if budget > used { "What the model sees; room for " (tokens(budget - used)) } @else { "What the model sees word for word" }
-        ", " (moment(row.updated_at, frame.now))
+        @if budget > used { "What the model sees; room for " (tokens(budget - used)) " more" } @else { "What the model sees word for word" }
+        "; last changed " (moment(row.updated_at, frame.now))
     };
     html! {
         (column_head("Window", "window", range, &size, &note))
@@ -174,7 +174,7 @@ fn window(frame: &Frame, screen: &AgentScreen) -> Markup {
     }
 }
 
-/// Lists exchanges, the newest on top.
+/// Renders a list of exchanges, the newest on top.
 fn list(frame: &Frame, screen: &AgentScreen, exchanges: &[StoredExchange]) -> Markup {
     html! {
         @if !exchanges.is_empty() {
@@ -209,7 +209,7 @@ fn entry(frame: &Frame, screen: &AgentScreen, exchange: &Exchange) -> Markup {
     }
 }
 
-/// Shows an exchange's headline, and a link to its page.
+/// Renders what an opened entry shows: the exchange's tools and answer, and a link to its page.
 fn inside(screen: &AgentScreen, exchange: &Exchange) -> Markup {
     let headline = &exchange.headline;
     html! {
@@ -227,7 +227,7 @@ fn inside(screen: &AgentScreen, exchange: &Exchange) -> Markup {
     }
 }
 
-/// Renders the link to older exchanges than those `shown`, if the column begins with older ones.
+/// Renders a link to older exchanges if the column has older ones than `shown`. `first` is the column's first exchange.
 fn older(screen: &AgentScreen, first: i64, shown: &[StoredExchange]) -> Markup {
     let oldest = shown.first().map(|stored| stored.exchange.exchange);
     let path = oldest.filter(|oldest| *oldest > first.max(1)).map(|oldest| {

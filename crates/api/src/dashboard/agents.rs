@@ -1,4 +1,4 @@
-//! The list of agents.
+//! Renders the list of agents.
 
 use maud::{Markup, html};
 
@@ -15,7 +15,7 @@ use recapd_store::AgentRow;
 pub struct AgentLine {
     pub row: AgentRow,
     pub spent: SpendTotal,
-    /// Its limits of spending for a day.
+    /// The agent's spending limits for a day.
     pub limits: SpendLimits,
 }
 
@@ -24,7 +24,7 @@ pub struct AgentList {
     pub lines: Vec<AgentLine>,
     /// The id after which the page begins.
     pub after: Option<AgentId>,
-    /// Where the next page begins; `None` on the last.
+    /// The id after which the next page begins; `None` on the last page.
     pub next: Option<AgentId>,
     pub summary_tokens_max: i64,
 }
@@ -48,7 +48,7 @@ pub fn agents_page(frame: &Frame, list: &AgentList) -> String {
 fn table(frame: &Frame, list: &AgentList) -> Markup {
     html! {
         @if list.lines.is_empty() {
-            p.empty { "No agents yet. An agent is made by its first message: " code { "POST /v1/agents/{id}/messages" } }
+            p.empty { "No agents yet. An agent's first message creates it: " code { "POST /v1/agents/{id}/messages" } }
         } @else {
             table {
                 thead { tr {
@@ -84,7 +84,7 @@ fn line(frame: &Frame, list: &AgentList, of: &AgentLine) -> Markup {
     }
 }
 
-/// Shows what was spent, in the unit that has a limit: dollars, else tokens, else calls.
+/// Shows what was spent in the unit that has a limit: dollars, otherwise tokens, otherwise calls.
 fn spent(of: &AgentLine) -> Markup {
     let (spent, limits) = (of.spent, of.limits);
     let limited = [
@@ -109,7 +109,7 @@ fn spent(of: &AgentLine) -> Markup {
     }
 }
 
-/// Draws a small bar, with its meaning next to it.
+/// Draws a small bar with the numbers beside it.
 fn gauge(used: i64, whole: i64, class: &str) -> Markup {
     let tenths = if whole > 0 {
         (used.saturating_mul(1_000) / whole).clamp(0, 1_000)

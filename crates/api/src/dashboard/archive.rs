@@ -1,4 +1,4 @@
-//! All exchanges of an agent, page by page, newest first.
+//! Renders all exchanges of an agent, page by page, newest first.
 
 use maud::html;
 
@@ -16,7 +16,7 @@ pub struct Archive {
     pub row: AgentRow,
     /// Oldest first.
     pub exchanges: Vec<StoredExchange>,
-    /// The page shows the exchanges before this one; `None` for the newest.
+    /// The page shows the exchanges before this one; `None` for the newest ones.
     pub before: Option<i64>,
     pub has_more: bool,
 }

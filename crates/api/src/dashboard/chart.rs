@@ -1,14 +1,15 @@
-//! Small charts of the last hours, drawn on the server. A table shows the numbers of each.
+//! Draws small charts of the last hours on the server. A table below each chart shows its numbers.
 
 use maud::{Markup, html};
 
 const POINTS_MAX: usize = 300;
 const WIDTH: i64 = 380;
 const HEIGHT: i64 = 110;
-/// The height below the base line, for the names of hours.
+/// The height below the base line. It holds the names of the hours.
 const FOOT: i64 = 18;
-/// The offset of a limit's name above its line, or below it if another line is above, in tenths.
+/// How far above its line a limit's name stands, in tenths.
 const NAME_ABOVE: i64 = -35;
+/// How far below its line a limit's name stands, in tenths. Used if another line is above.
 const NAME_BELOW: i64 = 110;
 
 /// A series of numbers, one for each point.
@@ -22,23 +23,24 @@ pub(super) struct Series {
 /// How the series are drawn at one point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bars {
-    /// On top of each other: they are parts of a sum.
+    /// Bars stand on each other: they are parts of a sum.
     Stacked,
-    /// Each from the base line, in front of those before it: they measure the same thing.
+    /// Each bar begins at the base line, in front of earlier ones: they measure the same thing.
     InFront,
 }
 
 /// A chart of numbers over time.
 pub(super) struct Chart<'c> {
     pub(super) title: &'c str,
-    /// A word for the chart, used in ids.
+    /// A word for the chart. Its ids contain this word.
     pub(super) id: &'c str,
     pub(super) points: &'c [String],
-    /// Drawn as bars.
+    /// The bars.
     pub(super) series: Vec<Series>,
     pub(super) bars: Bars,
-    /// Lines that bars shouldn't reach, with their names, the highest first.
+    /// Lines that bars shouldn't reach, with their names, highest first.
     pub(super) limits: &'c [(i64, &'c str)],
+    /// Formats a number.
     pub(super) told: fn(i64) -> String,
 }
 
@@ -56,14 +58,14 @@ impl Chart<'_> {
         }
     }
 
-    /// Returns the top of the scale, with some room above the highest bar and the highest line.
+    /// Returns the top of the scale, which leaves room above the highest bar and the highest line.
     fn top(&self, highest: i64) -> i64 {
         let limit = self.limits.iter().map(|(limit, _)| *limit).max().unwrap_or(0);
         (highest.max(limit).saturating_mul(6).saturating_add(4) / 5).max(1)
     }
 
     /// Draws the chart and a table of its numbers.
-    pub(super) fn drawn(&self) -> Markup {
+    pub(super) fn draw(&self) -> Markup {
         let highest = self.heights().into_iter().max().unwrap_or(0);
         let top = self.top(highest);
         let description = format!("{} by hour; at most {}", self.title, (self.told)(highest));

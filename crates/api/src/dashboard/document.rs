@@ -1,4 +1,4 @@
-//! The summary as readers get it, each line with links to its exchanges.
+//! Renders a summary. Each line has links to its exchanges.
 
 use maud::{Markup, html};
 
@@ -38,7 +38,7 @@ fn sections(content: &str) -> Vec<DocumentSection<'_>> {
         .collect()
 }
 
-/// Where a document is on a page, which sets the level of its headings.
+/// Where on a page the document is. This decides the level of its headings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
     /// Directly below the page's own heading.
@@ -46,7 +46,7 @@ pub(super) enum Level {
     Section,
 }
 
-/// Renders the document in sections, or a note that it is empty.
+/// Renders the sections of the document, or a note that it is empty.
 pub(super) fn document(agent: &AgentId, content: &str, level: Level) -> Markup {
     let sections = sections(content);
     html! {

@@ -1,4 +1,4 @@
-//! One exchange as it was: its messages and tool calls.
+//! Renders one exchange: its messages and tool calls, verbatim.
 
 use maud::{Markup, html};
 
@@ -15,16 +15,16 @@ use recapd_core::domain::{
 };
 use recapd_store::{ExpandedExchange, StoredMessage};
 
-/// The most characters shown of one piece of a message. A link leads to the rest.
+/// Limits the characters shown of one piece of a message. A link leads to the rest.
 pub const MESSAGE_CHARS_MAX: usize = 4_000;
-/// The most characters shown of all pieces on a page. Links lead to further pieces.
+/// Limits the characters shown of all pieces on a page. Links lead to further pieces.
 const PAGE_CHARS_MAX: usize = 200_000;
 
 pub struct ExchangePage {
     pub agent: AgentId,
-    /// With some of its messages.
+    /// The exchange, with some of its messages.
     pub expanded: ExpandedExchange,
-    /// The legs of the exchange, if it has more than this one.
+    /// The legs of the exchange, if it has several.
     pub legs: Option<Legs>,
 }
 
@@ -60,7 +60,7 @@ pub fn exchange_page(frame: &Frame, shown: &ExchangePage) -> String {
     )
 }
 
-/// Shows which exchange a leg continues, and links to the other legs.
+/// Shows which exchange a leg continues. Links to the other legs.
 fn legs(shown: &ExchangePage) -> Markup {
     let headline = &shown.expanded.placed.exchange.headline;
     let leg = |number: i64| html! { a href=(exchange_path(&shown.agent, number)) { "#" (number) } };

@@ -1,25 +1,25 @@
-//! Filters for the queue and the runs: `state:parked agent:build-* reason:rate_limited`.
+//! Parses and applies filters for the queue and the runs: `state:parked agent:build-* reason:rate_limited`.
 //!
-//! There are only qualifiers, so that rows are compared by their fields and no texts are searched.
+//! A filter has only qualifiers. It compares the fields of rows, and searches no texts.
 
 use recapd_core::domain::agent::AgentId;
 use recapd_store::operate::{QueueRow, QueueState, Run};
 
-/// The states of a row of the queue. `failed` matches any row whose last attempt failed, whether or not it will be tried again.
+/// The states of a queue row. `failed` matches any row whose last attempt failed, whether or not it will be retried.
 pub const QUEUE_STATES: [&str; 6] = ["ready", "running", "scheduled", "paused", "parked", FAILED];
-/// The ways in which a run can end.
+/// How a run can end.
 pub const RUN_STATES: [&str; 4] = ["completed", FAILED, "superseded", "postponed"];
 const FAILED: &str = "failed";
 const BYTES_MAX: usize = 400;
 
-/// A filter. Qualifiers that it lacks match everything.
+/// A filter. A missing qualifier matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// As written, with single spaces.
+    /// The filter as written, with single spaces.
     text: String,
     state: Option<&'static str>,
     agent: Option<Names>,
-    /// Why an update was requested, or the class of its error.
+    /// The reason of an update, or the class of its error.
     reason: Option<String>,
 }
 
@@ -33,22 +33,22 @@ enum Names {
 pub enum FilterError {
     #[error("a filter has at most {BYTES_MAX} bytes")]
     TooLong,
-    /// A word without a known qualifier.
-    #[error("`{0}` is no qualifier: write state:…, agent:… or reason:…")]
+    /// A word that isn't a known qualifier with a value.
+    #[error("`{0}` isn't a qualifier; use state:…, agent:… or reason:…")]
     Unknown(String),
-    #[error("`{0}:` is there twice")]
+    #[error("`{0}:` occurs twice")]
     Twice(&'static str),
-    #[error("state:{0} can't be: it is one of {1}")]
+    #[error("state:{0} is unknown; the states are {1}")]
     State(String, String),
-    #[error("agent:{0} is no name of an agent; name* stands for all that begin so")]
+    #[error("agent:{0} isn't the name of an agent; name* matches all names that begin with `name`")]
     Agent(String),
 }
 
 impl Filter {
-    /// Parses a filter; `states` are the known states.
+    /// Parses a filter. `states` are the states that it may name.
     ///
     /// # Errors
-    /// [`FilterError`], with the word that is wrong.
+    /// [`FilterError`]; it names the wrong word.
     pub fn parse(text: &str, states: &'static [&'static str]) -> Result<Self, FilterError> {
         if text.len() > BYTES_MAX {
             return Err(FilterError::TooLong);
@@ -85,7 +85,7 @@ impl Filter {
         self.text.is_empty()
     }
 
-    /// Returns the agent, if the filter names a single one.
+    /// Returns the agent if the filter names exactly one.
     pub fn agent(&self) -> Option<&AgentId> {
         match &self.agent {
             Some(Names::One(agent)) => Some(agent),
@@ -210,28 +210,28 @@ mod tests {
         for (text, told) in [
             (
                 "parked",
-                "`parked` is no qualifier: write state:…, agent:… or reason:…",
+                "`parked` isn't a qualifier; use state:…, agent:… or reason:…",
             ),
             (
                 "owner:me",
-                "`owner:me` is no qualifier: write state:…, agent:… or reason:…",
+                "`owner:me` isn't a qualifier; use state:…, agent:… or reason:…",
             ),
             (
                 "state:",
-                "`state:` is no qualifier: write state:…, agent:… or reason:…",
+                "`state:` isn't a qualifier; use state:…, agent:… or reason:…",
             ),
-            ("state:ready state:parked", "`state:` is there twice"),
+            ("state:ready state:parked", "`state:` occurs twice"),
             (
                 "state:gone",
-                "state:gone can't be: it is one of completed, failed, superseded, postponed",
+                "state:gone is unknown; the states are completed, failed, superseded, postponed",
             ),
             (
                 "agent:-x",
-                "agent:-x is no name of an agent; name* stands for all that begin so",
+                "agent:-x isn't the name of an agent; name* matches all names that begin with `name`",
             ),
             (
                 "agent:<b>*",
-                "agent:<b>* is no name of an agent; name* stands for all that begin so",
+                "agent:<b>* isn't the name of an agent; name* matches all names that begin with `name`",
             ),
         ] {
             let states = if text.contains("ready") {

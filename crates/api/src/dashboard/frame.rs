@@ -1,4 +1,4 @@
-//! The frame around every page.
+//! Renders the frame around every page.
 
 use std::{hash::Hasher as _, sync::LazyLock};
 
@@ -9,16 +9,16 @@ use recapd_core::domain::{access::Scope, agent::AgentId, fnv::Fnv64, time::Times
 
 #[derive(Clone, Debug)]
 pub struct Viewer {
-    /// The token's name; `None` where everybody may do everything.
+    /// The token's name; `None` if everybody may do everything.
     pub name: Option<String>,
     pub scope: Scope,
     pub sees_all: bool,
-    /// The key that their forms must send.
+    /// The key that the viewer's forms must send.
     pub form_key: String,
 }
 
 impl Viewer {
-    /// True if they may do what needs this scope.
+    /// True if the viewer may do what needs this scope.
     pub fn may(&self, scope: Scope) -> bool {
         scope <= self.scope
     }
@@ -42,14 +42,14 @@ pub struct Frame {
     pub viewer: Viewer,
     /// The page's own address, for the link that reloads it.
     pub address: String,
-    /// The address of the event stream, if anything on the page can change.
+    /// The address of the event stream. `None` if nothing on the page can change.
     pub events: Option<String>,
-    /// The prints of the live parts that the browser has, for an update of a page; empty for a whole page.
+    /// If the browser updates a page: the hashes of the live parts that it has. Empty for a whole page.
     pub known: String,
     pub now: Timestamp,
 }
 
-/// Returns a hash for an asset's name. It changes with the content, so that browsers may cache the asset forever.
+/// Returns a hash for an asset's address. It changes with the content, so that browsers may cache the asset forever.
 fn stamp(content: &str) -> String {
     let mut hasher = Fnv64::default();
     hasher.write(content.as_bytes());
@@ -74,7 +74,7 @@ fn head(title: &str) -> Markup {
     }
 }
 
-/// Renders a part that follows changes. One that the browser has is named, but not sent again.
+/// Renders a live part. If the browser already has this content, renders only its hash.
 pub(super) fn live(frame: &Frame, id: &str, class: &str, content: &Markup) -> Markup {
     let print = stamp(&content.0);
     let is_known = frame.known.contains(&print);
@@ -83,7 +83,7 @@ pub(super) fn live(frame: &Frame, id: &str, class: &str, content: &Markup) -> Ma
     }
 }
 
-/// Renders a whole page, or the update of one. `content` begins with its only `h1`.
+/// Renders a whole page, or an update of a page. `content` begins with the page's only `h1`.
 pub(super) fn page(frame: &Frame, part: DashboardArea, title: &str, content: &Markup) -> String {
     if !frame.known.is_empty() {
         return html! { main { (content) } footer.foot { (moment_exact(frame.now)) } }.into_string();
@@ -112,7 +112,7 @@ pub(super) fn page(frame: &Frame, part: DashboardArea, title: &str, content: &Ma
     page.into_string()
 }
 
-/// Renders a page that needs nothing from the daemon. A `viewer` who was let in may go on from it.
+/// Renders a page that shows no data of the daemon. If a `viewer` was let in, the page has the navigation bar.
 pub(super) fn bare_page(viewer: Option<&Viewer>, title: &str, content: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
@@ -171,7 +171,7 @@ fn bar(viewer: &Viewer, part: DashboardArea) -> Markup {
     }
 }
 
-/// Lists the keyboard shortcuts. The script opens the list, and users can switch single keys off there.
+/// Lists the keyboard shortcuts. The script opens this list. Users can switch single keys off in it.
 fn key_map() -> Markup {
     let others = [
         ("/", "Search, or filter"),
@@ -184,18 +184,18 @@ fn key_map() -> Markup {
         dialog #keys aria-labelledby="keys-title" {
             h2 #keys-title { "Keys" }
             dl { @for (key, effect) in places.chain(others) { div { dt { kbd { (key) } } dd { (effect) } } } }
-            label { input #keys-on type="checkbox" checked; " Single keys work" }
+            label { input #keys-on type="checkbox" checked; " Use single keys" }
             form method="dialog" { button type="submit" { "Close" } }
         }
     }
 }
 
-/// Renders a button that copies `text`. It needs the script, and is hidden without it.
+/// Renders a button that copies `text`. The button needs the script, and is hidden without it.
 pub(super) fn copy_button(text: &str, what: &str) -> Markup {
     html! { button.copy.scripts type="button" data-copy=(text) { "Copy" span.quiet-hear { " " (what) } } }
 }
 
-/// The logo: three layers and the line between them.
+/// Renders the logo: three layers and the line between them.
 fn mark() -> Markup {
     PreEscaped(
         concat!(
@@ -211,7 +211,7 @@ fn moment_exact(at: Timestamp) -> Markup {
     html! { time datetime=(at.format("%Y-%m-%dT%H:%M:%SZ")) { (at.format("%H:%M:%S UTC")) } }
 }
 
-/// Renders the head of a page about an agent: the way up, the title, and the actions.
+/// Renders the head of a page about an agent: a link to the agent, the title, and the actions.
 pub(super) fn agent_head(agent: &AgentId, title: &str, actions: &Markup) -> Markup {
     html! {
         header.head {
@@ -224,7 +224,7 @@ pub(super) fn agent_head(agent: &AgentId, title: &str, actions: &Markup) -> Mark
     }
 }
 
-/// Renders the tabs of one agent's pages; `here` is the current one.
+/// Renders the tabs of an agent's pages. `here` is the name of the current tab.
 pub(super) fn agent_tabs(agent: &AgentId, here: &str) -> Markup {
     let base = format!("/ui/agents/{agent}");
     let tabs = [
@@ -248,12 +248,12 @@ pub(super) fn agent_tabs(agent: &AgentId, here: &str) -> Markup {
     }
 }
 
-/// Renders a form that changes something: a button opens the effect and a second button that confirms it.
+/// Renders a form that changes something. Its button shows the effect and a second button that confirms.
 pub(super) fn action(viewer: &Viewer, path: &str, name: &str, effect: &str) -> Markup {
     action_on(viewer, path, name, effect, None)
 }
 
-/// Like [`action`], with a hidden field that names the target.
+/// Like [`action`], but with a hidden field that names the target.
 pub(super) fn action_on(
     viewer: &Viewer,
     path: &str,

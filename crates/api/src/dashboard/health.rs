@@ -1,4 +1,5 @@
-//! Four statuses: is the daemon healthy, and if not, why?
+//! Judges four parts of the daemon: the queue, the provider, the database, and how fresh summaries are. Says why a part
+//! isn't healthy.
 //!
 //! The limits are those of the alerts in `monitoring/alerts.yml`; a test compares them.
 
@@ -9,19 +10,20 @@ use recapd_core::domain::time::{MINUTE_MS, Timestamp};
 use recapd_store::Sample;
 use recapd_telemetry::metrics::Circuit;
 
-/// More rows that are ready or running than this are a backlog (`RecapdQueueBacklog`).
+/// The queue has a backlog if more rows than this are ready or running (`RecapdQueueBacklog`).
 pub const DEPTH_MAX: i64 = 50;
-/// Updates that take longer on average are slow, in milliseconds (`RecapdUpdateDurationHigh`).
+/// Updates are slow if they take longer than this on average (`RecapdUpdateDurationHigh`).
 pub const DURATION_MS_MAX: i64 = 30_000;
-/// Documents that are longer on average are close to their ceiling (`RecapdSummarySizeHigh`).
+/// Documents are close to their ceiling if they are longer than this on average (`RecapdSummarySizeHigh`).
 pub const DOCUMENT_TOKENS_MAX: i64 = 9_000;
-/// A larger share of failed attempts is too much, in percent (`RecapdUpdateFailureRateHigh`), …
+/// The provider is at fault if more than this share of all attempts failed (`RecapdUpdateFailureRateHigh`), …
 pub const FAILURES_PERCENT_MAX: i64 = 5;
-/// … if at least this many failed.
+/// … and at least this many.
 pub const FAILURES_MIN: i64 = 3;
-/// Exchanges that wait for the summary longer than this plus the wait for a batch are stale, in milliseconds (`RecapdSummariesStale`).
+/// A summary is stale if exchanges wait for it longer than this plus the longest wait for a batch
+/// (`RecapdSummariesStale`).
 pub const PENDING_MS_MAX: i64 = 30 * MINUTE_MS;
-/// A row that could have been claimed this long ago shows that no worker runs.
+/// No worker runs if a row has been ready for longer than this.
 const READY_MS_MAX: i64 = 5 * MINUTE_MS;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +37,7 @@ pub(super) enum Level {
 pub struct HealthStatus {
     pub(super) name: &'static str,
     pub(super) level: Level,
-    /// The faults, or a description of the good state.
+    /// What is wrong; otherwise a description of the good state.
     pub(super) why: Vec<String>,
 }
 
@@ -45,7 +47,7 @@ impl HealthStatus {
     }
 }
 
-/// Renders a status that isn't good, to be seen at once.
+/// Renders a fault so that it is seen at once.
 pub(super) fn banner(status: &HealthStatus) -> Markup {
     let class = if status.level == Level::Bad { "bad" } else { "warn" };
     html! {
@@ -57,14 +59,14 @@ pub(super) fn banner(status: &HealthStatus) -> Markup {
 }
 
 pub struct HealthFacts<'f> {
-    /// The figures of the moment and of the last day; `None` if the database doesn't answer.
+    /// The present figures and those of the last day; `None` if the database doesn't answer.
     pub sample: Option<&'f Sample>,
-    /// One for each model that may be used.
+    /// One for each configured model.
     pub circuits: &'f [Circuit],
     pub paused_since: Option<Timestamp>,
     /// The database's error, if it failed.
     pub database: Option<&'f str>,
-    /// How long exchanges may wait for a batch, in milliseconds.
+    /// Exchanges may wait this long for a batch.
     pub batch_wait_ms: i64,
     pub now: Timestamp,
 }
@@ -78,7 +80,7 @@ pub fn statuses(facts: &HealthFacts<'_>) -> [HealthStatus; 4] {
     ]
 }
 
-/// Makes a status that lists `faults`, or is good with `well` if there are none.
+/// Returns a status that lists `faults`. If there are none, it is good and says `well`.
 fn status(name: &'static str, faults: Vec<(Level, String)>, well: String) -> HealthStatus {
     let level = faults
         .iter()
@@ -138,7 +140,7 @@ fn queue(facts: &HealthFacts<'_>) -> HealthStatus {
         faults.push((
             Level::Warn,
             format!(
-                "{} paused by a limit of spending or by hand",
+                "{} paused by a spending limit or by an operator",
                 count(sample.paused, "update")
             ),
         ));
@@ -162,7 +164,7 @@ pub(super) fn provider(sample: Option<&Sample>, circuits: &[Circuit], now: Times
             faults.push((
                 Level::Bad,
                 format!(
-                    "{said}{} {} is left alone for another {rest}",
+                    "{said}{} {} isn't called for another {rest}",
                     circuit.provider, circuit.model
                 ),
             ));
@@ -192,9 +194,9 @@ pub(super) fn provider(sample: Option<&Sample>, circuits: &[Circuit], now: Times
     }
     let names: Vec<&str> = circuits.iter().map(|circuit| circuit.model.as_str()).collect();
     let well = if names.is_empty() {
-        "the built-in summariser needs none".to_owned()
+        "the built-in summariser needs no provider".to_owned()
     } else {
-        format!("{} can be asked", names.join(", "))
+        format!("{} can be called", names.join(", "))
     };
     status("Provider", faults, well)
 }
@@ -227,7 +229,7 @@ fn freshness(facts: &HealthFacts<'_>) -> HealthStatus {
         let lost = count(sample.truncated, "update");
         faults.push((
             Level::Warn,
-            format!("{lost} lost decisions or constraints for their size"),
+            format!("{lost} dropped decisions or constraints to fit the document's ceiling"),
         ));
     }
     let well = match sample.oldest_pending_at {
@@ -330,7 +332,7 @@ mod tests {
                 ),
                 (
                     Level::Bad,
-                    "OpenAI refuses the API key (401); openai small is left alone for another 1m 30s; 10% of the attempts of the last day failed",
+                    "OpenAI refuses the API key (401); openai small isn't called for another 1m 30s; 10% of the attempts of the last day failed",
                 ),
                 (Level::Good, "answers"),
                 (
@@ -344,7 +346,7 @@ mod tests {
             &levels(None, &[], Some("no answer within 2000 ms")),
             [
                 unknown,
-                (Level::Good, "the built-in summariser needs none"),
+                (Level::Good, "the built-in summariser needs no provider"),
                 (Level::Bad, "no answer within 2000 ms"),
                 unknown,
             ],

@@ -5,7 +5,7 @@
 // Styles show what needs the script only with this class.
 document.documentElement.classList.add("scripted");
 
-// --- What belongs together lights up: items of the summary, exchanges, and segments of the map.
+// --- Highlights what belongs together: items of the summary, exchanges, and segments of the map.
 
 // The ranges of exchanges that an element is about.
 function ranges(element) {
@@ -29,7 +29,7 @@ for (const kind of ["mouseover", "focusin"]) {
   document.addEventListener(kind, (event) => light(event.target instanceof Element ? event.target : null));
 }
 
-// --- An opened exchange shows its messages in place.
+// --- Shows an opened exchange's messages in place.
 
 // Exchanges whose messages were requested, and those messages. Updates must not remove them.
 const loaded = new WeakSet();
@@ -57,7 +57,7 @@ async function asked(address, known = []) {
   }
 }
 
-// --- Live parts. Existing elements are changed in place, so that they keep their scroll position, focus and open state.
+// --- Updates live parts. Changes elements in place, so that they keep their scroll position, focus and open state.
 
 function attributes(old, fresh) {
   const isLit = old.classList.contains("lit");
@@ -70,7 +70,7 @@ function attributes(old, fresh) {
   if (isLit) old.classList.add("lit");
 }
 
-// An element's identity, wherever it is: its id, or the exchange that it opens.
+// Returns an element's identity on any page: its id, or the exchange that it opens.
 const key = (node) => node.id || node.dataset?.load || "";
 
 function morph(old, fresh) {
@@ -98,8 +98,8 @@ function morph(old, fresh) {
   }
 }
 
-// The pause between two updates, in milliseconds. After some quick ones it doubles while events keep coming, so that a turn with all that
-// follows from it shows soon, and a busy agent costs little.
+// The pause between two updates, in milliseconds. After some quick updates the pause doubles while events keep coming. So a short
+// burst of changes shows soon, and a busy agent costs little.
 const PAUSE_MS = 250;
 const PAUSE_MS_MAX = 2_000;
 const QUICK_UPDATES = 5;
@@ -127,7 +127,7 @@ async function follow() {
   asking = false;
 }
 
-// Without the daemon the page shows an earlier state, and says so.
+// Without the daemon the page says that it shows an earlier state.
 function mark(isLive) {
   const [pulse, away] = [document.getElementById("pulse"), document.getElementById("away")];
   if (!pulse || !away) return;
@@ -141,10 +141,10 @@ function mark(isLive) {
   away.textContent = isLive ? "" : `The daemon doesn't answer. This page shows what it knew at ${since}.`;
 }
 
-// --- The server sends events; a hidden page doesn't listen.
+// --- Receives events from the server. A hidden page doesn't listen.
 
 const KINDS = ["changed", "agent.deleted", "lagged"];
-// The daemon sends something every two seconds.
+// The daemon sends an event at least every two seconds.
 const SILENCE_MS_MAX = 3_800;
 const address = document.body.dataset.events;
 let source = null;
@@ -176,11 +176,11 @@ document.querySelector("[data-refresh]")?.addEventListener("click", (event) => {
   follow();
 });
 
-// Ages grow even when nothing happens.
+// Ages grow even if nothing happens.
 const AGES_MS = 60_000;
 if (moves) setInterval(() => { if (!document.hidden) follow(); }, AGES_MS);
 
-// --- One confirmation at a time; Escape closes it.
+// --- Keeps at most one confirmation open. Escape closes it.
 
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape") return;
@@ -188,7 +188,7 @@ document.addEventListener("keydown", (event) => {
   if (open) { open.open = false; open.querySelector("summary").focus(); }
 });
 
-// --- Keys: to a page, to the search field, to an action. Ignored while somebody types, or if they are switched off.
+// --- Handles keys: they go to a page, to the search field, or to an action. Ignored while the user types, or if switched off.
 
 const dialog = document.getElementById("keys");
 const choice = document.getElementById("keys-on");
@@ -224,7 +224,7 @@ document.addEventListener("keydown", (event) => {
   press(event.key);
 });
 
-// --- Copying. Browsers have no clipboard API over plain HTTP, so that a selection is copied there.
+// --- Copies text. Over plain HTTP browsers have no clipboard API, so the text is selected and then copied.
 
 function copySelected(text) {
   const area = document.createElement("textarea");

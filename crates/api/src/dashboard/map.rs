@@ -1,4 +1,4 @@
-//! The history map: all live exchanges of an agent from left to right, each as wide as its tokens.
+//! Draws the history map: all live exchanges of an agent from left to right. The width of each shows its tokens.
 
 use maud::{Markup, html};
 
@@ -6,17 +6,18 @@ use super::text::{exchange_path, tokens};
 use recapd_core::domain::{agent::AgentId, ledger::CutPoint};
 use recapd_store::{AgentRow, ExchangePlace};
 
-/// The most segments of a map, besides those that begin at a watermark. A segment holds neighbours if there are more exchanges.
+/// A map has at most this many segments, besides those that begin at a watermark. If there are more exchanges, a
+/// segment stands for several neighbours.
 const SEGMENTS_MAX: i64 = 100;
 const WIDTH: i64 = 10_000;
 
-/// Where segments begin, in tokens, for a history of `whole` tokens.
+/// Returns where segments begin, in tokens, in a history of `whole` tokens.
 pub fn map_places(whole: i64) -> Vec<i64> {
     let place = |number: i64| whole.saturating_mul(number) / SEGMENTS_MAX;
     (0..SEGMENTS_MAX).map(place).collect()
 }
 
-/// The exchanges `first` to `last`, and the tokens before and after them.
+/// Neighbouring exchanges: the first, the last, and the history's tokens before and after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
     first: i64,
@@ -25,7 +26,7 @@ struct Segment {
     ends: i64,
 }
 
-/// Divides the history at the exchanges that were found.
+/// Divides the history at the landmarks.
 fn segments(row: &AgentRow, landmarks: &[CutPoint]) -> Vec<Segment> {
     let ledger = &row.ledger;
     let nexts = landmarks
@@ -43,7 +44,7 @@ fn segments(row: &AgentRow, landmarks: &[CutPoint]) -> Vec<Segment> {
     segments.filter(|segment| segment.ends > segment.begins).collect()
 }
 
-/// The tokens of the exchanges that the summary covers, and of those that wait.
+/// The tokens of the exchanges that the summary covers, and of those that wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HistoryTokens {
     pub(super) covered: i64,
@@ -63,7 +64,7 @@ impl HistoryTokens {
     }
 }
 
-/// Draws the map. Its segments are links, but not stops of the keyboard: the lists beside it have the same ones.
+/// Draws the map. Its segments are links, but the tab key skips them: the lists below the map have the same links.
 pub(super) fn map(agent: &AgentId, row: &AgentRow, landmarks: &[CutPoint]) -> Markup {
     let whole = row.ledger.tokens_through().max(1);
     let x = |tokens: i64| tokens.saturating_mul(WIDTH) / whole;

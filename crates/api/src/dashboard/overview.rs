@@ -1,4 +1,4 @@
-//! The overview: what is wrong, the figures of the last day, and the agents that wait longest.
+//! Renders the overview: what is wrong, the figures of the last day, and the agents that wait longest.
 
 use maud::{Markup, html};
 
@@ -17,34 +17,34 @@ use recapd_store::{Sample, operate::RunHour};
 use recapd_telemetry::metrics::{Circuit, HourDepth};
 
 const HOURS: i64 = 24;
-/// Documents are composed up to this many tokens.
+/// Updates compose documents of up to this many tokens.
 const DOCUMENT_TOKENS_FULL: i64 = 9_500;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
     pub agent: AgentId,
-    /// When the oldest of them began to wait.
+    /// When the oldest waiting exchange began to wait.
     pub since: Timestamp,
     pub exchanges: i64,
 }
 
 pub struct Overview {
-    /// The figures of the moment and of the last day; `None` if the database doesn't answer.
+    /// The present figures and those of the last day; `None` if the database doesn't answer.
     pub sample: Option<Sample>,
     pub hours: Vec<RunHour>,
-    /// The queue's depth by hour, as far as this process knows.
+    /// The queue's depth in each hour since this process started.
     pub depths: Vec<HourDepth>,
     /// The agents that wait longest, longest first.
     pub stale: Vec<Stale>,
-    /// One for each model that may be used.
+    /// One for each configured model.
     pub circuits: Vec<Circuit>,
     pub paused_since: Option<Timestamp>,
     /// The database's error, if it failed.
     pub database: Option<String>,
-    /// How long exchanges may wait for a batch, in milliseconds.
+    /// Exchanges may wait this long for a batch.
     pub batch_wait_ms: i64,
     pub summary_tokens_max: i64,
-    /// Limits for a day.
+    /// The spending limits for a day.
     pub spend: SpendLimits,
 }
 
@@ -69,7 +69,7 @@ pub fn overview_page(frame: &Frame, shown: &Overview) -> String {
     page(frame, DashboardArea::Overview, "Overview", &content)
 }
 
-/// Shows faults as banners, and the rest as one quiet line.
+/// Shows faults as banners, and good statuses as one quiet line.
 fn health(statuses: &[HealthStatus]) -> Markup {
     let (faults, good): (Vec<_>, Vec<_>) = statuses.iter().partition(|status| status.is_fault());
     html! {
@@ -78,7 +78,7 @@ fn health(statuses: &[HealthStatus]) -> Markup {
     }
 }
 
-/// Shows the figures of the day, as the block of seed 003, "Dashboard view".
+/// Shows the figures of the day, in the form of seed 003, "Dashboard view".
 fn day(shown: &Overview, sample: &Sample) -> Markup {
     let ended = sample.completed + sample.failed;
     let size = html! { (tokens(sample.mean_document_tokens)) };
@@ -193,11 +193,11 @@ fn charts(frame: &Frame, shown: &Overview, sample: &Sample) -> Markup {
     };
     html! {
         div.charts {
-            (hours.chart("Updates", "c-updates", updates, &[], grouped).drawn())
-            (duration.drawn())
-            (hours.chart("Size of summaries", "c-size", size, &sizes, tokens).drawn())
-            (hours.chart("Queue, ready and running", "c-depth", vec![hours.depth()], &[(DEPTH_MAX, "50")], grouped).drawn())
-            (hours.chart("Cost", "c-cost", cost, &[], dollars).drawn())
+            (hours.chart("Updates", "c-updates", updates, &[], grouped).draw())
+            (duration.draw())
+            (hours.chart("Size of summaries", "c-size", size, &sizes, tokens).draw())
+            (hours.chart("Queue, ready and running", "c-depth", vec![hours.depth()], &[(DEPTH_MAX, "50")], grouped).draw())
+            (hours.chart("Cost", "c-cost", cost, &[], dollars).draw())
             section.card aria-labelledby="spend-title" { h3 #spend-title { "Spent today" } (spent(shown, sample)) }
         }
     }

@@ -1,4 +1,4 @@
-//! The queue: which summaries are to be updated, why they wait, and until when.
+//! Renders the queue: which summaries need an update, why they wait, and until when.
 
 use maud::{Markup, html};
 
@@ -14,17 +14,17 @@ pub struct QueueList {
     /// Ordered by agent.
     pub rows: Vec<QueueRow>,
     pub filter: Result<Filter, FilterError>,
-    /// The filter as typed.
+    /// The filter as the user typed it.
     pub asked: String,
-    /// How many rows match, counted up to [`RETRIED_MAX`]; `None` without a filter.
+    /// How many rows match the filter, counted up to [`RETRIED_MAX`]; `None` without a filter.
     pub matching: Option<usize>,
-    /// Where the next page begins; `None` on the last.
+    /// The agent after which the next page begins; `None` on the last page.
     pub next: Option<AgentId>,
     pub paused_since: Option<Timestamp>,
     pub retried: Option<i64>,
 }
 
-/// The most rows that one press of a button makes due.
+/// One press of a button makes at most this many rows due.
 pub const RETRIED_MAX: usize = 1_000;
 
 pub fn queue_page(frame: &Frame, list: &QueueList) -> String {
@@ -34,7 +34,7 @@ pub fn queue_page(frame: &Frame, list: &QueueList) -> String {
             (actions(frame, list))
         }
         @if let Some(since) = list.paused_since {
-            p.notice role="status" { "All updates were paused " (moment(since, frame.now)) ". Windows are kept, and what leaves them waits." }
+            p.notice role="status" { "All updates were paused " (moment(since, frame.now)) ". Windows stay in budget, and exchanges that leave them wait." }
         }
         @if let Some(retried) = list.retried { p.done role="status" { (count(retried, "update")) " made due" } }
         (filters("/ui/queue", &list.asked, &QUEUE_STATES))
@@ -52,15 +52,15 @@ fn rows(frame: &Frame, list: &QueueList, filter: &Filter) -> Markup {
         format!("/ui/queue?{}cursor={next}", words.unwrap_or_default())
     });
     let more = if list.rows.is_empty() {
-        "Search on"
+        "Continue searching"
     } else {
         "Next page"
     };
     html! {
         (live(frame, "list", "wide", &html! {
             @if !list.rows.is_empty() { (table(frame, &list.rows)) }
-            @else if list.next.is_some() { p.empty { "None so far: " (grouped(SEARCHED_MAX)) " rows were looked at" } }
-            @else if filter.is_empty() { p.empty { "Nothing is to be done: every summary is up to date" } }
+            @else if list.next.is_some() { p.empty { "None so far: " (grouped(SEARCHED_MAX)) " rows were searched" } }
+            @else if filter.is_empty() { p.empty { "Nothing to do: every summary is up to date" } }
             @else { p.empty { "Nothing matches" } }
         }))
         (next_page(next, more))
@@ -74,9 +74,9 @@ fn actions(frame: &Frame, list: &QueueList) -> Markup {
             div.actions {
                 (retry_matching(frame, list))
                 @if list.paused_since.is_some() {
-                    (action(viewer, "/ui/queue/resume", "Resume all", "Goes on with all updates, of all daemons on this database."))
+                    (action(viewer, "/ui/queue/resume", "Resume all", "Resumes all updates of all daemons on this database."))
                 } @else {
-                    (action(viewer, "/ui/queue/pause", "Pause all", "Stops all updates, of all daemons on this database, until they are resumed. What runs goes on to its end."))
+                    (action(viewer, "/ui/queue/pause", "Pause all", "Stops all updates of all daemons on this database until they are resumed. Updates in progress are completed."))
                 }
             }
         }
@@ -99,10 +99,10 @@ fn retry_matching(frame: &Frame, list: &QueueList) -> Markup {
     let rest = if is_all {
         ""
     } else {
-        " If more match, press it again for those."
+        " If more rows match, repeat this for them."
     };
     let effect = format!(
-        "Makes the {shown} rows due that match {}, with another series of attempts; running ones stay as they are.{rest}",
+        "Makes the {shown} rows due now that match {}, with a new series of attempts. Running rows stay unchanged.{rest}",
         filter.text()
     );
     html! { (action_on(&frame.viewer, "/ui/queue/retry", &name, &effect, Some(("q", filter.text())))) }
@@ -135,7 +135,7 @@ fn line(frame: &Frame, row: &QueueRow) -> Markup {
     }
 }
 
-/// Shows a state by a sign, a word and a colour.
+/// Shows a state as a sign, a word and a colour.
 fn state(state: QueueState) -> Markup {
     let (class, sign) = match state {
         QueueState::Ready => ("good", "●"),
@@ -151,13 +151,13 @@ fn state(state: QueueState) -> Markup {
 pub(super) fn wait(row: &QueueRow, now: Timestamp) -> Markup {
     let why = match (row.state, row.waits_for) {
         (QueueState::Running, _) => "a worker has it; its lease ends",
-        (QueueState::Parked, _) => "its attempts are used up, or it was parked by hand",
+        (QueueState::Parked, _) => "all attempts failed, or an operator parked it",
         (_, Some(QueueWait::Batching)) => "waits for more exchanges; begins",
-        (_, Some(QueueWait::Provider)) => "waits for the provider; asked again",
-        (_, Some(QueueWait::Backoff)) => "failed; tried again",
-        (_, Some(QueueWait::Batch)) => "waits for a batch's answer; looked at",
-        (_, Some(QueueWait::Limit)) => "a limit of spending is used up; goes on",
-        (_, Some(QueueWait::Operator)) => "paused by hand",
+        (_, Some(QueueWait::Provider)) => "waits for the provider; retried",
+        (_, Some(QueueWait::Backoff)) => "failed; retried",
+        (_, Some(QueueWait::Batch)) => "waits for a batch's answer; checked",
+        (_, Some(QueueWait::Limit)) => "a spending limit is reached; continues",
+        (_, Some(QueueWait::Operator)) => "paused by an operator",
         (_, None) => "may be taken by any worker",
     };
     html! {
@@ -174,17 +174,17 @@ fn by_hand(frame: &Frame, row: &QueueRow) -> Markup {
     html! {
         div.actions {
             @if viewer.may(Scope::Write) && is_hasty {
-                (action(viewer, &format!("/ui/agents/{id}/refresh"), "Run now", "Makes it due at once, whatever it waits for."))
+                (action(viewer, &format!("/ui/agents/{id}/refresh"), "Run now", "Runs the update now, even if it waits for something."))
             }
             @if viewer.may(Scope::Admin) {
                 @if row.state == QueueState::Paused && row.waits_for == Some(QueueWait::Operator) {
-                    (action(viewer, &format!("/ui/agents/{id}/resume"), "Resume", "Goes on with this agent's updates."))
+                    (action(viewer, &format!("/ui/agents/{id}/resume"), "Resume", "Resumes this agent's updates."))
                 } @else {
                     @if row.state != QueueState::Running {
-                        (action(viewer, &format!("/ui/queue/{id}/retry"), "Retry", "Makes it due, with another series of attempts."))
+                        (action(viewer, &format!("/ui/queue/{id}/retry"), "Retry", "Makes the update due now, with a new series of attempts."))
                     }
                     @if row.state != QueueState::Parked {
-                        (action(viewer, &format!("/ui/queue/{id}/cancel"), "Park", "Stops the update under way, and tries it no more. Its exchanges wait until the next eviction, or until it is retried."))
+                        (action(viewer, &format!("/ui/queue/{id}/cancel"), "Park", "Stops the update and doesn't retry it. Its exchanges wait until the next eviction, or until somebody retries the update."))
                     }
                     (action(viewer, &format!("/ui/agents/{id}/pause"), "Pause", "Stops this agent's updates until they are resumed."))
                 }

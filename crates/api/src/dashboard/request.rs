@@ -1,4 +1,4 @@
-//! The request as it is sent: its parts by tokens, and its body.
+//! Renders a request as it would be sent: its parts by tokens, and its body.
 
 use maud::{Markup, html};
 
@@ -9,7 +9,7 @@ use super::{
 use crate::context::{ContextReply, RequestPart};
 use recapd_core::formats::outgoing::RequestFormat;
 
-/// The most characters of a body that are shown.
+/// Limits the characters of a body that are shown.
 const BODY_CHARS_MAX: usize = 400_000;
 const WIDTH: i64 = 1_000;
 
@@ -33,7 +33,7 @@ pub fn request_page(frame: &Frame, request: &ContextReply) -> String {
             @if request.summary_version > 0 { ", with version " (request.summary_version) " of the summary" }
             ", and the window from #" (request.first_exchange.max(1)) " on. The client adds its tools and its system prompt."
         }
-        @if request.over_budget { p.notice { "It is over its limit, because the newest exchange alone is too big." } }
+        @if request.over_budget { p.notice { "The request exceeds its limit, because the newest exchange alone is too big." } }
         div.wide { (parts(request)) }
         @for note in &request.notes { p.notice { (note) } }
         h2 { "Body" }
@@ -81,6 +81,6 @@ fn body(request: &ContextReply) -> Markup {
     let (shown, is_cut) = visible(&text, BODY_CHARS_MAX);
     html! {
         pre.body dir="auto" tabindex="0" { (shown) }
-        @if is_cut { p.note { "Cut here: it has " (tokens(recapd_core::domain::number::i64_or_max(text.len()))) " bytes" } }
+        @if is_cut { p.note { "Cut here: the body has " (tokens(recapd_core::domain::number::i64_or_max(text.len()))) " bytes" } }
     }
 }

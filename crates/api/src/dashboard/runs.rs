@@ -1,4 +1,4 @@
-//! The list of runs.
+//! Renders the list of runs, and single runs.
 
 use maud::{Markup, html};
 
@@ -10,16 +10,16 @@ use super::{
 use recapd_engine::call_log::LoggedCall;
 use recapd_store::operate::{Run, RunOutcome, SEARCHED_MAX};
 
-/// The most characters shown of a prompt or an answer.
+/// Limits the characters shown of a prompt or an answer.
 const TEXT_CHARS_MAX: usize = 200_000;
 
 pub struct RunList {
     /// Newest first.
     pub runs: Vec<Run>,
     pub filter: Result<Filter, FilterError>,
-    /// The filter as typed.
+    /// The filter as the user typed it.
     pub asked: String,
-    /// Where the next page begins; `None` on the last.
+    /// The run after which the next page begins; `None` on the last page.
     pub next: Option<i64>,
 }
 
@@ -45,15 +45,15 @@ fn runs(frame: &Frame, list: &RunList, filter: &Filter) -> Markup {
         format!("/ui/runs?{}cursor={next}", words.unwrap_or_default())
     });
     let more = if list.runs.is_empty() {
-        "Search on"
+        "Continue searching"
     } else {
         "Older runs"
     };
     html! {
         (live(frame, "list", "wide", &html! {
             @if !list.runs.is_empty() { (table(frame, &list.runs)) }
-            @else if list.next.is_some() { p.empty { "None among " (grouped(SEARCHED_MAX)) " runs" } }
-            @else { p.empty { "None that are kept" } }
+            @else if list.next.is_some() { p.empty { "None of the " (grouped(SEARCHED_MAX)) " runs searched so far" } }
+            @else { p.empty { "No stored run matches" } }
         }))
         (next_page(next, more))
     }
@@ -105,7 +105,7 @@ fn cost(run: &Run) -> String {
     }
 }
 
-/// Renders an attempt. `calls` are those of its model calls that the daemon remembers.
+/// Renders a run. `calls` are those of its model calls that the daemon still has in memory.
 pub fn run_page(frame: &Frame, run: &Run, calls: &[LoggedCall]) -> String {
     let agent = &run.agent_id;
     let base = agent_path(agent);
@@ -120,7 +120,7 @@ pub fn run_page(frame: &Frame, run: &Run, calls: &[LoggedCall]) -> String {
         dl.figures {
             (figure("Asked for by", &html! { (run.reason.replace('_', " ")) }, &html! { "attempt " (run.attempt) }))
             (figure("Exchanges", &html! { (grouped(run.exchanges)) }, &covers(run)))
-            (figure("Path", &html! { (run.path.as_deref().unwrap_or("–")) }, &html! { @if run.truncated { "lost decisions or constraints for its size" } }))
+            (figure("Path", &html! { (run.path.as_deref().unwrap_or("–")) }, &html! { @if run.truncated { "dropped decisions or constraints to fit the ceiling" } }))
             (figure("Items", &html! { "+" (grouped(run.items_added)) " −" (grouped(run.items_dropped)) }, &html! { "added, dropped or merged away" }))
             (figure("Document", &html! { (run.document_tokens.map_or_else(|| "–".to_owned(), tokens)) },
                 &html! { @if let Some(version) = run.version { a href=(format!("{base}/versions/{version}")) { "version " (version) } } }))
@@ -129,7 +129,7 @@ pub fn run_page(frame: &Frame, run: &Run, calls: &[LoggedCall]) -> String {
             (figure("Cost", &html! { (cost(run)) }, &html! { (model.join(" ")) }))
         }
         @if let Some(error) = &run.error {
-            section { h2 { "What it failed with" } p.note { (run.error_class.as_deref().unwrap_or("")) } (copy_button(error, "the error")) pre.error dir="auto" { (visible(error, TEXT_CHARS_MAX).0) } }
+            section { h2 { "Error" } p.note { (run.error_class.as_deref().unwrap_or("")) } (copy_button(error, "the error")) pre.error dir="auto" { (visible(error, TEXT_CHARS_MAX).0) } }
         }
         (texts(run, calls))
         @if let Some(version) = run.version.filter(|version| *version > 1) {
@@ -139,7 +139,7 @@ pub fn run_page(frame: &Frame, run: &Run, calls: &[LoggedCall]) -> String {
     page(frame, DashboardArea::Runs, &format!("Run {}", run.run), &content)
 }
 
-/// Shows what was asked and answered.
+/// Shows the prompts and the answers.
 fn texts(run: &Run, calls: &[LoggedCall]) -> Markup {
     let block = |name: &str, text: &str| {
         let (shown, is_cut) = visible(text, TEXT_CHARS_MAX);
@@ -159,7 +159,7 @@ fn texts(run: &Run, calls: &[LoggedCall]) -> Markup {
             }
         }
         @if calls.is_empty() && run.model_calls > 0 {
-            p.note { "The daemon that asked keeps prompts and answers for an hour, in memory. These are gone, or another daemon asked." }
+            p.note { "A daemon keeps the prompts and answers of its own calls in memory for an hour. These are older, or another daemon made the calls." }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The search in an agent's archive.
+//! Renders the search in an agent's archive.
 
 use maud::{Markup, html};
 
@@ -14,7 +14,7 @@ pub struct Search {
     pub agent: AgentId,
     /// The query; empty before the first search.
     pub words: String,
-    /// The matches, or why the query is invalid; `None` before the first search.
+    /// The matches, or what is wrong with the query; `None` before the first search.
     pub found: Option<Result<RecallReply, String>>,
 }
 
@@ -43,12 +43,12 @@ fn answer(frame: &Frame, search: &Search) -> Markup {
         @match &search.found {
             None => {},
             Some(Err(why)) => { p.refused role="alert" { (why) } },
-            Some(Ok(reply)) => { (found(frame, &search.agent, reply)) },
+            Some(Ok(reply)) => { (results(frame, &search.agent, reply)) },
         }
     }
 }
 
-fn found(frame: &Frame, agent: &AgentId, reply: &RecallReply) -> Markup {
+fn results(frame: &Frame, agent: &AgentId, reply: &RecallReply) -> Markup {
     let shown = i64_or_max(reply.found.len());
     html! {
         p.facts role="status" {
@@ -60,7 +60,7 @@ fn found(frame: &Frame, agent: &AgentId, reply: &RecallReply) -> Markup {
     }
 }
 
-/// Shows the exchange's title, or which exchange a later leg continues.
+/// Shows the exchange's title. For a later leg without a title, shows which exchange it continues.
 fn heading(found: &RecallMatch) -> Markup {
     let continued = found.continues.filter(|_| found.title.is_empty());
     html! {

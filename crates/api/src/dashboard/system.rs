@@ -1,4 +1,4 @@
-//! The daemon itself: what runs, with which configuration, and what is wrong with it.
+//! Renders the page about the daemon: what runs, with which configuration, and what is wrong.
 
 use maud::{Markup, html};
 
@@ -18,18 +18,18 @@ use recapd_telemetry::metrics::Circuit;
 pub struct Setting {
     /// `section.key`.
     pub key: String,
-    /// Never a secret.
+    /// The value; never a secret.
     pub value: String,
     pub origin: Option<String>,
 }
 
-/// Facts that only the program that assembled the daemon knows.
+/// What only the program that assembled the daemon knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DaemonFacts {
     pub owner: String,
-    /// The most updates at a time.
+    /// The daemon runs at most this many updates at a time.
     pub workers: usize,
-    /// The newest schema migration that the database has.
+    /// The newest schema migration of the database.
     pub schema: i64,
     pub settings: Vec<Setting>,
     pub firings: Vec<Firing>,
@@ -40,9 +40,9 @@ pub struct DaemonFacts {
 pub struct System {
     pub version: &'static str,
     pub started_at: Timestamp,
-    /// Rows that workers of any daemon hold.
+    /// Queue rows that workers of any daemon hold.
     pub running: Vec<QueueRow>,
-    /// One for each model that may be used.
+    /// One for each configured model.
     pub circuits: Vec<Circuit>,
     /// `None` outside of a daemon.
     pub examined: Option<DaemonFacts>,
@@ -85,7 +85,7 @@ fn figures(frame: &Frame, system: &System) -> Markup {
 fn checks(checks: &[Check]) -> Markup {
     html! {
         section #checks aria-labelledby="checks-title" {
-            h2 #checks-title { "What doctor says, without asking a provider" }
+            h2 #checks-title { "Results of recapd doctor, without calls to a provider" }
             div.wide {
                 table {
                     thead { tr { th scope="col" { "Check" } th scope="col" { "Verdict" } th scope="col" { "Found" } th scope="col" { "What to do" } } }
@@ -108,7 +108,7 @@ fn checks(checks: &[Check]) -> Markup {
 fn verdict(verdict: Verdict) -> Markup {
     let (class, sign, word) = match verdict {
         Verdict::Ok => ("good", "●", "ok"),
-        Verdict::Warn => ("warn", "▲", "look"),
+        Verdict::Warn => ("warn", "▲", "check"),
         Verdict::Fail => ("bad", "■", "fails"),
         Verdict::Skip => ("calm", "–", "not checked"),
     };
@@ -118,7 +118,7 @@ fn verdict(verdict: Verdict) -> Markup {
 fn leases(frame: &Frame, system: &System) -> Markup {
     html! {
         section #leases aria-labelledby="leases-title" {
-            h2 #leases-title { "Updates under way" }
+            h2 #leases-title { "Updates in progress" }
             @if system.running.is_empty() { p.empty { "None" } }
             @else {
                 table {
@@ -143,7 +143,7 @@ fn circuits(frame: &Frame, circuits: &[Circuit]) -> Markup {
     html! {
         section #circuits aria-labelledby="circuits-title" {
             h2 #circuits-title { "Models" }
-            @if circuits.is_empty() { p.empty { "The built-in summariser, which asks nobody" } }
+            @if circuits.is_empty() { p.empty { "The built-in summariser, which calls no provider" } }
             @else {
                 table {
                     thead { tr { th scope="col" { "Provider" } th scope="col" { "Model" } th scope="col" { "Circuit" } } }
@@ -154,8 +154,8 @@ fn circuits(frame: &Frame, circuits: &[Circuit]) -> Markup {
                                 td data-name="Model" { (circuit.model) }
                                 td data-name="Circuit" {
                                     @match circuit.open_until {
-                                        Some(until) => { span.light.bad { "■ left alone" } span.note { "tried again " (moment(until, frame.now)) @if let Some(why) = &circuit.why { ": " (line(why)) } } },
-                                        None => { span.light.good { "● may be asked" } },
+                                        Some(until) => { span.light.bad { "■ not called" } span.note { "tried again " (moment(until, frame.now)) @if let Some(why) = &circuit.why { ": " (line(why)) } } },
+                                        None => { span.light.good { "● may be called" } },
                                     }
                                 }
                             }
@@ -171,7 +171,7 @@ fn firings(frame: &Frame, firings: &[Firing]) -> Markup {
     let at = |at: Option<Timestamp>, never: &'static str| html! { @match at { Some(at) => { (moment(at, frame.now)) }, None => { (never) } } };
     html! {
         section #firings aria-labelledby="firings-title" {
-            h2 #firings-title { "By the clock" }
+            h2 #firings-title { "Scheduled jobs" }
             table {
                 thead { tr { th scope="col" { "Job" } th scope="col" { "Cron" } th scope="col" { "Last" } th scope="col" { "Next" } } }
                 tbody {
@@ -214,8 +214,8 @@ fn configuration(settings: &[Setting]) -> Markup {
         section.configuration aria-labelledby="configuration-title" {
             h2 #configuration-title { "Configuration" }
             @if changed.is_empty() { p.empty { "Nothing differs from the defaults" } }
-            @else { p.facts { (count(changed.len(), "key")) " not the default's" } (table(&changed)) }
-            details.others { summary { "The " (shown(&defaults)) " other keys, as they are by default" } (table(&defaults)) }
+            @else { p.facts { (count(changed.len(), "key")) " changed" } (table(&changed)) }
+            details.others { summary { "The " (shown(&defaults)) " other keys have their default values" } (table(&defaults)) }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Renders what agents said as text that hides nothing.
+//! Renders what agents said so that no character is hidden.
 
 use std::fmt::Write as _;
 
@@ -13,8 +13,8 @@ use recapd_core::domain::{
     time::{MINUTE_MS, SECOND_MS, Timestamp},
 };
 
-/// Returns at most `chars_max` characters of `text` with its lines, and whether some were left out. Characters that hide or
-/// reorder text are replaced by a sign or their number.
+/// Returns at most `chars_max` characters of `text` with its line breaks, and whether characters were left out.
+/// Replaces characters that hide or reorder text with a sign or their number.
 pub(super) fn visible(text: &str, chars_max: usize) -> (String, bool) {
     let mut shown = String::with_capacity(text.len().min(chars_max));
     let mut chars = text.chars();
@@ -22,7 +22,7 @@ pub(super) fn visible(text: &str, chars_max: usize) -> (String, bool) {
         match c {
             '\n' | '\t' => shown.push(c),
             '\r' => {}
-            // The signs for control characters have the same order, from ␀ on.
+            // The visible signs for control characters have the same order, beginning with ␀.
             '\0'..='\u{1f}' => shown.extend(char::from_u32(0x2400 + u32::from(c))),
             '\u{7f}' => shown.push('␡'),
             c if is_hidden(c) => shown.extend(["⟨", &format!("U+{:04X}", u32::from(c)), "⟩"]),
@@ -32,15 +32,15 @@ pub(super) fn visible(text: &str, chars_max: usize) -> (String, bool) {
     (shown, chars.next().is_some())
 }
 
-/// Checks for invisible characters that change how others look: C1 controls, directional marks, tags, and the like. Joiners
-/// of emoji and scripts are left alone.
+/// True for invisible characters that change how others look: C1 controls, directional marks, tags, and the like. False
+/// for joiners of emoji and scripts.
 fn is_hidden(c: char) -> bool {
     matches!(c,
         '\u{80}'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Returns the text in one line, or a placeholder if it is empty.
+/// Returns the text as one line; a placeholder if the text is empty.
 pub(super) fn line(text: &str) -> String {
     let text = one_line(text);
     if text.is_empty() {
@@ -50,14 +50,14 @@ pub(super) fn line(text: &str) -> String {
     }
 }
 
-/// Shows how long ago a moment is, with the exact time as a tooltip.
+/// Shows how long ago a moment is. The tooltip has the exact time.
 pub(super) fn moment(at: Timestamp, now: Timestamp) -> Markup {
     let exact = at.format("%Y-%m-%d %H:%M:%S UTC");
-    html! { time datetime=(at.format("%Y-%m-%dT%H:%M:%SZ")) title=(exact) { (told(at, now)) } }
+    html! { time datetime=(at.format("%Y-%m-%dT%H:%M:%SZ")) title=(exact) { (relative_time(at, now)) } }
 }
 
 /// Formats a moment as `in 5m`, `now`, `just now`, `30m ago`.
-fn told(at: Timestamp, now: Timestamp) -> String {
+fn relative_time(at: Timestamp, now: Timestamp) -> String {
     match at.since_ms(now) {
         SECOND_MS.. => format!("in {}", span(at.since_ms(now))),
         0..SECOND_MS => "now".to_owned(),
@@ -66,7 +66,7 @@ fn told(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// Formats a span as `12s`, `3m 20s`, `4h 10m`, `2d 3h`.
+/// Formats a duration as `12s`, `3m 20s`, `4h 10m`, `2d 3h`.
 pub(super) fn span(span_ms: i64) -> String {
     let seconds = (span_ms.max(0) + SECOND_MS / 2) / SECOND_MS;
     let two = |large: i64, name: &str, small: i64, other: &str| match small {
@@ -81,7 +81,7 @@ pub(super) fn span(span_ms: i64) -> String {
     }
 }
 
-/// Formats a short span with tenths (`8.2s`), a longer one like [`span`].
+/// Formats a short duration with tenths of seconds (`8.2s`), and a longer one like [`span`].
 pub(super) fn duration(span_ms: i64) -> String {
     let span_ms = span_ms.max(0);
     match span_ms {
@@ -106,7 +106,7 @@ pub(super) fn dollars(microusd: i64) -> String {
     }
 }
 
-/// Returns `part` of `whole` in percent, with a decimal below ten: `0.2 %`, `18 %`.
+/// Returns what percentage of `whole` `part` is. Below ten it has a decimal: `0.2%`, `18%`.
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 pub(super) fn percent(part: i64, whole: i64) -> String {
     let share = if whole == 0 {
@@ -121,7 +121,7 @@ pub(super) fn percent(part: i64, whole: i64) -> String {
     }
 }
 
-/// Percent-encodes `text` for an address.
+/// Percent-encodes `text` for a URL.
 pub fn value(text: &str) -> String {
     let mut value = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -144,7 +144,7 @@ pub(super) fn exchange_path(agent: &AgentId, exchange: i64) -> String {
     format!("/ui/agents/{agent}/exchanges/{exchange}")
 }
 
-/// Renders `text` with each `#12` as a link to that exchange.
+/// Renders `text`. Each `#12` in it becomes a link to that exchange.
 pub(super) fn linked(agent: &AgentId, text: &str) -> Markup {
     let mut pieces = text.split('#');
     let before = pieces.next().unwrap_or_default();
@@ -218,7 +218,7 @@ mod tests {
             (-59_000, "just now"),
             (-60_000, "1m ago"),
         ] {
-            assert_eq!(told(now.plus_ms(ahead_ms), now), words);
+            assert_eq!(relative_time(now.plus_ms(ahead_ms), now), words);
         }
     }
 

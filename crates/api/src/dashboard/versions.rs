@@ -1,4 +1,4 @@
-//! The versions of a summary, and what changed between two of them.
+//! Renders the versions of a summary, and what changed between two of them.
 
 use maud::{Markup, html};
 
@@ -17,23 +17,23 @@ use recapd_store::{Version, VersionFigures};
 pub struct VersionList {
     pub agent: AgentId,
     pub versions: Vec<VersionFigures>,
-    /// Where the next page begins; `None` on the last.
+    /// The version after which the next page begins; `None` on the last page.
     pub next: Option<i64>,
 }
 
-/// Two versions to compare, or one to show.
+/// Two versions to compare, or one version to show.
 pub struct Diff {
     pub agent: AgentId,
-    /// `None` if only `after` is shown.
+    /// The earlier version; `None` if only `after` is shown.
     pub before: Option<Version>,
     pub after: Version,
-    /// The version that readers get.
+    /// The version that readers now get.
     pub current: i64,
     /// The last exchange that the summary covers.
     pub summarized_through: i64,
 }
 
-/// Renders the list, with a form that compares two of them.
+/// Renders the list of versions, with a form that compares two of them.
 pub fn versions_page(frame: &Frame, list: &VersionList) -> String {
     let agent = &list.agent;
     let content = html! {
@@ -87,7 +87,7 @@ fn line(frame: &Frame, list: &VersionList, at: usize, version: &VersionFigures) 
     }
 }
 
-/// Renders what changed from one version to another, or one version.
+/// Renders what changed between two versions; without an earlier version, renders the later one.
 pub fn diff_page(frame: &Frame, shown: &Diff) -> String {
     let (agent, after) = (&shown.agent, &shown.after.figures);
     let (title, content) = match &shown.before {
@@ -115,7 +115,7 @@ pub fn diff_page(frame: &Frame, shown: &Diff) -> String {
     )
 }
 
-/// Renders a button that copies the whole text of a single version.
+/// Renders a button that copies the whole text of a version. Only a single version has this button.
 fn copy(shown: &Diff) -> Markup {
     let content = &shown.after.content;
     html! { @if shown.before.is_none() && !content.is_empty() { (copy_button(content, "this version")) } }
@@ -136,7 +136,7 @@ fn restore(frame: &Frame, shown: &Diff) -> Markup {
         "Nothing has to be summarised again.".to_owned()
     };
     let effect = format!(
-        "Writes a new version with what version {name} said. {again} It can be taken back: restore version {}.",
+        "Writes a new version with the text of version {name}. {again} To undo this, restore version {}.",
         shown.current
     );
     let path = format!("{}/rollback", agent_path(&shown.agent));
@@ -167,7 +167,7 @@ fn changes(shown: &Diff, before: &Version) -> Markup {
     let changes = diff(&before.content, &shown.after.content);
     html! {
         (tally(&changes))
-        @if changes.is_empty() { p.empty { "They say the same" } }
+        @if changes.is_empty() { p.empty { "Both versions say the same" } }
         ul.changes { @for change in &changes { (change_block(&shown.agent, change)) } }
     }
 }
@@ -192,7 +192,7 @@ fn tally(changes: &[DiffHunk]) -> Markup {
     }
 }
 
-/// Returns a sign for each kind of change, so that colour isn't the only difference.
+/// Returns a sign for a kind of change, so that the kinds differ not only by colour.
 fn sign(kind: ChangeKind) -> &'static str {
     match kind {
         ChangeKind::Added => "+",

@@ -1,4 +1,4 @@
-//! Actions on pages: a signed form, then back to the page from which it came.
+//! Actions of pages: checks the signed form, acts, and redirects to the page with the form.
 
 use axum::{
     extract::{Request, State},
@@ -16,13 +16,13 @@ use recapd_core::domain::agent::AgentId;
 use recapd_engine::ingest::Operator;
 use recapd_store::{StoreResult, operate::OperatorOutcome};
 
-/// Returns the path of the dashboard's page from which the request comes, or `otherwise`.
+/// Returns the path of the dashboard's page that the request comes from, or `otherwise`.
 fn came_from(request: &Request, otherwise: &str) -> String {
     let referer = request
         .headers()
         .get(REFERER)
         .and_then(|value| value.to_str().ok());
-    // The referrer is our own page: other origins are refused.
+    // The referrer is one of recapd's own pages, because requests of other origins were refused before.
     let path = referer.and_then(|referer| referer.split_once("://")?.1.split_once('/'));
     match path {
         Some((_, path)) if path.starts_with("ui/") => format!("/{path}"),
@@ -30,7 +30,8 @@ fn came_from(request: &Request, otherwise: &str) -> String {
     }
 }
 
-/// Carries out an action if the form is recapd's, even if the browser disconnects, and redirects back.
+/// Carries out an action if the form is one of recapd's, even if the browser disconnects. Then redirects to the page
+/// with the form.
 async fn by_hand<Done, T>(
     app: &SharedApp,
     request: Request,
@@ -72,7 +73,7 @@ pub(super) async fn restore(
 ) -> Result<Response, Problem> {
     let fields = check(&app, request).await?;
     let version = fields.get("version").and_then(|version| version.parse().ok());
-    let version = version.ok_or_else(|| refused("the form names no version to go back to"))?;
+    let version = version.ok_or_else(|| refused("the form doesn't name the version to restore"))?;
     let (ingestor, of) = (app.parts.ingestor.clone(), agent.clone());
     app.see_through(async move { ingestor.roll_back(&of, version).await })
         .await?;
@@ -89,7 +90,7 @@ pub(super) async fn retry(
     handled(by_hand(&app, request, "/ui/queue", act).await?, &agent)
 }
 
-/// Makes all rows of the queue due that a filter matches.
+/// Makes all queue rows that match a filter due now.
 pub(super) async fn retry_matching(
     State(app): State<SharedApp>,
     request: Request,
@@ -98,7 +99,7 @@ pub(super) async fn retry_matching(
     let asked = fields.get("q").map_or("", String::as_str);
     let filter = Filter::parse(asked, &QUEUE_STATES).map_err(|error| refused(error.to_string()))?;
     if filter.is_empty() {
-        return Err(refused("the form says not which rows are meant"));
+        return Err(refused("the form doesn't say which rows to retry"));
     }
     let (operator, agents) = (app.parts.operator.clone(), matching(&app, &filter).await?);
     let retried = app.see_through(async move {

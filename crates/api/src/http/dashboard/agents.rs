@@ -1,4 +1,4 @@
-//! The pages of agents.
+//! Serves the pages about agents.
 
 use axum::{
     Extension,
@@ -17,10 +17,10 @@ use super::{
         },
         response::problem::Problem,
         routes::{
-            agents::{known, rows},
+            agents::{existing_agent, rows},
             context::ContextSource,
             recall::{ExchangePath, unknown_exchange},
-            versions::kept,
+            versions::existing_version,
         },
     },
     FramedPage, shown,
@@ -47,7 +47,7 @@ use recapd_store::{
 };
 
 const MESSAGES_SHOWN: i64 = 100;
-/// No further message is read once payloads have this many bytes.
+/// No further message is read once all payloads together have this many bytes.
 const MESSAGES_BYTES_MAX: usize = 2_000_000;
 const EXCHANGES_SHOWN: i64 = 200;
 
@@ -71,7 +71,7 @@ pub(super) async fn list(
     Ok(shown(agents_page(&frame, &list)))
 }
 
-/// Adds to each agent what was spent on it.
+/// Adds to each agent what was spent on it today.
 async fn lines(app: &App, rows: Vec<AgentRow>) -> StoreResult<Vec<AgentLine>> {
     let names: Vec<AgentId> = rows.iter().map(|row| row.agent.clone()).collect();
     let spent = app.parts.operator.spent_today(&names).await?;
@@ -83,7 +83,7 @@ async fn lines(app: &App, rows: Vec<AgentRow>) -> StoreResult<Vec<AgentLine>> {
     Ok(rows.into_iter().zip(spent).map(line).collect())
 }
 
-/// Redirects to the agent of that name.
+/// Redirects to the page of the agent with this name.
 pub(super) async fn find(
     State(app): State<SharedApp>,
     Extension(caller): CallerExtension,
@@ -92,7 +92,7 @@ pub(super) async fn find(
     let parameters = Parameters::read(&uri, &["agent"])?;
     let agent = agent_id(parameters.text("agent").unwrap_or_default().trim())?;
     see(&app, &caller, &agent).await?;
-    known(&app, &agent).await?;
+    existing_agent(&app, &agent).await?;
     Ok(Redirect::to(&format!("/ui/agents/{agent}")).into_response())
 }
 
@@ -123,7 +123,7 @@ pub(super) async fn now(
     FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
-    let row = known(&app, &agent).await?;
+    let row = existing_agent(&app, &agent).await?;
     let (boundary, through) = (row.ledger.first_exchange, row.ledger.summarized_through);
     let places = map_places(row.ledger.tokens_through());
     let (from, most) = (boundary.max(FIRST_EXCHANGE), COLUMN_EXCHANGES_MAX);
@@ -142,7 +142,7 @@ pub(super) async fn now(
     Ok(shown(agent_screen(&frame, &screen)))
 }
 
-/// Shows the request that the agent's next call would send.
+/// Shows the request that the agent's next model call would send.
 pub(super) async fn request(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -191,7 +191,7 @@ pub(super) async fn archive(
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["before"])?;
     let before = parameters.integer("before", 1..=i64::MAX)?;
-    let row = known(&app, &agent).await?;
+    let row = existing_agent(&app, &agent).await?;
     let through = before.map_or(i64::MAX, |before| before - 1);
     let mut found = exchanges(&app, &agent, FIRST_EXCHANGE, through, EXCHANGES_SHOWN + 1).await?;
     let has_more = i64::try_from(found.len()).is_ok_and(|found| found > EXCHANGES_SHOWN);
@@ -227,7 +227,7 @@ pub(super) async fn exchange(
         is_current: false,
         scope: MessageScope::All,
     };
-    known(&app, &agent).await?;
+    existing_agent(&app, &agent).await?;
     let expanded = app.parts.store.expand(&agent, exchange, range).await?;
     let expanded = expanded.ok_or_else(|| unknown_exchange(&agent, exchange))?;
     let legs = Legs::of(&app.parts.store.legs(&agent, exchange).await?, exchange);
@@ -254,7 +254,7 @@ pub(super) async fn raw(
         is_current: false,
         scope: MessageScope::All,
     };
-    known(&app, &agent).await?;
+    existing_agent(&app, &agent).await?;
     let expanded = app.parts.store.expand(&agent, exchange, range).await?;
     let message = expanded.and_then(|expanded| expanded.messages.into_iter().next());
     let message = message.ok_or_else(|| unknown_exchange(&agent, exchange))?;
@@ -270,7 +270,7 @@ pub(super) async fn versions(
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["cursor"])?;
     let limit = page::limit(&parameters)?;
-    known(&app, &agent).await?;
+    existing_agent(&app, &agent).await?;
     let query = VersionQuery {
         before: parameters.integer("cursor", 1..=i64::MAX)?,
         limit: limit + 1,
@@ -292,10 +292,10 @@ pub(super) async fn version(
     FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
-    let row = known(&app, &agent).await?;
+    let row = existing_agent(&app, &agent).await?;
     let diff = Diff {
         before: None,
-        after: kept(app.parts.store.as_ref(), &agent, number).await?,
+        after: existing_version(app.parts.store.as_ref(), &agent, number).await?,
         current: row.version,
         summarized_through: row.ledger.summarized_through,
         agent,
@@ -303,7 +303,7 @@ pub(super) async fn version(
     Ok(shown(diff_page(&frame, &diff)))
 }
 
-/// Shows what changed between two versions. The earlier one comes first, whatever their order in the URL.
+/// Shows what changed between two versions. The earlier version comes first, even if the URL names it last.
 pub(super) async fn diff(
     State(app): State<SharedApp>,
     Agent(agent): Agent,
@@ -316,11 +316,11 @@ pub(super) async fn diff(
         number.ok_or_else(|| invalid(name, "is missing", "choose a version"))
     };
     let (one, other) = (number("from")?, number("to")?);
-    let row = known(&app, &agent).await?;
+    let row = existing_agent(&app, &agent).await?;
     let store = app.parts.store.as_ref();
     let diff = Diff {
-        before: Some(kept(store, &agent, one.min(other)).await?),
-        after: kept(store, &agent, one.max(other)).await?,
+        before: Some(existing_version(store, &agent, one.min(other)).await?),
+        after: existing_version(store, &agent, one.max(other)).await?,
         current: row.version,
         summarized_through: row.ledger.summarized_through,
         agent,
@@ -335,7 +335,7 @@ pub(super) async fn search(
     FramedPage(frame): FramedPage,
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["q"])?;
-    known(&app, &agent).await?;
+    existing_agent(&app, &agent).await?;
     let words = parameters.text("q").unwrap_or_default().trim().to_owned();
     let found = if words.is_empty() {
         None

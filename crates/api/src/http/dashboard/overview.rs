@@ -1,4 +1,4 @@
-//! `GET /ui/`: the overview.
+//! `GET /ui/`: serves the overview.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ use crate::dashboard::{Overview, Stale, overview_page};
 use recapd_core::domain::time::DAY_MS;
 use recapd_store::StoreResult;
 
-/// How long the database has to answer, in milliseconds.
+/// The database must answer within this time.
 const ANSWER_MS_MAX: u64 = 2_000;
 const STALE_SHOWN: i64 = 5;
 
-/// Shows the overview. A caller who may see only some agents is sent to the list of these instead.
+/// Shows the overview. A caller who may see only some agents is redirected to their list.
 pub(super) async fn show(
     State(app): State<SharedApp>,
     Extension(caller): CallerExtension,
@@ -35,11 +35,11 @@ pub(super) async fn show(
     if caller.reach.named().is_some() {
         return Ok(Redirect::to("/ui/agents").into_response());
     }
-    let overview = app.overview.take(|| look(&app)).await;
+    let overview = app.overview.take(|| read_in_time(&app)).await;
     Ok(shown(overview_page(&frame, &overview)))
 }
 
-async fn look(app: &App) -> Overview {
+async fn read_in_time(app: &App) -> Overview {
     let read = tokio::time::timeout(Duration::from_millis(ANSWER_MS_MAX), read(app)).await;
     match read {
         Ok(Ok(overview)) => overview,
@@ -51,7 +51,7 @@ async fn look(app: &App) -> Overview {
 async fn read(app: &App) -> StoreResult<Overview> {
     let operator = &app.parts.operator;
     let now = app.parts.clock.now();
-    // Reads may still work when nothing can be written.
+    // Reading may still work when writing doesn't.
     let database = app.parts.store.ping().await.err();
     let stale = operator.stalest(STALE_SHOWN).await?;
     let stale = stale.into_iter().map(|(agent, since, exchanges)| Stale {
@@ -72,7 +72,7 @@ async fn read(app: &App) -> StoreResult<Overview> {
     })
 }
 
-/// Returns the overview for a database that failed with `database`.
+/// Returns the overview if the database failed with the error `database`.
 fn without(app: &App, database: String) -> Overview {
     Overview {
         sample: None,

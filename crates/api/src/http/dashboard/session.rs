@@ -1,5 +1,5 @@
-//! Sessions of browsers: an id in a cookie that no script can read and no other site can send, and a key in each form.
-//! [`crate::access::session`] says what a session is, and when it ends.
+//! Browser sessions: an id in a cookie that no script can read and no other site can send, and a key in each form.
+//! [`crate::access::session`] says when a session ends.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -38,26 +38,26 @@ use crate::{
 use recapd_core::domain::text::hexadecimal;
 use recapd_platform::randomness;
 
-/// The beginning of the cookie's name; the port follows. Browsers send cookies to all ports of a host, so without the port
-/// two daemons on one machine would overwrite each other's cookies.
+/// The cookie's name begins with this; the port follows. Browsers send a host's cookies to all of its ports, so without
+/// the port two daemons on one machine would overwrite each other's cookies.
 const NAME: &str = "recapd_session_";
-/// The prefix of the name over TLS. Browsers then take the cookie only from this host itself, over TLS, for all paths (RFC
-/// 6265bis, section 4.1.3.2), so that no neighbour can replace it.
+/// Over TLS the name begins with this prefix. Browsers then accept the cookie only from this host itself, over TLS and
+/// for all paths (RFC 6265bis, section 4.1.3.2), so that no neighbouring host can replace it.
 const TLS_PREFIX: &str = "__Host-";
 const PLACE: &str = "Path=/ui; HttpOnly; SameSite=Strict";
-/// The attributes over TLS, as the prefix demands.
+/// The cookie's attributes over TLS. `TLS_PREFIX` demands them.
 const TLS_PLACE: &str = "Path=/; HttpOnly; SameSite=Strict; Secure";
 const FORM_BYTES_MAX: usize = 8_192;
 const KEY_DIGITS: usize = 32;
-/// How many attempts to sign in may come from one address at once.
+/// One address may try to sign in this often at once.
 const SIGN_INS_BURST: u32 = 10;
-/// How often one more may come after that.
+/// After that, one address may try to sign in once in this time.
 const SIGN_INS_SPACING: Duration = Duration::from_secs(10);
 
-/// Returns a new secret for signing forms. It changes with each start.
+/// Returns a new secret for signing forms. Each start of the daemon makes a new one.
 pub(crate) fn made_secret() -> String {
     let secret = randomness::bytes::<SECRET_BYTES>().unwrap_or_else(|_| {
-        tracing::warn!("dashboard.no_randomness: forms are guarded by their origin alone");
+        tracing::warn!("dashboard.no_randomness: forms are protected only by the check of their origin");
         [0; SECRET_BYTES]
     });
     token_text(&secret)
@@ -90,7 +90,7 @@ impl SessionCookie<'_> {
     }
 }
 
-/// Returns the session's cookie, preferably the one over TLS.
+/// Returns the cookie of the session. Prefers the cookie for TLS.
 pub(crate) fn cookie<'r>(uri: &Uri, headers: &'r HeaderMap) -> Option<SessionCookie<'r>> {
     let names = [true, false].map(|over_tls| cookie_name(uri, headers, over_tls));
     names.into_iter().find_map(|name| {
@@ -109,7 +109,8 @@ fn value_of<'r>(wanted: &str, headers: &'r HeaderMap) -> Option<&'r str> {
         .find_map(|(name, value)| (name == wanted).then_some(value))
 }
 
-/// Returns the key that the forms of a page must send. Only a page of this run has it, and only for the holder of the session or token.
+/// Returns the key that the forms of a page must send. Only pages of this process have the key, and it differs for each
+/// session and token.
 pub(super) fn form_key(app: &App, uri: &Uri, headers: &HeaderMap) -> String {
     let secret = bearer(headers).or_else(|| cookie(uri, headers).map(|cookie| cookie.id));
     let digest = digest_of(&format!(
@@ -123,7 +124,7 @@ pub(super) fn form_key(app: &App, uri: &Uri, headers: &HeaderMap) -> String {
 /// The fields of a form that triggers an action, by name.
 pub(super) type FormFields = BTreeMap<String, String>;
 
-/// Reads a form, and refuses one that isn't from recapd's pages. `access::origin` has checked its origin before.
+/// Reads a form. Refuses a form that isn't from recapd's pages. `access::origin` has already checked the origin.
 pub(super) async fn check(app: &App, request: Request) -> Result<FormFields, Problem> {
     let key = form_key(app, request.uri(), request.headers());
     let form: FormFields = read(request).await?;
@@ -134,19 +135,19 @@ pub(super) async fn check(app: &App, request: Request) -> Result<FormFields, Pro
         return Ok(form);
     }
     let detail = "the form is from another session; nothing was changed";
-    Err(Problem::new(FOREIGN_ORIGIN, detail).hint("open the page again, and try once more"))
+    Err(Problem::new(FOREIGN_ORIGIN, detail).hint("reload the page and try again"))
 }
 
-/// Returns the problem of a form that can't be read.
+/// Returns the problem for a form that can't be read.
 pub(super) fn refused(detail: impl Into<String>) -> Problem {
-    Problem::new(INVALID_BODY, detail).hint("open the page again, and try once more")
+    Problem::new(INVALID_BODY, detail).hint("reload the page and try again")
 }
 
 async fn read<T: for<'d> Deserialize<'d>>(request: Request) -> Result<T, Problem> {
     let (parts, body) = request.into_parts();
     let bytes = axum::body::to_bytes(body, FORM_BYTES_MAX)
         .await
-        .map_err(|_| refused("the form broke off, or is too long"))?;
+        .map_err(|_| refused("the form is incomplete or too long"))?;
     let request = Request::from_parts(parts, bytes.into());
     let form = <Form<T> as axum::extract::FromRequest<()>>::from_request(request, &()).await;
     form.map(|Form(form)| form)
@@ -173,7 +174,7 @@ pub(super) async fn sign_in(State(app): State<SharedApp>, request: Request) -> R
     let before = cookie(request.uri(), request.headers()).map(|cookie| cookie.key());
     let form: SignIn = read(request).await?;
     let (to, token, access) = (own_place(&form.to), form.token.trim(), &app.parts.access);
-    // Where there are no tokens, everyone is let in and a cookie would be useless.
+    // If the daemon needs no token, everybody is let in, and a cookie would be useless.
     if access.identify(None).await.is_ok() {
         return Ok(sent_to(to));
     }
@@ -192,13 +193,14 @@ pub(super) async fn sign_in(State(app): State<SharedApp>, request: Request) -> R
     Ok(with_cookie(sent_to(to), &format!("{name}={id}; {place}")))
 }
 
-/// Checks whether the browser says that it uses TLS, which a proxy may have removed. The origin was compared with the host before.
+/// Checks whether the browser used TLS, even if a proxy ended it. The guard has already compared the origin with the
+/// host.
 fn is_over_tls(headers: &HeaderMap) -> bool {
     let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
     origin.is_some_and(|origin| origin.starts_with("https://"))
 }
 
-/// Refuses attempts to sign in that come too often from one address, whatever their token.
+/// Limits how often one address may try to sign in, with whatever token.
 fn check_sign_ins(app: &App, peer: Option<Peer>) -> Result<(), Problem> {
     let taken = app.sign_ins.take(Asker::Peer(peer), Instant::now());
     taken.map_err(|wait| {
@@ -231,7 +233,7 @@ pub(super) async fn sign_out(
     Ok(response)
 }
 
-/// Returns `to` if it is a path of the dashboard, else the overview's.
+/// Returns `to` if it is a path of the dashboard; otherwise the path of the overview.
 fn own_place(to: &str) -> &str {
     let is_plain = to.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     if is_plain && to.starts_with("/ui/") && !to.starts_with("/ui/log") {

@@ -1,4 +1,4 @@
-//! Sharing a costly read between concurrent callers: one read at a time for all open pages.
+//! Shares a costly read between concurrent callers: all open pages cause one read at a time.
 
 use std::{future::Future, sync::Arc};
 
@@ -18,7 +18,7 @@ impl<T> Default for SharedLook<T> {
 }
 
 impl<T> SharedLook<T> {
-    /// Reads, or shares a read that began after this call, so that no caller gets an older result.
+    /// Reads, or waits for a read that began after this call, so that no caller gets an older result.
     pub(crate) async fn take<F>(&self, look: impl FnOnce() -> F + Send) -> Arc<T>
     where
         F: Future<Output = T> + Send,

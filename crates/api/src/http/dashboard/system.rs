@@ -1,4 +1,4 @@
-//! `GET /ui/system`: the daemon itself.
+//! `GET /ui/system`: serves the page about the daemon.
 
 use axum::{extract::State, http::Uri, response::Response};
 

@@ -1,4 +1,4 @@
-//! `GET /ui/queue`, `/ui/runs`, `/ui/runs/{n}`.
+//! `GET /ui/queue`, `/ui/runs` and `/ui/runs/{n}`: serves the pages about updates.
 
 use axum::{Extension, extract::State, http::Uri, response::Response};
 
@@ -60,7 +60,7 @@ pub(super) async fn queue(
     Ok(shown(queue_page(&frame, &list)))
 }
 
-/// Reads the rows of the queue that `caller` may see and `filter` matches.
+/// Reads the queue rows that match `filter` and that `caller` may see.
 async fn rows(
     app: &App,
     caller: &Caller,
@@ -69,7 +69,7 @@ async fn rows(
 ) -> StoreResult<SearchReport<QueueRow, AgentId>> {
     let operator = &app.parts.operator;
     let limit = i64_or_max(ROWS_SHOWN);
-    if let Some(agents) = app.parts.access.seen(caller, after, limit).await? {
+    if let Some(agents) = app.parts.access.visible_agents(caller, after, limit).await? {
         let (mut found, next) = some(operator, agents, limit).await?;
         found.retain(|row| filter.matches_row(row));
         return Ok(SearchReport { found, next });
@@ -84,7 +84,7 @@ async fn rows(
         .await
 }
 
-/// Returns the agents whose rows one press of the button makes due.
+/// Returns the agents whose rows match `filter`, as many as one press of the button retries.
 pub(super) async fn matching(app: &App, filter: &Filter) -> StoreResult<Vec<AgentId>> {
     let matches = |row: &QueueRow| filter.matches_row(row);
     let searched = app.parts.operator.search_queue(None, RETRIED_MAX, matches);
