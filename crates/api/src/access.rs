@@ -1,14 +1,15 @@
-//! Authentication and authorization: who sends a request, and what they may do.
+//! Authentication: which token sends a request, and which agents and projects it may see. Which token may call which
+//! route is in `http::edge::access`.
 //!
 //! ```text
 //! access_tokens ──► refresh (while requests come in) ──► copy in memory ──► identify (no query per request)
 //! ```
 //!
-//! A token is `rcp_` and 64 hexadecimal digits: 256 random bits. Its SHA-256 is stored. A slow hash would protect
-//! passwords, which can be guessed; 256 random bits can't, and a slow hash would burden every request.
+//! A token is `rcp_` and 64 hexadecimal digits: 256 random bits. Its SHA-256 is stored. Passwords need a slow hash
+//! because they can be guessed. 256 random bits can't be guessed, and a slow hash would burden every request.
 //!
-//! Invariant: without a token, a request gets in only as [`Caller::anybody`], and never where a token was ever made, where
-//! the configuration demands tokens, or beyond loopback.
+//! Invariant: a request without a token is let in only as [`Caller::anybody`]. It is never let in if a token was ever
+//! made, if the configuration demands tokens, or if it comes from beyond loopback.
 
 pub mod audit;
 pub mod file;
@@ -49,25 +50,28 @@ use recapd_store::{
     access::{AccessStore, Token},
 };
 
-/// The prefix of every token, by which secret scanners recognise one.
+/// Every token begins with this prefix. Secret scanners recognise tokens by it.
 pub const PREFIX: &str = "rcp_";
-/// How often the tokens are read while requests come in. A revoked token works for at most this long, while the database answers.
+/// How often the tokens are read while requests come in. As long as the database answers, a revoked token works for at
+/// most this long.
 const REFRESH: Duration = Duration::from_secs(2);
-/// A request waits for a fresh copy if the copy is older than this, as it is after a time without requests.
+/// A request waits for a fresh copy of the tokens if the copy is older than this. It is older after a time without
+/// requests.
 const STALE: Duration = Duration::from_secs(3);
-/// The longest such wait.
+/// A request waits for a fresh copy at most this long.
 const FRESH_WAIT_MAX: Duration = Duration::from_millis(250);
-/// A use is stored if the stored one is older than this.
+/// A token's last use is stored again only if the stored time is older than this.
 const USE_NOTED_AFTER_MS: i64 = HOUR_MS;
 pub const SECRET_BYTES: usize = 32;
-/// Tokens are found by these first digits of their digest. The holder can't choose them, so look-ups reveal nothing.
+/// Tokens are looked up by this many first digits of their digest. A holder can't choose the digits, so the timing of a
+/// look-up reveals nothing.
 const FINDING_DIGITS: usize = 16;
 
 pub fn token_text(secret: &[u8; SECRET_BYTES]) -> String {
     format!("{PREFIX}{}", hexadecimal(secret))
 }
 
-/// Returns what is stored of a token: the SHA-256 of its text, in hexadecimal.
+/// Returns the form in which a token is stored: the SHA-256 of its text, in hexadecimal.
 pub fn digest_of(token: &str) -> String {
     hexadecimal(&Sha256::digest(token.as_bytes()))
 }
@@ -83,7 +87,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Returns the caller where everybody may do everything.
+    /// Returns the caller of a daemon where everybody may do everything.
     pub fn anybody() -> Self {
         Self {
             token: None,
@@ -93,7 +97,7 @@ impl Caller {
     }
 }
 
-/// The request has no valid token. Clients don't learn whether it has none or an invalid one.
+/// The request has no token, or an invalid one. Clients don't learn which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCaller;
 
@@ -125,12 +129,14 @@ pub struct Access {
     file: Option<(PathBuf, RwLock<Vec<Token>>)>,
     sessions: Sessions,
     asked: Notify,
-    /// When the copy was last refreshed, or a refresh took too long to wait for. `None` if nothing keeps the copy fresh.
+    /// When the copy was last refreshed, or when a refresh had taken too long to wait for. `None` if no task refreshes
+    /// the copy.
     looked_at: watch::Sender<Option<Instant>>,
 }
 
 impl Access {
-    /// Starts without tokens: [`Self::refresh`] reads them. With `demanded`, requests need a token even if none was ever made.
+    /// Starts without tokens; [`Self::refresh`] reads them. With `demanded`, requests need a token even if none was
+    /// ever made.
     pub fn new(store: Arc<dyn AccessStore>, clock: Arc<dyn Clock>, demanded: bool) -> Self {
         Self {
             store,
@@ -148,7 +154,7 @@ impl Access {
     /// Adds the tokens of a file. From then on, requests need a token.
     ///
     /// # Errors
-    /// [`file::FileError`] if the file can't be read now. Later failures are logged, and the tokens last read stay in force.
+    /// [`file::FileError`] if the file can't be read now. If a later read fails, that is logged, and the last tokens stay valid.
     pub fn with_file(self, path: PathBuf) -> Result<Self, file::FileError> {
         let tokens = file::read(&path)?;
         Ok(Self {
@@ -158,13 +164,13 @@ impl Access {
         })
     }
 
-    fn held(&self) -> Arc<Tokens> {
+    fn current_tokens(&self) -> Arc<Tokens> {
         Arc::clone(&self.tokens.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// True if a token was ever made here, even if it has been revoked.
     pub fn has_tokens(&self) -> bool {
-        self.held().were_made
+        self.current_tokens().were_made
     }
 
     /// Returns the caller with this token.
@@ -207,12 +213,12 @@ impl Access {
 
     /// True if everybody may do everything.
     fn is_open(&self) -> bool {
-        !self.demanded && !self.held().were_made
+        !self.demanded && !self.current_tokens().were_made
     }
 
-    /// Returns the holder of the token with this digest, and notes the use.
+    /// Returns the holder of the token with this digest, and records the use.
     fn holder(&self, digest: &str) -> Result<Arc<Caller>, UnknownCaller> {
-        let tokens = self.held();
+        let tokens = self.current_tokens();
         let found = digest
             .get(..FINDING_DIGITS)
             .and_then(|digits| tokens.by_digits.get(digits));
@@ -226,13 +232,13 @@ impl Access {
         Ok(Arc::clone(&known.caller))
     }
 
-    /// Checks that `caller` would still be identified, in its session if it has one.
-    pub fn still_knows(&self, caller: &Caller, session: Option<&SessionKey>) -> bool {
+    /// Checks that `caller` would still be identified; if it has a session, that the session is still open.
+    pub fn is_still_valid(&self, caller: &Caller, session: Option<&SessionKey>) -> bool {
         self.asked.notify_one();
         if caller.token.is_none() {
             return self.is_open();
         }
-        let (tokens, now) = (self.held(), self.clock.now());
+        let (tokens, now) = (self.current_tokens(), self.clock.now());
         let is_signed_in = session.is_none_or(|key| self.sessions.is_open(key, now));
         let mut known = tokens.by_digits.values();
         let is_same =
@@ -240,11 +246,11 @@ impl Access {
         is_signed_in && known.any(is_same)
     }
 
-    /// Checks that `caller` may see `agent`, which need not exist. Queries the database only for callers that may see projects.
+    /// Checks that `caller` may see `agent`, which need not exist. Queries the database only for callers with projects.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`](recapd_store::StoreError::Unavailable).
-    pub async fn sees(&self, caller: &Caller, agent: &AgentId) -> StoreResult<bool> {
+    pub async fn may_see(&self, caller: &Caller, agent: &AgentId) -> StoreResult<bool> {
         let Some(named) = caller.reach.named() else {
             return Ok(true);
         };
@@ -255,11 +261,12 @@ impl Access {
         Ok(project.is_some_and(|project| named.projects.contains(&project)))
     }
 
-    /// Returns the agents that `caller` may see, by id, after `after`; `None` if these are all agents.
+    /// Returns the ids after `after` of the agents that `caller` may see, in order; `None` if `caller` may see all
+    /// agents.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`](recapd_store::StoreError::Unavailable).
-    pub async fn seen(
+    pub async fn visible_agents(
         &self,
         caller: &Caller,
         after: Option<&AgentId>,
@@ -271,18 +278,18 @@ impl Access {
         }
     }
 
-    /// Reads the rows of the agents that `caller` may see, by id, after `after`.
+    /// Reads the rows of the agents that `caller` may see: those with ids after `after`, in order.
     ///
     /// # Errors
     /// The store's errors.
-    pub async fn seen_rows(
+    pub async fn visible_agent_rows(
         &self,
         store: &dyn Store,
         caller: &Caller,
         after: Option<&AgentId>,
         limit: i64,
     ) -> StoreResult<Vec<AgentRow>> {
-        let Some(seen) = self.seen(caller, after, limit).await? else {
+        let Some(seen) = self.visible_agents(caller, after, limit).await? else {
             return store.agents(after, limit).await;
         };
         let mut rows = Vec::new();
@@ -292,26 +299,26 @@ impl Access {
         Ok(rows)
     }
 
-    /// Returns the projects that `caller` may see, by name; `None` if these are all projects.
-    pub fn seen_projects<'c>(&self, caller: &'c Caller) -> Option<&'c BTreeSet<ProjectId>> {
+    /// Returns the projects that `caller` may see, in order of their names; `None` if `caller` may see all projects.
+    pub fn visible_projects<'c>(&self, caller: &'c Caller) -> Option<&'c BTreeSet<ProjectId>> {
         caller.reach.named().map(|named| &named.projects)
     }
 
-    /// Reads the tokens, and stores when they were used.
+    /// Reads the tokens, and stores when they were last used.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`](recapd_store::StoreError::Unavailable). If the tokens can't be read, the copy stays as it was.
+    /// [`StoreError::Unavailable`](recapd_store::StoreError::Unavailable). If the tokens can't be read, the copy stays unchanged.
     pub async fn refresh(&self) -> StoreResult<()> {
-        let before = self.held();
+        let before = self.current_tokens();
         let kept = self.store.tokens().await?;
-        let filed = self.filed().await;
+        let file_tokens = self.read_file_tokens().await;
         let tokens = Tokens {
-            were_made: !kept.is_empty() || !filed.is_empty(),
+            were_made: !kept.is_empty() || !file_tokens.is_empty(),
             by_digits: kept
                 .into_iter()
-                .chain(filed)
+                .chain(file_tokens)
                 .filter(|token| token.revoked_at.is_none())
-                .filter_map(|token| known(token, &before))
+                .filter_map(|token| active_token(token, &before))
                 .collect(),
         };
         let tokens = Arc::new(tokens);
@@ -324,8 +331,9 @@ impl Access {
         self.note_uses(&tokens).await
     }
 
-    /// Reads the file's tokens, or returns those last read if that fails. The disk may be slow, so no serving thread waits for it.
-    async fn filed(&self) -> Vec<Token> {
+    /// Reads the file's tokens. If that fails, returns the tokens of the last successful read. Reads in a thread of its
+    /// own, since the disk may be slow.
+    async fn read_file_tokens(&self) -> Vec<Token> {
         let Some((path, last)) = &self.file else {
             return Vec::new();
         };
@@ -358,14 +366,14 @@ impl Access {
 
     /// Refreshes the copy until `stop`, as long as requests come in.
     pub async fn follow(&self, stop: CancellationToken) {
-        // Whoever starts this has just read the tokens.
+        // The caller has just read the tokens.
         self.looked_at.send_replace(Some(Instant::now()));
         let work = async {
             let mut is_away = false;
             loop {
                 sleep(REFRESH).await;
                 self.asked.notified().await;
-                let refreshed = self.look().await;
+                let refreshed = self.refresh_in_time().await;
                 if let (Err(error), false) = (&refreshed, is_away) {
                     warn!(%error, "access.unreadable: the tokens known so far stay in force");
                 }
@@ -376,8 +384,8 @@ impl Access {
         self.looked_at.send_replace(None);
     }
 
-    /// Reads the tokens. If that takes long, requests that wait for it go on with the old copy.
-    async fn look(&self) -> StoreResult<()> {
+    /// Reads the tokens. If that takes too long, waiting requests continue with the old copy.
+    async fn refresh_in_time(&self) -> StoreResult<()> {
         let mut refreshing = pin!(self.refresh());
         loop {
             let refreshed = timeout(FRESH_WAIT_MAX, &mut refreshing).await;
@@ -388,7 +396,7 @@ impl Access {
         }
     }
 
-    /// Notes that a request came in. Waits for a fresh copy if the copy is stale.
+    /// Records that a request came in. If the copy is stale, waits for a fresh one.
     async fn freshen(&self) {
         let is_fresh = |at: &Option<Instant>| at.is_none_or(|at| at.elapsed() <= STALE);
         self.asked.notify_one();
@@ -396,13 +404,13 @@ impl Access {
             return;
         }
         let mut looked_at = self.looked_at.subscribe();
-        // After the time limit, the request goes on with the old copy.
+        // After the timeout the request continues with the old copy.
         drop(timeout(FRESH_WAIT_MAX, looked_at.wait_for(is_fresh)).await);
     }
 }
 
-/// Makes an entry of the copy, with the last use that `before` has.
-fn known(token: Token, before: &Tokens) -> Option<(String, ActiveToken)> {
+/// Returns an entry of the copy. Keeps the last use that `before` knows.
+fn active_token(token: Token, before: &Tokens) -> Option<(String, ActiveToken)> {
     let digits = token.digest.get(..FINDING_DIGITS)?.to_owned();
     let used = before
         .by_digits

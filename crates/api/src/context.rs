@@ -1,6 +1,6 @@
 //! Reads contexts, for the command line and for HTTP.
 //!
-//! [`ContextMaterial::build`] does the computing, apart from the reads that wait for the database.
+//! The functions here read from the database. [`ContextMaterial::build`] then computes the context without it.
 
 mod build;
 mod compact;
@@ -35,41 +35,43 @@ use recapd_store::{
 pub use replacement::Replacement;
 use window::{ShortenedMessages, WindowContent};
 
-/// The most exchanges of a window that are read.
+/// Limits how many exchanges of a window are read.
 pub const WINDOW_EXCHANGES_MAX: i64 = 100_000;
-/// The most bytes of payloads of preamble and window. Anthropic's longest request has 32 MB, and summary, copies, tools and
-/// the re-encoding as JSON come on top. Tokens don't bound bytes: an image has few.
+/// Limits the payload bytes of preamble and window. Anthropic accepts requests of up to 32 MB, and summary, copies,
+/// tools and the re-encoding as JSON come on top. A limit on tokens wouldn't limit bytes: an image has few tokens.
 pub const CONTEXT_BYTES_MAX: i64 = 24 << 20;
-/// Too few bytes for any message, so that only sizes are read.
+/// A byte limit that no message fits, so that the store returns only sizes.
 const SIZES_ONLY: i64 = 1;
-/// The preamble, which is never left out, has at most one part in this many of those bytes.
+/// The preamble, which is never left out, gets at most 1/2 of [`CONTEXT_BYTES_MAX`].
 const PREAMBLE_SHARE: i64 = 2;
-/// The most pinned and important messages that are read. Twice as many as are copied, since the newest may be in the window.
+/// Limits how many pinned and important messages are read: twice as many as are copied, since the newest may be in the
+/// window.
 const PINS_MAX: i64 = 100;
+/// Limits how many messages a note names.
 const NAMED_MAX: usize = 10;
-/// The summary takes at most one part in this many of a request.
+/// The summary gets at most 1/4 of a request.
 const SUMMARY_SHARE: i64 = 4;
-/// How often a context is rebuilt because the lines about exchanges that were left out crowded out further ones.
+/// How often a context is rebuilt. Lines about exchanges that were left out can crowd out further exchanges.
 const LEFT_OUT_PASSES: usize = 3;
-/// The first message of a session is looked for in this many of its first exchanges.
+/// The session's first user message is searched for in this many of its first exchanges.
 const ANCHOR_EXCHANGES_MAX: i64 = 4;
 
 /// The options of a request for a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextQuery {
     pub format: RequestFormat,
-    /// The most tokens of the whole request; `None` as configured, 0 for no limit.
+    /// The most tokens of the whole request. `None`: as configured. 0: no limit.
     pub budget_tokens: Option<i64>,
-    /// How alternation is repaired; `None` as configured.
+    /// How alternation is repaired. `None`: as configured.
     pub alternation: Option<Alternation>,
-    /// The most tokens of the summary, if fewer than its share of the budget.
+    /// The most tokens of the summary, if that is less than its share of the budget.
     pub summary_max_tokens: Option<i64>,
-    /// True if thinking of the open exchange is sent even where something before it has changed.
+    /// True if the thinking of the open exchange is sent even where an earlier message has changed.
     pub keeps_open_thinking: bool,
 }
 
 impl ContextQuery {
-    /// Returns `defaults` with the query's options in their place.
+    /// Returns `defaults`, overridden by the query's options.
     pub fn options(self, defaults: ContextOptions) -> ContextOptions {
         ContextOptions {
             max_tokens: self.budget_tokens.unwrap_or(defaults.max_tokens),
@@ -112,17 +114,19 @@ pub struct ContextMaterial {
     /// Empty if there is no summary.
     markdown: String,
     first_exchange: i64,
-    /// True if something has left the window, even if it is back. Thinking may then be bound to messages that aren't sent.
+    /// True if an exchange has ever left the window, even if a rewind brought it back. Thinking may then be bound to
+    /// messages that aren't sent.
     has_evicted: bool,
     /// Before this exchange, long answers of recapd's own tools are shortened.
     passed_before: i64,
     preamble: Vec<StoredMessage>,
     anchor: Option<StoredMessage>,
     pins: Pins,
-    /// The request that the window's first exchange works on, and the exchange it begins, if only later legs were read.
+    /// The request that the window's first exchange works on, and the number of the exchange that begins with this
+    /// request. `None` unless the window begins with a later leg.
     request: Option<(i64, StoredMessage)>,
     window: Vec<StoredExchange>,
-    /// Older exchanges of the window, too large to be read.
+    /// Older exchanges of the window that are too large to be read.
     left_out: Vec<StoredExchange>,
     zone: Zone,
     shortened: ShortenedMessages,
@@ -136,44 +140,44 @@ pub struct ContextReply {
     pub agent_id: AgentId,
     /// The provider's format of `body`.
     pub format: RequestFormat,
-    /// The speaker who sees it, in a shared conversation.
+    /// In a shared conversation: the speaker who sees this context.
     #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
     pub speaker: Option<String>,
     /// The fields of the provider's request that hold the conversation.
     pub body: serde_json::Value,
-    /// Its size in tokens, by the counter of the window.
+    /// Size in tokens, counted by the window's counter.
     pub tokens: i64,
-    /// The most tokens it may have; null for no limit.
+    /// The most tokens that the context may have; null for no limit.
     pub limit_tokens: Option<i64>,
-    /// True if it exceeds the limit, because the newest exchange alone is too big.
+    /// True if the context exceeds the limit because the newest exchange alone is too big.
     pub over_budget: bool,
-    /// The version of the summary in it; 0 for none.
+    /// The version of the summary in the context; 0 for none.
     pub summary_version: i64,
     pub first_exchange: i64,
-    /// Exchanges of the window that it has no room for.
+    /// Exchanges of the window for which the context has no room.
     pub left_out: Vec<i64>,
-    /// The numbers of pinned and important messages that it holds as copies.
+    /// The numbers of pinned and important messages that the context holds as copies.
     pub copied: Vec<i64>,
     /// Tool results that were shortened.
     pub elided: Vec<Elision>,
     /// What was left out or shortened and why, and what could not be carried over to this provider.
     pub notes: Vec<String>,
-    /// Its parts in order, for people.
+    /// The parts of the context in order, for people.
     #[serde(skip)]
     pub parts: Vec<RequestPart>,
 }
 
-/// What of a request is of one kind.
+/// The parts of a request that are of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestPart {
     pub name: &'static str,
-    /// How many messages, or parts of them, it is made of.
+    /// How many messages, or parts of messages, are of this kind.
     pub pieces: i64,
     pub tokens: i64,
 }
 
-/// Reads what the context of `agent` is built from. `snapshot` is the summary of the step ([`Store::summary_of_step`]). It
-/// says where the window begins, so that each exchange is either in the window or in the summary.
+/// Reads what the context of `agent` is built from. `snapshot` is the summary of the step ([`Store::summary_of_step`]).
+/// Its boundary says where the window begins, so that each exchange is either in the window or in the summary.
 ///
 /// # Errors
 /// The store's errors, [`ContextError::UnknownSpeaker`] if `viewer` takes no part in the conversation, and [`ContextError::TooLarge`].
@@ -186,7 +190,8 @@ pub async fn load(
     load_within(store, agent, snapshot, viewer, CONTEXT_BYTES_MAX).await
 }
 
-/// Returns how many bytes of payloads of preamble and window [`load`] reads for the same `snapshot`. Reads their sizes alone.
+/// Returns how many payload bytes of preamble and window [`load`] would read for the same `snapshot`. Reads only their
+/// sizes.
 ///
 /// # Errors
 /// The store's errors.
@@ -208,7 +213,7 @@ pub async fn payload_bytes(store: &dyn Store, agent: &AgentId, snapshot: &Snapsh
     Ok(usize_or_max(bytes.min(CONTEXT_BYTES_MAX)))
 }
 
-/// Like [`load`], with at most `bytes_max` bytes of payloads of preamble and window.
+/// Like [`load`], but limits the payload bytes of preamble and window to `bytes_max`.
 ///
 /// # Errors
 /// The errors of [`load`].
@@ -220,7 +225,7 @@ pub async fn load_within(
     bytes_max: i64,
 ) -> Result<ContextMaterial, ContextError> {
     let first_exchange = snapshot.first_exchange.max(FIRST_EXCHANGE);
-    let preamble = preamble(store, agent, bytes_max / PREAMBLE_SHARE).await?;
+    let preamble = read_preamble(store, agent, bytes_max / PREAMBLE_SHARE).await?;
     let room = bytes_max - bytes_of(&preamble);
     let WindowContent {
         exchanges: window,
@@ -237,7 +242,7 @@ pub async fn load_within(
     let may_think = window.iter().flat_map(|exchange| &exchange.messages).any(thinks);
     let has_evicted = first_exchange > FIRST_EXCHANGE || (may_think && store.has_evicted(agent).await?);
     let opening = match window.last() {
-        Some(newest) => opening(store, agent, newest).await?,
+        Some(newest) => read_opening(store, agent, newest).await?,
         None => Vec::new(),
     };
     let perspective = match viewer {
@@ -249,13 +254,13 @@ pub async fn load_within(
         None => None,
     };
     let opens = |message: &Message| match &perspective {
-        // The first thing said to the speaker. Their own words set them no task.
+        // The first message that the speaker hears. The speaker's own words set no task.
         Some(perspective) => perspective
             .see(message)
             .is_some_and(|seen| seen.role == Role::User),
         None => is_safe_boundary(message),
     };
-    let request = request(store, agent, &window, &opening).await?;
+    let request = read_request(store, agent, &window, &opening).await?;
     let mut opening = opening.into_iter().flat_map(|exchange| exchange.messages);
     let anchor = opening.find(|stored| opens(&stored.message));
     Ok(ContextMaterial {
@@ -280,8 +285,8 @@ pub async fn load_within(
     })
 }
 
-/// Puts a line with the notes above the document. It names the notes as they were when the window last moved, so it stays the same until
-/// the next step. The window itself shows what the agent has written since.
+/// Puts a line that names the notes above the document. The line names the notes as of the window's last move, so it
+/// stays the same until the next step. The window itself shows what the agent has written since.
 async fn with_notes(store: &dyn Store, agent: &AgentId, snapshot: &Snapshot) -> StoreResult<String> {
     if snapshot.markdown.trim().is_empty() {
         return Ok(snapshot.markdown.clone());
@@ -293,8 +298,8 @@ async fn with_notes(store: &dyn Store, agent: &AgentId, snapshot: &Snapshot) -> 
     Ok(above(&store.notes(agent, &query).await?, &snapshot.markdown))
 }
 
-/// Reads the running session's preamble, which is never left out.
-async fn preamble(
+/// Reads the preamble of the running session. It is never left out.
+async fn read_preamble(
     store: &dyn Store,
     agent: &AgentId,
     bytes_max: i64,
@@ -352,7 +357,7 @@ fn bytes_of(exchanges: &[StoredExchange]) -> i64 {
         .sum()
 }
 
-/// Returns the view that `viewer` has of a conversation between `heard`.
+/// Returns the conversation between the speakers `heard` as `viewer` sees it.
 async fn perspective(
     store: &dyn Store,
     agent: &AgentId,
@@ -364,9 +369,9 @@ async fn perspective(
     Ok(Perspective::new(&viewer.speaker, telling, heard)?)
 }
 
-/// Returns the request that the window's first exchange works on, and the exchange it begins, if the window begins with a
-/// later leg. A long run often begins its session, so the request may be in the `opening`.
-async fn request(
+/// If the window begins with a later leg: returns the request that the leg works on, and the number of the exchange
+/// that begins with this request. A long run often begins its session, so the request may be in the `opening`.
+async fn read_request(
     store: &dyn Store,
     agent: &AgentId,
     window: &[StoredExchange],
@@ -388,8 +393,8 @@ async fn request(
     Ok(found.map(|request| (begins_with, request)))
 }
 
-/// Reads the first exchanges of the session of `newest`, among them the user's first message.
-async fn opening(
+/// Reads the first exchanges of the session of `newest`. They hold the user's first message.
+async fn read_opening(
     store: &dyn Store,
     agent: &AgentId,
     newest: &StoredExchange,
@@ -409,7 +414,7 @@ async fn opening(
     let own_from = found
         .first()
         .map_or(query.through + 1, |own| own.exchange.exchange);
-    let mut opening = inherited(store, agent, first..own_from).await?;
+    let mut opening = read_inherited(store, agent, first..own_from).await?;
     opening.retain(|inherited| inherited.exchange.session == session);
     for stored in found {
         opening.push(match stored.unread_bytes {
@@ -420,8 +425,9 @@ async fn opening(
     Ok(opening)
 }
 
-/// Reads those of these exchanges that the agent's ancestors have. A fork has no rows for exchanges covered when it was made.
-async fn inherited(
+/// Reads the exchanges with these `numbers` from the agent's ancestors. A fork has no rows for exchanges that were
+/// already covered when it was made.
+async fn read_inherited(
     store: &dyn Store,
     agent: &AgentId,
     numbers: Range<i64>,

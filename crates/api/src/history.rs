@@ -19,30 +19,32 @@ use recapd_store::{
     page::{PAGE_BYTES_MAX, PagedExchange, page},
 };
 
+/// How many exchanges of the window are shown by default.
 pub const WINDOW_SHOWN: i64 = 20;
-/// The most exchanges of the window that are ever shown.
+/// Limits how many exchanges of the window can be shown.
 pub const WINDOW_SHOWN_MAX: i64 = 1_000;
+/// How many archived exchanges are shown by default.
 pub const ARCHIVE_SHOWN: i64 = 10;
-/// The most archived exchanges that are ever shown.
+/// Limits how many archived exchanges can be shown.
 pub const ARCHIVE_SHOWN_MAX: i64 = 10_000;
-/// The longest line shown of a message, in characters.
+/// Limits the line that shows a message, in characters.
 const LINE_CHARS_MAX: usize = 160;
-/// The most lines shown of one exchange. If there are more, those in the middle are only counted.
+/// Limits the lines of one exchange. A longer exchange shows its first and last lines, and how many lie between.
 const LINES_MAX: usize = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HistoryQuery {
-    /// How many exchanges of the archive, the newest.
+    /// Shows this many archived exchanges, the newest.
     pub archived: i64,
-    /// How many exchanges of the window, the newest.
+    /// Shows this many exchanges of the window, the newest.
     pub window: i64,
-    /// Only this exchange, with all its lines.
+    /// Shows only this exchange, with all its lines.
     pub only: Option<i64>,
-    /// With a line for each message in the window. Of an exchange too big for a page, its first messages.
+    /// Shows a line for each message in the window. If an exchange is too big for a page, shows its first messages.
     pub lines: bool,
-    /// With the tokens of each message, and with lines for tool results, which have most of them.
+    /// Shows the tokens of each message. Also shows tool results, which have most of the tokens.
     pub tokens: bool,
-    /// The summary's ceiling, shown with its size.
+    /// The summary's ceiling, shown beside the summary's size.
     pub summary_tokens_max: i64,
     /// How speakers are compared, if the conversation has several.
     pub convergence: Rules,
@@ -77,7 +79,7 @@ impl Default for HistoryQuery {
 /// Reads the history of `agent`, with secrets redacted by `redactor`; `None` if there is no such agent.
 ///
 /// # Errors
-/// [`StoreError::UnknownExchange`] if the only exchange asked for doesn't exist, and the store's errors.
+/// [`StoreError::UnknownExchange`] if `query.only` names an exchange that doesn't exist, and the store's errors.
 pub async fn load(
     store: &dyn Store,
     agent: &AgentId,
@@ -145,7 +147,8 @@ async fn exchanges(
     Ok(exchanges)
 }
 
-/// Reads `wanted` page by page, newest first. Little is shown of each message, so that only one page of them is held at a time.
+/// Reads `wanted` page by page, newest first. Holds the messages of only one page at a time, because little of each is
+/// shown.
 async fn paged(
     store: &dyn Store,
     agent: &AgentId,
@@ -204,7 +207,7 @@ fn shown(agent: &AgentId, paged: PagedExchange, query: HistoryQuery, redactor: &
     }));
     HistoryExchange {
         exchange: Exchange {
-            // Redacted again, by today's rules; it was stored with those of its day.
+            // Redacted again with today's rules: when the headline was stored, the rules may have been older.
             headline: stored.exchange.headline.redacted(redactor),
             ..stored.exchange
         },
@@ -214,14 +217,14 @@ fn shown(agent: &AgentId, paged: PagedExchange, query: HistoryQuery, redactor: &
     }
 }
 
-/// Returns the lines of an exchange. Tool results are left out, as the calls say what they are about (seed 001's view),
-/// unless tokens are requested: then each message's tokens are at its first line.
+/// Returns the lines of an exchange. Leaves out tool results, because the calls say what they are about (seed 001's
+/// view). With `has_tokens`, shows tool results, too, and each message's tokens at its first line.
 fn lines(stored: &StoredExchange, has_tokens: bool, redactor: &Redactor) -> Vec<HistoryLine> {
     let limits = TranscriptLimits {
         said_chars_max: 4 * LINE_CHARS_MAX,
         tool_chars_max: 4 * LINE_CHARS_MAX,
     };
-    // So is what a program adds to the user's request.
+    // Text that a program adds to the user's request is left out in the same way.
     let has_title = !stored.exchange.headline.title.is_empty();
     let is_shown = |voice| match voice {
         Voice::Result | Voice::FailedResult => has_tokens,
@@ -253,7 +256,7 @@ fn shortened(line: &Line) -> String {
     }
 }
 
-/// Keeps the first and the last lines of many.
+/// Keeps the first and the last lines if there are more than [`LINES_MAX`].
 fn fold(mut lines: Vec<HistoryLine>) -> Vec<HistoryLine> {
     if lines.len() <= LINES_MAX {
         return lines;

@@ -1,20 +1,22 @@
 //! The HTTP interface, version 1.
 //!
 //! ```text
-//! request ─► frame: id, metrics, problems ─► panics caught ─► time limit ─► guard ─► route ─► ingestor, snapshots, store
-//!        └─► shortcut: a summary in memory
+//! request ─► frame: id, metrics, problems ─► panics caught ─► timeout ─► guard ─► route ─► ingestor, snapshots, store
+//!        └─► fast path: a summary in memory
 //! ```
 //!
 //! The interface calls the ingestor, the snapshots and the store, but never the worker: no request waits for a model.
-//! Handlers translate and decide nothing. Every error is answered with a problem (RFC 9457) that says what to do.
+//! Handlers only translate; they decide nothing. Every error is answered with a problem (RFC 9457) that says what to
+//! do.
 //!
-//! Invariant: an append is stored whole or not at all, and is completed even if its client disconnects.
+//! Invariant: an append is stored whole or not at all. It is completed even if its client disconnects.
 //!
-//! On a loopback address where no token was ever made, everybody may do everything. Elsewhere a token says what its holder
-//! may do ([`crate::access`]). Web pages can't append even on loopback: the headers that browsers send give them away.
+//! On a loopback address where no token was ever made, everybody may do everything. Otherwise a token decides what its
+//! holder may do ([`crate::access`] and `edge::access`). Web pages can't append even on loopback: browsers send headers
+//! that show where a request comes from.
 //!
-//! A request comes in through [`edge`] to its handler, one of [`routes`]. The handler takes what it needs from the [`request`] and makes
-//! a [`response`]. [`dashboard`] and [`mcp`] are separate ways in, and [`openapi`] describes the rest.
+//! A request passes through [`edge`] to its handler, one of [`routes`]. The handler reads the [`request`] and makes
+//! a [`response`]. [`dashboard`] and [`mcp`] are further ways in. [`openapi`] describes all routes but those two.
 
 mod dashboard;
 mod edge;
@@ -67,31 +69,33 @@ pub use openapi::{document as openapi_document, reference as openapi_reference};
 pub use routes::agents::{AgentFigures, NewestExchange};
 pub use routes::messages::AppendReply;
 
-/// Returns method and path of each page of the dashboard. The other routes are in [`openapi_document`].
+/// Returns the method and path of each dashboard page. The other routes are in [`openapi_document`].
 pub fn page_routes() -> impl Iterator<Item = (&'static str, &'static str)> {
     access::pages()
 }
 
-/// Returns what each route demands: method (`*` for every one), path, scope, and whose data it is about, as the reference names it.
+/// Returns the rule of each route: method (`*` for every method), path, scope, and whose data the route is about, as
+/// the API reference names it.
 pub fn route_rules() -> impl Iterator<Item = (&'static str, &'static str, Scope, &'static str)> {
     access::all_rules().map(|(method, path, scope, whose)| (method, path, scope, whose.name()))
 }
 
-/// A source of facts that only the program that assembled the daemon knows.
+/// Examines the daemon. Only the program that assembled the daemon knows these facts.
 #[async_trait]
 pub trait HealthChecker: Send + Sync {
-    /// Examines the daemon. Asks nothing over the network but the database.
+    /// Examines the daemon. Queries nothing over the network but the database.
     async fn examine(&self) -> DaemonFacts;
 }
 
 #[derive(Clone)]
 pub struct HttpState {
+    /// Stores appended messages.
     pub ingestor: Ingestor,
-    /// Stores conversations that come whole.
+    /// Stores conversations that arrive whole.
     pub conversations: Conversations,
     pub snapshots: Arc<Snapshots>,
     pub projects: Arc<ProjectSnapshots>,
-    /// For the second list of a search; `None` without an embedding model.
+    /// Embeds the question of a search, which then searches by meaning, too. `None` without an embedding model.
     pub embedder: Option<Arc<Embedder>>,
     /// Carries out operators' actions on the queue, and reads runs.
     pub operator: Operator,
@@ -101,44 +105,45 @@ pub struct HttpState {
     /// `None` outside of a daemon.
     pub health_checker: Option<Arc<dyn HealthChecker>>,
     pub store: Arc<dyn Store>,
-    /// The last calls of models in this daemon.
+    /// The last model calls of this daemon.
     pub calls: Arc<CallLog>,
     pub metrics: Metrics,
     pub clock: Arc<dyn Clock>,
-    /// Cancelled when the daemon begins to end. It isn't ready from then on.
+    /// Cancelled when the daemon begins to shut down. From then on it isn't ready.
     pub ending: CancellationToken,
-    /// Cancelled when requests are no longer answered.
+    /// Cancelled when the daemon stops answering requests.
     pub stop: CancellationToken,
-    /// Writes that go on although their clients disconnected. The daemon waits for them before it ends.
+    /// Writes that continue although their clients disconnected. The daemon waits for them before it exits.
     pub writes: TaskTracker,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpSettings {
     pub body_bytes_max: usize,
-    /// The most bytes of all answers made of messages, until they are sent.
+    /// Limits the bytes of all answers made of messages that aren't sent yet.
     pub answers_bytes_max: usize,
-    /// The longest time for a request. Its body must arrive in half of it.
+    /// Limits the time for a request. The body must arrive in half of this time.
     pub request_timeout_ms: u64,
-    /// How many connections there may be, and how slow.
+    /// How many connections there may be, and how slow they may be.
     pub connections: ConnectionLimits,
     pub subscribers_max: usize,
-    /// Requests a second of one token, or of one address without one; 0 for no limit.
+    /// Requests per second of one token, or of one address without a token; 0 for no limit.
     pub requests_per_second: u32,
-    /// The most of them at once.
+    /// How many requests one token or address may send at once.
     pub requests_burst: u32,
     pub batch_messages_max: usize,
-    /// Proxies that are believed about the address of their client.
+    /// Proxies whose `forwarded` headers are trusted for the client's address.
     pub trusted_proxies: TrustedProxies,
-    /// Names under which `/mcp`, and the daemon without a token, may be reached, in addition to those of a loopback address.
+    /// Host names under which clients may reach `/mcp`, and the daemon if it needs no token. Loopback names are always
+    /// allowed.
     pub allowed_hosts: Vec<String>,
-    /// The ceiling of a summary, shown with its size.
+    /// The ceiling of a summary, shown beside its size.
     pub summary_tokens_max: i64,
-    /// What all agents together may spend in a day, shown with what they spent.
+    /// What all agents together may spend in a day, shown beside what they spent.
     pub spend: SpendLimits,
     /// What an agent may spend in a day unless its settings say otherwise.
     pub spend_agent: SpendLimits,
-    /// What is in force unless an agent or a request says otherwise.
+    /// What applies unless an agent or a request overrides it.
     pub configured: WindowDefaults,
 }
 
@@ -147,7 +152,7 @@ pub struct WindowDefaults {
     pub context: ContextOptions,
     /// Every setting that an agent can override.
     pub settings: AgentSettings,
-    /// What agents' presets are expanded with.
+    /// Agents' presets are expanded with this.
     pub basis: Basis,
     /// How shared conversations are shown to speakers, unless an agent's settings say otherwise.
     pub telling: PerspectiveStyle,
@@ -188,8 +193,8 @@ impl HttpSettings {
 }
 
 impl HttpState {
-    /// Assembles the state from `parts`; operators' actions go to `database`. It ends with `stop`. Its audit only logs,
-    /// unless that is replaced.
+    /// Assembles the state from `parts`. Operators' actions go to `database`. The state ends with `stop`. Its audit
+    /// only logs; callers can replace the audit.
     pub fn over<D: OperatorStore + AuditStore + Archive + 'static>(
         parts: &assembly::Parts,
         database: Arc<D>,
@@ -228,14 +233,14 @@ struct App {
     started_at: Timestamp,
     requests: AtomicU64,
     bodies: Arc<Quota>,
-    /// Room for the answers made of messages, until they are sent.
+    /// Limits the memory of answers made of messages, until they are sent.
     answers_room: Room,
-    /// Places for clients that receive events.
+    /// Slots for clients that receive events.
     subscribers: Arc<Quota>,
-    /// Places for clients that wait for a change.
+    /// Slots for clients that wait for a change.
     waits: Arc<Quota>,
     rate: rate::Rate,
-    /// The answers given to idempotency keys.
+    /// The answers to requests with idempotency keys, for their repetitions.
     answers: idempotency::Answers,
     openapi: Bytes,
     /// The secret that signs the forms of pages.
@@ -248,7 +253,7 @@ struct App {
 type SharedApp = Arc<App>;
 
 impl App {
-    /// Completes a write, even if its client disconnects or runs out of time.
+    /// Completes a write, even if the client disconnects or the request times out.
     async fn see_through<T: Send + 'static>(
         &self,
         write: impl Future<Output = StoreResult<T>> + Send + 'static,
@@ -256,7 +261,7 @@ impl App {
         Ok(self.seen_through(write).await??)
     }
 
-    /// Like [`Self::see_through`], but returns the store's error as such.
+    /// Like [`Self::see_through`], but returns the store's error instead of a problem.
     async fn seen_through<T: Send + 'static>(
         &self,
         write: impl Future<Output = StoreResult<T>> + Send + 'static,
@@ -271,7 +276,7 @@ impl App {
     }
 }
 
-/// Makes the interface over `state`. The daemon's uptime counts from here.
+/// Builds the interface over `state`. The daemon's uptime counts from here.
 pub fn interface(state: HttpState, settings: HttpSettings) -> Interface {
     let too_late =
         TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, settings.request_timeout());
@@ -296,7 +301,7 @@ pub fn interface(state: HttpState, settings: HttpSettings) -> Interface {
     observe::announce(&app.parts.metrics);
     let answering = dashboard::mount(mcp::mount(routes, &app))
         .fallback(frame::unknown_route)
-        // One layer, with the outermost first. Separate layers would each be a box that is cloned for every request.
+        // One layer for all, the outermost first. Each separate layer would be a box that is cloned for every request.
         .layer((
             from_fn_with_state(Arc::clone(&app), frame::around),
             CatchPanicLayer::custom(frame::panicked),
@@ -308,8 +313,8 @@ pub fn interface(state: HttpState, settings: HttpSettings) -> Interface {
     Interface::new(app, answering)
 }
 
-/// Serves requests on `listener`, on at most as many connections as `limits` allow, until `stop`. Then it answers the
-/// requests under way, and returns when the last connection is closed. Errors of a connection affect only its client.
+/// Serves requests on `listener` until `stop`, with at most as many connections as `limits` allow. Then answers the
+/// requests in progress, and returns when the last connection is closed. A connection's error affects only its client.
 pub async fn serve(
     listener: impl Into<Listener>,
     interface: Interface,

@@ -7,8 +7,8 @@
 //! HTTP  ─┘
 //! ```
 //!
-//! It only reads, except for notes. Invariants: an answer fits the hosts' limits; and subscriptions, open streams and slow messages are
-//! bounded by the constants here.
+//! MCP clients can only read, and write notes. Invariants: no answer exceeds the hosts' limits, and the constants here
+//! limit subscriptions, open streams and slow messages.
 
 mod arguments;
 mod codex;
@@ -37,27 +37,28 @@ pub use source::{AgentLine, AgentsPage, Desk, Source, SourceError};
 pub use tool_set::{ToolSet, UnknownToolSet};
 pub use way::{DaemonParts, DatabaseOpening, Way};
 
-/// The longest message that a client may send, in bytes: questions are short.
+/// Limits the messages of clients, in bytes. Questions are short.
 pub const MESSAGE_BYTES_MAX: usize = 256 * 1_024;
-/// The longest answer of a tool, in bytes. Codex cuts the middle out of what has more than 10,000 tokens, which it takes for
-/// four bytes each, and counts the escapes of line feeds.
+/// Limits a tool's answer, in bytes. If an answer has more than 10,000 tokens, Codex cuts its middle out. Codex counts
+/// four bytes as a token, and counts line feeds as they are escaped.
 pub const ANSWER_BYTES_MAX: usize = 36_000;
-/// The same for Claude Code, which takes answers as long as they were announced.
+/// Limits a tool's answer to Claude Code, in bytes. Claude Code accepts answers of any announced length.
 pub const CLAUDE_CODE_BYTES_MAX: usize = 100_000;
-/// The most tokens of a summary in a tool's answer by default.
+/// A tool's answer holds at most this many tokens of a summary, unless the caller asks for another limit.
 pub const SUMMARY_TOKENS: i64 = 9_000;
-/// How long hosts may cache an answer about a resource, in milliseconds.
+/// Hosts may cache an answer about a resource for this long.
 const TTL_MS: u64 = 5_000;
-/// How long a source waits for a change, in seconds.
+/// A source waits this long for a change.
 const WAIT_SECONDS: u64 = 25;
 const TEXT_COLUMNS: usize = 80;
 const AGENTS_SHOWN: i64 = 50;
 const STATUS_AGENTS: i64 = 20;
-/// The most resources of one client's subscriptions.
+/// One client can subscribe to at most this many resources.
 pub const WATCHES_MAX: usize = 100;
-/// The most resources of all clients' subscriptions.
+/// All clients together can subscribe to at most this many resources.
 pub const SUBSCRIPTIONS_MAX: usize = 500;
-/// The most sessions of the earlier era at once over HTTP. Further clients are served without a session, so they can't subscribe.
+/// Over HTTP, at most this many clients of the earlier era can have a session. Further clients are served without a
+/// session, so they can't subscribe.
 pub const SESSIONS_MAX: usize = 300;
-/// After this time without a message from its client, such a session ends.
+/// A session of the earlier era ends after this long without a message from its client.
 const SESSION_IDLE_SECONDS: u64 = 3_600;

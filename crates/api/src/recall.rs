@@ -1,4 +1,5 @@
-//! Recall and expand: find exchanges by words, and show them by the numbers that a summary names. For the command line and for HTTP.
+//! Recall and expand: finds exchanges by words, and shows exchanges by the numbers that a summary names. For the
+//! command line and HTTP.
 
 mod question;
 mod range;
@@ -36,10 +37,15 @@ pub use range::{RANGE_MAX, Range};
 pub(crate) use text::{INDENT, MessageLabels, content, expanded_head};
 pub use text::{expanded_text, expanded_texts, found_text, message_texts};
 
+/// A search returns this many exchanges by default.
 pub const FOUND_SHOWN: i64 = 10;
+/// A search returns at most this many exchanges.
 pub const FOUND_MAX: i64 = 50;
+/// Each found exchange shows at most this many excerpts.
 const EXCERPTS_MAX: usize = 3;
+/// An expanded exchange shows this many messages by default.
 pub const MESSAGES_SHOWN: i64 = 200;
+/// An expanded exchange shows at most this many messages at once.
 pub const MESSAGES_MAX: i64 = PART_MESSAGES_MAX;
 
 /// The results of a search, best first.
@@ -47,15 +53,17 @@ pub const MESSAGES_MAX: i64 = PART_MESSAGES_MAX;
 #[schema(as = Recall)]
 pub struct RecallReply {
     pub agent_id: AgentId,
-    /// The words and phrases that were looked for: those of the query that say something, of very many the rarest.
+    /// The words and phrases that were searched for: the meaningful ones of the query. If there are very many, only the
+    /// rarest.
     pub terms: Vec<String>,
-    /// The time that the query names. What was said then comes earlier; if the query has no other words, nothing else is found.
+    /// The time that the query names. Exchanges of that time come first. If the query has no other words, only they are
+    /// found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<QuestionTime>,
     pub found: Vec<RecallMatch>,
     /// True if more exchanges were found than are shown.
     pub has_more: bool,
-    /// The number of messages that weren't searched, because they aren't indexed yet.
+    /// How many messages weren't searched because they aren't indexed yet.
     pub unsearched_messages: i64,
 }
 
@@ -64,10 +72,10 @@ pub struct RecallReply {
 #[schema(as = FoundExchange)]
 pub struct RecallMatch {
     pub exchange: i64,
-    /// The first leg of its exchange, if this is a later one.
+    /// If this is a later leg: the first leg of its exchange.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<i64>,
-    /// Its place relative to the window and the summary.
+    /// Where the exchange is: in the window, pending, covered or set aside.
     pub place: ExchangePlace,
     /// The first line of the user's message; empty for a later leg.
     pub title: String,
@@ -75,15 +83,15 @@ pub struct RecallMatch {
     pub started_at: Timestamp,
     /// When its last message was said.
     pub ended_at: Timestamp,
-    /// The size of the whole exchange in tokens.
+    /// The size of the exchange in tokens.
     pub tokens: i64,
-    /// When it left the window; null if it didn't.
+    /// When the exchange left the window; null if it hasn't.
     pub evicted_at: Option<Timestamp>,
-    /// The first version of the summary that covers it; null for none.
+    /// The first version of the summary that covers the exchange; null if none does.
     pub summary_version: Option<i64>,
-    /// The terms that it doesn't contain.
+    /// The terms that the exchange doesn't contain.
     pub missing: Vec<String>,
-    /// The places of the terms, with secrets redacted.
+    /// Pieces of text around the terms, with secrets redacted.
     pub excerpts: Vec<Excerpt>,
 }
 
@@ -93,44 +101,44 @@ pub struct Excerpt {
     pub seq: i64,
     pub kind: String,
     pub said_at: Timestamp,
-    /// The piece, in one line.
+    /// The piece, as one line.
     pub text: String,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = ExpandedExchange)]
 pub struct ExpandReply {
-    /// The agent that was asked.
+    /// The agent that the request names.
     pub agent_id: AgentId,
     pub exchange: i64,
-    /// The first leg of its exchange, if this is a later one.
+    /// If this is a later leg: the first leg of its exchange.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<i64>,
-    /// The legs of its exchange, if there are several.
+    /// The legs of the exchange, if it has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub legs: Option<Legs>,
-    /// The agent whose messages these are; for a fork, this can be an ancestor.
+    /// The agent whose messages these are. For a fork, this can be an ancestor.
     pub source_agent_id: AgentId,
-    /// Its place relative to the window and the summary.
+    /// Where the exchange is: in the window, pending, covered or set aside.
     pub place: ExchangePlace,
-    /// `open` if more is expected in its exchange.
+    /// `open` if more messages are expected in the exchange.
     pub state: ExchangeState,
     /// When its first message was said.
     pub started_at: Timestamp,
     /// When its last message was said.
     pub ended_at: Timestamp,
     pub tokens: i64,
-    /// When it left the window; null if it didn't.
+    /// When the exchange left the window; null if it hasn't.
     pub evicted_at: Option<Timestamp>,
-    /// The first version of the summary that covers it; null for none.
+    /// The first version of the summary that covers the exchange; null if none does.
     pub summary_version: Option<i64>,
     pub messages: Vec<ShownMessage>,
-    /// The number of the last message shown, if there are more; null if there aren't.
+    /// The number of the last message shown if there are more; otherwise null.
     pub next_after: Option<i64>,
-    /// The messages as content of a provider's request, if a provider was named.
+    /// The messages in the form of a provider's request, if the request names a provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<Value>,
-    /// What could not be carried over to that provider.
+    /// What that provider's format can't express.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -140,12 +148,12 @@ pub struct ExpandReply {
 pub struct ShownMessage {
     pub seq: i64,
     pub kind: String,
-    /// Its speaker, in a shared conversation.
+    /// In a shared conversation: the message's speaker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speaker: Option<String>,
     pub said_at: Timestamp,
     pub tokens: i64,
-    /// True if only its number, kind and time are left.
+    /// True if the message is forgotten: only its number, kind and time are left.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forgotten: bool,
     /// The format of `payload`.
@@ -157,10 +165,10 @@ pub struct ShownMessage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpandQuery {
-    /// Only messages after this number.
+    /// Only messages after this number are returned.
     pub after_seq: i64,
     pub limit: i64,
-    /// Adds the messages as content of this provider's request.
+    /// Also returns the messages in the form of this provider's request.
     pub format: Option<RequestFormat>,
     pub scope: MessageScope,
 }
@@ -182,7 +190,8 @@ pub const SCOPES: [(&str, MessageScope); 2] = [
     ("conversation", MessageScope::Conversation),
 ];
 
-/// Searches the archive of `agent`, with a second list if there is an `embedder`. Returns `None` if there is no such agent.
+/// Searches the archive of `agent`: by words and, with an `embedder`, also by meaning. Returns `None` if the agent
+/// doesn't exist.
 ///
 /// # Errors
 /// The store's errors.
@@ -224,7 +233,8 @@ pub async fn search(
     }))
 }
 
-/// The time zone in which the question's days are meant. An agent's row counts what is pending, so it is read only if there are days.
+/// Returns the time zone of the agent. Reading it costs a count of pending exchanges, so it is read only if the
+/// question names a time.
 async fn zone(store: &dyn Store, agent: &AgentId, question: &ArchiveQuestion) -> StoreResult<Zone> {
     if !question.names_time() {
         return Ok(Zone::UTC);
@@ -263,8 +273,8 @@ fn recall_match(found: &FoundExchange, terms: &[Term], query: &Query, redactor: 
     }
 }
 
-/// Secrets are redacted before anything is cut, as half a secret isn't recognised. The result is data: nothing in it is
-/// rendered or obeyed.
+/// Returns an excerpt of a found message. Secrets are redacted before the text is cut, because half a secret wouldn't
+/// be recognised. The excerpt is data: no reader may render it or follow it.
 fn excerpt(stored: &StoredMessage, query: &Query, redactor: &Redactor) -> Excerpt {
     let text = searchable(&stored.message);
     let line = query.excerpt(&redactor.redact(&text));
@@ -273,12 +283,12 @@ fn excerpt(stored: &StoredMessage, query: &Query, redactor: &Redactor) -> Excerp
         seq: stored.seq,
         kind: stored.message.kind.name().to_owned(),
         said_at: stored.said_at,
-        // Its kind says who said it.
+        // The mark of a quotation is left out, because the kind already says who said this.
         text: text.strip_prefix(QUOTE_MARK).unwrap_or(&text).to_owned(),
     }
 }
 
-/// Returns the exchange of that number as it was; `None` if the agent has no such exchange.
+/// Returns the messages of an exchange verbatim; `None` if the agent has no exchange with this number.
 ///
 /// # Errors
 /// The store's errors.
@@ -291,7 +301,7 @@ pub async fn expand(
     let range = MessageRange {
         messages_max: query.limit.clamp(1, MESSAGES_MAX),
         is_current: false,
-        // The preamble is nothing but instructions.
+        // The preamble consists only of instructions.
         scope: if exchange == PREAMBLE {
             MessageScope::All
         } else {
@@ -346,7 +356,7 @@ fn reply(
 
 fn shown_message(stored: &StoredMessage) -> ShownMessage {
     let message = &stored.message;
-    // A program that writes to the database may have stored something that isn't JSON; it is shown as text.
+    // A program that writes to the database may have stored something that isn't JSON. It is shown as a JSON string.
     let payload = RawValue::from_string(message.payload.clone())
         .or_else(|_| RawValue::from_string(Value::from(message.payload.as_str()).to_string()));
     ShownMessage {
@@ -361,7 +371,7 @@ fn shown_message(stored: &StoredMessage) -> ShownMessage {
     }
 }
 
-/// Writes the messages as a request of their own.
+/// Returns the messages in the form of a provider's request, and notes about what that form can't express.
 fn outgoing(expanded: &ExpandedExchange, format: RequestFormat) -> (Value, Vec<String>) {
     let exchange = &expanded.placed.exchange;
     let input = ContextInput {

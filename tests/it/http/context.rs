@@ -219,8 +219,8 @@ async fn results_too_big_for_a_request_are_shortened_with_a_note() {
     let note = tight["notes"][0].as_str().unwrap();
     assert!(
         note.starts_with(&format!(
-            "{elided} tool results of exchange #1 are shortened to keep within the budget:"
-        )) && note.ends_with("GET /v1/agents/coder/exchanges/1 has it as it was"),
+            "{elided} tool results of exchange #1 are shortened to fit the budget:"
+        )) && note.ends_with("GET /v1/agents/coder/exchanges/1 returns it whole"),
         "{note}"
     );
 }
@@ -234,7 +234,7 @@ async fn less_of_the_summary_can_be_requested() {
     let whole = server.get_until(&path, is_written).await.json();
     assert_eq!(whole["notes"], json!([]));
     let some = server.get(&format!("{path}&summary_max_tokens=60")).await.json();
-    let note = "the summary is shortened: whole, it has more tokens than were asked for";
+    let note = "the summary is shortened: whole, it has more tokens than the request allows";
     assert_eq!(some["notes"], json!([note]));
     let tokens = |reply: &Value| reply["tokens"].as_i64().unwrap();
     assert!(tokens(&some) < tokens(&whole), "{some}");

@@ -283,7 +283,7 @@ async fn a_handoff_fits_and_says_which_files_it_is_about() {
     };
     let (whole, _) = text("/v1/agents/coder/handoff").await;
     assert!(
-        whole.starts_with("# Going on with coder") && whole.contains("Files changed of late: `"),
+        whole.starts_with("# Continue coder") && whole.contains("Recently changed files: `"),
         "{whole}"
     );
     assert!(

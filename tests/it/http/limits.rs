@@ -75,7 +75,7 @@ async fn the_messages_of_a_request_are_limited() {
     let problem = server.post(PATH, body(4)).await.problem(413, "too_many_messages");
     assert_eq!(
         problem["detail"],
-        "4 messages are more than one request may hold, 3"
+        "the request holds 4 messages; at most 3 are allowed"
     );
     let lines = [r#"{"role":"user","content":"Hi"}"#; 4].join("\n\n");
     let reply = server.post_as(PATH, "application/x-ndjson", lines).await;

@@ -232,7 +232,7 @@ async fn bad_messages_are_named_one_by_one() {
       "detail": "3 of 4 messages can't be read, so none was stored",
       "instance": "urn:recapd:request:test",
       "code": "invalid_message",
-      "hint": "mend what `errors` names and send all again; ?format= says how messages are written",
+      "hint": "correct what `errors` names and send all messages again; ?format= names the messages' format",
       "errors": [
         {
           "line": 2,
@@ -383,7 +383,7 @@ async fn bodies_without_messages_are_refused_with_a_remedy() {
         ("application/json", "{\"messages\":[]}", "holds no messages"),
         ("application/x-ndjson", "\n \n", "holds no messages"),
         ("application/json", "[{}", "broken JSON"),
-        ("application/json", "{\"messages\":{}}", "is no array"),
+        ("application/json", "{\"messages\":{}}", "isn't an array"),
         (
             "application/json",
             "{\"messages\":[{\"role\":\"user\"}],\"sys/tem\":1}",
@@ -435,7 +435,7 @@ async fn text_that_is_no_utf8_is_refused_with_its_place() {
         .body(b"{\"a\":\"\xff\"}".to_vec());
     let reply = crate::support::server::Reply::of(request).await;
     let problem = reply.problem(400, "invalid_body");
-    assert_eq!(problem["detail"], "byte 7 of the body is no UTF-8");
+    assert_eq!(problem["detail"], "byte 7 of the body isn't UTF-8");
 }
 
 #[tokio::test]

@@ -59,7 +59,7 @@ async fn unknown_parameters_are_refused_everywhere() {
     }
     let problem = server.post("/v1/agents/a/messages?format=openi", "{}").await;
     let problem = problem.problem(400, "invalid_parameter");
-    insta::assert_snapshot!(problem["hint"].as_str().unwrap(), @"give one of native, openai, openai-responses, anthropic, gemini, claude-code, codex, pidgin, aider, or leave it out and it is detected");
+    insta::assert_snapshot!(problem["hint"].as_str().unwrap(), @"send one of native, openai, openai-responses, anthropic, gemini, claude-code, codex, pidgin, aider, or leave it out to have the format detected");
 }
 
 #[tokio::test]
@@ -136,7 +136,7 @@ async fn unknown_paths_are_not_found_and_wrong_methods_name_the_right_ones() {
         "/v1/agents/a/summary/",
     ] {
         let problem = server.get(path).await.problem(404, "unknown_route");
-        assert_eq!(problem["detail"], format!("there is nothing at `{path}`"));
+        assert_eq!(problem["detail"], format!("there is no route `{path}`"));
     }
     for (method, path, allowed) in [
         (Method::POST, "/v1/agents/a/summary", "GET,HEAD"),
@@ -147,7 +147,7 @@ async fn unknown_paths_are_not_found_and_wrong_methods_name_the_right_ones() {
         let problem = reply.problem(405, "wrong_method");
         assert_eq!(
             problem["hint"],
-            "the answer's header Allow names the methods that it has"
+            "the header Allow of this answer names the route's methods"
         );
         assert_eq!(reply.header("allow"), allowed);
     }

@@ -126,7 +126,7 @@ async fn an_agent_keeps_notes() {
         "deleted long"
     );
     let handoff = tell(&server, "handoff", json!({"max_tokens": 2_000})).await;
-    assert!(handoff.starts_with("# Going on with coder"), "{handoff}");
+    assert!(handoff.starts_with("# Continue coder"), "{handoff}");
     let prompt = ask(&server, "prompts/get", json!({"name": "handoff"})).await;
     let prompt = prompt["messages"][0]["content"]["text"].as_str().unwrap();
     assert!(prompt.contains("Going on with coder"), "{prompt}");

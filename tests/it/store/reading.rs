@@ -313,11 +313,11 @@ pub(crate) async fn a_context_is_built_from_limited_bytes(db: &dyn Backend) {
         panic!("{:?}", reply.notes)
     };
     assert!(
-        unread.starts_with("exchange #1 is left out for the bytes"),
+        unread.starts_with("exchange #1 is left out because of size in bytes"),
         "{unread}"
     );
     assert!(
-        shortened.contains("GET /v1/agents/a/exchanges/2 has it"),
+        shortened.contains("GET /v1/agents/a/exchanges/2 returns it"),
         "{shortened}"
     );
     assert!(reply.tokens < whole.tokens);

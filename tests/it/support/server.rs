@@ -122,7 +122,7 @@ impl Server {
         );
         let access = Arc::new(access);
         let mut state = HttpState::over(&parts, Arc::clone(&inner), Arc::clone(&access), stop.clone());
-        let (audit, recording) = Audit::kept(parts.metrics.clone(), config.http.audit_rows_max);
+        let (audit, recording) = Audit::with_writer(parts.metrics.clone(), config.http.audit_rows_max);
         state.audit = audit;
         tasks.spawn(recording.run(Arc::clone(&inner) as _, stop.clone()));
         let writes = state.writes.clone();

@@ -1,7 +1,7 @@
-//! The audit: events on their way from requests to the log and the database.
+//! The audit: passes events from requests to the log and the database.
 //!
 //! ```text
-//! request answered ─► note: log, place in the channel? ─► writer: gathers for a second ─► database ─► deletes the oldest rows
+//! request answered ─► note: log, slot in the channel? ─► writer: gathers for a second ─► database ─► deletes the oldest rows
 //!                              └ none: dropped, counted
 //! ```
 //!
@@ -22,23 +22,25 @@ use recapd_store::{
 };
 use recapd_telemetry::{AUDIT_TARGET, metrics::Metrics};
 
+/// Limits how many events wait for the writer.
 const WAITING_MAX: usize = 4_096;
-/// Places that refusals and appends leave free for changes and sign-ins. Strangers and busy agents can make any number of them.
+/// Slots that are reserved for changes and sign-ins. Refusals and appends can't use them, since strangers and busy
+/// agents cause any number of both.
 const RESERVED: usize = 1_024;
-/// How long events are gathered into one write. A crash loses at most those.
+/// The writer gathers events for this long into one write. A crash loses at most these events.
 const GATHER: Duration = Duration::from_secs(1);
-/// The most events in one write.
+/// Limits how many events one write has.
 const BATCH_MAX: usize = 256;
-/// The pause before a failed write is repeated.
+/// The writer waits this long before it repeats a failed write.
 const RETRY: Duration = Duration::from_secs(2);
-/// How long the writer waits, at the end, for the events of the last requests.
+/// When it stops, the writer waits this long for the events of the last requests.
 const LINGER: Duration = Duration::from_millis(200);
-/// Rows beyond the limit are deleted after this many events.
+/// The writer deletes rows beyond the limit after this many events.
 const PRUNED_AFTER: usize = 1_000;
-/// The most rows that one step deletes.
+/// Limits how many rows one statement deletes.
 const PRUNED_MAX: i64 = 1_000;
 
-/// The sender of events; clones share the channel to the writer.
+/// The sender of events. Clones share the channel to the writer.
 #[derive(Clone)]
 pub struct Audit {
     /// `None` if events are only logged.
@@ -62,7 +64,7 @@ impl Audit {
     }
 
     /// Creates an audit whose writer keeps the newest `rows_max` events of each kind. With 0 it only logs.
-    pub fn kept(metrics: Metrics, rows_max: i64) -> (Self, AuditWriter) {
+    pub fn with_writer(metrics: Metrics, rows_max: i64) -> (Self, AuditWriter) {
         let (sender, receiver) = channel(WAITING_MAX);
         let writer = AuditWriter {
             receiver,
@@ -87,7 +89,7 @@ impl Audit {
     }
 }
 
-/// Logs an event. Appends are logged at `debug`: there are many, and they say little.
+/// Logs an event. Appends are logged at level `debug`, because they are many and say little.
 fn log(event: &AuditEvent) {
     macro_rules! logged {
         ($level:ident) => {
@@ -114,9 +116,9 @@ fn log(event: &AuditEvent) {
 }
 
 impl AuditWriter {
-    /// Writes events until `stop`, then those that are left.
+    /// Writes events until `stop`, then writes those that still wait.
     pub async fn run(mut self, store: Arc<dyn AuditStore>, stop: CancellationToken) {
-        // There may be rows of a larger limit from before.
+        // A former configuration may have allowed more rows.
         let mut unpruned = PRUNED_AFTER;
         loop {
             if unpruned >= PRUNED_AFTER {
@@ -131,7 +133,7 @@ impl AuditWriter {
         }
     }
 
-    /// Returns the next events to write together; `None` at the end.
+    /// Returns the next events to write together; `None` when there will be no more.
     async fn gather(&mut self, stop: &CancellationToken) -> Option<Vec<AuditEvent>> {
         let first = match stop.run_until_cancelled(self.receiver.recv()).await {
             Some(first) => first?,
@@ -152,7 +154,7 @@ impl AuditWriter {
         Some(events)
     }
 
-    /// Writes events, and retries while the database is away.
+    /// Writes events. Retries while the database is unavailable.
     async fn write(&self, store: &dyn AuditStore, events: Vec<AuditEvent>, stop: &CancellationToken) {
         let mut is_away = false;
         loop {
@@ -250,7 +252,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_database_that_is_away_delays_no_request_and_gets_what_fits() {
         let metrics = Metrics::new(Timestamp(0), &[]);
-        let (audit, writer) = Audit::kept(metrics.clone(), 10);
+        let (audit, writer) = Audit::with_writer(metrics.clone(), 10);
         let (shelf, stop) = (Arc::new(Shelf::default()), CancellationToken::new());
         shelf.is_away.store(true, Ordering::SeqCst);
         let tasks = TaskTracker::new();
@@ -276,7 +278,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_end_writes_what_is_left() {
         let metrics = Metrics::new(Timestamp(0), &[]);
-        let (audit, writer) = Audit::kept(metrics, 10);
+        let (audit, writer) = Audit::with_writer(metrics, 10);
         let (shelf, stop) = (Arc::new(Shelf::default()), CancellationToken::new());
         for number in 0..2 * BATCH_MAX {
             audit.note(event(AuditKind::Change, number));

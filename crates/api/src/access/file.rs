@@ -1,4 +1,5 @@
-//! Tokens in a file, in addition to those in the database: for daemons that get theirs from systemd, for example.
+//! Reads tokens from a file, in addition to those in the database: for daemons that get their tokens from systemd, for
+//! example.
 //!
 //! ```text
 //! # name scope sha256:DIGEST [agent=ID]… [project=ID]… [expires=TIME]
@@ -25,30 +26,32 @@ use recapd_store::access::{NewToken, TOKENS_MAX, Token};
 
 /// The largest file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// The mode bits that let others than the owner write.
+/// The mode bits that let users other than the owner write.
 const WRITTEN_BY_OTHERS: u32 = 0o022;
 const DIGEST_PREFIX: &str = "sha256:";
 const DIGEST_DIGITS: usize = 64;
 
-/// Why the tokens of a file can't be read. The texts repeat nothing from the file but names.
+/// Why the tokens of a file can't be read. The messages repeat only names from the file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     #[error("{}: {source}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
-    /// Others than the owner can write it, and thus make tokens. Readers only learn digests and names.
+    /// Users other than the owner can write the file, and so create tokens. Being able to read it reveals only digests
+    /// and names.
     #[error(
-        "{}: other users can write it (mode {mode:04o}), and so make tokens: `chmod go-w {}`",
+        "{}: other users can write this file (mode {mode:04o}), and so create tokens: `chmod go-w {}`",
         path.display(), path.display()
     )]
     Writable { path: PathBuf, mode: u32 },
-    /// The file is too long. The rest isn't ignored: a line that is cut short may allow more than the whole line.
-    #[error("{}: a file of tokens has at most {FILE_BYTES_MAX} bytes", path.display())]
+    /// The file is too long. Reading only its beginning would be unsafe: a line that is cut short may allow more than
+    /// the whole line.
+    #[error("{}: a token file can have at most {FILE_BYTES_MAX} bytes", path.display())]
     TooLong { path: PathBuf },
     /// A line isn't a token.
     #[error("{}, line {line}: {what}", path.display())]
     Malformed {
         path: PathBuf,
-        /// Counted from 1.
+        /// Line numbers begin with 1.
         line: usize,
         /// What is wrong, and what would be right.
         what: &'static str,
@@ -97,7 +100,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, (usize, &'static str)> {
         let wrong = |what| (number + 1, what);
         let token = token(line).map_err(wrong)?;
         if all.iter().any(|other| other.name == token.name) {
-            return Err(wrong("its name stands in the file twice"));
+            return Err(wrong("another line of this file has the same name"));
         }
         if i64_or_max(all.len()) >= TOKENS_MAX {
             return Err(wrong("there are too many tokens: 1,000 at most"));
@@ -113,31 +116,31 @@ fn token(line: &str) -> Result<Token, &'static str> {
     let name = word()
         .parse()
         .map_err(|_| "begin with a name: letters, digits and . _ : -")?;
-    let scope = Scope::from_name(word()).ok_or("give read, write or admin behind the name")?;
+    let scope = Scope::from_name(word()).ok_or("write read, write or admin after the name")?;
     let digest = word()
         .strip_prefix(DIGEST_PREFIX)
         .filter(|digest| is_digest(digest));
-    let digest = digest.ok_or("give sha256: and 64 hexadecimal digits in small letters behind the scope")?;
+    let digest = digest.ok_or("write sha256: and 64 hexadecimal digits (lower case) after the scope")?;
     let (mut named, mut expires_at) = (AccessNames::default(), None);
     for word in words {
         match word.split_once('=') {
             Some(("agent", id)) => {
                 named.agents.insert(
                     id.parse()
-                        .map_err(|_| "what stands behind agent= is no agent's id")?,
+                        .map_err(|_| "the text after agent= isn't a valid agent id")?,
                 );
             }
             Some(("project", id)) => {
                 named.projects.insert(
                     id.parse()
-                        .map_err(|_| "what stands behind project= is no project's id")?,
+                        .map_err(|_| "the text after project= isn't a valid project id")?,
                 );
             }
             Some(("expires", at)) => {
                 let at = Timestamp::parse(at);
-                expires_at = Some(at.ok_or("give a time such as 2027-01-01T00:00:00Z behind expires=")?);
+                expires_at = Some(at.ok_or("write a time such as 2027-01-01T00:00:00Z after expires=")?);
             }
-            _ => return Err("behind the digest only agent=ID, project=ID and expires=TIME can stand"),
+            _ => return Err("after the digest, only agent=ID, project=ID and expires=TIME are allowed"),
         }
     }
     let is_for_all = named.agents.is_empty() && named.projects.is_empty();
@@ -153,7 +156,7 @@ fn token(line: &str) -> Result<Token, &'static str> {
         created_at: Timestamp(0),
         expires_at,
         revoked_at: None,
-        // So that no use is stored: the file is never written.
+        // Looks like a recent use, so that no use is stored: recapd never writes the file.
         last_used_at: Some(Timestamp(i64::MAX)),
     })
 }
@@ -162,6 +165,7 @@ fn is_digest(text: &str) -> bool {
     text.len() == DIGEST_DIGITS && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
+/// Writes the line of a token file for `token`.
 pub fn line(token: &NewToken) -> String {
     let mut line = format!(
         "{} {} {DIGEST_PREFIX}{}",

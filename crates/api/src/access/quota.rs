@@ -1,6 +1,7 @@
-//! Shares of a pool that all clients use: no token, and no address without one, has more than half of it.
+//! Divides a pool that all clients share: no token gets more than half of the pool, and no address without a token
+//! does.
 //!
-//! Invariant: a share returns to the pool when it is dropped, and a holder of nothing takes no memory.
+//! Invariant: a share returns to the pool when it is dropped. The pool keeps no entry for a holder that holds nothing.
 
 use std::{
     collections::HashMap,
@@ -10,10 +11,10 @@ use std::{
 
 use recapd_core::domain::access::TokenName;
 
-/// One holder gets at most one part in this many.
+/// One holder gets at most 1/2 of a pool.
 pub const SHARE_OF: usize = 2;
 
-/// The owner of a share: a token, wherever it is sent from, or an address without a token.
+/// The owner of a share: a token, whatever address it is used from, or an address without a token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder(Arc<str>);
 
@@ -33,10 +34,10 @@ impl Holder {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lack {
-    #[error("all of it is in use")]
+    #[error("everything is in use")]
     All,
     /// The holder already has its share.
-    #[error("this token, or this address without one, has its share of it")]
+    #[error("this token, or this address if it has no token, already uses its share")]
     Share,
 }
 
@@ -57,11 +58,11 @@ impl Quota {
         })
     }
 
-    fn held(&self) -> MutexGuard<'_, HashMap<Holder, usize>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Holder, usize>> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes `amount` for `holder`.
+    /// Takes `amount` from the pool for `holder`.
     ///
     /// # Errors
     /// [`Lack`].
@@ -79,7 +80,7 @@ impl Quota {
         if amount == 0 {
             return Ok(());
         }
-        let mut used = self.held();
+        let mut used = self.lock();
         let own = used.get(holder).copied().unwrap_or_default();
         if own.saturating_add(amount) > self.share {
             return Err(Lack::Share);
@@ -94,7 +95,7 @@ impl Quota {
     }
 
     fn give_back(&self, holder: &Holder, amount: usize) {
-        let mut used = self.held();
+        let mut used = self.lock();
         if let Some(own) = used.get_mut(holder) {
             *own = own.saturating_sub(amount);
             if *own == 0 {
@@ -105,11 +106,11 @@ impl Quota {
 
     #[cfg(test)]
     pub(crate) fn left(&self) -> usize {
-        self.total - self.held().values().sum::<usize>()
+        self.total - self.lock().values().sum::<usize>()
     }
 }
 
-/// The part of a pool that a holder took.
+/// A holder's part of a pool. Returns to the pool when dropped.
 pub struct QuotaShare {
     quota: Arc<Quota>,
     holder: Holder,
@@ -120,19 +121,19 @@ impl QuotaShare {
     /// Takes `amount` more.
     ///
     /// # Errors
-    /// [`Lack`]; what was taken before stays taken.
+    /// [`Lack`]. The share then keeps its former amount.
     pub fn grow(&mut self, amount: usize) -> Result<(), Lack> {
         self.quota.add(&self.holder, amount)?;
         self.amount += amount;
         Ok(())
     }
 
-    /// True unless `other` has another token. An address without one may change.
+    /// True unless `other` has another token. The address of a client without a token may change.
     pub fn is_also_of(&self, other: &Holder) -> bool {
         self.holder == *other || !(self.holder.has_token() || other.has_token())
     }
 
-    /// Like [`Self::grow`], but takes no more than is left of the holder's share beyond this. A holder of nothing else gets all of that.
+    /// Like [`Self::grow`], but lets this one share grow at most to what one holder may have.
     ///
     /// # Errors
     /// [`Lack`].
@@ -168,7 +169,7 @@ mod tests {
         drop(held);
         assert_eq!(quota.left(), 3);
         drop(rest);
-        assert!(quota.held().is_empty());
+        assert!(quota.lock().is_empty());
         assert!(Quota::new(1).take(&one, 1).is_ok());
     }
 }

@@ -1,15 +1,15 @@
-//! Browser sessions: a random id in a cookie replaces the token that was typed in once.
+//! Browser sessions: the user types in a token once, and a random id in a cookie then replaces it.
 //!
 //! ```text
 //! token ─► open ─► id in the cookie; here: digest of the id ─► digest of the token, begin, last use
 //! request ─► digest of the id ─► digest of the token ─► is this token still known? ─► caller
 //! ```
 //!
-//! A session ends by sign-out, with its token, [`IDLE_MS`] after its last request, and [`LIFE_MS`] after its start. The two
-//! times are those of NIST SP 800-63B-4, section 2.2.3 (AAL2): an hour without activity, a day in all. Sessions are in
-//! memory: after a restart, the daemon asks for the token again.
+//! A session ends by sign-out, with its token, [`IDLE_MS`] after its last request, and [`LIFE_MS`] after its start. The
+//! two limits are those of NIST SP 800-63B-4, section 2.2.3 (AAL2): an hour without activity, a day in all. Sessions
+//! are only in memory: after a restart, the daemon asks for the token again.
 //!
-//! Invariant: neither an id nor a token can be recovered from what is kept here.
+//! Invariant: neither an id nor a token can be recovered from a stored session.
 
 use std::{
     collections::HashMap,
@@ -19,13 +19,13 @@ use std::{
 use super::digest_of;
 use recapd_core::domain::time::{HOUR_MS, Timestamp};
 
-/// The longest time without a request, in milliseconds.
+/// A session ends after this long without a request.
 pub const IDLE_MS: i64 = HOUR_MS;
-/// The longest session, in milliseconds.
+/// A session ends this long after its start.
 pub const LIFE_MS: i64 = 24 * HOUR_MS;
-/// The most sessions of all tokens. Beyond it, the session that has been idle longest ends.
+/// Limits the sessions of all tokens. Beyond the limit, the session that has been idle longest ends.
 pub const SESSIONS_MAX: usize = 1_000;
-/// The most sessions of one token, so that no holder ends the sessions of others.
+/// Limits the sessions of one token, so that one holder can't end the sessions of others.
 pub const SESSIONS_PER_TOKEN_MAX: usize = 50;
 
 /// The digest of a session's cookie; the daemon doesn't keep the cookie.
@@ -33,8 +33,8 @@ pub const SESSIONS_PER_TOKEN_MAX: usize = 50;
 pub struct SessionKey(Arc<str>);
 
 impl SessionKey {
-    /// Returns the key of a cookie by its name and value. As the name is included, an id counts only under the name that it
-    /// was given out with: on that port, and over TLS if it began there.
+    /// Returns the key of a cookie by its name and value. The name differs by port and by TLS, so an id is valid only
+    /// on the port that it was issued on, and only over TLS if it was issued over TLS.
     pub fn of_cookie(name: &str, id: &str) -> Self {
         Self(digest_of(&format!("{name}={id}")).into())
     }
@@ -56,13 +56,13 @@ impl Session {
 pub(super) struct Sessions(Mutex<HashMap<SessionKey, Session>>);
 
 impl Sessions {
-    fn held(&self) -> MutexGuard<'_, HashMap<SessionKey, Session>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Session>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a session for the token with this digest. Beyond the limits, the session idle longest ends.
+    /// Begins a session for the token with this digest. Beyond the limits, the session that has been idle longest ends.
     pub(super) fn open(&self, key: SessionKey, token: String, now: Timestamp) {
-        let mut sessions = self.held();
+        let mut sessions = self.lock();
         sessions.retain(|_, session| !session.is_over(now));
         let of_token = sessions.values().filter(|session| session.token == token);
         if of_token.count() >= SESSIONS_PER_TOKEN_MAX {
@@ -79,9 +79,9 @@ impl Sessions {
         sessions.insert(key, session);
     }
 
-    /// Returns the digest of a session's token, and notes the use. `None` if the session is over or unknown.
+    /// Returns the digest of a session's token, and records the use. `None` if the session is over or unknown.
     pub(super) fn token(&self, key: &SessionKey, now: Timestamp) -> Option<String> {
-        let mut sessions = self.held();
+        let mut sessions = self.lock();
         let session = sessions.get_mut(key)?;
         if session.is_over(now) {
             sessions.remove(key);
@@ -91,17 +91,17 @@ impl Sessions {
         Some(session.token.clone())
     }
 
-    /// Checks that a session is open, without prolonging it.
+    /// Checks that a session is open. This doesn't prolong the session.
     pub(super) fn is_open(&self, key: &SessionKey, now: Timestamp) -> bool {
-        self.held().get(key).is_some_and(|session| !session.is_over(now))
+        self.lock().get(key).is_some_and(|session| !session.is_over(now))
     }
 
     pub(super) fn end(&self, key: &SessionKey) {
-        self.held().remove(key);
+        self.lock().remove(key);
     }
 
     pub(super) fn retain_tokens(&self, is_known: impl Fn(&str) -> bool) {
-        self.held().retain(|_, session| is_known(&session.token));
+        self.lock().retain(|_, session| is_known(&session.token));
     }
 }
 
@@ -158,7 +158,7 @@ mod tests {
         for number in 0..2 * SESSIONS_MAX {
             opened(&sessions, 10_000 + number, &format!("t{number}"), 902);
         }
-        assert_eq!(sessions.held().len(), SESSIONS_MAX);
+        assert_eq!(sessions.lock().len(), SESSIONS_MAX);
         assert!(!sessions.is_open(&key(0), Timestamp(902)));
     }
 

@@ -173,7 +173,7 @@ async fn a_session_ends_when_its_token_leaves_the_file() {
         access.open_session(key(id), &format!("rcp_{id}"));
     }
     let caller = access.identify_session(&key("a")).await.unwrap();
-    assert!(access.still_knows(&caller, Some(&key("a"))));
+    assert!(access.is_still_valid(&caller, Some(&key("a"))));
     fs::write(&path, line("b")).unwrap();
     access.refresh().await.unwrap();
     assert_eq!(access.identify_session(&key("a")).await, Err(UnknownCaller));

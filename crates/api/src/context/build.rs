@@ -1,4 +1,4 @@
-//! Builds a context from what was read, and describes what had no room.
+//! Builds a context from what was read, and writes notes about what was left out.
 
 use std::collections::HashSet;
 
@@ -23,8 +23,8 @@ use recapd_core::{
 use recapd_store::{Pin, StoredMessage};
 
 impl ContextMaterial {
-    /// Builds the context and writes it in the query's format. Stored messages cost what `counter` counted when they came
-    /// in; everything else is counted here.
+    /// Builds the context and writes it in the query's format. A stored message costs the tokens that were counted when
+    /// it was stored; `counter` counts everything else.
     pub fn build(
         &self,
         query: ContextQuery,
@@ -41,14 +41,14 @@ impl ContextMaterial {
         let markdown = shortened.as_ref().unwrap_or(&self.markdown);
         let built = build(&self.input(markdown), &options, counter);
         let context = match room {
-            Some(room) => self.telling_of_left_out(built, room, &options, counter),
+            Some(room) => self.add_lines_about_left_out(built, room, &options, counter),
             None => built,
         };
         let parts = parts(&context, counter);
         let Outgoing { body, mut notes } = render(query.format, &context.turns);
         if shortened.is_some() {
             let why = if room == query.summary_max_tokens {
-                "it has more tokens than were asked for"
+                "it has more tokens than the request allows"
             } else {
                 "it would take too much of this budget"
             };
@@ -61,7 +61,7 @@ impl ContextMaterial {
             notes.push("nothing has been said yet: providers refuse a request without messages".to_owned());
         }
         notes.extend(self.unread_note());
-        // Callers who ask for less than a window know that it isn't whole.
+        // Callers who ask for less than a window know that they don't get all of it.
         if query.budget_tokens.is_none() {
             notes.extend(crowded_note(context.left_out.get(self.left_out.len()..)));
         }
@@ -88,15 +88,15 @@ impl ContextMaterial {
         }
     }
 
-    /// The summary within `room`; `None` if it fits as it is.
+    /// Returns the summary shortened to `room` tokens; `None` if it fits unshortened.
     pub(super) fn shortened_summary(&self, room: i64, counter: &dyn TokenCounter) -> Option<String> {
         let is_longer = counter.count(&self.markdown) > room;
         is_longer.then(|| with_pending(&self.markdown, &[], room, counter).0)
     }
 
-    /// Rebuilds the context with a line in the summary for each exchange it has no room for. The lines may crowd out
+    /// Rebuilds the context with a line in the summary for each exchange that was left out. These lines may crowd out
     /// further exchanges, but nothing else.
-    pub(super) fn telling_of_left_out<'m>(
+    pub(super) fn add_lines_about_left_out<'m>(
         &'m self,
         mut context: Context<'m>,
         room: i64,
@@ -109,12 +109,12 @@ impl ContextMaterial {
                 break;
             }
             let markdown = with_left_out(&self.markdown, &lines, room, counter);
-            let told = build(&self.input(&markdown), options, counter);
-            if told.over_budget || told.elided.len() > context.elided.len() {
+            let rebuilt = build(&self.input(&markdown), options, counter);
+            if rebuilt.over_budget || rebuilt.elided.len() > context.elided.len() {
                 break;
             }
-            let is_settled = told.left_out == context.left_out;
-            context = told;
+            let is_settled = rebuilt.left_out == context.left_out;
+            context = rebuilt;
             if is_settled {
                 break;
             }
@@ -173,7 +173,7 @@ impl ContextMaterial {
         ))
     }
 
-    /// Says that exchanges are left out because of their bytes.
+    /// Writes a note that says which exchanges are left out because of their bytes.
     fn unread_note(&self) -> Option<String> {
         let unread: Vec<i64> = self
             .left_out
@@ -182,18 +182,18 @@ impl ContextMaterial {
             .collect();
         let which = which(&unread)?;
         Some(format!(
-            "{which} left out for the bytes, whatever the tokens: images and long results of the window are more than a request \
-             can have"
+            "{which} left out because of size in bytes, not tokens: the window's images and long results are more than a request \
+             can hold"
         ))
     }
 
-    /// Says that the newest exchange is too big to be read as it is.
+    /// Writes a note that says that the newest exchange was too big to be read whole.
     fn shortened_note(&self) -> Option<String> {
         let newest = self.window.last().filter(|_| self.shortened.through_seq > 0)?;
         let (agent, number) = (&self.agent, newest.exchange.exchange);
         Some(format!(
-            "exchange #{number} is more than a context is built from: up to message {} what tools returned is shortened, and \
-             attachments are named, not sent; GET /v1/agents/{agent}/exchanges/{number} has it as it was",
+            "exchange #{number} is too big for a context: up to message {}, tool results are shortened, and attachments are named \
+             instead of sent; GET /v1/agents/{agent}/exchanges/{number} returns it whole",
             self.shortened.through_seq
         ))
     }
@@ -228,14 +228,14 @@ impl ContextMaterial {
                 .iter()
                 .map(|stored| stored.exchange.exchange)
                 .collect(),
-            // Thinking is bound to the exact messages before it; shortened ones are no longer exact.
+            // Thinking is bound to the exact messages before it. Shortened messages are no longer exact.
             evicted: self.has_evicted || self.shortened.through_seq > 0,
             passed_before: self.passed_before,
             perspective: self.perspective.as_ref(),
         }
     }
 
-    /// Returns a message of the window. A shortened one is counted again.
+    /// Returns a message of the window. A shortened message has no token count, so that it is counted again.
     fn source_of_window<'m>(&self, stored: &'m StoredMessage) -> SourceMessage<'m> {
         let is_counted = stored.seq > self.shortened.through_seq;
         SourceMessage {
@@ -245,7 +245,7 @@ impl ContextMaterial {
     }
 }
 
-/// The most tokens of the summary in a context.
+/// Returns the most tokens of the summary in a context.
 pub(super) fn summary_room(options: &ContextOptions) -> Option<i64> {
     options.limit_tokens().map(|limit| limit / SUMMARY_SHARE)
 }
@@ -260,16 +260,17 @@ fn which(numbers: &[i64]) -> Option<String> {
     })
 }
 
-/// Says that exchanges of the window are left out because of their tokens.
+/// Writes a note that says which exchanges are left out because of their tokens.
 fn crowded_note(left_out: Option<&[i64]>) -> Option<String> {
     let which = which(left_out?)?;
     Some(format!(
-        "{which} left out, with a line each in the summary as far as there is room: the window holds more than a request has \
-         room for; lower window.budget_tokens, or raise context.max_tokens"
+        "{which} left out; the summary has a line for each, as far as there is room: the window is bigger than a request may \
+         be; lower window.budget_tokens, or raise context.max_tokens"
     ))
 }
 
-/// Says which messages had no room among the copies. With `has_more`, older messages weren't even read.
+/// Writes a note that names messages for whose copies there was no room. With `has_more`, older messages weren't even
+/// read.
 fn left_note(left: &[LeftCopy], has_more: bool) -> Option<String> {
     let named = left.iter().take(NAMED_MAX);
     let named: Vec<String> = named
@@ -299,7 +300,8 @@ fn copy(pin: &Pin) -> SourceCopy<'_> {
     }
 }
 
-/// Adds up the pieces of a context by kind. What encloses messages is a part, too, so that the parts add up to the whole.
+/// Adds up the pieces of a context by kind. The markup around messages is a part, too, so the parts add up to the
+/// whole.
 fn parts(context: &Context<'_>, counter: &dyn TokenCounter) -> Vec<RequestPart> {
     let mut parts: Vec<RequestPart> = Vec::new();
     let mut add = |name: &'static str, pieces: i64, tokens: i64| match parts

@@ -1,4 +1,4 @@
-//! Reads what is pinned, for the command line and for HTTP.
+//! Reads pinned and important messages, for the command line and for HTTP.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,12 +12,12 @@ pub struct ShownPin {
     pub seq: i64,
     pub exchange: i64,
     pub kind: String,
-    /// True if it was pinned; false if it is important to the running session.
+    /// True if the message was pinned; false if it is important to the running session.
     pub pinned: bool,
-    /// True if its exchange is in the window, so that no copy is needed.
+    /// True if the message's exchange is in the window, so that no copy is needed.
     pub in_window: bool,
     pub tokens: i64,
-    /// Its first line.
+    /// The message's first line.
     pub title: String,
 }
 
@@ -27,13 +27,13 @@ pub struct ShownPin {
 pub struct PinsReply {
     pub agent_id: AgentId,
     pub pins: Vec<ShownPin>,
-    /// True if there are older ones.
+    /// True if there are older pins.
     pub has_more: bool,
-    /// The most tokens of all copies.
+    /// The most tokens of all copies together.
     pub max_tokens: i64,
 }
 
-/// Reads the pins of the agent of `row`. `max_tokens` is the limit of its copies.
+/// Reads the pins of the agent of `row`. `max_tokens` is the limit of all their copies together.
 ///
 /// # Errors
 /// The store's errors.

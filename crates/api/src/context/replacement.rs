@@ -13,10 +13,10 @@ use recapd_core::{
     tokenizer::caching,
 };
 
-/// What stands for the evicted part of a conversation.
+/// What replaces the evicted part of a conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replacement {
-    /// The hash of the first unit of the user's message that stays before the text as it was sent.
+    /// The hash of the first unit of the user's message that the client keeps unchanged before the text.
     pub anchor: Option<u64>,
     /// The document, the request that the window works on, and copies of pinned messages.
     pub text: String,
@@ -26,7 +26,7 @@ impl ContextMaterial {
     /// Writes what a context shows before its window.
     pub fn replacement(&self, defaults: ContextOptions, counter: &dyn TokenCounter) -> Replacement {
         self.before_window(defaults, counter, |pieces| {
-            // A message that was cut, or lost its images, is part of the text instead.
+            // A message that was cut or lost its images becomes part of the text.
             let is_whole = |piece: &Piece<'_>| {
                 matches!(piece.origin, PieceOrigin::Stored { .. }) && piece.source.is_some()
             };
@@ -41,7 +41,7 @@ impl ContextMaterial {
         })
     }
 
-    /// Writes the same as one text, with the user's first message in it.
+    /// Writes what a context shows before its window as one text. The user's first message is part of the text.
     pub(super) fn text_before_window(&self, defaults: ContextOptions, counter: &dyn TokenCounter) -> String {
         self.before_window(defaults, counter, |pieces| joined(pieces.iter()))
     }

@@ -1,8 +1,8 @@
 //! Reads the window that a context is built from, however large it is.
 //!
-//! Older exchanges that are too large are left out whole, like those that have no room in a budget. The newest is never
-//! left out. If it alone is too large, its newest messages are read as they are. In its older messages, tool results are
-//! shortened, as they would be to fit a budget, and content that only its provider can read is dropped.
+//! Leaves out an older exchange that is too large, and every exchange before it. Never leaves out the newest exchange.
+//! If the newest exchange alone is too large, its newest messages are read unchanged. Its older messages lose their
+//! original JSON (`payload`), and their tool results are shortened.
 
 use std::collections::VecDeque;
 
@@ -15,13 +15,13 @@ use recapd_core::domain::{
 };
 use recapd_store::{ExchangeQuery, Store, StoredExchange, StoredMessage, page::part};
 
-/// Shortened results get one part in this many of the bytes that may be read. Together that is still more than fits a request.
+/// All shortened results together get 1/8 of `bytes_max`. That is still more than one request can hold.
 const RESULTS_SHARE: usize = 8;
 
 pub(super) struct WindowContent {
     /// The newest exchanges, oldest first.
     pub(super) exchanges: Vec<StoredExchange>,
-    /// The exchanges before these, oldest first, without their messages.
+    /// The exchanges before `exchanges`, oldest first, without their messages.
     pub(super) left_out: Vec<StoredExchange>,
     pub(super) shortened: ShortenedMessages,
 }
@@ -29,12 +29,12 @@ pub(super) struct WindowContent {
 /// The messages of an exchange that were shortened.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ShortenedMessages {
-    /// The number of the last one; 0 for none.
+    /// The `seq` of the last shortened message; 0 if none was.
     pub(super) through_seq: i64,
     pub(super) results: Vec<Elision>,
 }
 
-/// Reads the window that begins with `first_exchange`, with at most `bytes_max` bytes of payloads.
+/// Reads the window that begins with `first_exchange`, with at most `bytes_max` payload bytes.
 pub(super) async fn read(
     store: &dyn Store,
     agent: &AgentId,
@@ -62,7 +62,7 @@ pub(super) async fn read(
     })
 }
 
-/// Reads the messages of an exchange that is too large, part by part.
+/// Reads an exchange that is too large, part by part, and shortens its older messages.
 async fn read_shortened(
     store: &dyn Store,
     agent: &AgentId,
@@ -94,7 +94,7 @@ struct Reader {
     exchange: i64,
     /// Characters that each result of a shortened message keeps.
     keep: usize,
-    /// The limit on payloads of unshortened messages, and on what is left of the others.
+    /// Limits the payload bytes of whole messages. Also limits the bytes that remain of shortened messages.
     bytes_max: usize,
     short: Vec<StoredMessage>,
     short_bytes: usize,
@@ -118,6 +118,7 @@ impl Reader {
         }
     }
 
+    /// Adds the next message. Shortens the oldest whole messages if all of them together are too large.
     fn take(&mut self, stored: StoredMessage) -> Result<(), ContextError> {
         self.whole_bytes += stored.message.payload.len();
         self.whole.push_back(stored);
@@ -159,7 +160,7 @@ impl Reader {
     }
 }
 
-/// Returns the bytes that a message's parts hold.
+/// Returns how many bytes a message's parts hold.
 fn bytes(message: &Message) -> usize {
     let parts = message.parts.iter().map(|part| match part {
         Part::Text(text) | Part::Attachment { media: text, .. } | Part::ToolResult { text, .. } => text.len(),

@@ -1,7 +1,7 @@
-//! The dashboard over HTTP: reads the contents of its pages, which [`crate::dashboard`] turns into HTML.
+//! The dashboard over HTTP: reads what its pages show. [`crate::dashboard`] turns that into HTML.
 //!
-//! Pages aren't in the `OpenAPI` document; `access::rules` says what each demands. A page reads a limited number of
-//! rows from the database, however long an agent's history is.
+//! Pages aren't in the `OpenAPI` document; `access::rules` says which token each page needs. A page reads a limited
+//! number of rows from the database, however long an agent's history is.
 
 mod actions;
 mod agents;
@@ -35,10 +35,10 @@ use crate::{
     dashboard::{Fault, Frame, ICON, POLICY, SCRIPT, STYLE, Viewer, fault_page, sign_in_page},
 };
 
-/// For assets whose names change with their content.
+/// Lets browsers keep assets forever: an asset with other content has another name.
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 const NO_POWERS: HeaderName = HeaderName::from_static("permissions-policy");
-/// A page of another site that opens this one in a window can't control it.
+/// Keeps a page of another site that opens this page in a window from controlling it.
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
 /// Adds the pages to `routes`.
@@ -95,7 +95,7 @@ fn asset(kind: &'static str, content: &'static str) -> Response {
     (headers, content).into_response()
 }
 
-/// The prints of the live parts that the page's script has, separated by blanks.
+/// The header with the hashes of the live parts that the page's script already has, separated by blanks.
 const KNOWN_PARTS: HeaderName = HeaderName::from_static("recapd-known");
 
 struct FramedPage(Frame);
@@ -124,7 +124,7 @@ impl FromRequestParts<SharedApp> for FramedPage {
     }
 }
 
-/// Returns the caller as pages show them, without the key of their forms.
+/// Returns the caller as pages show it, without the key of its forms.
 fn viewer(caller: &Caller) -> Viewer {
     Viewer {
         name: caller.token.as_ref().map(|name| name.as_str().to_owned()),
@@ -134,7 +134,7 @@ fn viewer(caller: &Caller) -> Viewer {
     }
 }
 
-/// Returns the URL of the events that concern a page: those of its agent, or of all that the caller may see.
+/// Returns the URL of the events for a page: those of its agent, or those of all agents that the caller may see.
 fn events_of(path: &str) -> String {
     let agent = path
         .strip_prefix("/ui/agents/")
@@ -145,13 +145,13 @@ fn events_of(path: &str) -> String {
     )
 }
 
-/// Rewrites `response` for a browser: problems become pages, and without a token the sign-in page is shown.
-pub(super) fn written(mut response: Response, uri: &Uri, request_id: &str) -> Response {
-    if let Some(problem) = Problem::taken(&mut response) {
+/// Rewrites `response` for a browser: turns problems into pages, and shows the sign-in page if a token is missing.
+pub(super) fn write_out(mut response: Response, uri: &Uri, request_id: &str) -> Response {
+    if let Some(problem) = Problem::take_from(&mut response) {
         let page = if response.status() == StatusCode::UNAUTHORIZED {
             sign_in_page(uri.path_and_query().map_or("/ui/", |path| path.as_str()), false)
         } else {
-            let (title, detail, hint) = problem.told();
+            let (title, detail, hint) = problem.texts();
             let caller = response.extensions().get::<Arc<Caller>>();
             let viewer = caller.map(|caller| viewer(caller));
             fault_page(&Fault {

@@ -1,4 +1,5 @@
-//! Everything that a request passes before its handler: the connection, the frame around all routes, the guard, the limits.
+//! What a request passes through before its handler: the connection, the frame around all routes, the guard and the
+//! limits.
 
 pub(super) mod access;
 pub(super) mod audit;

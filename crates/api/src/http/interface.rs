@@ -1,4 +1,4 @@
-//! The interface that connections call: the fast path of readers, and the router for everything else.
+//! The interface that connections call. The fast path answers readers; the router answers everything else.
 
 use std::{
     convert::Infallible,
@@ -34,10 +34,10 @@ impl Interface {
         }
     }
 
-    /// Answers a request of this process, without a connection. Returns the status and the body.
+    /// Answers a request from this process, without a connection. Returns the status and the body.
     ///
     /// # Errors
-    /// If the body breaks off, or has more than `bytes_max` bytes.
+    /// If the body can't be read to its end, or has more than `bytes_max` bytes.
     pub async fn answer<B>(
         &self,
         request: Request<B>,

@@ -1,4 +1,4 @@
-//! `/mcp`: the Model Context Protocol over the daemon's own parts.
+//! `/mcp`: serves the Model Context Protocol from the daemon's own parts.
 
 mod refusal;
 
@@ -26,7 +26,7 @@ use crate::{
 use recapd_core::domain::agent::AgentId;
 use recapd_engine::ingest::{NoteRequest, WrittenNotesReply};
 
-/// Writes notes and handoffs with the daemon's parts.
+/// Writes notes and handoffs for MCP clients, with the daemon's parts.
 struct DaemonDesk(SharedApp);
 
 #[async_trait]
@@ -40,21 +40,21 @@ impl Desk for DaemonDesk {
         let written = self
             .0
             .see_through(async move { ingestor.write_notes(&agent, &requests).await });
-        written.await.map_err(|problem| refused(&problem))
+        written.await.map_err(|problem| source_error(&problem))
     }
 
     async fn handoff(&self, agent: &AgentId, max_tokens: Option<i64>) -> Result<String, SourceError> {
         let written = routes::compact::handoff(&self.0, agent, max_tokens).await;
-        Ok(written.map_err(|problem| refused(&problem))?.text)
+        Ok(written.map_err(|problem| source_error(&problem))?.text)
     }
 }
 
-/// Whether the agent may be asked about is known by then.
-fn refused(problem: &Problem) -> SourceError {
-    let detail = problem.told().1.to_owned();
+/// Turns a problem into an MCP error. The caller has already checked that the client may see the agent.
+fn source_error(problem: &Problem) -> SourceError {
+    let detail = problem.texts().1.to_owned();
     match problem.code() {
         "note_changed" => SourceError::NoteChanged(detail),
-        _ if problem.may_pass() => SourceError::Unavailable(detail),
+        _ if problem.is_temporary() => SourceError::Unavailable(detail),
         _ => SourceError::Refused(detail),
     }
 }
@@ -94,7 +94,7 @@ pub(super) fn mount(routes: Router<SharedApp>, app: &SharedApp) -> Router<Shared
             let request = Request::from_parts(parts, bytes.into());
             let answer = endpoint.answer(holder, request).await;
             drop(share);
-            Ok::<Response, Problem>(refusal::told(answer).await)
+            Ok::<Response, Problem>(refusal::bare_refusal_as_problem(answer).await)
         }
     };
     routes.route("/mcp", any(answer))

@@ -1,7 +1,8 @@
-//! `GET /v1/openapi.json`: the description of the interface (OpenAPI 3.1), generated from the handlers and the types of their answers.
+//! `GET /v1/openapi.json`: describes the interface (OpenAPI 3.1). The description is generated from the handlers and the types of
+//! their answers.
 //!
-//! A handler carries its own description (`#[utoipa::path]`), and [`super::routes`] registers both at once, so no route
-//! lacks one. Parts that all routes have in common are added here.
+//! Each handler carries its own description (`#[utoipa::path]`), and [`super::routes`] registers both at once, so no
+//! route lacks a description. This module adds what all routes have in common.
 
 pub(super) mod answers;
 pub(super) mod parameters;
@@ -28,18 +29,20 @@ use super::{
 };
 
 const DESCRIPTION: &str = "Keeps LLM agents' context windows in budget, and a short, true, always-ready summary of \
-everything that fell out.\n\nTimes are RFC 3339 in UTC, tokens are integers, units stand last in names. Unknown query \
-parameters and unknown members of a body are refused, since a typo would lose data in silence; messages may have any, which \
-are stored with them. Clients must ignore unknown \
-members of an answer: there may be more of them at any time. Every answer has an `x-request-id`, the client's own if it sent \
-one. Every error is answered with `application/problem+json` (RFC 9457), whose `code` is for programs and whose \
-`hint` says what to do.";
+everything that has left them.\n\nTimes are RFC 3339 in UTC, tokens are integers, names end with the unit. Unknown query \
+parameters and unknown fields of a body are refused, because a typo would silently lose data. Messages may have any fields, \
+which are stored with them. Clients must ignore unknown fields of an answer: new ones may be added at any time. Every answer \
+has an `x-request-id`: the client's own, if it sent one. Every error is answered with `application/problem+json` (RFC 9457), \
+whose `code` is for programs and whose `hint` says what to do.";
 
 const TAGS: [(&str, &str); 10] = [
-    ("messages", "What agents say, and what to send to a model."),
+    (
+        "messages",
+        "Appends messages, and returns what to send to a model.",
+    ),
     (
         "summary",
-        "The document that stands for what has left the window.",
+        "The document that represents everything that has left the window.",
     ),
     ("agents", "Agents and their settings."),
     ("history", "The whole history, however old."),
@@ -51,7 +54,7 @@ const TAGS: [(&str, &str); 10] = [
     ("daemon", "The daemon itself."),
 ];
 
-/// Returns the description without its paths.
+/// Returns the description without paths.
 pub(super) fn frame() -> OpenApi {
     let info = InfoBuilder::new()
         .title("recapd")
@@ -81,7 +84,7 @@ pub fn document() -> Value {
     completed(routes::routes().get_openapi())
 }
 
-/// Adds to `api` what every operation has.
+/// Adds to `api` what all operations have in common.
 pub(super) fn completed(api: &OpenApi) -> Value {
     let mut document = json!(api);
     let operations = document
@@ -93,7 +96,7 @@ pub(super) fn completed(api: &OpenApi) -> Value {
         .flat_map(|methods| methods.values_mut());
     operations.for_each(complete);
     if let Some(document) = document.as_object_mut() {
-        // Either nothing or a token, depending on the daemon's settings.
+        // A request has no token or one token, depending on the daemon's settings.
         document.insert("security".to_owned(), json!([{}, { "token": [] }]));
     }
     if let Some(components) = document.pointer_mut("/components").and_then(Value::as_object_mut) {
@@ -112,7 +115,7 @@ pub(super) fn completed(api: &OpenApi) -> Value {
 
 fn tokens() -> Value {
     let description =
-        "Needed where a token was ever made, and beyond loopback; `recapd token create` makes one.";
+        "Needed if the daemon has ever had a token, and beyond loopback; `recapd token create` creates one.";
     json!({ "token": { "type": "http", "scheme": "bearer", "description": description } })
 }
 
@@ -127,7 +130,7 @@ fn complete(operation: &mut Value) {
     }
 }
 
-/// Removes null from a parameter's schema, since a parameter is either there or not.
+/// Removes null from a parameter's schema, because a parameter is either present or absent.
 fn present(parameter: &mut Value) {
     let Some(kind) = parameter.pointer_mut("/schema/type") else {
         return;

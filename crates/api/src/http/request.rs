@@ -1,4 +1,4 @@
-//! The parts of a request that handlers need: path, query, key, body, and the messages in it.
+//! Reads what handlers need from a request: path, query, idempotency key, body, and the messages in the body.
 
 pub(super) mod body;
 pub(super) mod extract;

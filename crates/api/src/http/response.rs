@@ -1,4 +1,4 @@
-//! The answers of handlers: problems, and documents in the format that a client prefers.
+//! Builds the answers of handlers: problems, and documents in the format that the client prefers.
 
 pub(super) mod document;
 pub(super) mod excerpt;

@@ -1,5 +1,6 @@
-//! Memory for what is made of payloads. It takes several times their bytes, and many may ask at once. An answer waits for
-//! its room before anything is read, and keeps what it needs until it is sent.
+//! Limits the memory of answers that are made of payloads. Such an answer takes several times the bytes of its
+//! payloads, and many clients may ask at once. An answer waits for its room before it reads anything, and keeps what it
+//! needs until it is sent.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,8 +16,9 @@ use tokio::{
 
 use super::response::problem::{Problem, TOO_MANY_ANSWERS};
 
+/// A request waits this long for room.
 const WAIT: Duration = Duration::from_secs(5);
-/// When a client should retry if there was no room, in seconds.
+/// A client that got no room should retry after this many seconds.
 const RETRY_SECONDS: u32 = 2;
 
 /// A limit on the bytes that all answers take at once.
@@ -34,10 +36,10 @@ impl Room {
         }
     }
 
-    /// Waits for `bytes` of room, or for all there is if that is less.
+    /// Waits for room of `bytes` bytes; if the limit is lower, for all the room there is.
     ///
     /// # Errors
-    /// If there is none within [`WAIT`].
+    /// If there isn't enough room within [`WAIT`].
     pub(crate) async fn for_answer(&self, bytes: usize) -> Result<RoomShare, Problem> {
         let taking = Arc::clone(&self.left).acquire_many_owned(self.permits(bytes));
         match timeout(WAIT, taking).await {
@@ -57,13 +59,13 @@ impl Room {
 }
 
 fn too_many_answers() -> Problem {
-    let detail = "other long answers take all the memory that there is for them";
+    let detail = "other long answers use all the memory that is reserved for long answers";
     Problem::new(TOO_MANY_ANSWERS, detail)
-        .hint("ask again after `retry-after`, or raise http.answers_bytes_max")
+        .hint("retry after `retry-after`, or raise http.answers_bytes_max")
         .retry_after(RETRY_SECONDS)
 }
 
-/// The room of one answer, returned when dropped.
+/// The room of one answer. Returned when dropped.
 pub(crate) struct RoomShare(OwnedSemaphorePermit);
 
 impl RoomShare {
@@ -71,14 +73,14 @@ impl RoomShare {
         drop(self.0.split(self.0.num_permits().saturating_sub(bytes)));
     }
 
-    /// Makes the answer keep room for its bytes until they are sent.
+    /// Keeps room for the answer's bytes until they are sent.
     pub(crate) async fn until_sent(mut self, answer: Response) -> Response {
         if answer.body().size_hint().exact().is_none() {
             // An open stream: its events are short.
             return answer;
         }
         let (parts, body) = answer.into_parts();
-        // The body is in one piece already, so it isn't copied.
+        // The body is already in one piece, so `to_bytes` doesn't copy it.
         let Ok(bytes) = to_bytes(body, usize::MAX).await else {
             return Problem::internal().into_response();
         };
@@ -109,7 +111,7 @@ mod tests {
         let mut first = room.for_answer(5_000).await.ok().unwrap();
         assert_eq!(room.bytes_left(), 0, "more than there is, is all of it");
         let refused = room.for_answer(1).await.err().unwrap();
-        assert!(refused.may_pass());
+        assert!(refused.is_temporary());
         first.shrink_to(400);
         assert!(room.for_answer(600).await.is_ok());
         drop(first);

@@ -1,4 +1,4 @@
-//! The routes, each with its description: the one place that registers both.
+//! Registers all routes and their descriptions.
 
 mod age;
 pub(super) mod agents;
@@ -32,7 +32,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{SharedApp, openapi};
 
-/// Returns all routes. Each path has one line, since its methods form one router.
+/// Returns all routes. Each path has one line, because its methods form one router.
 pub(super) fn routes() -> OpenApiRouter<SharedApp> {
     OpenApiRouter::with_openapi(openapi::frame())
         .routes(routes!(agents::list))

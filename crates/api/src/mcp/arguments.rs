@@ -1,4 +1,4 @@
-//! The arguments of tools. Errors name what is wrong, and the remedy.
+//! Reads the arguments of tools. Errors say what is wrong and how to correct it.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +8,7 @@ use super::expand::ReadPosition;
 use crate::recall::Range;
 use recapd_core::domain::agent::AgentId;
 
-/// An error about an argument; the text is for the model.
+/// An error in an argument. Its text is for the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wrong(pub(super) String);
 
@@ -21,14 +21,14 @@ impl Wrong {
 pub(super) struct Arguments(Map<String, Value>);
 
 impl Arguments {
-    /// Takes the arguments, of which `known` are allowed. An empty text or null counts as not given.
+    /// Reads the arguments. Fails if one isn't among `known`. An empty text or null counts as absent.
     pub(super) fn read(given: Option<Map<String, Value>>, known: &[&str]) -> Result<Self, Wrong> {
         let mut given = given.unwrap_or_default();
         given.retain(|_, value| value.as_str() != Some(""));
         Self::read_whole(Some(given), known)
     }
 
-    /// Like [`Self::read`], but an empty text is one.
+    /// Like [`Self::read`], but an empty text counts as a text.
     pub(super) fn read_whole(given: Option<Map<String, Value>>, known: &[&str]) -> Result<Self, Wrong> {
         let mut given = given.unwrap_or_default();
         given.retain(|_, value| !value.is_null());
@@ -64,7 +64,7 @@ impl Arguments {
         }
     }
 
-    /// Returns an integer within `range`, given as a number or a text.
+    /// Returns an integer within `range`. Accepts a number or a text.
     pub(super) fn integer(&self, name: &str, range: RangeInclusive<i64>) -> Result<Option<i64>, Wrong> {
         let Some(value) = self.0.get(name) else {
             return Ok(None);
@@ -88,7 +88,7 @@ impl Arguments {
         }
     }
 
-    /// Returns where to continue, as an answer said.
+    /// Returns the position at which to continue. An earlier answer named this position.
     pub(super) fn position(&self, name: &str) -> Result<ReadPosition, Wrong> {
         let Some(value) = self.0.get(name) else {
             return Ok(ReadPosition::default());
@@ -99,7 +99,8 @@ impl Arguments {
         })
     }
 
-    /// Returns the numbers of exchanges, at most `most`, given as a text such as `38, #12–#14`, as a number, or as a list of both.
+    /// Returns the numbers of exchanges, at most `most`. Accepts a text such as `38, #12–#14`, a number, or a list of
+    /// both.
     pub(super) fn exchanges(&self, name: &str, most: usize) -> Result<Vec<i64>, Wrong> {
         let cure = "give the numbers behind the # in a summary, such as \"38\" or \"#12–#14, #20\"";
         let Some(value) = self.0.get(name) else {

@@ -1,7 +1,7 @@
 //! The tools for history and notes that Codex' newest models know, with their arguments and answers.
 //!
-//! A window is an exchange or a leg, an item a message of it. Paths of notes are `<agent>/notes/<name>`; others are names of the agent's own
-//! notes.
+//! In these tools, a window is an exchange or a leg, and an item is one of its messages. The path of a note is
+//! `<agent>/notes/<name>`. Any other path is the name of one of the agent's own notes.
 
 use std::cmp::Reverse;
 
@@ -26,9 +26,9 @@ use recapd_core::{
 };
 use recapd_engine::ingest::NoteRequest;
 
-/// The most exchanges that one call reads.
+/// One call reads at most this many exchanges.
 const EXCHANGES_READ_MAX: usize = 60;
-/// The most messages of one exchange that are read.
+/// One call reads at most this many messages of each exchange.
 const MESSAGES_READ_MAX: i64 = 1_000;
 const LIMIT_MAX: i64 = 100;
 const LIMIT: i64 = 10;
@@ -36,7 +36,7 @@ const ITEM_CHARS: i64 = 500;
 const ITEM_CHARS_MAX: i64 = 20_000;
 const WINDOW: &str = "exchange-";
 
-/// A message, as these tools show it.
+/// A message in the form of these tools.
 struct HistoryItem {
     window: i64,
     seq: i64,
@@ -45,7 +45,7 @@ struct HistoryItem {
     content: String,
 }
 
-/// Which items are wanted.
+/// Selects items.
 struct HistoryFilter<'a> {
     role: Option<&'a str>,
     tool: Option<&'a str>,
@@ -53,14 +53,14 @@ struct HistoryFilter<'a> {
     query: Option<&'a str>,
 }
 
-/// A path of a note: whose it is, if it says so, and its name or the beginning of it.
+/// The path of a note: the agent if the path names one, and the note's name or its beginning.
 struct NotePath {
     agent: Option<AgentId>,
     name: String,
 }
 
 impl ToolCall<'_> {
-    /// Answers a call of a tool of that name, with a dot or an underscore behind its namespace.
+    /// Answers a call of one of these tools. A dot or an underscore follows the namespace in the tool's name.
     pub(super) async fn codex(&self, name: &str, given: Option<JsonObject>) -> Result<String, ToolRefusal> {
         let answer = match name {
             "history_list_windows" => {
@@ -169,7 +169,8 @@ impl ToolCall<'_> {
         Ok(json!({ "items": shown }))
     }
 
-    /// Returns the windows to look into: the one that is named; else those in which a search finds the query, and the nearest ones.
+    /// Returns the windows to search: the one that the arguments name; otherwise the nearest ones, and those that a
+    /// search finds.
     async fn windows_for(
         &self,
         arguments: &Arguments,
@@ -186,7 +187,7 @@ impl ToolCall<'_> {
         numbers.truncate(EXCHANGES_READ_MAX);
         if let Some(query) = arguments.text("query")? {
             let phrase = format!("\"{}\"", query.replace('"', " "));
-            // A query without words finds nothing this way.
+            // A query without words causes an error here. Then only the nearest windows are searched.
             if let Ok(found) = self
                 .source
                 .recall(agent, &[("q", &phrase), ("limit", "20")])
@@ -311,7 +312,7 @@ impl ToolCall<'_> {
         Ok(json!({ "file": written.map(|note| file(&agent, note)) }))
     }
 
-    /// Returns the notes whose paths begin as the argument says, ordered by name.
+    /// Returns the notes whose paths begin with the argument's value, ordered by name.
     async fn files(&self, arguments: &Arguments, member: &str) -> Result<(AgentId, Vec<Note>), ToolRefusal> {
         let prefix = NotePath::read(arguments.text(member)?.unwrap_or_default());
         let agent = match prefix.agent {
@@ -386,7 +387,7 @@ impl HistoryFilter<'_> {
 }
 
 impl HistoryItem {
-    /// `None` for what is never sent to a model.
+    /// Returns the item for a message; `None` for messages that no model gets.
     fn of(window: i64, shown: &ShownMessage) -> Option<Self> {
         let role = match Kind::from_name(&shown.kind) {
             Kind::System => "system",
@@ -424,7 +425,7 @@ impl HistoryItem {
     }
 }
 
-/// Returns the name of the tool that a message calls or answers.
+/// Returns the name of the tool that the message calls, or whose result it is.
 fn tool_of(shown: &ShownMessage) -> Option<String> {
     let format = Format::from_name(&shown.format)?;
     let message: Message = formats::parse(format, shown.payload.get()).ok()?;
@@ -435,7 +436,7 @@ fn tool_of(shown: &ShownMessage) -> Option<String> {
     })
 }
 
-/// Returns the numbers of an agent's exchanges, ascending.
+/// Returns the numbers of an agent's exchanges in ascending order.
 async fn numbers(source: &dyn Source, agent: &AgentId) -> Result<Vec<i64>, ToolRefusal> {
     let view = source.window(agent, true).await?;
     let exchanges = view["exchanges"]

@@ -1,4 +1,4 @@
-//! Which agent is meant by a call that names none.
+//! Decides which agent a call means if it names none.
 
 use std::sync::Arc;
 
@@ -7,46 +7,47 @@ use serde_json::Value;
 use super::source::{AgentLine, Source, SourceError};
 use recapd_core::{domain::agent::AgentId, hash::session_agent};
 
-/// The hosts whose sessions have agents.
+/// Hosts whose sessions have agents of their own.
 const HOSTS: [&str; 2] = ["claude-code", "codex"];
-/// The size of a page of agents, and how many pages are read.
+/// The size of a page of agents.
 const PAGE: i64 = 200;
+/// Limits how many pages of agents are read.
 const PAGES_MAX: usize = 50;
-/// The most agents that an error names.
+/// Limits how many agents an error names.
 const NAMED_MAX: usize = 5;
-/// Where Codex says in each call which session it belongs to.
+/// The metadata field in which Codex names the session of a call.
 const CODEX_METADATA: &str = "x-codex-turn-metadata";
 
-/// Finds the id of the session that a host is in now, as the host names it.
+/// Finds the id of the session that the host is in now. The id is the host's own.
 pub type SessionLookup = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// What is known about the caller's agent. What comes first decides.
+/// What is known about the caller's agent. The first field that names an agent decides.
 #[derive(Clone, Default)]
 pub struct AgentHints {
     /// The agent that the user named for all calls.
     pub agent: Option<AgentId>,
     /// The session's id, as its host names it.
     pub session: Option<String>,
-    /// Finds it for hosts whose calls don't name it.
+    /// Finds the session's id for hosts whose calls don't name it.
     pub lookup: Option<SessionLookup>,
     /// The project of the session's folder.
     pub project: Option<String>,
-    /// True if the caller sees the agents of one project only, so that the newest of them is meant.
+    /// True if the caller sees only the agents of one project. Then the newest of them is meant.
     pub of_project: bool,
 }
 
 impl AgentHints {
-    /// Adds the session that a call's metadata name, or that its host is in.
+    /// Adds the session that a call's metadata name; otherwise the session that the host is in.
     pub(super) fn with_call(mut self, metadata: &serde_json::Map<String, Value>) -> Self {
         let looked_up = || self.lookup.as_ref().and_then(|lookup| lookup());
         self.session = session_of(metadata).or_else(looked_up);
         self
     }
 
-    /// Returns the agent that is meant.
+    /// Decides which agent is meant.
     ///
     /// # Errors
-    /// Those of `source`; [`SourceError::Refused`] if the agent can't be told, with the ids of some.
+    /// The errors of `source`. [`SourceError::Refused`] if the agent can't be decided; the error names some agents.
     pub(super) async fn resolve(&self, source: &dyn Source) -> Result<AgentId, SourceError> {
         if let Some(agent) = &self.agent {
             return Ok(agent.clone());
@@ -73,7 +74,7 @@ impl AgentHints {
         }
     }
 
-    /// The session's agent, under the id that hooks and the proxy give it.
+    /// Returns the session's agent, by the id that hooks and the proxy give it.
     async fn of_session(&self, source: &dyn Source) -> Result<Option<AgentId>, SourceError> {
         let Some(session) = &self.session else {
             return Ok(None);
@@ -96,7 +97,7 @@ impl AgentHints {
     }
 }
 
-/// Returns the agent of a project that was written to last.
+/// Returns the agent of a project that last received a message.
 async fn newest_in(source: &dyn Source, project: &str) -> Result<Option<AgentId>, SourceError> {
     let mut newest: Option<AgentLine> = None;
     let mut after: Option<AgentId> = None;
@@ -130,7 +131,7 @@ fn undecided(agents: &[AgentLine]) -> SourceError {
     })
 }
 
-/// The session that Codex names in a call; as an object, or as its text.
+/// Returns the session that Codex names in a call's metadata: an object, or its JSON as text.
 fn session_of(metadata: &serde_json::Map<String, Value>) -> Option<String> {
     let turn = match metadata.get(CODEX_METADATA)? {
         Value::String(text) => serde_json::from_str(text).ok()?,

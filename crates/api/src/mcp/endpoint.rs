@@ -1,8 +1,9 @@
-//! The protocol over HTTP, at `/mcp`.
+//! Serves the protocol over HTTP, at `/mcp`.
 //!
-//! The later era has no sessions: each request stands alone, and a subscription is a request that stays open. The earlier era needs a
-//! session for notices of changes. If there are too many sessions, further clients are served without one, as is a token (or an address
-//! without one) that already has half of them. A client with half of all subscriptions can't add more.
+//! The later era has no sessions: each request is independent, and a subscription is a request that stays open. The
+//! earlier era needs a session for change notices. If there are too many sessions, further clients are served without
+//! one. The same holds for a token, or an address without a token, that already has half of all sessions. A client with
+//! half of all subscriptions can't add more.
 
 use std::{
     collections::HashMap,
@@ -36,33 +37,34 @@ const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const FIRST_WITHOUT_SESSIONS: &str = "2026-07-28";
 /// An id that no session has.
 const NO_SESSION: &str = "none";
-/// Names of this machine, as seen from itself.
+/// The names by which this machine reaches itself.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointSettings {
-    /// The accepted host names, in addition to those of a loopback address. A request to another name may come from a web
-    /// page that points its own name at this machine by DNS.
+    /// Host names that are accepted in addition to loopback names. A request to another name may come from a web page
+    /// whose owner points that name at this machine by DNS.
     pub allowed_hosts: Vec<String>,
 }
 
 pub struct Endpoint {
     sessions: Arc<LocalSessionManager>,
     places: Arc<Quota>,
-    /// The place of each session.
+    /// The slot of each session.
     taken: Mutex<HashMap<SessionId, QuotaShare>>,
     with_sessions: StreamableHttpService<Server, LocalSessionManager>,
     without: StreamableHttpService<Server, NeverSessionManager>,
 }
 
 impl Endpoint {
-    /// Makes an endpoint that answers from `shared`. Sessions end with `stop`; requests without one end by themselves.
+    /// Creates an endpoint that answers from `shared`. Sessions end with `stop`; requests without a session end by
+    /// themselves.
     pub fn new(shared: &Arc<ServerState>, settings: &EndpointSettings, stop: &CancellationToken) -> Self {
         let sessions = Arc::new(session_manager());
         let named = LOOPBACK.into_iter().map(str::to_owned);
         let config = StreamableHttpServerConfig::default()
             .with_allowed_hosts(named.chain(settings.allowed_hosts.iter().cloned()))
-            // Browsers name the page that sends a request, and other clients don't. No page may send requests.
+            // Browsers name the page that sends a request; other clients don't. Requests of pages are refused.
             .enforce_origin_validation()
             .with_json_response(true)
             .with_max_request_body_bytes(MESSAGE_BYTES_MAX);
@@ -92,7 +94,7 @@ impl Endpoint {
         if let Some(session) = request.headers().get(SESSION) {
             let session = session.to_str().unwrap_or_default().to_owned();
             if self.is_of_another(&session, &holder) {
-                // Exactly as for a session that doesn't exist.
+                // The answer is then the same as for an unknown session.
                 let headers = request.headers_mut();
                 headers.insert(SESSION, HeaderValue::from_static(NO_SESSION));
             }
@@ -110,7 +112,7 @@ impl Endpoint {
         response
     }
 
-    /// True if another token began the session. A token may see less than that one.
+    /// True if another token began the session. That token may see more.
     fn is_of_another(&self, session: &str, holder: &Holder) -> bool {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let place = taken.get(session);
@@ -120,14 +122,15 @@ impl Endpoint {
     async fn answer_in_session(&self, request: Request) -> Response {
         let ends = request.method() == Method::DELETE;
         let mut response = self.with_sessions.handle(request).await.map(Body::new);
-        // The session is gone, not about to end; some clients warn about any other status.
+        // The session is already gone. Some clients warn about any other status.
         if ends && response.status() == StatusCode::ACCEPTED {
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
         response
     }
 
-    /// Takes a place for one more session of `holder`, if there is one. Frees the places of sessions that have ended.
+    /// Takes a slot for one more session of `holder`; `None` if there is none. First frees the slots of sessions that
+    /// have ended.
     async fn place(&self, holder: &Holder) -> Option<QuotaShare> {
         let open = self.sessions.sessions.read().await;
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,7 +139,7 @@ impl Endpoint {
     }
 }
 
-/// Checks by the protocol's version whether a request is without a session.
+/// Checks by the protocol's version whether a request has no session.
 fn stands_alone(headers: &HeaderMap) -> bool {
     let version = headers.get(VERSION).and_then(|version| version.to_str().ok());
     version.is_some_and(|version| version >= FIRST_WITHOUT_SESSIONS)

@@ -1,6 +1,7 @@
-//! Shows exchanges in full, packed into as few answers as the host's limit allows.
+//! Shows exchanges in full, in as few answers as the host's limit allows.
 //!
-//! Invariant: answers that follow each other's hints show each character of each message once, and none is over its limit.
+//! Invariant: a reader who follows the hints of the answers gets each character of each message once. No answer exceeds
+//! its limit.
 
 use std::{fmt, str::FromStr};
 
@@ -9,13 +10,13 @@ use crate::recall::{ExpandQuery, ExpandReply, INDENT, MessageLabels, ShownMessag
 use recapd_core::domain::agent::AgentId;
 use recapd_store::MessageScope;
 
-/// What is kept free for hints, in bytes, beside the numbers that they name.
+/// Reserves this many bytes of an answer for hints, in addition to the numbers that they name.
 const HINTS_BYTES: usize = 120;
-/// The least room for a piece of a message, in bytes: its label and some words.
+/// A piece of a message needs at least this much room: for its label and some words.
 const PIECE_BYTES_MIN: usize = 200;
 
-/// Where the first exchange of an answer begins: behind a message, and so many characters into the next one. Written `1240`
-/// or `1240+3000`.
+/// The position where the first exchange of an answer begins: after a message, and this many characters into the next
+/// one. Written as `1240` or `1240+3000`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReadPosition {
     pub(super) after_seq: i64,
@@ -47,17 +48,18 @@ impl fmt::Display for ReadPosition {
     }
 }
 
-/// The exchanges that an agent was asked for.
+/// The agent and the exchanges that a call asks for.
 pub(super) struct ExpandRequest<'a> {
     pub(super) agent: &'a AgentId,
     pub(super) exchanges: &'a [i64],
     pub(super) from: ReadPosition,
 }
 
-/// Writes the exchanges from `request.from` on, at most `bytes_max` of them, with the hint that leads to the rest.
+/// Writes the exchanges from `request.from` on, as much as fits into `bytes_max` bytes. If something is left, adds a
+/// hint that says how to get it.
 ///
 /// # Errors
-/// Those of `source`; [`SourceError::UnknownExchange`] only if the agent has none of the exchanges.
+/// The errors of `source`. [`SourceError::UnknownExchange`] only if the agent has none of the exchanges.
 pub(super) async fn answer(
     source: &dyn Source,
     request: &ExpandRequest<'_>,
@@ -110,7 +112,7 @@ pub(super) fn numbers(numbers: &[i64]) -> String {
     runs.join(", ")
 }
 
-/// An answer that is being filled.
+/// An answer, as far as it is written.
 struct ExpandAnswer {
     text: String,
     bytes_max: usize,
@@ -128,7 +130,7 @@ impl ExpandAnswer {
         self.bytes_max.saturating_sub(self.text.len())
     }
 
-    /// Adds an exchange from `from` on; returns where it continues if it doesn't fit.
+    /// Adds an exchange from position `from` on. Returns where to continue if it doesn't fit.
     async fn add(
         &mut self,
         source: &dyn Source,
@@ -164,7 +166,7 @@ impl ExpandAnswer {
         }
     }
 
-    /// Begins an exchange. Returns false if the answer holds others and has no room for one more.
+    /// Begins an exchange. Returns false if the answer already holds another exchange and has no room for this one.
     fn begin(&mut self, part: &ExpandReply) -> bool {
         let head = expanded_head(part);
         if !self.text.is_empty() && self.room() < head.len() + PIECE_BYTES_MIN {
@@ -174,7 +176,7 @@ impl ExpandAnswer {
         true
     }
 
-    /// Adds a message from its character `from` on; returns the first character that doesn't fit.
+    /// Adds a message from its character `from` on. Returns the first character that doesn't fit.
     fn add_message(
         &mut self,
         message: &ShownMessage,

@@ -1,6 +1,6 @@
-//! The tools as hosts list them. Hosts put the list into each prompt, or let models search it: Claude Code by words of names,
-//! hints and descriptions, Codex by BM25 over names, titles, descriptions and arguments. So it is short, and has the words in
-//! which people speak of memory.
+//! Lists the tools. Hosts put this list into each prompt, or let models search it: Claude Code by words of names, hints
+//! and descriptions, Codex by BM25 over names, titles, descriptions and arguments. So the list is short, and uses the
+//! words that people use for memory.
 
 use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
@@ -14,7 +14,8 @@ use super::{
 };
 pub(super) use sets::CODEX_TOOLS;
 
-/// Returns the tools in an order that never changes: hosts keep the list in the cached head of each prompt.
+/// Returns the tools in an order that never changes, because hosts keep the list in the cached beginning of each
+/// prompt.
 pub(super) fn list(sets: &[ToolSet]) -> Vec<Tool> {
     let mut tools = vec![summary_get(), recall(), expand(), status()];
     tools.extend(sets.iter().flat_map(|set| sets::tools(*set)));
@@ -62,12 +63,12 @@ fn status() -> Tool {
     tool("status", description, json!({}), &[]).0
 }
 
-/// A tool, which hosts that search tools may leave out of the prompt.
+/// A tool. Hosts that can search tools may leave it out of the prompt.
 struct ToolListing(Tool);
 
 impl ToolListing {
-    /// Puts the tool into each prompt of Claude Code, which by default has only the names of tools. `hint` is what it searches
-    /// where even so it leaves the tool out.
+    /// Puts the tool into each prompt of Claude Code, which otherwise shows only the names of tools. If Claude Code
+    /// still leaves the tool out, it searches `hint`.
     fn loaded(self, hint: &str) -> Tool {
         let meta = json!({
             "anthropic/alwaysLoad": true,
@@ -78,7 +79,7 @@ impl ToolListing {
     }
 }
 
-/// Makes a tool of these arguments and the agent, of which `required` ones must be given.
+/// Returns a tool with these arguments and `agent`. The `required` arguments must be given.
 fn tool(
     name: &'static str,
     description: &'static str,

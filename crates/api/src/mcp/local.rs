@@ -1,4 +1,4 @@
-//! A source in this process: the parts of a daemon, or a database opened for reading.
+//! A source in this process: a daemon's own parts, or a database that is opened for reading.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,22 +35,23 @@ use recapd_store::{AgentRow, Sample, Store, StoreError};
 
 #[derive(Clone)]
 pub struct Local {
-    /// For everything but summaries.
+    /// Reads everything but summaries.
     pub store: Arc<dyn Store>,
-    /// For summaries.
+    /// Reads summaries.
     pub snapshots: Arc<Snapshots>,
-    /// For the second list of a search.
+    /// Embeds the question of a search, which then searches by meaning, too.
     pub embedder: Option<Arc<Embedder>>,
     pub clock: Arc<dyn Clock>,
     pub history: HistoryQuery,
-    /// Set if the snapshots are kept fresh, until this is cancelled. Otherwise each summary is read from the database.
+    /// Set if the snapshots are kept up to date until this is cancelled. Otherwise each summary is read from the
+    /// database.
     pub followed: Option<CancellationToken>,
-    /// Who asks, if not everybody may see everything.
+    /// The caller; `None` if everybody may see everything.
     pub scope: Option<CallerScope>,
     pub desk: Arc<dyn Desk>,
 }
 
-/// A caller, and the means to tell what the caller may see.
+/// A caller, and the rules that say what the caller may see.
 #[derive(Clone)]
 pub struct CallerScope {
     pub access: Arc<Access>,
@@ -58,13 +59,13 @@ pub struct CallerScope {
 }
 
 impl CallerScope {
-    /// Checks that the caller may see `agent`, which otherwise is as unknown as one that doesn't exist.
+    /// Checks that the caller may see `agent`. If not, fails as for an unknown agent.
     async fn check(&self, agent: &AgentId) -> Result<(), SourceError> {
-        // A subscription outlives the request that began it.
-        if !self.access.still_knows(&self.caller, None) {
+        // A subscription may outlive its token.
+        if !self.access.is_still_valid(&self.caller, None) {
             return Err(SourceError::Refused("the token is no longer valid".to_owned()));
         }
-        if self.access.sees(&self.caller, agent).await? {
+        if self.access.may_see(&self.caller, agent).await? {
             Ok(())
         } else {
             Err(SourceError::UnknownAgent(agent.clone()))
@@ -80,11 +81,16 @@ impl Local {
         }
     }
 
-    /// Lists agents that the caller may see, like [`Source::agents`].
+    /// Reads the agents that the caller may see, like [`Source::agents`].
     async fn rows(&self, after: Option<&AgentId>, limit: i64) -> Result<Vec<AgentRow>, SourceError> {
         let store = self.store.as_ref();
         let rows = match &self.scope {
-            Some(scope) => scope.access.seen_rows(store, &scope.caller, after, limit).await,
+            Some(scope) => {
+                scope
+                    .access
+                    .visible_agent_rows(store, &scope.caller, after, limit)
+                    .await
+            }
             None => store.agents(after, limit).await,
         };
         Ok(rows?)

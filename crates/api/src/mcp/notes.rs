@@ -1,4 +1,4 @@
-//! The tools for notes, and Anthropic's memory tool over them.
+//! The tools for notes, and Anthropic's memory tool, which works on the same notes.
 
 use rmcp::model::JsonObject;
 use serde_json::Value;
@@ -16,9 +16,9 @@ use recapd_core::domain::{
 };
 use recapd_engine::ingest::NoteRequest;
 
-/// How often a change is made again because the notes have changed meanwhile.
+/// If the notes change in the meantime, a change is tried this often.
 const TRIES: usize = 4;
-/// The room of the last line of an answer, which says how it goes on.
+/// Reserves room for the last line of an answer, which says how to continue.
 const HINT_BYTES: usize = 200;
 
 impl ToolCall<'_> {
@@ -139,7 +139,7 @@ impl ToolCall<'_> {
         let agent = self.agent(&arguments).await?;
         for _ in 1..TRIES {
             match self.remember(&agent, &command).await {
-                // Somebody else wrote the note since it was read.
+                // Another client wrote the note after it was read.
                 Err(ToolRefusal::Changed) => {}
                 answered => return answered,
             }
@@ -199,7 +199,7 @@ pub(super) fn required<'a>(arguments: &'a Arguments, member: &str) -> Result<&'a
     text.ok_or_else(|| Wrong::new(member, "is missing", "give a text"))
 }
 
-/// The line of a note's text with that number from the end, or from the beginning.
+/// Returns the line number that `asked` means. A negative number counts from the last line.
 pub(super) fn line_number(asked: i64, lines: usize) -> usize {
     let lines = i64_or_max(lines);
     let number = if asked < 0 { lines + 1 + asked } else { asked };

@@ -1,4 +1,4 @@
-//! A source that is another daemon, asked over HTTP.
+//! A source that asks another daemon over HTTP.
 
 use std::time::Duration;
 
@@ -27,9 +27,10 @@ use recapd_store::Sample;
 
 const TIMEOUT_MS: u64 = 10_000;
 const CONNECT_TIMEOUT_MS: u64 = 1_000;
-/// How long [`Remote::is_there`] waits for an answer. Longer than for a connection, so that it is known whether there was one.
+/// [`Remote::is_there`] waits this long for an answer: longer than for a connection, so that a slow daemon isn't taken
+/// for none.
 const THERE_TIMEOUT_MS: u64 = 2_000;
-/// The largest answer that is read, in bytes: an exchange has up to 8 MB of payloads.
+/// Limits the answers that are read. An exchange has up to 8 MB of payloads.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 const JSON: &str = "application/json";
@@ -40,10 +41,10 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Makes a source of the daemon at `base`, such as `http://127.0.0.1:7411`.
+    /// Returns a source that asks the daemon at `base`, such as `http://127.0.0.1:7411`.
     ///
     /// # Errors
-    /// [`SourceError::Refused`] if that is no address.
+    /// [`SourceError::Refused`] if `base` isn't an address.
     pub fn new(base: &str) -> Result<Self, SourceError> {
         let place: DaemonEndpoint = base
             .parse()
@@ -69,8 +70,9 @@ impl Remote {
         self.transport.request(Method::GET, url)
     }
 
-    /// Checks that a daemon is there. One that accepts the connection but answers slowly counts: it knows who may see what, and may use
-    /// another database than the one found without it. None is there if the connection is refused or another program answers.
+    /// Checks that a daemon runs. A daemon that accepts the connection but answers slowly counts: it knows who may see
+    /// what, and its database may be another than the one that would be used without it. A refused connection or
+    /// another program doesn't count.
     pub async fn is_there(&self) -> bool {
         let asked = self
             .get(self.url(&["version"], &[]))
@@ -135,7 +137,7 @@ impl Remote {
     }
 }
 
-/// The subject of a request, for errors about unknown ones.
+/// What a request is about. Errors about unknown agents and exchanges name it.
 #[derive(Clone, Copy)]
 struct RequestSubject<'a> {
     agent: Option<&'a AgentId>,

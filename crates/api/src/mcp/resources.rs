@@ -15,12 +15,13 @@ use super::{
 };
 use recapd_core::domain::{agent::AgentId, number::i64_or_max, time::Timestamp};
 
-/// How important it is that a model sees a summary, from 0 to 1.
+/// How important a summary is to a model, from 0 to 1.
 const SUMMARY_PRIORITY: f32 = 0.9;
-/// The same for histories and windows: a model sees their content anyway, or can look it up.
+/// How important histories and windows are: a model sees their content anyway, or can look it up.
 const OTHER_PRIORITY: f32 = 0.3;
 
-/// Lists a page of resources: the summaries of agents, ordered by id. The templates lead to the other kinds.
+/// Returns a page of resources: the summaries of agents, ordered by id. Clients reach histories and windows by
+/// templates.
 pub(super) async fn list(
     source: &dyn Source,
     cursor: Option<&str>,
@@ -34,7 +35,7 @@ pub(super) async fn list(
     let page = source
         .agents(after.as_ref(), AGENTS_SHOWN)
         .await
-        .map_err(failed)?;
+        .map_err(error_data)?;
     let resources: Vec<Resource> = page.agents.iter().map(resource).collect();
     let mut result = ListResourcesResult::with_all_items(resources)
         .with_ttl_ms(TTL_MS)
@@ -43,7 +44,7 @@ pub(super) async fn list(
     Ok(result)
 }
 
-/// Describes a summary by its agent's figures. Its size in bytes is left out, since that would need its text.
+/// Describes a summary by its agent's figures. Leaves its size in bytes out, because that would need the text.
 fn resource(line: &AgentLine) -> Resource {
     let agent = &line.agent_id;
     let described = match line.version {
@@ -77,7 +78,7 @@ fn annotations(priority: f32, updated_at: Option<Timestamp>) -> Annotations {
     annotations
 }
 
-/// Returns the templates of all resources, the alias last.
+/// Returns the templates of all resources. The alias comes last.
 pub(super) fn templates() -> ListResourceTemplatesResult {
     let template = |uri: String, kind: ResourceKind, title: &str, description: &str| {
         let priority = if kind == ResourceKind::Summary {
@@ -123,7 +124,7 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
 }
 
 pub(super) async fn read(source: &dyn Source, uri: &str) -> Result<ReadResourceResult, ErrorData> {
-    let name = named(uri)?;
+    let name = parse_uri(uri)?;
     let agent = &name.agent;
     let text = match name.kind {
         ResourceKind::Summary => source
@@ -136,21 +137,21 @@ pub(super) async fn read(source: &dyn Source, uri: &str) -> Result<ReadResourceR
                 ),
                 None => document.content,
             }),
-        // Its drawing needs a fixed-width font. No line in it begins with tildes.
+        // The drawing needs a fixed-width font. None of its lines begins with tildes.
         ResourceKind::History => source
             .history(agent)
             .await
             .map(|drawn| format!("# History of {agent}\n\n~~~~text\n{}\n~~~~\n", drawn.trim_end())),
         ResourceKind::Window => source.window(agent, false).await.map(|view| format!("{view:#}")),
     };
-    let text = text.map_err(failed)?;
+    let text = text.map_err(error_data)?;
     let contents = ResourceContents::text(text, uri).with_mime_type(name.kind.mime_type());
     Ok(ReadResourceResult::new(vec![contents])
         .with_ttl_ms(TTL_MS)
         .with_cache_scope(CacheScope::Private))
 }
 
-pub(super) fn named(uri: &str) -> Result<Name, ErrorData> {
+pub(super) fn parse_uri(uri: &str) -> Result<Name, ErrorData> {
     Name::read(uri).ok_or_else(|| {
         ErrorData::resource_not_found(
             format!(
@@ -177,10 +178,10 @@ pub(super) async fn complete(source: &dyn Source, prefix: &str) -> Result<Comple
         match source.summary(agent).await {
             Ok(_) => ids.push(agent.as_str().to_owned()),
             Err(SourceError::UnknownAgent(_)) => {}
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(error_data(error)),
         }
     }
-    let page = source.agents(agent.as_ref(), most).await.map_err(failed)?;
+    let page = source.agents(agent.as_ref(), most).await.map_err(error_data)?;
     let further = page.agents.iter().map(|line| line.agent_id.as_str().to_owned());
     ids.extend(further.take_while(|id| id.starts_with(prefix)));
     let has_more = page.next_cursor.is_some() && ids.len() >= CompletionInfo::MAX_VALUES;
@@ -188,7 +189,7 @@ pub(super) async fn complete(source: &dyn Source, prefix: &str) -> Result<Comple
     Ok(CompletionInfo::with_pagination(ids, None, has_more).unwrap_or_default())
 }
 
-pub(super) fn failed(error: SourceError) -> ErrorData {
+pub(super) fn error_data(error: SourceError) -> ErrorData {
     match error {
         SourceError::UnknownAgent(_) | SourceError::UnknownExchange { .. } => ErrorData::resource_not_found(
             format!("{error}; resources/list names those that are known"),

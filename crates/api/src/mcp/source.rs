@@ -1,4 +1,4 @@
-//! The seam between the server and what answers: the parts of a daemon, another daemon, or the database.
+//! The interface between the server and its sources: the parts of a daemon, another daemon, or the database.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -13,24 +13,24 @@ use recapd_store::Sample;
 /// A source of everything that the server reads about agents.
 #[async_trait]
 pub trait Source: Send + Sync {
-    /// Lists at most `limit` agents, ordered by id, after `after`.
+    /// Returns the agents after `after`, ordered by id, at most `limit`.
     async fn agents(&self, after: Option<&AgentId>, limit: i64) -> Result<AgentsPage, SourceError>;
 
     async fn summary(&self, agent: &AgentId) -> Result<Summary, SourceError>;
 
-    /// Returns the tag of an agent's summary, which changes whenever its text does; `None` for an unknown agent. A source
-    /// that can waits until the tag is no longer `known`, for at most half a minute; others answer at once.
+    /// Returns the tag of an agent's summary, which changes whenever the text changes; `None` for an unknown agent. A
+    /// source that can wait returns only once the tag is no longer `known`, after at most half a minute. Other sources
+    /// return at once.
     async fn tag(&self, agent: &AgentId, known: Option<&str>) -> Result<Option<String>, SourceError>;
 
-    /// Draws an agent's exchanges around the boundary as text.
+    /// Draws an agent's exchanges before and after the boundary as text.
     async fn history(&self, agent: &AgentId) -> Result<String, SourceError>;
 
     /// Returns an agent's window: budget, boundary and exchanges, like
     /// `GET /v1/agents/{id}/history?archived=0`; with `all`, also the exchanges before it.
     async fn window(&self, agent: &AgentId, all: bool) -> Result<Value, SourceError>;
 
-    /// Searches an agent's archive for exchanges that match `words`.
-    /// `parameters` are those of [`crate::recall::ArchiveQuestion`].
+    /// Searches an agent's archive. `parameters` are those of [`crate::recall::ArchiveQuestion`].
     async fn recall(&self, agent: &AgentId, parameters: &[(&str, &str)]) -> Result<RecallReply, SourceError>;
 
     async fn expand(
@@ -40,23 +40,24 @@ pub trait Source: Send + Sync {
         query: ExpandQuery,
     ) -> Result<ExpandReply, SourceError>;
 
-    /// Returns an agent's notes, in order of their names, with their texts.
+    /// Returns an agent's notes with their texts, ordered by name.
     async fn notes(&self, agent: &AgentId) -> Result<Vec<Note>, SourceError>;
 
-    /// Writes notes, all or none.
+    /// Writes notes: all of them, or none if one fails.
     async fn write_notes(
         &self,
         agent: &AgentId,
         requests: &[NoteRequest],
     ) -> Result<WrittenNotesReply, SourceError>;
 
-    /// Writes the document to go on with elsewhere, of 20,000 tokens unless `max_tokens` says otherwise.
+    /// Writes a document with which another agent can continue. It has 20,000 tokens unless `max_tokens` says
+    /// otherwise.
     async fn handoff(&self, agent: &AgentId, max_tokens: Option<i64>) -> Result<String, SourceError>;
 
     async fn sample(&self) -> Result<Sample, SourceError>;
 }
 
-/// What a source in this process leaves to others, since it only reads the store.
+/// Does what a source in this process can't do itself, because it only reads the store.
 #[async_trait]
 pub trait Desk: Send + Sync {
     /// See [`Source::write_notes`].
@@ -76,13 +77,13 @@ pub enum SourceError {
     UnknownAgent(AgentId),
     #[error("agent `{agent}` has no exchange #{exchange}")]
     UnknownExchange { agent: AgentId, exchange: i64 },
-    /// A note was written since it was read.
+    /// The note has changed since it was read.
     #[error("{0}")]
     NoteChanged(String),
-    /// The request is invalid; the text says what is valid.
+    /// The request is invalid. The text says what is valid.
     #[error("{0}")]
     Refused(String),
-    /// There is no answer now; a later request may get one.
+    /// There is no answer now. A later request may succeed.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -102,11 +103,11 @@ pub struct AgentLine {
     pub exchanges: i64,
     pub pending_exchanges: i64,
     pub window_tokens: i64,
-    /// 0 before the first version of its summary.
+    /// The newest version of the agent's summary; 0 if there is none.
     pub version: i64,
     pub summary_tokens: i64,
     /// The last exchange that is summarised.
     pub covers_through: i64,
-    /// When anything of it was last written.
+    /// When the agent was last written to.
     pub updated_at: Timestamp,
 }

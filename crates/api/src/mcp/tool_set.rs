@@ -1,9 +1,10 @@
-//! Sets of tools beyond the ones that each host gets, listed when they are asked for: hosts put lists of tools into each prompt.
+//! Sets of tools that are listed only on request, because hosts put the list of tools into each prompt.
 
 use std::{fmt, str::FromStr};
 
-/// The names under which clients announce themselves.
+/// A part of the name that Codex' client sends.
 const CODEX_CLIENT: &str = "codex";
+/// A part of the name that Claude's clients send.
 const CLAUDE_CLIENT: &str = "claude";
 
 /// A set of tools.
@@ -15,13 +16,13 @@ pub enum ToolSet {
     Memory,
     /// The tools for history and notes that Codex' models know.
     Codex,
-    /// The set that fits the client, by its name.
+    /// The set that fits the client's name.
     Client,
 }
 
-/// The text names no set of tools.
+/// The text names an unknown set of tools.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no set of tools `{name}`: give {}", ToolSet::NAMES.map(|(name, _)| name).join(", "))]
+#[error("there is no set of tools `{name}`; the sets are {}", ToolSet::NAMES.map(|(name, _)| name).join(", "))]
 pub struct UnknownToolSet {
     name: String,
 }
@@ -34,7 +35,7 @@ impl ToolSet {
         ("client", Self::Client),
     ];
 
-    /// Reads a list such as `notes,memory`.
+    /// Parses a list such as `notes,memory`.
     ///
     /// # Errors
     /// [`UnknownToolSet`].
@@ -43,7 +44,7 @@ impl ToolSet {
         names.map(str::parse).collect()
     }
 
-    /// Returns `sets` in order, with the one that fits the client of that name in place of [`Self::Client`].
+    /// Returns `sets` in order. Replaces [`Self::Client`] by the set that fits the client's name.
     pub(super) fn for_client(sets: impl Iterator<Item = Self>, client: &str) -> Vec<Self> {
         let fitting = if client.contains(CODEX_CLIENT) {
             Self::Codex

@@ -1,5 +1,5 @@
-//! Calls the tools. They answer with text alone: hosts that get data beside it show the data to the model in place of the
-//! text, without its hints.
+//! Calls the tools. Answers hold only text. If an answer also held structured data, hosts would show the model the data
+//! instead of the text, without its hints.
 
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde_json::Value;
@@ -25,20 +25,22 @@ use recapd_core::{
 };
 use recapd_platform::threads;
 
-/// The least and the most tokens of a summary that can be requested.
+/// The smallest summary that can be requested.
 pub(super) const SUMMARY_TOKENS_MIN: i64 = 100;
+/// The largest summary that can be requested.
 pub(super) const SUMMARY_TOKENS_MAX: i64 = 25_000;
-/// The most exchanges that a search returns.
+/// A search returns at most this many exchanges.
 pub(super) const FOUND_MAX: i64 = 20;
 const EXPANDED_MAX: usize = 100;
-/// The fewest tokens of a handoff, and how many bytes a token of one has at least.
+/// The smallest handoff that can be requested.
 pub(super) const HANDOFF_TOKENS_MIN: i64 = 1_000;
+/// A token of a handoff has at least this many bytes.
 const BYTES_PER_TOKEN: i64 = 4;
 
 #[derive(Debug)]
 pub(super) enum ToolRefusal {
     UnknownTool,
-    /// An error for the model, which may try again.
+    /// An error for the model. The model may try again.
     Told(String),
     /// The notes have changed since they were read.
     Changed,
@@ -51,8 +53,8 @@ impl From<Wrong> for ToolRefusal {
 }
 
 impl ToolRefusal {
-    /// The text for the model; `None` if there is no such tool.
-    pub(super) fn told(self) -> Option<String> {
+    /// Returns the text for the model; `None` if there is no such tool.
+    pub(super) fn into_text(self) -> Option<String> {
         match self {
             Self::UnknownTool => None,
             Self::Told(text) => Some(text),
@@ -81,20 +83,20 @@ impl From<SourceError> for ToolRefusal {
     }
 }
 
-/// The arguments of recall that are parameters of the same name, given as texts.
+/// The arguments of `recall` that are texts, and parameters of the same name.
 const RECALL_FILTERS: [&str; 5] = ["role", "tool", "since", "until", "order"];
 
-/// True for a tool that Codex' models know, with a dot or an underscore behind its namespace.
+/// True for a tool that Codex' models know. A dot or an underscore follows the namespace in its name.
 fn is_of_codex(name: &str) -> bool {
     let name = name.replacen('.', "_", 1);
     listing::CODEX_TOOLS.contains(&name.as_str())
 }
 
-/// What a call has beside its arguments.
+/// What a call has in addition to its arguments.
 pub(super) struct ToolCall<'a> {
     pub(super) source: &'a dyn Source,
     pub(super) hints: AgentHints,
-    /// The longest answer that the host shows to its model whole, in bytes.
+    /// The longest answer, in bytes, that the host shows to its model without cutting it.
     pub(super) bytes_max: usize,
 }
 
@@ -134,7 +136,7 @@ impl ToolCall<'_> {
         Ok(CallToolResult::success(vec![ContentBlock::text(text?)]))
     }
 
-    /// The agent of a prompt.
+    /// Returns the agent that a prompt is about.
     pub(super) async fn prompt_agent(&self, given: Option<JsonObject>) -> Result<AgentId, ToolRefusal> {
         self.agent(&Arguments::read(given, &["agent"])?).await
     }
@@ -211,7 +213,7 @@ impl ToolCall<'_> {
         let agent = self.agent(arguments).await?;
         let found = self.source.recall(&agent, &parameters).await;
         let mut reply = found.map_err(|error| match error {
-            // The parameter `q` is the argument `query` here.
+            // The argument `query` is the parameter `q`.
             SourceError::Refused(text) => ToolRefusal::Told(text.replace("`q`", "`query`")),
             error => error.into(),
         })?;
@@ -267,7 +269,7 @@ impl ToolCall<'_> {
         ))
     }
 
-    /// Tells about the default agent, and which agents there are.
+    /// Describes the default agent, and lists the agents that there are.
     async fn status(&self) -> Result<String, ToolRefusal> {
         let page = self.source.agents(None, STATUS_AGENTS).await?;
         let mut lines = Vec::new();
@@ -290,7 +292,7 @@ impl ToolCall<'_> {
         if page.next_cursor.is_some() {
             lines.push("(there are more agents than these)".to_owned());
         }
-        // A token for some agents gets no figures about all.
+        // A token for some agents gets no figures about all agents.
         match self.source.sample().await {
             Ok(sample) => lines.push(format!(
                 "queue: {} ready, {} running, {} parked; last 24 hours: {} updates, {} failed attempts",
@@ -303,7 +305,7 @@ impl ToolCall<'_> {
     }
 }
 
-/// The tokens of a summary that fit into `bytes_max`, by its own bytes per token.
+/// Returns how many tokens of a summary fit into `bytes_max` bytes, at the summary's own number of bytes per token.
 fn tokens_within(whole: &Summary, bytes_max: usize) -> i64 {
     match whole.content.len() {
         0 => whole.tokens,
@@ -312,7 +314,7 @@ fn tokens_within(whole: &Summary, bytes_max: usize) -> i64 {
     }
 }
 
-/// Shortens a summary to the tokens that may be shown. Runs on another thread, since counting takes some milliseconds.
+/// Shortens a summary to `tokens_max` tokens. Runs in another thread, because counting takes some milliseconds.
 async fn shortened(whole: Summary, tokens_max: i64) -> Result<Summary, ToolRefusal> {
     let cut = threads::computed("cutting an excerpt", move || {
         let counter = tokenizer::ceiling_counter();
@@ -329,7 +331,7 @@ async fn shortened(whole: Summary, tokens_max: i64) -> Result<Summary, ToolRefus
     })
 }
 
-/// Returns the first leg of the exchange in which more is expected.
+/// Returns the open exchange: the number of its first leg.
 fn running(view: &Value) -> Option<i64> {
     let newest = view["exchanges"].as_array()?.last()?;
     let number = newest["continues"].as_i64().or(newest["n"].as_i64());

@@ -28,7 +28,7 @@ impl ResourceKind {
     }
 }
 
-/// The template of an alias for summaries.
+/// The template of another URI for summaries.
 pub(super) const ALIAS: &str = "ikigai:///summaries/{agent_id}.md";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Name {
                 ResourceKind::ALL.into_iter().find(|kind| kind.file() == file)?,
             )
         };
-        // Template expansion escapes only this character of ids.
+        // Clients that expand the template escape only this character of an id.
         let agent = agent.replace("%3A", ":").replace("%3a", ":");
         Some(Self {
             agent: agent.parse().ok()?,

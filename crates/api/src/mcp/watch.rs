@@ -1,4 +1,4 @@
-//! Sends notices of changes.
+//! Sends notices of changed resources.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,18 +6,20 @@ use super::{source::SourceError, way::Way};
 use crate::access::Caller;
 use recapd_core::domain::agent::AgentId;
 
-/// The least time between two notices of one resource.
+/// Two notices about one resource are at least this far apart.
 const NOTICE_SPACING: Duration = Duration::from_secs(1);
+/// The pause after an error.
 const REST: Duration = Duration::from_secs(5);
 
-/// Where a client's subscriptions are looked up.
+/// Where the summaries of a client's subscriptions are read.
 #[derive(Clone, Copy)]
 pub(super) struct Watcher<'a> {
     pub(super) way: &'a Way,
     pub(super) caller: Option<&'a Arc<Caller>>,
 }
 
-/// Calls `tell` whenever the summary of `agent` changed since `known`, at most once in [`NOTICE_SPACING`], until it returns false.
+/// Calls `tell` when the summary of `agent` has changed since `known`, and then after each change, at most once in
+/// [`NOTICE_SPACING`]. Ends when `tell` returns false.
 pub(super) async fn follow<F: Future<Output = bool>>(
     watcher: Watcher<'_>,
     agent: &AgentId,
@@ -33,7 +35,7 @@ pub(super) async fn follow<F: Future<Output = bool>>(
                 known = tag;
                 tokio::time::sleep(NOTICE_SPACING).await;
             }
-            // A source that can't wait is asked again after the same time.
+            // The summary is unchanged. A source that can't wait is queried again after this pause.
             Ok(_) => tokio::time::sleep(NOTICE_SPACING).await,
             Err(error) => {
                 tracing::debug!(%error, %agent, "mcp.watch_interrupted");

@@ -1,4 +1,4 @@
-//! Chooses the source that answers.
+//! Chooses the source that answers: the daemon's own parts, another daemon, or the database.
 
 use std::{
     future::Future,
@@ -16,21 +16,21 @@ use super::{
 };
 use crate::access::{Access, Caller};
 
-/// How long watches stay with the source that was found last.
+/// Watches keep using the source that was found last for this long.
 const FOUND_FOR: Duration = Duration::from_secs(5);
 
 pub type DatabaseOpening = Pin<Box<dyn Future<Output = Result<Arc<dyn Source>, SourceError>> + Send>>;
 
 pub enum Way {
     Fixed(Arc<dyn Source>),
-    /// The daemon while there is one, else the database. The choice is made for each question: hosts run for days while
-    /// daemons are restarted, and a question isn't repeated after a failure.
+    /// The daemon while one runs, otherwise the database. Chosen anew for each question: hosts run for days while
+    /// daemons are restarted, and a failed question isn't repeated.
     Nearest(Nearest),
-    /// The daemon's own parts, of which each caller sees what its token allows.
+    /// The daemon's own parts. Each caller sees what its token allows.
     DaemonParts(DaemonParts),
 }
 
-/// The daemon's own parts, and who may see what of them.
+/// The daemon's own parts, and the rules that say what each caller may see.
 pub struct DaemonParts {
     pub local: Local,
     pub access: Arc<Access>,
@@ -50,7 +50,7 @@ struct CachedSource {
 }
 
 impl Way {
-    /// Uses `daemon` while it is running, else the source that `open` opens.
+    /// Uses `daemon` while it runs, otherwise the source that `open` opens.
     pub fn nearest(daemon: Remote, open: impl Fn() -> DatabaseOpening + Send + Sync + 'static) -> Self {
         Self::Nearest(Nearest {
             daemon: Arc::new(daemon),
@@ -60,7 +60,7 @@ impl Way {
         })
     }
 
-    /// Returns the source for the next question of `caller`; over standard input and output there is none.
+    /// Returns the source for the next question of `caller`. `caller` is `None` over standard input and output.
     ///
     /// # Errors
     /// If there is neither a daemon nor a database.
@@ -72,11 +72,12 @@ impl Way {
         }
     }
 
-    /// Like [`Self::source`], but stays with the last source for `FOUND_FOR`. It is for watches: they are many, ask all
-    /// the time, and ask again if a daemon has gone in the meantime. A question has only one try.
+    /// Like [`Self::source`], but keeps using the last source for `FOUND_FOR`. Watches use this: they are many, ask all
+    /// the time, and ask again if a daemon has stopped in the meantime. A question isn't asked again, so it needs a
+    /// source that answers now.
     ///
     /// # Errors
-    /// Those of [`Self::source`].
+    /// The errors of [`Self::source`].
     pub async fn recent_source(&self, caller: Option<&Arc<Caller>>) -> Result<Arc<dyn Source>, SourceError> {
         match self {
             Self::Nearest(nearest) => match nearest.recent() {

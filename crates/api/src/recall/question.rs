@@ -1,4 +1,4 @@
-//! A question to an archive, as the parameters of a request give it.
+//! Parses a question to an archive from the parameters of a request.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use recapd_core::domain::{
 
 const TOOL_CHARS_MAX: usize = 128;
 
-/// An error about a parameter: its name, what is wrong with it, and the cure.
+/// An error in a parameter: its name, what is wrong, and how to correct it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` {what}: {cure}")]
 pub struct QuestionError {
@@ -31,19 +31,19 @@ impl QuestionError {
     }
 }
 
-/// A span of time that the question names, seen from `as_of`.
+/// The time that a question names. Words such as `yesterday` are relative to `as_of`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = RecallTime)]
 pub struct QuestionTime {
-    /// The words of the question.
+    /// The words in the question that name the time.
     pub words: String,
-    /// The first moment.
+    /// The time's first moment.
     pub since: Timestamp,
-    /// The first moment after it.
+    /// The first moment after the time.
     pub until: Timestamp,
 }
 
-/// What to look for, and where.
+/// What to search for, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveQuestion {
     words: String,
@@ -63,18 +63,18 @@ impl ArchiveQuestion {
         "q", "limit", "role", "tool", "since", "until", "session", "order", "as_of",
     ];
 
-    /// Reads the parameters that `text` gives by name; `now` is the default of `as_of`.
+    /// Parses the parameters. `text` returns a parameter by its name. `now` is the default of `as_of`.
     ///
     /// # Errors
-    /// [`QuestionError`] about the first parameter that can't be used.
+    /// [`QuestionError`] about the first invalid parameter.
     pub fn read<'p>(text: impl Fn(&str) -> Option<&'p str>, now: Timestamp) -> Result<Self, QuestionError> {
         let words =
-            text("q").ok_or_else(|| QuestionError::new("q", "is missing", "give the words to look for"))?;
+            text("q").ok_or_else(|| QuestionError::new("q", "is missing", "give the words to search for"))?;
         Query::parse(words).map_err(|error| QuestionError::new("q", "can't be asked", error.to_string()))?;
         let question = Self {
             words: words.to_owned(),
             limit: integer("limit", text("limit"), FOUND_MAX)?.unwrap_or(FOUND_SHOWN),
-            role: named(
+            role: parameter(
                 "role",
                 text("role"),
                 Role::from_name,
@@ -84,9 +84,9 @@ impl ArchiveQuestion {
             since: text("since").map(str::to_owned),
             until: text("until").map(str::to_owned),
             session: integer("session", text("session"), i64::MAX)?,
-            order: named("order", text("order"), Order::from_name, "give best or recent")?
+            order: parameter("order", text("order"), Order::from_name, "give best or recent")?
                 .unwrap_or_default(),
-            as_of: named(
+            as_of: parameter(
                 "as_of",
                 text("as_of"),
                 moment,
@@ -98,7 +98,7 @@ impl ArchiveQuestion {
         Ok(question)
     }
 
-    /// True if its search depends on the time zone.
+    /// True if the question names a time, so that the search depends on the time zone.
     pub(super) fn names_time(&self) -> bool {
         let is_limited = self.since.is_some() || self.until.is_some();
         is_limited || named_span(&self.words, self.as_of, Zone::UTC).is_some()
@@ -108,11 +108,11 @@ impl ArchiveQuestion {
         &self.words
     }
 
-    /// Returns the search, and the time that the question names, in days of `zone`. What was said then counts more; if the question
-    /// has no other words, nothing else is found, newest first.
+    /// Returns the search, and the time that the question names, in days of `zone`. Exchanges of that time rank higher.
+    /// If the question has no other words, only they are found, newest first.
     ///
     /// # Errors
-    /// [`QuestionError`], if [`Self::read`] had one.
+    /// [`QuestionError`]. Never fails if [`Self::read`] didn't.
     pub fn search(&self, zone: Zone) -> Result<(ArchiveSearch, Option<QuestionTime>), QuestionError> {
         let mut filter = self.filter(zone)?;
         let named = named_span(&self.words, self.as_of, zone);
@@ -147,7 +147,7 @@ impl ArchiveQuestion {
         let cure = "give a time such as 2026-03-05T08:00:00Z, a date such as 2026-03-05, or words such as `last week`";
         let read = |name, text: &Option<String>| {
             let span = |text: &str| span(text, self.as_of, zone);
-            named(name, text.as_deref(), span, cure)
+            parameter(name, text.as_deref(), span, cure)
         };
         Ok(Filter {
             role: self.role,
@@ -171,7 +171,7 @@ fn moment(text: &str) -> Option<Timestamp> {
     Timestamp::parse(text).or_else(|| Timestamp::parse(&format!("{text}T00:00:00Z")))
 }
 
-/// Reads a time, a date, or words for a time.
+/// Parses a time, a date, or words for a time.
 fn span(text: &str, as_of: Timestamp, zone: Zone) -> Option<TimeSpan> {
     if let Some(at) = Timestamp::parse(text) {
         return Some(TimeSpan { since: at, until: at });
@@ -179,7 +179,7 @@ fn span(text: &str, as_of: Timestamp, zone: Zone) -> Option<TimeSpan> {
     named_span(&format!("in {text}"), as_of, zone).map(|named| named.span)
 }
 
-fn named<T>(
+fn parameter<T>(
     name: &'static str,
     text: Option<&str>,
     read: impl Fn(&str) -> Option<T>,
@@ -193,7 +193,7 @@ fn named<T>(
 
 fn integer(name: &'static str, text: Option<&str>, max: i64) -> Result<Option<i64>, QuestionError> {
     let read = |text: &str| text.parse().ok().filter(|number| (1..=max).contains(number));
-    named(name, text, read, &format!("give an integer from 1 to {max}"))
+    parameter(name, text, read, &format!("give an integer from 1 to {max}"))
 }
 
 fn tool(name: &str) -> Result<String, QuestionError> {

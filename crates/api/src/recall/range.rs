@@ -1,5 +1,6 @@
-//! Ranges of exchanges, as written in a summary.
+//! Parses ranges of exchanges, as they are written in a summary.
 
+/// Limits how many exchanges a range can name.
 pub const RANGE_MAX: i64 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,10 +10,10 @@ pub struct Range {
 }
 
 impl Range {
-    /// Reads `38`, `#38`, `12-14` or `#12–#14`.
+    /// Parses `38`, `#38`, `12-14` or `#12–#14`.
     ///
     /// # Errors
-    /// If `text` names no exchange, or more than [`RANGE_MAX`]; the text says what would be right.
+    /// If `text` names no exchange, or more than [`RANGE_MAX`]. The error says what is allowed.
     pub fn read(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` names no exchange: give 38, '#38', or '#12–#14'");
         let number = |text: &str| {
@@ -32,7 +33,7 @@ impl Range {
         Ok(Self { first, last })
     }
 
-    /// Returns the numbers, ascending.
+    /// Returns the numbers in ascending order.
     pub fn numbers(self) -> impl Iterator<Item = i64> {
         self.first..=self.last
     }

@@ -1,4 +1,4 @@
-//! Search results and exchanges as text for people.
+//! Writes search results and exchanges as text.
 
 use super::{ExpandReply, RecallMatch, RecallReply, ShownMessage};
 use recapd_core::{
@@ -15,14 +15,15 @@ use recapd_core::{
     formats,
 };
 
-/// Precedes each further line of a message. Only recapd's own lines begin at the margin, so that no text of a message passes
-/// for one of them, for the next message or for a turn. Two columns, since a model pays for each.
+/// Indents each further line of a message. Only recapd's own lines begin at the margin, so no text of a message can
+/// pass as one of these lines, as the next message or as a turn. The indent is short, because models pay for it.
 pub(crate) const INDENT: &str = "  ";
-/// A message has its time in its label if this much has passed since the last one that had: rounds of a tool take seconds.
+/// A label has the time if this much has passed since the last label with a time. The rounds of a tool take only
+/// seconds.
 const TIME_SPACING_MS: i64 = 10 * MINUTE_MS;
 const SPEAKER_CHARS_MAX: usize = 80;
 
-/// Writes the results of a search, the same wherever it was asked for.
+/// Writes the results of a search. All interfaces write the same text.
 pub fn found_text(reply: &RecallReply) -> String {
     let time = reply.time.as_ref();
     let time = time.map(|time| {
@@ -80,12 +81,12 @@ fn found_lines(found: &RecallMatch) -> Vec<String> {
     lines
 }
 
-/// Writes an exchange as it was.
+/// Writes an exchange with its messages verbatim.
 pub fn expanded_text(reply: &ExpandReply) -> String {
     whole_text(reply, &leg_text(reply))
 }
 
-/// Writes exchanges as they were. Consecutive legs of one exchange have one common heading.
+/// Writes exchanges with their messages verbatim. Consecutive legs of one exchange share a heading.
 pub fn expanded_texts(replies: &[ExpandReply]) -> String {
     let runs = replies.chunk_by(|one, next| numbered(one).begins_with == numbered(next).begins_with);
     let texts = runs.map(|run| match run {
@@ -126,7 +127,7 @@ fn whole_text(reply: &ExpandReply, legs: &str) -> String {
         .collect()
 }
 
-/// Writes what precedes the messages of an exchange.
+/// Writes what comes before the messages of an exchange.
 pub(crate) fn expanded_head(reply: &ExpandReply) -> String {
     format!("{}{}{EXPANDED_NOTE}\n", figures(reply), leg_text(reply))
 }
@@ -143,8 +144,8 @@ fn figures(reply: &ExpandReply) -> String {
     )
 }
 
-/// Says to which exchange a leg belongs, and where that goes on: `continues #14 · #14–#19, one exchange in six legs · goes
-/// on with #18`. Empty for an exchange of one leg.
+/// Says which exchange a leg continues, and which leg is next: `continues #14 · #14–#19, one exchange in six legs ·
+/// goes on with #18`. Empty for an exchange of one leg.
 fn leg_text(reply: &ExpandReply) -> String {
     let legs = reply.legs.as_ref();
     let run = legs.and_then(|legs| Some(format!("{}, {}", legs.run().numbers(), legs.run().words()?)));
@@ -161,7 +162,8 @@ fn leg_text(reply: &ExpandReply) -> String {
     }
 }
 
-/// Writes messages as they were, each behind a label with its number and kind, and with its time if it isn't near the last.
+/// Writes messages verbatim, each after a label with its number and kind. The label has the time if much time has
+/// passed.
 pub fn message_texts(messages: &[ShownMessage]) -> Vec<String> {
     let mut labels = MessageLabels::default();
     let texts = messages.iter().map(|message| {
@@ -194,7 +196,7 @@ impl MessageLabels {
     }
 }
 
-/// The word for a kind: what is known to be a tool's is one.
+/// Returns the word for a kind of message. It drops `tool_`, because calls and results are always a tool's.
 fn kind_word(kind: &str) -> &str {
     match kind {
         "tool_call" => "call",
@@ -207,8 +209,8 @@ fn minute(at: Timestamp) -> String {
     at.format("%Y-%m-%d %H:%M")
 }
 
-/// Returns the message's content line by line, without anything that a terminal would obey, and without tags that a host or
-/// a chat template would.
+/// Returns the message's content line by line, without control sequences for terminals, and without tags that a host or
+/// a chat template would interpret.
 pub(crate) fn content(shown: &ShownMessage) -> String {
     if shown.forgotten {
         return "(forgotten)".to_owned();
@@ -218,11 +220,11 @@ pub(crate) fn content(shown: &ShownMessage) -> String {
     let Some(message) = parsed.filter(|message: &Message| !message.parts.is_empty()) else {
         return clean(shown.payload.get());
     };
-    let parts: Vec<String> = message.parts.iter().map(|part| clean(&told(part))).collect();
+    let parts: Vec<String> = message.parts.iter().map(|part| clean(&part_text(part))).collect();
     parts.join("\n")
 }
 
-fn told(part: &Part) -> String {
+fn part_text(part: &Part) -> String {
     match part {
         Part::ToolCall { name, arguments, .. } => format!("{name} {arguments}"),
         Part::ToolResult { text, .. } if part.is_failed() => format!("(failed) {text}"),
@@ -237,7 +239,7 @@ fn clean(text: &str) -> String {
     let lines: Vec<String> = text
         .lines()
         .map(|line| {
-            // One clean line each. The indentation is kept, since code needs it.
+            // Each line is cleaned by itself and keeps its indentation, which code needs.
             let indent = line.chars().take_while(|c| *c == ' ' || *c == '\t');
             indent.collect::<String>() + &detagged(&one_line(line))
         })

@@ -1,4 +1,4 @@
-//! The window, message by message: what a model sees verbatim, for HTTP.
+//! Reads the window message by message, for HTTP: what a model sees verbatim.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,18 +20,19 @@ use recapd_store::{
 pub struct WindowReply {
     pub agent_id: AgentId,
     pub first_exchange: i64,
-    /// The tokens of the whole window, with its preamble.
+    /// The tokens of the whole window, including its preamble.
     pub tokens: i64,
     /// The most tokens of the window; 0 for no limit.
     pub budget_tokens: i64,
-    /// The leading instructions, which never leave the window; only on the first page.
+    /// The leading instructions, which never leave the window. Only the first page has them.
     pub preamble: Vec<ShownMessage>,
-    /// Set if `preamble` holds only the first messages: the last number shown. The preamble is exchange 0, or after a clear the next one.
+    /// If `preamble` holds only the first messages of the preamble: the number of the last one. The preamble is
+    /// exchange 0, or after a clear the next exchange.
     pub preamble_next_after: Option<i64>,
-    /// The newest exchanges before the cursor, in order, each with all of its messages, unless it is too big for any page.
-    /// A page has at most 8 MB of payloads.
+    /// The newest exchanges before the cursor, in order. Each has all of its messages unless it is too big for any
+    /// page. A page has at most 8 MB of payloads.
     pub exchanges: Vec<WindowExchange>,
-    /// Older exchanges come before this one; `None` on the last page. Over HTTP, this becomes a cursor.
+    /// The next page holds exchanges before this one; `None` on the last page. Over HTTP, this becomes a cursor.
     #[serde(skip)]
     pub next_before: Option<i64>,
 }
@@ -40,10 +41,10 @@ pub struct WindowReply {
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct WindowExchange {
     pub exchange: i64,
-    /// The first leg of its exchange, if this is a later one.
+    /// If this is a later leg: the first leg of its exchange.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<i64>,
-    /// `open` if more is expected in its exchange.
+    /// `open` if more messages are expected in the exchange.
     pub state: ExchangeState,
     pub tokens: i64,
     /// When its first message was said.
@@ -51,12 +52,13 @@ pub struct WindowExchange {
     /// When its last message was said.
     pub ended_at: Timestamp,
     pub messages: Vec<ShownMessage>,
-    /// Set if the exchange is too big for any page, so that `messages` holds only the first ones: the last number shown.
-    /// The rest is at `GET /v1/agents/{id}/exchanges/{n}?after=` with this number.
+    /// If the exchange is too big for any page, `messages` holds only its first messages. This is the number of the
+    /// last one. The rest is at `GET /v1/agents/{id}/exchanges/{n}?after=` with this number.
     pub next_after: Option<i64>,
 }
 
-/// Returns the newest `limit` exchanges of the window of `agent`, of those before `before`; `None` if there is no such agent.
+/// Returns the newest `limit` exchanges of the agent's window that come before `before`; `None` if the agent doesn't
+/// exist.
 ///
 /// # Errors
 /// The store's errors.

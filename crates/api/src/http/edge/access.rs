@@ -1,11 +1,12 @@
-//! Decides whether a request is allowed, before its handler runs and before anything of its body is read.
+//! Authorization: which token may call which route. Decides before the handler runs and before the body is read.
 //!
 //! ```text
-//! rule of the route ─► foreign page? ─► who asks? ─► may they see the agent or project? 404 ─► may they do it? 403 ─► handler
+//! rule of the route ─► foreign page? ─► whose token? ─► may it see the agent or project? 404 ─► may it do this? 403 ─► handler
 //! ```
 //!
-//! Invariant: what a token may not see is answered exactly like what doesn't exist, by the same code and without a look-up.
-//! For tokens of projects, there is one look-up, the same in both cases.
+//! Invariant: the answer about something that a token may not see is the same as about something that doesn't exist.
+//! The same code gives both answers, without a look-up. For tokens of projects there is one look-up, the same in both
+//! cases.
 
 mod origin;
 mod rules;
@@ -55,13 +56,13 @@ use recapd_core::domain::{access::Scope, agent::AgentId};
 const SCHEME: &str = "bearer ";
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// The policy of answers that aren't pages: a browser that shows one loads and runs nothing.
+/// The policy of answers that aren't pages. A browser that shows such an answer loads and runs nothing.
 const NOTHING_LOADED: &str =
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox";
 
 pub(crate) type CallerExtension = Extension<Arc<Caller>>;
 
-/// Passes a request on to its handler, or answers it.
+/// Passes an allowed request to its handler. Answers a refused one.
 pub(crate) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let admitted = admit(&app, &mut parts).await;
@@ -75,13 +76,13 @@ pub(crate) async fn guard(State(app): State<SharedApp>, request: Request, next: 
         response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
     }
     if let Some(caller) = caller {
-        // For the page about a problem.
+        // The page about a problem needs the caller.
         response.extensions_mut().insert(caller);
     }
     response
 }
 
-/// Decides whether a request may go on, and notes who asks as soon as that is known.
+/// Decides whether a request is allowed. Records the caller as soon as it is identified.
 async fn admit(app: &App, parts: &mut Parts) -> Result<(), Problem> {
     let path = parts.extensions.get::<MatchedPath>().cloned();
     let rule = rules::of(&parts.method, path.as_ref().map(MatchedPath::as_str));
@@ -117,12 +118,12 @@ async fn admit(app: &App, parts: &mut Parts) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Returns what a route demands; `None` for an unknown one.
+/// Returns the rule of a route; `None` for an unknown route.
 pub(super) fn rule(method: &Method, route: &str) -> Option<RouteRule> {
-    rules::known(method, route)
+    rules::find(method, route)
 }
 
-/// Returns the caller who reads the summary of `agent`, if that is known without waiting and they may read it.
+/// Returns the caller if it may read the summary of `agent` and that is known without waiting.
 pub(super) fn reader_at_once<B>(
     app: &App,
     request: &http::Request<B>,
@@ -142,7 +143,7 @@ pub(super) fn reader_at_once<B>(
     sees.then_some(caller)
 }
 
-/// Returns the holder whose share of the common pools a request uses.
+/// Returns the holder whose share of the common pools the request uses.
 pub(crate) fn holder(extensions: &Extensions) -> Holder {
     let caller = extensions.get::<Arc<Caller>>();
     let token = caller.and_then(|caller| caller.token.as_ref());
@@ -150,7 +151,7 @@ pub(crate) fn holder(extensions: &Extensions) -> Holder {
     Holder::of(token, peer.unwrap_or_default())
 }
 
-/// Refuses requests that come too often. A caller without a valid token is identified by its address.
+/// Refuses requests that exceed the rate limit. Callers without a valid token are told apart by their address.
 pub(super) fn check_rate(
     app: &App,
     caller: Option<&Arc<Caller>>,
@@ -163,14 +164,14 @@ pub(super) fn check_rate(
     let asker = token.map_or_else(|| Asker::Peer(extensions.get().copied()), Asker::Token);
     app.rate.take(asker, Instant::now()).map_err(|wait| {
         let per_second = app.settings.requests_per_second;
-        let detail = format!("this is more than {per_second} requests a second; nothing was changed");
+        let detail = format!("you have sent more than {per_second} requests per second; nothing was changed");
         Problem::new(TOO_MANY_REQUESTS, detail)
-            .hint("ask again after `retry-after`, or raise http.requests_per_second")
+            .hint("retry after `retry-after`, or raise http.requests_per_second")
             .retry_after(whole_seconds(wait))
     })
 }
 
-/// Returns the session of a request for a page, if the request has no token.
+/// Returns the session of a request for a page. A token in the request takes precedence over a session.
 fn session_of(uri: &Uri, headers: &HeaderMap) -> Option<SessionKey> {
     (is_page(uri) && bearer(headers).is_none())
         .then(|| session::cookie(uri, headers).map(|cookie| cookie.key()))
@@ -196,10 +197,11 @@ async fn check_reach(app: &App, caller: &Caller, rule: RouteRule, parts: &mut Pa
     };
     match rule.whose {
         Whose::Open | Whose::Caller => Ok(()),
-        Whose::All => Err(
-            Problem::new(FORBIDDEN, "this token is for some agents, and this concerns all")
-                .hint("use a token for all agents: `recapd token create` without --agent and --project"),
-        ),
+        Whose::All => Err(Problem::new(
+            FORBIDDEN,
+            "this token is for some agents, and this request concerns all agents",
+        )
+        .hint("use a token for all agents: `recapd token create` without --agent and --project")),
         Whose::Agent => {
             let agent = agent_id(&path_id(parts, INVALID_AGENT_ID).await?)?;
             see(app, caller, &agent).await
@@ -215,28 +217,28 @@ async fn check_reach(app: &App, caller: &Caller, rule: RouteRule, parts: &mut Pa
     }
 }
 
-/// Fails as for an unknown agent unless `caller` may see this one.
+/// Answers as for an unknown agent unless `caller` may see `agent`.
 pub(crate) async fn see(app: &App, caller: &Caller, agent: &AgentId) -> Result<(), Problem> {
-    if app.parts.access.sees(caller, agent).await? {
+    if app.parts.access.may_see(caller, agent).await? {
         Ok(())
     } else {
         Err(Problem::unknown_agent(agent))
     }
 }
 
-/// Refuses to make an agent that `caller` couldn't see. Doesn't reveal whether it already exists.
+/// Refuses to create an agent that `caller` couldn't see. The answer doesn't reveal whether the agent already exists.
 pub(crate) fn check_may_make(caller: &Caller, agent: &AgentId) -> Result<(), Problem> {
     if caller.reach.includes_new(agent) {
         return Ok(());
     }
     Err(
-        Problem::new(FORBIDDEN, format!("this token isn't for an agent `{agent}`"))
-            .hint("name an agent that the token is for, or use a token for all agents"),
+        Problem::new(FORBIDDEN, format!("this token doesn't allow an agent `{agent}`"))
+            .hint("name an agent that the token allows, or use a token for all agents"),
     )
 }
 
-/// Returns the text for `{id}` in the path, or the path's end if there is no `{id}`. A path that can't be decoded is an
-/// `unreadable` problem, with the same text as from a handler.
+/// Returns the `{id}` of the path, or the last segment if the path has no `{id}`. A path that can't be decoded is an
+/// `unreadable` problem with the text that handlers use.
 async fn path_id(parts: &mut Parts, unreadable: ProblemKind) -> Result<String, Problem> {
     let parameters = RawPathParams::from_request_parts(parts, &()).await;
     let parameters =
@@ -255,22 +257,23 @@ fn check_scope(caller: &Caller, needed: Scope) -> Result<(), Problem> {
     let (needed, has) = (needed.name(), caller.scope.name());
     Err(Problem::new(
         FORBIDDEN,
-        format!("this needs a token of scope `{needed}`, and this one has `{has}`; nothing was changed"),
+        format!("this request needs a token of scope `{needed}`; this token has scope `{has}`; nothing was changed"),
     )
-    .hint("`recapd token create NAME --scope SCOPE` makes one"))
+    .hint("`recapd token create NAME --scope SCOPE` creates such a token"))
 }
 
-/// Returns the one answer to all requests without a valid token.
+/// Returns the answer to every request without a valid token.
 fn stranger() -> Problem {
     Problem::new(
         UNAUTHORIZED,
-        "this needs a token: none came, or it is unknown, expired or revoked",
+        "this request needs a token: it has none, or its token is unknown, expired or revoked",
     )
     .hint("send header `authorization: Bearer rcp_…`; `recapd token create` makes a token")
 }
 
-/// Sets headers that keep answers private: no cache may share them, no page may embed them, no link in them reveals where
-/// it was, and no browser may guess their type or load anything for them. Pages allow what they need by their own headers.
+/// Sets headers that keep answers private. No cache may share an answer, no page may embed it, and its links don't
+/// reveal its address. Browsers may not guess its type or load anything for it. Pages override these headers with what
+/// they need.
 pub(super) fn keep_private(headers: &mut HeaderMap) {
     for (name, value) in [
         (CACHE_CONTROL, "private, no-store"),

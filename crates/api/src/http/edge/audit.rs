@@ -1,4 +1,5 @@
-//! Decides which requests are audited: changes, refusals and sign-ins ([`crate::access::audit`]). Records nothing of their bodies.
+//! Decides which requests are audited: changes, refusals and sign-ins ([`crate::access::audit`]). Never records their
+//! bodies.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +16,7 @@ use recapd_core::domain::{
 };
 use recapd_store::audit::{AuditEvent, AuditKind};
 
-/// The routes that append messages, or are asked with each append.
+/// Routes that append messages, or that clients call with each append.
 const APPENDS: [&str; 6] = [
     "/v1/agents/{id}/messages",
     "/v1/agents/{id}/conversation",
@@ -28,18 +29,18 @@ const SIGN_IN: &str = "/ui/login";
 const DONE: &str = "done";
 /// The outcome of a failure without a code.
 const FAILED: &str = "failed";
-/// The places of an agent in a path, the most specific first.
+/// Where a path can name an agent, the most specific first.
 const AGENT_PLACES: [&str; 2] = ["{agent}", "{id}"];
 
-/// The token of a request, once it is known: set by the guard or the sign-in, read by the frame. It outlives a request that
-/// runs out of time.
+/// The token of a request, once it is known. The guard or the sign-in sets it, and the frame reads it, even after the
+/// request timed out.
 #[derive(Clone, Default)]
 pub(crate) struct Trail(Arc<OnceLock<TokenName>>);
 
 impl Trail {
     pub(crate) fn note(&self, token: Option<&TokenName>) {
         if let Some(token) = token {
-            // A sign-in has no token before.
+            // A sign-in has no token until it succeeds.
             self.0.get_or_init(|| token.clone());
         }
     }
@@ -53,7 +54,7 @@ pub(super) struct AuditContext {
 }
 
 impl AuditContext {
-    /// Notes the answer to a request for `route` (its template), if it is audited.
+    /// Records the answer to a request for `route` (its template) if the request is audited.
     pub(super) fn answered(self, app: &App, route: &str, request_id: &HeaderValue, response: &Response) {
         let status = response.status();
         let Some(kind) = kind(&self.method, route, status) else {
@@ -96,7 +97,7 @@ fn kind(method: &Method, route: &str, status: StatusCode) -> Option<AuditKind> {
     is_change.then_some(AuditKind::Change)
 }
 
-/// Returns the method's name. Clients can send any word of any length as a method, so unknown ones are one.
+/// Returns the method's name. A client can send any word as a method, so all unknown methods share one name.
 fn method_name(method: &Method) -> &str {
     match method.as_str() {
         name @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") => name,

@@ -1,23 +1,24 @@
-//! Connections: their number is limited, and a slow client can't keep its place.
+//! Connections: limits their number, and closes slow ones.
 //!
 //! ```text
-//! accept ─► a place of the peer ─► a place ─► head in time ─► request (`request::body` has a limit of its own) ─► answer taken
-//!           └ none: 429           └ none: an idle one is closed               next one ◄──────────┘ else it ends
+//! accept ─► a slot of the peer ─► a slot ─► head in time ─► request (`request::body` has a limit of its own) ─► answer read
+//!           └ none: 429          └ none: an idle connection is closed     next request ◄───────┘ else closed
 //! ```
 //!
-//! A head must arrive in time: counted from its first byte, or on a new connection from the beginning. Between two requests
-//! a connection may be idle for longer.
+//! A head must arrive in time, counted from its first byte. On a new connection, the time counts from the beginning.
+//! Between two requests a connection may be idle for longer.
 //!
-//! The rest of a body that a handler doesn't read is read and thrown away ([`rest`]), so that the client sees the answer.
+//! If a handler leaves a part of a body unread, that part is read and discarded ([`rest`]), so that the client sees the
+//! answer.
 //!
-//! At `stop`, no new connection is accepted, and requests that have been sent are answered.
+//! At `stop`, no new connection is accepted. Requests that were already sent are still answered.
 
-mod doing;
 mod peer;
 mod pool;
 mod proxy;
 mod rest;
 mod socket;
+mod state;
 mod stream;
 
 use std::{
@@ -47,10 +48,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub(crate) use self::peer::Peer;
 use self::{
-    doing::{ConnectionState, ResponseBody},
     pool::{ConnectionSlot, Pool},
     proxy::PeerOrigin,
     rest::RequestBody,
+    state::{ConnectionState, ResponseBody},
     stream::{Stream, TimedStream},
 };
 use crate::http::Interface;
@@ -58,24 +59,25 @@ use recapd_config::HttpConfig;
 
 pub use self::{proxy::TrustedProxies, socket::Socket, stream::Listener};
 
-/// The most bytes of a request's head, of a body that is read ahead, and of an answer that the client hasn't read yet.
+/// Limits the bytes of a request's head, of a body that is read ahead, and of an answer that the client hasn't read
+/// yet.
 const BUFFER_BYTES_MAX: usize = 64 * 1_024;
-/// The time for reading requests that were sent before `stop`.
+/// At `stop`, a connection waits this long for requests that are already on their way.
 const LINGER: Duration = Duration::from_millis(20);
-/// How often a connection that has to end is checked.
+/// How often a closing connection checks whether a request is still being answered.
 const ENDING_LOOK: Duration = Duration::from_secs(1);
-/// The pause after a failed accept: most likely too many files are open.
+/// The pause after a failed accept. Most likely too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     pub connections_max: usize,
     pub per_peer_max: usize,
-    /// The longest time for the head of a request, from its first byte or from the beginning of the connection.
+    /// Limits the time for a request's head, from its first byte or from the beginning of the connection.
     pub head_timeout: Duration,
-    /// The longest idle time between two requests.
+    /// Limits the idle time between two requests.
     pub idle_timeout: Duration,
-    /// The longest time in which a client reads nothing of an answer.
+    /// Limits the time for which a client reads nothing of an answer.
     pub stall_timeout: Duration,
 }
 
@@ -91,7 +93,7 @@ impl From<&HttpConfig> for ConnectionLimits {
     }
 }
 
-/// Serves requests on `listener` until `stop`, then until the last connection is closed.
+/// Serves requests on `listener` until `stop`. Then waits until the last connection is closed.
 pub(crate) async fn serve(
     listener: Listener,
     interface: Interface,
@@ -116,7 +118,7 @@ pub(crate) async fn serve(
 
 async fn next(listener: &Listener, pool: &Arc<Pool>) -> (Stream, PeerOrigin, ConnectionSlot) {
     loop {
-        let (stream, origin) = accepted(listener).await;
+        let (stream, origin) = accept(listener).await;
         match pool.admit(origin).await {
             Some(admitted) => return (stream, origin, admitted),
             None => stream.refuse(),
@@ -124,12 +126,12 @@ async fn next(listener: &Listener, pool: &Arc<Pool>) -> (Stream, PeerOrigin, Con
     }
 }
 
-async fn accepted(listener: &Listener) -> (Stream, PeerOrigin) {
+async fn accept(listener: &Listener) -> (Stream, PeerOrigin) {
     loop {
         match listener.accept().await {
             Ok(accepted) => return accepted,
             // The error affects only this client, which is gone.
-            Err(error) if is_of_one(&error) => {}
+            Err(error) if affects_only_client(&error) => {}
             Err(error) => {
                 tracing::error!(%error, "http.accept_failed");
                 sleep(ACCEPT_PAUSE).await;
@@ -138,7 +140,7 @@ async fn accepted(listener: &Listener) -> (Stream, PeerOrigin) {
     }
 }
 
-fn is_of_one(error: &io::Error) -> bool {
+fn affects_only_client(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(
         error.kind(),
@@ -153,15 +155,15 @@ async fn answer(
     stop: CancellationToken,
     rests: TaskTracker,
 ) {
-    let doing = Arc::clone(&admitted.doing);
+    let state = Arc::clone(&admitted.state);
     let service = service_fn(|request: Request<Incoming>| {
         let is_awaited = request.headers().contains_key(EXPECT);
         let mut request = request.map(|body| RequestBody::new(body, is_awaited, &rests));
         let client = interface.proxies().client(origin, request.headers());
         request.extensions_mut().insert(client);
-        asked(request, &interface, &doing, &idled)
+        call(request, &interface, &state, &idled)
     });
-    let timed = TimedStream::new(stream, limits, Arc::clone(&doing));
+    let timed = TimedStream::new(stream, limits, Arc::clone(&state));
     let answering = Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle_timeout)
@@ -170,21 +172,21 @@ async fn answer(
     let mut answering = pin!(answering);
     let ended = tokio::select! {
         ended = answering.as_mut() => ended,
-        () = doing.give_way.cancelled() => {
+        () = state.give_way.cancelled() => {
             answering.as_mut().graceful_shutdown();
             tokio::select! {
                 biased;
                 ended = answering => ended,
-                // A request that arrived just now is still answered.
-                () = idle(&doing) => Ok(()),
+                // A request that has just arrived is still answered.
+                () = wait_until_idle(&state) => Ok(()),
             }
         }
-        () = lingered(&stop) => {
-            // The request under way is answered, but no further one.
+        () = wait_for_stop(&stop) => {
+            // Answers the request in progress, but no further request.
             answering.as_mut().graceful_shutdown();
             tokio::select! {
                 ended = answering => ended,
-                () = nothing_left(&doing) => Ok(()),
+                () = wait_for_handlers(&state) => Ok(()),
             }
         }
     };
@@ -194,40 +196,40 @@ async fn answer(
     drop(admitted);
 }
 
-fn asked(
+fn call(
     request: Request<RequestBody>,
     interface: &Interface,
-    doing: &Arc<ConnectionState>,
+    state: &Arc<ConnectionState>,
     idled: &Arc<AtomicU64>,
 ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + use<> {
-    doing.begin();
+    state.begin();
     let answering = interface.call(request);
-    let (doing, idled) = (Arc::clone(doing), Arc::clone(idled));
+    let (state, idled) = (Arc::clone(state), Arc::clone(idled));
     async move {
         let answer = answering.await?;
-        doing.answer();
-        Ok(answer.map(|body| ResponseBody::new(body, doing, idled)))
+        state.answer();
+        Ok(answer.map(|body| ResponseBody::new(body, state, idled)))
     }
 }
 
 /// Waits until no request is being answered or sent.
-async fn idle(doing: &ConnectionState) {
-    while !doing.is_idle() {
+async fn wait_until_idle(state: &ConnectionState) {
+    while !state.is_idle() {
         sleep(LINGER).await;
     }
 }
 
-async fn lingered(stop: &CancellationToken) {
+async fn wait_for_stop(stop: &CancellationToken) {
     stop.cancelled().await;
     sleep(LINGER).await;
 }
 
-/// Waits until no request is being answered. Doesn't wait for an incomplete head.
-async fn nothing_left(doing: &ConnectionState) {
+/// Waits until no request is being answered. An incomplete head doesn't count.
+async fn wait_for_handlers(state: &ConnectionState) {
     loop {
         sleep(ENDING_LOOK).await;
-        let is_asked = doing.is_asked.load(Ordering::Relaxed);
-        if !is_asked && !doing.is_stalled.load(Ordering::Relaxed) {
+        let is_asked = state.is_asked.load(Ordering::Relaxed);
+        if !is_asked && !state.is_stalled.load(Ordering::Relaxed) {
             return;
         }
     }

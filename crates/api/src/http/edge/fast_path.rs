@@ -1,7 +1,8 @@
-//! The fast path of readers: a summary in memory is answered before the router, whose layers and timers cost more than such an answer.
+//! The fast path of readers: answers with a summary in memory, before the router. The router's layers and timers cost
+//! more than such an answer.
 //!
-//! Invariant: the answer is the same as by the router. A request that must wait, is to be refused, or is traced goes to the
-//! router as if it had come there at once.
+//! Invariant: the answer is the same as the router's. A request that must wait, must be refused, or is traced goes to
+//! the router as if it had gone there at once.
 
 use axum::{
     http::{Method, Request, Uri},
@@ -15,24 +16,24 @@ use recapd_core::domain::agent::AgentId;
 use recapd_platform::threads;
 use recapd_telemetry::trace;
 
-const BEFORE: &str = "/v1/agents/";
-const BEHIND: &str = "/summary";
+const PATH_PREFIX: &str = "/v1/agents/";
+const PATH_SUFFIX: &str = "/summary";
 
-/// Returns the answer to `request`, if it is for a summary in memory and needn't wait.
+/// Answers `request` if it asks for a summary in memory and need not wait.
 pub(crate) fn answer<B>(app: &App, request: &Request<B>) -> Option<Response> {
     let agent = agent_of_summary(request.method(), request.uri())?;
     // After a panic here, the router still answers.
-    let answered = threads::computed_here("answering a reader", || at_once(app, request, &agent));
+    let answered = threads::computed_here("answering a reader", || answer_from_memory(app, request, &agent));
     answered.ok().flatten()
 }
 
-fn at_once<B>(app: &App, request: &Request<B>, agent: &AgentId) -> Option<Response> {
+fn answer_from_memory<B>(app: &App, request: &Request<B>, agent: &AgentId) -> Option<Response> {
     if span_enabled!(target: trace::TARGET, Level::INFO) {
         return None;
     }
     let caller = access::reader_at_once(app, request, agent)?;
     let reading = app.parts.snapshots.cached(agent)?;
-    // Why there is nothing, the database says.
+    // An empty document: the router asks the database why.
     if reading.snapshot.markdown.is_empty() {
         return None;
     }
@@ -42,11 +43,11 @@ fn at_once<B>(app: &App, request: &Request<B>, agent: &AgentId) -> Option<Respon
     Some(arrived.answered(app, summary::PATH, response))
 }
 
-/// Returns the agent whose summary is requested without parameters.
+/// Returns the agent whose summary a request without parameters asks for.
 fn agent_of_summary(method: &Method, uri: &Uri) -> Option<AgentId> {
     if method != Method::GET || uri.query().is_some() {
         return None;
     }
-    let agent = uri.path().strip_prefix(BEFORE)?.strip_suffix(BEHIND)?;
+    let agent = uri.path().strip_prefix(PATH_PREFIX)?.strip_suffix(PATH_SUFFIX)?;
     agent.parse().ok()
 }

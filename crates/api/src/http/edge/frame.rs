@@ -1,4 +1,4 @@
-//! The frame around every request: its id, its problem if it fails, its metrics and its log line.
+//! The frame around every request: gives it an id, writes its problem if it fails, and records metrics and a log line.
 
 use std::{any::Any, sync::atomic::Ordering, time::Duration};
 
@@ -18,19 +18,20 @@ use super::{
 };
 use crate::http::{
     App, SharedApp, dashboard,
-    response::problem::{Problem, UNKNOWN_ROUTE, written},
+    response::problem::{Problem, UNKNOWN_ROUTE, write_out},
 };
 use recapd_telemetry::trace::{self, TraceParent};
 
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The longest request id that is accepted from a client, in characters.
+/// Limits the request ids that are accepted from clients, in characters.
 const REQUEST_ID_CHARS_MAX: usize = 128;
-/// The route of requests that no route matches.
+/// The metrics' and the log's name for requests that no route matches.
 const UNKNOWN: &str = "unknown";
-/// Routes that machines request every few seconds, and that aren't logged.
+/// Routes that machines request every few seconds. They aren't logged.
 const UNLOGGED: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 
+/// Answers a request with `next`. Adds everything that all routes have in common.
 pub(crate) async fn around(State(app): State<SharedApp>, mut request: Request, next: Next) -> Response {
     let arrived = InFlightRequest::now(&app, &request);
     let audited = AuditContext {
@@ -43,15 +44,15 @@ pub(crate) async fn around(State(app): State<SharedApp>, mut request: Request, n
     let route = request.extensions().get::<MatchedPath>().cloned();
     let page = access::is_page(request.uri()).then(|| request.uri().clone());
     let path = route.as_ref().map_or(UNKNOWN, MatchedPath::as_str);
-    let traced = traced(path, &request, &arrived.id);
-    let response = next.run(request).instrument(traced.clone()).await;
-    conclude(&traced, response.status());
+    let span = request_span(path, &request, &arrived.id);
+    let response = next.run(request).instrument(span.clone()).await;
+    record_status(&span, response.status());
     app.parts.metrics.service.db_failed(Problem::failed(&response));
     audited.answered(&app, path, &arrived.id, &response);
     let name = arrived.id.to_str().unwrap_or_default();
     let response = match page {
-        Some(uri) => dashboard::written(response, &uri, name),
-        None => written(response, name),
+        Some(uri) => dashboard::write_out(response, &uri, name),
+        None => write_out(response, name),
     };
     arrived.answered(&app, path, response)
 }
@@ -60,22 +61,23 @@ pub(super) struct InFlightRequest {
     began: Instant,
     id: HeaderValue,
     method: Method,
-    /// The client's trace, if it sent a valid one.
+    /// The client's trace id, if it sent a valid one.
     trace: Option<String>,
 }
 
+/// A request that isn't answered yet.
 impl InFlightRequest {
     pub(super) fn now<B>(app: &App, request: &http::Request<B>) -> Self {
         let headers = request.headers();
         Self {
             began: Instant::now(),
-            id: taken_id(headers).unwrap_or_else(|| app.made_id()),
+            id: client_request_id(headers).unwrap_or_else(|| app.new_request_id()),
             method: request.method().clone(),
             trace: caller(headers).map(|caller| format!("{:032x}", caller.trace)),
         }
     }
 
-    /// Logs and counts the answer to `route` (its template), and sets the headers that all answers have.
+    /// Logs and counts the answer to `route` (its template). Sets the headers that all answers have.
     pub(super) fn answered(self, app: &App, route: &str, mut response: Response) -> Response {
         let (status, took) = (response.status(), self.began.elapsed());
         self.log(route, status, took);
@@ -101,13 +103,13 @@ impl InFlightRequest {
     }
 }
 
-/// Returns the trace that the request belongs to, if the client sent a valid one.
+/// Returns the client's trace, if it sent a valid one.
 fn caller(headers: &HeaderMap) -> Option<TraceParent> {
     TraceParent::parse(headers.get(&TRACE_PARENT)?.to_str().ok()?)
 }
 
-/// Returns the request's span, below the client's own.
-fn traced(route: &str, request: &Request, id: &HeaderValue) -> Span {
+/// Returns the request's span, a child of the client's span.
+fn request_span(route: &str, request: &Request, id: &HeaderValue) -> Span {
     if UNLOGGED.contains(&route) {
         return Span::none();
     }
@@ -128,15 +130,15 @@ fn traced(route: &str, request: &Request, id: &HeaderValue) -> Span {
     )
 }
 
-fn conclude(traced: &Span, status: StatusCode) {
-    traced.record("http.response.status_code", status.as_u16());
+fn record_status(span: &Span, status: StatusCode) {
+    span.record("http.response.status_code", status.as_u16());
     if status.is_server_error() {
-        traced.record(trace::ERROR, status.as_str());
+        span.record(trace::ERROR, status.as_str());
     }
 }
 
-/// Returns the client's id if it may be repeated in logs and headers.
-fn taken_id(headers: &HeaderMap) -> Option<HeaderValue> {
+/// Returns the client's request id if it is safe to repeat in logs and headers.
+fn client_request_id(headers: &HeaderMap) -> Option<HeaderValue> {
     let given = headers.get(&REQUEST_ID)?;
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._:-".contains(byte);
     let is_fine = (1..=REQUEST_ID_CHARS_MAX).contains(&given.len()) && given.as_bytes().iter().all(is_plain);
@@ -144,8 +146,8 @@ fn taken_id(headers: &HeaderMap) -> Option<HeaderValue> {
 }
 
 impl App {
-    /// Returns an id that no other request of this or an earlier run has.
-    fn made_id(&self) -> HeaderValue {
+    /// Returns an id that no other request of this or an earlier process has.
+    fn new_request_id(&self) -> HeaderValue {
         let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
         let id = format!("{:x}-{number:x}", self.started_at.0);
         HeaderValue::try_from(id).expect("hexadecimal digits and a hyphen are fine in a header")
@@ -153,11 +155,11 @@ impl App {
 }
 
 pub(crate) async fn unknown_route(uri: Uri) -> Problem {
-    Problem::new(UNKNOWN_ROUTE, format!("there is nothing at `{}`", uri.path()))
+    Problem::new(UNKNOWN_ROUTE, format!("there is no route `{}`", uri.path()))
         .hint("paths begin with /v1/agents or are one of /v1/status, /livez, /readyz, /metrics")
 }
 
-/// Answers a request whose handler panicked. The panic hook has already logged the text.
+/// Answers a request whose handler panicked. The panic hook has already logged the panic.
 pub(crate) fn panicked(_panic: Box<dyn Any + Send + 'static>) -> Response {
     tracing::error!("http.panicked");
     Problem::internal().into_response()

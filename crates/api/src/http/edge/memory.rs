@@ -1,4 +1,5 @@
-//! The memory for answers: one made of messages takes several times their bytes, and a hundred may be requested at once.
+//! Limits the memory for answers made of messages: each takes several times their bytes, and a hundred may be requested
+//! at once.
 
 use axum::{
     extract::{MatchedPath, Request, State},
@@ -11,9 +12,9 @@ use crate::http::SharedApp;
 use recapd_core::domain::number::usize_or_max;
 use recapd_store::page::PAGE_BYTES_MAX;
 
-/// How much memory a byte of a page takes until it is sent: in the payload, its parts, the payload as shown, the text.
-const MADE_OF_A_BYTE: usize = 4;
-/// The routes whose answers hold up to a page of payloads. A context can hold more, and takes its room itself.
+/// How often a page's bytes are in memory until it is sent: as payload, as parts, as shown payload, and as text.
+const MEMORY_PER_BYTE: usize = 4;
+/// Routes whose answers hold up to a page of payloads. A context can hold more, so its route takes the room itself.
 const OF_A_PAGE: [(Method, &str); 8] = [
     (Method::GET, "/v1/agents/{id}/window"),
     (Method::GET, "/v1/agents/{id}/history"),
@@ -25,7 +26,7 @@ const OF_A_PAGE: [(Method, &str); 8] = [
     (Method::POST, "/mcp"),
 ];
 
-/// Answers the request once there is room for its answer.
+/// Waits until there is room for the answer, then answers the request.
 pub(crate) async fn guard(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
     let asked = match request.method() {
         &Method::HEAD => &Method::GET,
@@ -39,7 +40,7 @@ pub(crate) async fn guard(State(app): State<SharedApp>, request: Request, next: 
     if !is_of_a_page {
         return next.run(request).await;
     }
-    let bytes = MADE_OF_A_BYTE * usize_or_max(PAGE_BYTES_MAX);
+    let bytes = MEMORY_PER_BYTE * usize_or_max(PAGE_BYTES_MAX);
     match app.answers_room.for_answer(bytes).await {
         Ok(share) => share.until_sent(next.run(request).await).await,
         Err(problem) => problem.into_response(),

@@ -9,7 +9,7 @@ use recapd_telemetry::metrics::{
     labels::{Method as MethodLabel, ReadResult, ReadVia},
 };
 
-/// Routes by their templates, with the method that is counted from the start.
+/// Routes whose metrics exist from the start, by their templates and methods.
 const ROUTES: [(&str, MethodLabel); 13] = [
     ("/v1/agents", MethodLabel::Get),
     ("/v1/agents/{id}/messages", MethodLabel::Post),
@@ -26,7 +26,7 @@ const ROUTES: [(&str, MethodLabel); 13] = [
     ("/metrics", MethodLabel::Get),
 ];
 
-/// Registers the routes, so that metrics show the first request to each as a change.
+/// Registers the routes, so that metrics show the first request to a route as a change.
 pub(crate) fn announce(metrics: &Metrics) {
     for (route, method) in ROUTES {
         metrics.service.route(route, method);

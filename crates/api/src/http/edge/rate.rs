@@ -1,6 +1,7 @@
 //! The rate limit per token, or per address without a token: `http.requests_per_second`, with bursts of `http.requests_burst`.
 //!
-//! Each is a bucket that refills with time, stored as the moment when it will be full (the generic cell rate algorithm).
+//! Each token or address has a bucket that refills with time. A bucket is stored as the time when it will be full (the
+//! generic cell rate algorithm).
 
 use std::{
     collections::HashMap,
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 use super::connection::Peer;
 use recapd_core::domain::access::TokenName;
 
-/// The most buckets. Beyond them, all new callers share one.
+/// Limits how many buckets there are. Beyond the limit, all new callers share one bucket.
 const BUCKETS_MAX: usize = 10_000;
 
 /// Rounds a wait up to whole seconds.
@@ -22,8 +23,9 @@ pub(crate) fn whole_seconds(wait: Duration) -> u32 {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// The owner of a bucket.
 pub(crate) enum Asker {
-    /// A token, wherever it is sent from.
+    /// A token, whatever address it is used from.
     Token(TokenName),
     /// An address; `None` if it is unknown.
     Peer(Option<Peer>),
@@ -32,15 +34,15 @@ pub(crate) enum Asker {
 }
 
 pub(crate) struct Rate {
-    /// The time between two requests; `None` without a limit.
+    /// The time between two requests; `None` for no limit.
     spacing: Option<Duration>,
     burst: u32,
-    /// When each bucket is full again. Full ones are soon removed.
+    /// When each bucket will be full. Full buckets are removed when there are too many.
     full_at: Mutex<HashMap<Asker, Instant>>,
 }
 
 impl Rate {
-    /// Allows at most `burst` requests at once, and `per_second` on average; 0 for no limit.
+    /// Allows at most `burst` requests at once, and `per_second` on average. With 0 per second, there is no limit.
     pub(crate) fn new(per_second: u32, burst: u32) -> Self {
         Self {
             spacing: (per_second > 0).then(|| Duration::from_secs(1) / per_second),
@@ -49,7 +51,7 @@ impl Rate {
         }
     }
 
-    /// Allows at most `burst` requests at once, and then one each `spacing`.
+    /// Allows at most `burst` requests at once, and then one every `spacing`.
     pub(crate) fn every(spacing: Duration, burst: u32) -> Self {
         Self {
             spacing: Some(spacing),
@@ -61,7 +63,7 @@ impl Rate {
         self.spacing.is_some()
     }
 
-    /// Counts a request of `asker` at `now`, or returns how long to wait.
+    /// Counts a request of `asker` at `now`. If that is too many, returns how long to wait.
     pub(crate) fn take(&self, asker: Asker, now: Instant) -> Result<(), Duration> {
         let Some(spacing) = self.spacing else {
             return Ok(());
@@ -78,7 +80,7 @@ impl Rate {
     }
 }
 
-/// Returns `asker` if it has a bucket or there is room for one, else the shared bucket.
+/// Returns `asker` if it has a bucket or can get one; otherwise the owner of the shared bucket.
 fn with_a_bucket(buckets: &mut HashMap<Asker, Instant>, asker: Asker, now: Instant) -> Asker {
     if buckets.len() < BUCKETS_MAX || buckets.contains_key(&asker) {
         return asker;

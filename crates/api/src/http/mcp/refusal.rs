@@ -14,7 +14,7 @@ const SESSION: &str = "begin a session: POST /mcp with the method `initialize`; 
                        further request. From version 2026-07-28 on there are no sessions";
 
 /// Turns `response` into a problem if the library refused with a bare text, which clients wouldn't show.
-pub(super) async fn told(mut response: Response) -> Response {
+pub(super) async fn bare_refusal_as_problem(mut response: Response) -> Response {
     let status = response.status();
     let is_bare = !response.headers().contains_key(CONTENT_TYPE);
     // The router's hint for a wrong method says more than the library's text.
@@ -28,7 +28,7 @@ pub(super) async fn told(mut response: Response) -> Response {
 }
 
 fn problem(status: StatusCode, words: &str) -> Problem {
-    let problem = Problem::nameless(status, Some(words).filter(|words| !words.is_empty()));
+    let problem = Problem::of_library(status, Some(words).filter(|words| !words.is_empty()));
     match status {
         StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND => problem.hint(SESSION),
         _ => problem,

@@ -1,6 +1,6 @@
-//! Error answers that many routes share.
+//! Describes error answers that many routes share.
 //!
-//! A handler names the sets that it may answer with: [`Always`], and also [`OfAgent`], [`WithBody`] and so on.
+//! A handler names the sets of errors that it may return: [`Always`], and also [`OfAgent`], [`WithBody`] and so on.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ const UNAUTHORIZED: AnswerSpec = AnswerSpec {
     example: [
         "unauthorized",
         "Token needed",
-        "this needs a token: none came, or it is unknown, expired or revoked",
+        "this request needs a token: it has none, or its token is unknown, expired or revoked",
         "send header `authorization: Bearer rcp_…`; `recapd token create` makes a token",
     ],
 };
@@ -50,30 +50,30 @@ const FORBIDDEN: AnswerSpec = AnswerSpec {
     example: [
         "forbidden",
         "Not allowed",
-        "this needs a token of scope `write`, and this one has `read`; nothing was changed",
-        "`recapd token create NAME --scope SCOPE` makes one",
+        "this request needs a token of scope `write`; this token has scope `read`; nothing was changed",
+        "`recapd token create NAME --scope SCOPE` creates such a token",
     ],
 };
 const NOT_FOUND: AnswerSpec = AnswerSpec {
     name: "NotFound",
     status: 404,
-    description: "Something that the path or the body names doesn't exist.",
+    description: "The path or the body names something that doesn't exist.",
     example: [
         "unknown_agent",
         "Unknown agent",
         "agent `coder` is unknown",
-        "an agent is made by its first message: POST /v1/agents/{id}/messages",
+        "an agent's first message creates it: POST /v1/agents/{id}/messages",
     ],
 };
 const TOO_SLOW: AnswerSpec = AnswerSpec {
     name: "BodyTooSlow",
     status: 408,
-    description: "The body didn't arrive in half of `http.request_timeout_ms`.",
+    description: "The body didn't arrive within half of `http.request_timeout_ms`.",
     example: [
         "body_too_slow",
         "Body came too slowly",
         "the body didn't arrive within 15000 ms",
-        "send fewer messages at once, or raise http.request_timeout_ms (a body has half of it)",
+        "send fewer messages at once, or raise http.request_timeout_ms (half of it is for the body)",
     ],
 };
 const CONFLICT: AnswerSpec = AnswerSpec {
@@ -90,7 +90,7 @@ const CONFLICT: AnswerSpec = AnswerSpec {
 const TOO_LARGE: AnswerSpec = AnswerSpec {
     name: "TooLarge",
     status: 413,
-    description: "The body has too many bytes (`http.body_bytes_max`, or 256 KiB where it holds no messages), messages (`http.batch_messages_max`) or values (500,000).",
+    description: "The body has too many bytes (`http.body_bytes_max`, or 256 KiB on routes without messages), messages (`http.batch_messages_max`) or values (500,000).",
     example: [
         "body_too_large",
         "Body too large",
@@ -117,7 +117,7 @@ const KEY_REUSED: AnswerSpec = AnswerSpec {
         "idempotency_key_reused",
         "Idempotency key used before",
         "idempotency key `k-1` was used for another request; nothing was stored",
-        "give each request a key of its own, and the same one only to the same request",
+        "give each request a key of its own; reuse a key only to repeat the same request",
     ],
 };
 const TOO_MANY: AnswerSpec = AnswerSpec {
@@ -127,8 +127,8 @@ const TOO_MANY: AnswerSpec = AnswerSpec {
     example: [
         "too_many_requests",
         "Too many requests",
-        "this is more than 10 requests a second; nothing was changed",
-        "ask again after `retry-after`, or raise http.requests_per_second",
+        "you have sent more than 10 requests per second; nothing was changed",
+        "retry after `retry-after`, or raise http.requests_per_second",
     ],
 };
 const INTERNAL: AnswerSpec = AnswerSpec {
@@ -139,18 +139,18 @@ const INTERNAL: AnswerSpec = AnswerSpec {
         "internal",
         "Internal error",
         "recapd failed; its log says why",
-        "report it with the id of this request, and what the log says about it",
+        "report it with this request's id, and what the log says about it",
     ],
 };
 const UNAVAILABLE: AnswerSpec = AnswerSpec {
     name: "Unavailable",
     status: 503,
-    description: "The database is away, there is no room for a long body or answer besides others, or the request took too long. Try again.",
+    description: "The database is unavailable, other long bodies or answers use all the memory for them, or the request took too long. Retry later.",
     example: [
         "database_unavailable",
         "Database unavailable",
         "the database doesn't answer; nothing was changed",
-        "ask again later; summaries that were read before can still be read",
+        "retry later; summaries that this daemon has in memory can still be read",
     ],
 };
 
@@ -183,17 +183,17 @@ macro_rules! sets {
 }
 
 sets! {
-    /// For every route.
+    /// Every route may return these.
     Always: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, TOO_MANY, INTERNAL, UNAVAILABLE;
-    /// For a route with an answer of its own while the database is away.
+    /// A route that answers by itself while the database is unavailable may return these.
     Faults: BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, TOO_MANY, INTERNAL;
-    /// For a route about something that may not exist.
+    /// A route about something that may not exist may return these.
     OfAgent: NOT_FOUND;
-    /// For a route that may conflict with the current state.
+    /// A route that may conflict with the current state may return these.
     Conflicting: CONFLICT;
-    /// For a route that takes an idempotency key.
+    /// A route that takes an idempotency key may return these.
     Keyed: KEY_REUSED;
-    /// For a route that takes a body.
+    /// A route that takes a body may return these.
     WithBody: TOO_SLOW, TOO_LARGE, UNSUPPORTED;
 }
 
@@ -219,7 +219,7 @@ impl AnswerSpec {
             with_header(
                 &mut component,
                 "retry-after",
-                "Seconds after which to ask again.",
+                "Retry after this many seconds.",
                 "integer",
             );
         }

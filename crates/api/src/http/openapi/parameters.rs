@@ -1,4 +1,4 @@
-//! Parameters that many routes share.
+//! Describes parameters that many routes share.
 
 use utoipa::{
     IntoParams,
@@ -43,10 +43,10 @@ impl IntoParams for Paging {
             .default(Some(page::LIMIT.into()));
         let cursor = ObjectBuilder::new().schema_type(Type::String);
         vec![
-            query("limit", "The most entries of this page.", limit),
+            query("limit", "The most entries on the page.", limit),
             query(
                 "cursor",
-                "Where the page begins: a `next_cursor`, as it came.",
+                "Where the page begins: an unchanged `next_cursor`. By default, with the first entry.",
                 cursor,
             ),
         ]

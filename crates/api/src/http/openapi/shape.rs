@@ -1,15 +1,15 @@
-//! Writes schemas for people.
+//! Describes schemas in words, for people.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// The most values of an enumeration that are listed where it is used.
+/// An enumeration with more values than this is cut short where it is used.
 const WORDS_SHOWN_MAX: usize = 12;
 
-/// Writes the chapter with every shape of `document`.
+/// Writes the chapter about all shapes of `document`.
 pub(super) fn chapter(document: &Value, text: &mut String) {
-    text.push_str("\n## Shapes\n\nMembers that may be absent are marked with `?`.\n");
+    text.push_str("\n## Shapes\n\nFields that may be absent are marked with `?`.\n");
     let schemas = document["components"]["schemas"].as_object();
     for (name, schema) in schemas.into_iter().flatten() {
         write!(text, "\n### {name}\n\n").ok();
@@ -65,7 +65,7 @@ fn said_with_kind(schema: &Value) -> String {
     }
 }
 
-/// Says in a few words which values a schema allows.
+/// Describes in a few words which values a schema allows.
 pub(super) fn kind(schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
         return format!("[{name}](#{})", anchor(name));

@@ -30,7 +30,7 @@ impl PartialSchema for Switch {
         let words = ObjectBuilder::new()
             .schema_type(Type::String)
             .enum_values(Some(["1", "true", "", "0", "false"]))
-            .description(Some("The name alone turns it on, as do `1` and `true`."));
+            .description(Some("Without a value, or with `1` or `true`, it is on."));
         RefOr::T(words.into())
     }
 }
@@ -56,7 +56,7 @@ impl ToSchema for MessageFormat {}
 #[serde(rename_all = "snake_case")]
 #[expect(
     dead_code,
-    reason = "only described: `excerpt` reads it with the limits that belong to it"
+    reason = "describes the parameter only: `excerpt` reads it together with its limits"
 )]
 pub(crate) enum View {
     /// The whole document.
@@ -65,16 +65,16 @@ pub(crate) enum View {
     Brief,
 }
 
-/// A message in recapd's own format or a provider's. At least one of `kind`, `role` and `type` says what it is. It is
-/// stored verbatim, with all of its members.
+/// A message in recapd's own format or a provider's. At least one of `kind`, `role` and `type` says what it is. recapd
+/// stores it verbatim, with all of its fields.
 #[derive(ToSchema)]
 #[schema(as = Message)]
 #[expect(
     dead_code,
-    reason = "only described: messages are taken apart by their formats"
+    reason = "describes the body only: each format parses its messages itself"
 )]
 struct AnyMessage {
-    /// An id that the client chooses. A message that is sent again with its id changes nothing.
+    /// An id that the client chooses. Sending a message again with the same id changes nothing.
     #[schema(max_length = 200, example = "m-1")]
     id: Option<String>,
     /// In the native format: `user`, `assistant`, `tool_call`, `tool_result`, `system`, or a kind of metadata.
@@ -91,17 +91,18 @@ struct AnyMessage {
 #[schema(as = MessageBatch)]
 #[expect(
     dead_code,
-    reason = "only described: bodies are taken apart without touching a byte of a message"
+    reason = "describes the body only: bodies are split without changing a byte of a message"
 )]
 struct BatchBody {
-    /// In order.
+    /// The messages in order.
     #[schema(min_items = 1)]
     messages: Vec<AnyMessage>,
     /// The `usage` of the provider's answer that the last message came from.
     usage: Option<serde_json::Value>,
 }
 
-/// One message, several, or several with the provider's usage report on the request behind the last one.
+/// One message, several messages, or several with the provider's usage report about the request that led to the last
+/// one.
 pub(crate) struct MessagesBody;
 
 impl PartialSchema for MessagesBody {
@@ -110,7 +111,7 @@ impl PartialSchema for MessagesBody {
         let several = ArrayBuilder::new()
             .items(message())
             .min_items(Some(1))
-            .description(Some("Several, in order."));
+            .description(Some("Several messages, in order."));
         let any = AnyOfBuilder::new()
             .item(several)
             .item(Ref::from_schema_name(BatchBody::name()))
@@ -134,25 +135,25 @@ impl ToSchema for MessagesBody {
     }
 }
 
-/// A change of an item: at least one of these members.
+/// A change of an item. At least one of these fields is needed.
 #[derive(ToSchema)]
 #[schema(as = ItemChange)]
 #[serde(deny_unknown_fields)]
 #[expect(
     dead_code,
-    reason = "only described: changes are read by `ItemEdit`, which names what is wrong"
+    reason = "describes the body only: `ItemEdit` reads it, and says what is wrong with it"
 )]
 pub(crate) struct EditBody {
     /// The detailed text.
     #[schema(min_length = 1, max_length = 700, nullable = false)]
     text: Option<String>,
-    /// The shorter one.
+    /// The shorter text.
     #[schema(min_length = 1, max_length = 240, nullable = false)]
     brief: Option<String>,
-    /// The headline.
+    /// The shortest text.
     #[schema(min_length = 1, max_length = 110, nullable = false)]
     gist: Option<String>,
-    /// How much it matters.
+    /// How important the item is.
     #[schema(nullable = false)]
     importance: Option<Importance>,
     /// True to pin it, false to unpin it.
@@ -166,23 +167,23 @@ pub(crate) struct EditBody {
 #[serde(deny_unknown_fields)]
 #[expect(
     dead_code,
-    reason = "only described: facts are read by `NewFact`, which names what is wrong"
+    reason = "describes the body only: `NewFact` reads it, and says what is wrong with it"
 )]
 pub(crate) struct FactBody {
     /// The kind of fact.
     kind: FactKind,
-    /// One line.
+    /// The fact in one line.
     #[schema(min_length = 1, max_length = 400)]
     text: String,
 }
 
-/// A change of a fact: at least one field, and `closed` alone.
+/// A change of a fact. At least one field is needed; `closed` must be the only one.
 #[derive(ToSchema)]
 #[schema(as = FactChange)]
 #[serde(deny_unknown_fields)]
 #[expect(
     dead_code,
-    reason = "only described: changes are read by `FactEdit`, which names what is wrong"
+    reason = "describes the body only: `FactEdit` reads it, and says what is wrong with it"
 )]
 pub(crate) struct FactEditBody {
     /// The new text, in one line.
@@ -196,7 +197,7 @@ pub(crate) struct FactEditBody {
     closed: Option<bool>,
 }
 
-/// Returns the schemas that handlers name only in parameters, and the shape of every problem. utoipa doesn't collect these.
+/// Returns the schemas that utoipa doesn't collect: those that handlers name only in parameters, and those of problems.
 pub(super) fn named_elsewhere() -> Components {
     ComponentsBuilder::new()
         .schema_from::<Wire<'_>>()

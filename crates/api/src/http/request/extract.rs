@@ -1,4 +1,4 @@
-//! Extractors for a request's path and query.
+//! Reads a request's path and query.
 
 use std::ops::RangeInclusive;
 
@@ -12,8 +12,8 @@ use crate::http::response::problem::{
 };
 use recapd_core::domain::agent::{AgentId, InvalidAgentId};
 
-/// The least similarity of a suggested name (Jaro-Winkler; 1 is equal).
-const LIKENESS_MIN: f64 = 0.75;
+/// A name is suggested if it is at least this similar (Jaro-Winkler; 1 is equal).
+const SIMILARITY_MIN: f64 = 0.75;
 
 pub(crate) struct Agent(pub(crate) AgentId);
 
@@ -28,7 +28,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Agent {
     }
 }
 
-/// The agent of the path, and the number after it.
+/// The path's agent, and the number that follows it.
 pub(crate) struct AgentNumber(pub(crate) AgentId, pub(crate) i64);
 
 impl<S: Send + Sync> FromRequestParts<S> for AgentNumber {
@@ -41,7 +41,7 @@ impl<S: Send + Sync> FromRequestParts<S> for AgentNumber {
         let number = number.parse().map_err(|_| {
             Problem::new(
                 INVALID_PARAMETER,
-                format!("the path ends with `{number}`, which is no number"),
+                format!("the path ends with `{number}`, which isn't a number"),
             )
             .hint("give an integer, such as 12")
         })?;
@@ -57,11 +57,11 @@ pub(crate) fn agent_id(id: &str) -> Result<AgentId, Problem> {
     })
 }
 
-/// The parameters of a request. The route knows all of them.
+/// The query parameters of a request. The route has declared all of them.
 pub(crate) struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
-    /// Reads the parameters of `uri`, of which `known` are allowed.
+    /// Reads the parameters of `uri`. Fails if one isn't among `known`.
     pub(crate) fn read(uri: &Uri, known: &[&str]) -> Result<Self, Problem> {
         let Query(given) = Query::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|rejection| Problem::new(INVALID_PARAMETER, rejection.body_text()))?;
@@ -95,7 +95,7 @@ impl Parameters {
         })
     }
 
-    /// Returns the parameter as a span in whole seconds, with or without an `s`.
+    /// Returns the parameter as a duration in whole seconds, written with or without an `s`.
     pub(crate) fn seconds(&self, name: &str, max: u64) -> Result<Option<u64>, Problem> {
         let Some(text) = self.text(name) else {
             return Ok(None);
@@ -107,7 +107,7 @@ impl Parameters {
         })
     }
 
-    /// Returns the parameter as a switch: `all`, `all=1` and `all=true` turn it on.
+    /// Returns the parameter as a flag: `all`, `all=1` and `all=true` turn `all` on.
     pub(crate) fn flag(&self, name: &str) -> Result<bool, Problem> {
         match self.text(name) {
             None | Some("0" | "false") => Ok(false),
@@ -130,7 +130,7 @@ fn unknown(name: &str, known: &[&str]) -> Problem {
     let hint = if known.is_empty() {
         "this route takes no parameters".to_owned()
     } else {
-        proposal(name, known)
+        suggestion(name, known)
     };
     Problem::new(UNKNOWN_PARAMETER, format!("parameter `{name}` is unknown"))
         .hint(hint.clone())
@@ -140,13 +140,13 @@ fn unknown(name: &str, known: &[&str]) -> Problem {
         }])
 }
 
-/// Returns the hint about a name that isn't among the `known` ones.
-pub(crate) fn proposal(name: &str, known: &[&str]) -> String {
-    let likeness = |known: &&str| (strsim::jaro_winkler(known, name) * 1_000.0).round();
+/// Returns the hint about a name that isn't among `known`: a similar known name, or all of them.
+pub(crate) fn suggestion(name: &str, known: &[&str]) -> String {
+    let similarity = |known: &&str| (strsim::jaro_winkler(known, name) * 1_000.0).round();
     let nearest = known
         .iter()
-        .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
-        .filter(|nearest| likeness(nearest) >= LIKENESS_MIN * 1_000.0);
+        .max_by(|one, other| similarity(one).total_cmp(&similarity(other)))
+        .filter(|nearest| similarity(nearest) >= SIMILARITY_MIN * 1_000.0);
     nearest.map_or_else(
         || format!("known are {}", quoted(known)),
         |nearest| format!("did you mean `{nearest}`?"),

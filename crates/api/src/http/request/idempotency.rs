@@ -1,10 +1,12 @@
-//! `Idempotency-Key`: makes an append repeatable for messages without ids of their own.
+//! `Idempotency-Key`: makes an append idempotent if its messages have no ids of their own.
 //!
-//! The key becomes the messages' ids, `idempotency-key:KEY:NUMBER`. So it is valid as long as they are, over restarts and in every
-//! daemon: what was stored under it is a duplicate. The transaction that stores the messages also keeps a digest of the request, and
-//! another request under the same key is refused. In addition the latest answers are remembered, so that a repeat gets the same answer,
-//! provided that the store recognises it as a repeat for the same agent. If the agent was deleted meanwhile, a repeated request is stored
-//! again; and if another daemon has stored it, the deleted agent's answer isn't given.
+//! The messages get ids made from the key: `idempotency-key:KEY:NUMBER`. So the key is valid as long as they are
+//! stored, over restarts and in every daemon: a message with such an id is a duplicate. The transaction that stores the
+//! messages also stores a digest of the request, and another request with the same key is refused.
+//!
+//! The latest answers are also remembered, so that a repeated request gets the same answer. That holds if the store
+//! recognises the repetition as one for the same agent. If the agent was deleted in the meantime, a repeated request is
+//! stored again; if another daemon has stored it again, the answer about the deleted agent isn't given.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -23,14 +25,16 @@ use recapd_store::{RequestKey, StoreError};
 const HEADER: &str = "idempotency-key";
 /// The prefix of an id made from a key.
 const ID_PREFIX: &str = "idempotency-key:";
+/// The longest key, in bytes.
 const KEY_BYTES_MAX: usize = 200;
+/// Limits how many answers are remembered.
 const ANSWERS_MAX: usize = 4_096;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key(AgentId, String);
 
 impl Key {
-    /// Reads the key, with or without quotes, that `headers` name for an append to `agent`.
+    /// Reads the idempotency key from `headers`, with or without quotes.
     pub(crate) fn read(headers: &HeaderMap, agent: &AgentId) -> Result<Option<Self>, Problem> {
         let mut given = headers.get_all(HEADER).iter();
         let Some(value) = given.next() else {
@@ -47,13 +51,13 @@ impl Key {
         if is_fine {
             return Ok(Some(Self(agent.clone(), text.to_owned())));
         }
-        let detail = "header `idempotency-key` is no key";
+        let detail = "the value of header `idempotency-key` is invalid";
         Err(Problem::new(INVALID_HEADER, detail).hint(format!(
-            "give it once, with 1 to {KEY_BYTES_MAX} visible ASCII characters, such as a UUID"
+            "send it once, with 1 to {KEY_BYTES_MAX} visible ASCII characters, such as a UUID"
         )))
     }
 
-    /// Returns the key and the digest of its request, as the store keeps them.
+    /// Returns the key and the digest of its request, in the store's form.
     pub(crate) fn of_request(&self, body: &[u8]) -> RequestKey {
         RequestKey {
             key: self.1.clone(),
@@ -61,7 +65,7 @@ impl Key {
         }
     }
 
-    /// Gives ids to messages that have none.
+    /// Gives ids made from the key to messages that have none.
     pub(crate) fn name(&self, messages: &mut [Message]) {
         for (number, message) in messages.iter_mut().enumerate() {
             let id = || format!("{ID_PREFIX}{}:{number}", self.1);
@@ -69,7 +73,8 @@ impl Key {
         }
     }
 
-    /// Returns the problem for an append's error. Another message under this key is a problem of the key.
+    /// Returns the problem for an append's error. If another message was stored with this key, the problem is about the
+    /// key.
     pub(crate) fn problem(&self, error: StoreError) -> Problem {
         match &error {
             StoreError::ClientIdReused(id) if id.starts_with(ID_PREFIX) => self.reused(),
@@ -85,7 +90,7 @@ impl Key {
 /// An answer, and the digest of its request.
 struct StoredAnswer {
     asked: String,
-    /// When the agent was created. It may have been deleted and created again since.
+    /// When the agent was created. The agent may have been deleted and created again since.
     created_at: Timestamp,
     answer: Bytes,
 }
@@ -101,7 +106,7 @@ struct AnswerCache {
 }
 
 impl Answers {
-    /// Returns the remembered answer to this key and digest, for the agent created at that time.
+    /// Returns the remembered answer to the request with this key and digest, if the agent was created at `created_at`.
     pub(crate) fn of(&self, key: &Key, asked: &str, created_at: Timestamp) -> Option<Bytes> {
         let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let answered = remembered.by_key.get(key)?;
@@ -109,7 +114,7 @@ impl Answers {
         is_same.then(|| answered.answer.clone())
     }
 
-    /// Remembers an answer. If there are too many, forgets the oldest.
+    /// Remembers an answer. Forgets the oldest answer if there are too many.
     pub(crate) fn remember(&self, key: Key, asked: String, created_at: Timestamp, answer: Bytes) {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = Arc::new(key);

@@ -1,4 +1,4 @@
-//! Finds members of a body that its type doesn't know, or that have a wrong type.
+//! Finds members of a body that are unknown, or that have a wrong type.
 
 use serde::{
     Deserialize, Deserializer,
@@ -7,13 +7,13 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-use super::extract::proposal;
+use super::extract::suggestion;
 use crate::http::response::problem::{Finding, Problem, RequestPlace};
 
-/// Adds to the `problem` of a body that isn't a `T` the members that `T` doesn't have, with the known ones that may be
-/// meant. If there are none, adds the known members of a wrong type.
+/// Explains the `problem` of a body that isn't a `T`. Lists members that `T` doesn't have, with the known names that
+/// may be meant. If there are none, lists members of a wrong type.
 pub(crate) fn with_unknown<T: DeserializeOwned>(problem: Problem, body: &[u8]) -> Problem {
-    let known = known::<T>();
+    let known = member_names::<T>();
     let members: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
     let unknown = members.keys().filter(|name| !known.contains(&name.as_str()));
     let findings: Vec<Finding> = unknown
@@ -28,13 +28,13 @@ pub(crate) fn with_unknown<T: DeserializeOwned>(problem: Problem, body: &[u8]) -
     }
 }
 
-/// Finds the members whose values don't fit `T`, by trying each alone.
+/// Finds the members whose values don't fit `T`. Tries each member alone.
 fn wrong<T: DeserializeOwned>(members: Map<String, Value>) -> Vec<Finding> {
     let finding = |(name, value): (String, Value)| {
         let place = RequestPlace::member(&name);
         let alone = Value::Object(Map::from_iter([(name, value)]));
         let detail = serde_json::from_value::<T>(alone).err()?.to_string();
-        // It fits, but others are missing.
+        // This member fits, but required ones are missing.
         (!detail.starts_with("missing field")).then_some(Finding { place, detail })
     };
     members.into_iter().filter_map(finding).collect()
@@ -44,18 +44,18 @@ fn meant(name: &str, known: &[&str]) -> String {
     if known.is_empty() {
         "this route's body has no members".to_owned()
     } else {
-        proposal(name, known)
+        suggestion(name, known)
     }
 }
 
-fn known<T: DeserializeOwned>() -> &'static [&'static str] {
+fn member_names<T: DeserializeOwned>() -> &'static [&'static str] {
     let mut known: &'static [&'static str] = &[];
-    // The recorder has no values, so this fails. But before that, it names the members.
+    // The recorder has no values, so this fails. Before that, `T` names its members to the recorder.
     drop(<T as Deserialize<'_>>::deserialize(MemberRecorder(&mut known)));
     known
 }
 
-/// Records which members a type asks for.
+/// Records the names of a type's members.
 struct MemberRecorder<'a>(&'a mut &'static [&'static str]);
 
 impl<'de> Deserializer<'de> for MemberRecorder<'_> {

@@ -1,4 +1,4 @@
-//! Splits a body into messages, whose bytes stay unchanged.
+//! Splits a body into messages. The bytes of each message stay unchanged.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use recapd_core::{
     formats,
 };
 
-/// The most unreadable messages that are reported one by one. The others are only counted.
+/// Limits how many unreadable messages are reported one by one. The others are only counted.
 const FINDINGS_MAX: usize = 20;
-/// The most messages of unknown kinds that may come by themselves.
+/// A body may consist of this many messages of unknown kinds. A longer body needs a known kind.
 const UNKNOWN_KINDS_MAX: usize = 3;
 const MESSAGES_FIELD: &str = "messages";
-/// The field with the provider's usage report on the request behind the last answer.
+/// The field with the provider's usage report about the request that led to the last answer.
 const USAGE_FIELD: &str = "usage";
-/// Each message has one of these fields, and no batch does.
+/// Each message has one of these fields. A batch has none of them.
 const MESSAGE_FIELDS: [&str; 3] = ["role", "kind", "type"];
 
 struct BodyMessage<'b> {
@@ -31,19 +31,19 @@ struct BodyMessage<'b> {
     json: &'b str,
 }
 
-/// The most elements and members in one body.
+/// Limits the elements and members in one body.
 pub(super) const VALUES_MAX: usize = 500_000;
 
 #[derive(Debug)]
 pub(crate) struct MessageBatch {
-    /// In order.
+    /// The messages in their order.
     pub(crate) messages: Vec<Message>,
-    /// The provider's usage report on the request behind the last answer among them.
+    /// The provider's usage report about the request that led to the last answer among them.
     pub(crate) usage: Option<ReportedUsage>,
 }
 
-/// Reads the messages of a body, at most `messages_max`, in order; payloads stay verbatim. Without a `format`, each message
-/// is read in the format that it certainly has, or else in that of the first message with a certain one.
+/// Reads the messages of a body in order, at most `messages_max`; payloads stay verbatim. Without a `format`, detects
+/// each message's format. A message whose format isn't certain is read in the format of the first certain one.
 pub(crate) fn messages(
     writing: BodyFormat,
     body: &[u8],
@@ -51,7 +51,7 @@ pub(crate) fn messages(
     messages_max: usize,
 ) -> Result<MessageBatch, Problem> {
     let text = std::str::from_utf8(body).map_err(|error| {
-        let detail = format!("byte {} of the body is no UTF-8", error.valid_up_to() + 1);
+        let detail = format!("byte {} of the body isn't UTF-8", error.valid_up_to() + 1);
         Problem::new(INVALID_BODY, detail).hint("send UTF-8")
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -69,9 +69,9 @@ pub(crate) fn messages(
     })
 }
 
-/// Refuses a body of too many values. Parsing takes one or two hundred times a value's bytes.
+/// Refuses a body of too many values. While it is parsed, a value takes 100 to 200 times its bytes.
 pub(crate) fn check_values(text: &[u8]) -> Result<(), Problem> {
-    // A shorter body can't have that many.
+    // A body with fewer bytes can't have that many values.
     if text.len() <= VALUES_MAX || values(text) <= VALUES_MAX {
         return Ok(());
     }
@@ -79,7 +79,8 @@ pub(crate) fn check_values(text: &[u8]) -> Result<(), Problem> {
     Err(Problem::new(BODY_TOO_LARGE, detail).hint("send the messages in several requests, in order"))
 }
 
-/// Counts array elements and object members in JSON, at any depth: each is the first one, or follows a comma.
+/// Counts array elements and object members in JSON, at any depth. Each of them is first in its array or object, or
+/// follows a comma.
 pub(super) fn values(json: &[u8]) -> usize {
     let (mut count, mut in_text, mut is_escaped) = (0, false, false);
     for &byte in json {
@@ -94,12 +95,12 @@ pub(super) fn values(json: &[u8]) -> usize {
     count
 }
 
-/// Refuses too many messages before they are split. Pieces of a byte or two would take many times the body's memory.
+/// Refuses too many messages before they are split. Messages of a byte or two would take many times the body's memory.
 fn check_count(count: usize, messages_max: usize) -> Result<(), Problem> {
     if count <= messages_max {
         return Ok(());
     }
-    let detail = format!("{count} messages are more than one request may hold, {messages_max}");
+    let detail = format!("the request holds {count} messages; at most {messages_max} are allowed");
     Err(Problem::new(TOO_MANY_MESSAGES, detail)
         .hint("send them in several requests, in order, or raise http.batch_messages_max"))
 }
@@ -128,12 +129,12 @@ fn parse_all(pieces: &[BodyMessage<'_>], format: Option<Format>) -> Result<Vec<M
     findings.truncate(FINDINGS_MAX);
     let detail = format!("{bad} of {all} messages can't be read, so none was stored");
     Err(Problem::new(INVALID_MESSAGE, detail)
-        .hint("mend what `errors` names and send all again; ?format= says how messages are written")
+        .hint("correct what `errors` names and send all messages again; ?format= names the messages' format")
         .findings(findings))
 }
 
-/// Refuses many messages of unknown kinds and none of a known one: agents may have kinds of their own, but no model sees them,
-/// and a whole conversation of such is another program's.
+/// Refuses a body of many messages if all their kinds are unknown. Agents may have kinds of their own, but no model
+/// sees such messages, and a whole conversation of them is another program's.
 fn check_kinds(pieces: &[BodyMessage<'_>], messages: &[Message]) -> Result<(), Problem> {
     let is_unknown = |message: &Message| matches!(message.kind, Kind::Metadata(Metadata::Other(_)));
     if messages.len() <= UNKNOWN_KINDS_MAX || !messages.iter().all(is_unknown) {
@@ -147,15 +148,15 @@ fn check_kinds(pieces: &[BodyMessage<'_>], messages: &[Message]) -> Result<(), P
         })
         .collect();
     let detail = format!(
-        "all {} messages are of unknown kinds, so no model would see any; none was stored",
+        "all {} messages are of unknown kinds, so no model would ever see them; none was stored",
         messages.len()
     );
     Err(Problem::new(INVALID_MESSAGE, detail)
-        .hint("give kinds of recapd's own format (user, assistant, tool_call, tool_result, system), or a provider's roles")
+        .hint("use kinds of recapd's own format (user, assistant, tool_call, tool_result, system), or a provider's roles")
         .findings(findings))
 }
 
-/// Refuses a mix of sub-agents' messages and others, which would mix conversations. A body of one sub-agent's messages is fine.
+/// Refuses messages of several conversations: of sub-agents and of their main agent, or of different sub-agents.
 fn check_conversation(pieces: &[BodyMessage<'_>], messages: &[Message]) -> Result<(), Problem> {
     if messages.len() < 2 {
         return Ok(());
@@ -170,15 +171,15 @@ fn check_conversation(pieces: &[BodyMessage<'_>], messages: &[Message]) -> Resul
         .take(FINDINGS_MAX)
         .map(|(piece, _)| Finding {
             place: piece.place.clone(),
-            detail: "a sub-agent's (isSidechain)".to_owned(),
+            detail: "a sub-agent's message (isSidechain)".to_owned(),
         })
         .collect();
     let (aside, all) = (aside.count(), messages.len());
     let detail = format!(
-        "{aside} of {all} messages are of sub-agents, in conversations of their own, so none was stored"
+        "{aside} of {all} messages belong to sub-agents, which have conversations of their own, so none was stored"
     );
     Err(Problem::new(INVALID_MESSAGE, detail)
-        .hint("leave out what `errors` names, or send each sub-agent's messages to an agent of its own")
+        .hint("leave out what `errors` names, or append each sub-agent's messages to an agent of their own")
         .findings(findings))
 }
 
@@ -193,7 +194,8 @@ fn lines(text: &str, messages_max: usize) -> Result<Vec<BodyMessage<'_>>, Proble
     Ok(pieces.collect())
 }
 
-/// Splits a document: a message, an array of messages, or an object with an array of messages and perhaps a usage report.
+/// Splits a document: a message, an array of messages, or an object with an array of messages and optionally a usage
+/// report.
 fn document(
     text: &str,
     messages_max: usize,
@@ -217,7 +219,7 @@ fn report(usage: &RawValue) -> Result<ReportedUsage, Problem> {
     formats::read_usage(usage.get()).ok_or_else(|| {
         misplaced(
             "/usage",
-            "is no report of usage; give the provider's own object, with input_tokens, prompt_tokens or promptTokenCount",
+            "isn't a usage report; send the provider's own object, with input_tokens, prompt_tokens or promptTokenCount",
         )
     })
 }
@@ -227,7 +229,7 @@ fn elements<'b>(
     within: &str,
     messages_max: usize,
 ) -> Result<Vec<BodyMessage<'b>>, Problem> {
-    let no_array = |_| misplaced(within, "is no array; give the messages as one");
+    let no_array = |_| misplaced(within, "isn't an array; send the messages as an array");
     let elements: Vec<&RawValue> = serde_json::from_str(array.get()).map_err(no_array)?;
     check_count(elements.len(), messages_max)?;
     let numbered = elements.into_iter().enumerate().map(|(number, raw)| BodyMessage {
@@ -237,8 +239,8 @@ fn elements<'b>(
     Ok(numbered.collect())
 }
 
-/// Returns the `messages` and the `usage` of an object, unless it is a message itself. Refuses other members, since they
-/// would be ignored silently.
+/// Returns the `messages` and the `usage` of an object, unless the object is itself a message. Refuses other members,
+/// because they would be silently ignored.
 fn batch(raw: &RawValue) -> Result<Option<(&RawValue, Option<&RawValue>)>, Problem> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
     let is_message = MESSAGE_FIELDS.iter().any(|&name| fields.contains_key(name));
@@ -250,7 +252,7 @@ fn batch(raw: &RawValue) -> Result<Option<(&RawValue, Option<&RawValue>)>, Probl
         let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
         return Err(misplaced(
             &pointer,
-            "is none of the messages; leave it out, or send it as a message (instructions as role system)",
+            "isn't allowed beside the messages; leave it out, or send it as a message (instructions with role system)",
         ));
     }
     let usage = fields.get(USAGE_FIELD).copied();

@@ -1,4 +1,4 @@
-//! Pages of lists: how many entries are requested, where a page begins, and where the next one does.
+//! Pages of lists: how many entries are requested, where the page begins, and where the next one begins.
 
 use std::str::FromStr;
 
@@ -7,13 +7,15 @@ use crate::http::response::problem::Problem;
 pub(crate) use recapd_core::domain::cursor::cut;
 use recapd_core::domain::cursor::{Cursor, NoCursor, PagedList};
 
-/// The default number of entries on a page, and the largest.
+/// The default number of entries on a page.
 pub(crate) const LIMIT: i64 = 50;
+/// The largest number of entries on a page.
 pub(crate) const LIMIT_MAX: i64 = 200;
 
-const CURE: &str = "give a `next_cursor` of this list as it came, or leave it out and the list begins anew";
+const CURE: &str =
+    "send a `next_cursor` of this list unchanged, or leave the cursor out to begin with the first entry";
 
-/// Returns how many entries are requested. A list is read with one more, which tells [`cut`] whether there is a next page.
+/// Returns how many entries are requested. Handlers read one more, which tells [`cut`] whether there is a next page.
 pub(crate) fn limit(parameters: &Parameters) -> Result<i64, Problem> {
     Ok(parameters.integer("limit", 1..=LIMIT_MAX)?.unwrap_or(LIMIT))
 }
@@ -27,14 +29,14 @@ pub(crate) fn cursor<T: FromStr>(parameters: &Parameters, list: PagedList<'_>) -
     parameters.text("cursor").map(read).transpose()
 }
 
-/// Like [`cursor`], for the dashboard's addresses, which people read: the entry by its name.
+/// Like [`cursor`], but for the dashboard's addresses, which people read: a cursor is the entry's plain name.
 pub(crate) fn place<T: FromStr>(parameters: &Parameters) -> Result<Option<T>, Problem> {
     let read = |text: &str| {
         let wrong = |_| {
             invalid(
                 "cursor",
                 &format!("can't be `{text}`"),
-                "follow a link of the page",
+                "follow a link on the page",
             )
         };
         text.parse().map_err(wrong)

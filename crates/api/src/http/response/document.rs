@@ -1,4 +1,4 @@
-//! A document as a response: Markdown or JSON, not modified or new to the client, current or stale.
+//! Builds the response for a document: Markdown or JSON, new to the client or not modified, current or stale.
 
 use axum::{
     Json,
@@ -22,7 +22,7 @@ use recapd_telemetry::metrics::labels::ReadResult;
 const MARKDOWN: &str = "text/markdown";
 const JSON: &str = "application/json";
 pub(super) const MARKDOWN_UTF8: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
-/// The text for readers when neither the database nor a copy is available.
+/// What readers get if neither the database nor a copy is available.
 const PLACEHOLDER: &str = "[Summary temporarily unavailable]";
 const STALE: HeaderName = HeaderName::from_static("recapd-stale");
 
@@ -33,8 +33,8 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// Returns the format that the request's headers ask for.
-    pub(crate) fn wanted(headers: &HeaderMap) -> Self {
+    /// Returns the format that the request's headers prefer.
+    pub(crate) fn preferred_by(headers: &HeaderMap) -> Self {
         match preferred(headers, &[MARKDOWN, JSON]) {
             JSON => Self::Json,
             _ => Self::Markdown,
@@ -43,23 +43,23 @@ impl Form {
 }
 
 pub(crate) struct Document<J> {
-    /// Changes whenever the Markdown does.
+    /// The document's tag. It changes whenever the Markdown changes.
     pub(crate) etag: String,
     pub(crate) bytes: Bytes,
     pub(crate) json: J,
-    /// Set while the database is away: until when the copy is known to have been current.
+    /// Set while the database is unavailable: the copy was known to be current until then.
     pub(crate) stale_since: Option<Timestamp>,
     pub(crate) headers: HeaderMap,
 }
 
 impl<J: Serialize> Document<J> {
-    /// Returns the response to a request with these headers, and how it counts in the metrics.
+    /// Returns the response to a request with the headers `asked`, and the metrics' label for the read.
     pub(crate) fn answer(self, form: Form, asked: &HeaderMap, now: Timestamp) -> (ReadResult, Response) {
-        // The JSON holds the document's age, which changes while the document doesn't.
+        // The JSON holds the document's age, which changes even if the document doesn't. So its tag is weak.
         let weak = if form == Form::Json { "W/" } else { "" };
         let etag = format!("{weak}{}", self.etag);
         let is_known = is_known(asked, &etag);
-        let result = counted_as(self.stale_since, is_known, self.bytes.is_empty());
+        let result = read_result(self.stale_since, is_known, self.bytes.is_empty());
         let about = about(self.headers, etag, self.stale_since, now);
         let response = match form {
             _ if is_known => (StatusCode::NOT_MODIFIED, about).into_response(),
@@ -72,7 +72,7 @@ impl<J: Serialize> Document<J> {
     }
 }
 
-pub(super) fn counted_as(stale_since: Option<Timestamp>, is_known: bool, is_empty: bool) -> ReadResult {
+pub(super) fn read_result(stale_since: Option<Timestamp>, is_known: bool, is_empty: bool) -> ReadResult {
     match stale_since {
         Some(_) => ReadResult::Stale,
         None if is_known => ReadResult::NotModified,
@@ -81,17 +81,17 @@ pub(super) fn counted_as(stale_since: Option<Timestamp>, is_known: bool, is_empt
     }
 }
 
-/// Returns the headers about a document, which are the same with and without its text.
+/// Returns the headers that a document has with and without its text.
 fn about(mut headers: HeaderMap, etag: String, stale_since: Option<Timestamp>, now: Timestamp) -> HeaderMap {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     headers.insert(VARY, HeaderValue::from_static("accept"));
     insert(&mut headers, ETAG, etag);
-    told_stale(&mut headers, stale_since, now);
+    add_stale_header(&mut headers, stale_since, now);
     headers
 }
 
-/// Adds headers that say since when the copy may be outdated.
-pub(super) fn told_stale(headers: &mut HeaderMap, stale_since: Option<Timestamp>, now: Timestamp) {
+/// Adds the header that says for how long the copy may have been outdated.
+pub(super) fn add_stale_header(headers: &mut HeaderMap, stale_since: Option<Timestamp>, now: Timestamp) {
     if let Some(since) = stale_since {
         let age = format!("{}s", now.since_ms(since).max(0) / SECOND_MS);
         insert(headers, STALE, age);
@@ -105,10 +105,11 @@ pub(crate) fn insert(headers: &mut HeaderMap, name: HeaderName, value: String) {
     }
 }
 
-/// Returns the response without a database and a copy: a text that can be shown to a model as it is, or a problem.
+/// Returns the response if there is neither a database nor a copy: a text that is safe to show to a model, or a
+/// problem.
 pub(crate) fn unavailable(error: StoreError, form: Form) -> (ReadResult, Response) {
     let problem = Problem::from(error);
-    let response = if form == Form::Json || !problem.may_pass() {
+    let response = if form == Form::Json || !problem.is_temporary() {
         problem.into_response()
     } else {
         let headers = [

@@ -1,4 +1,4 @@
-//! `?view=brief`, `?max_tokens=` and `?max_chars=`: a part of a summary, for readers without room for all of it.
+//! `?view=brief`, `?max_tokens=` and `?max_chars=`: returns a part of a summary, for readers without room for the whole.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,15 +23,15 @@ use recapd_store::{NoteQuery, StoreResult};
 pub(crate) const VIEW: &str = "view";
 pub(crate) const MAX_TOKENS: &str = "max_tokens";
 pub(crate) const MAX_CHARS: &str = "max_chars";
-/// The largest limits that can be requested: far more than a document has.
+/// The largest limit that can be requested: far more than a document has.
 const TOKENS_MAX: i64 = 1_000_000;
 const CHARS_MAX: i64 = 10_000_000;
 
-/// How long a reader waits for what it can do without.
+/// A reader waits this long for optional data.
 const EXTRA_TIME_MAX: Duration = Duration::from_millis(50);
 
 /// Returns the excerpt that the parameters ask for; `None` for the whole summary.
-pub(crate) fn wanted(parameters: &Parameters) -> Result<Option<BriefOptions>, Problem> {
+pub(crate) fn read_options(parameters: &Parameters) -> Result<Option<BriefOptions>, Problem> {
     let is_brief = match parameters.text(VIEW) {
         None | Some("full") => false,
         Some("brief") => true,
@@ -48,22 +48,22 @@ pub(crate) fn wanted(parameters: &Parameters) -> Result<Option<BriefOptions>, Pr
     Ok(BriefOptions::new(is_brief, chars_max, tokens_max))
 }
 
-/// Makes the excerpt on another thread, since that takes a while. A brief names the running exchange and the notes, unless the database
-/// is away.
-pub(crate) async fn made(
-    wanted: BriefOptions,
+/// Cuts the excerpt in another thread, because that takes a while. A brief also names the running exchange and the
+/// notes, unless the database is unavailable.
+pub(crate) async fn cut(
+    options: BriefOptions,
     app: &SharedApp,
     agent: &AgentId,
     reading: &Lookup,
 ) -> Result<Excerpt, Problem> {
     let (mut running, mut notes) = (None, String::new());
-    if wanted.is_brief() && reading.stale_since.is_none() {
+    if options.is_brief() && reading.stale_since.is_none() {
         running = app.parts.snapshots.running(agent).await;
         let every = NoteQuery::default();
-        let found = at_once(app.parts.store.notes(agent, &every)).await;
+        let found = read_optional(app.parts.store.notes(agent, &every)).await;
         let redactor = app.parts.snapshots.redactor();
         let clean = |title: &str| neutralize_document(&redactor.redact(title));
-        // Without the database, a brief is shorter.
+        // Without the notes, a brief is shorter.
         notes = listing(&found.unwrap_or_default(), clean);
     }
     let (counter, snapshot) = (
@@ -73,12 +73,12 @@ pub(crate) async fn made(
     let agent = agent.clone();
     let cut = move || {
         let (document, counter) = (&snapshot.markdown, counter.as_ref());
-        wanted.with_head(running.as_ref(), &notes, &agent, document, counter)
+        options.with_head(running.as_ref(), &notes, &agent, document, counter)
     };
     Ok(threads::computed("cutting an excerpt", cut).await?)
 }
 
-/// Reads what a reader can do without: `None` if the database fails or doesn't answer at once.
-pub(crate) async fn at_once<T>(read: impl Future<Output = StoreResult<T>>) -> Option<T> {
+/// Reads optional data. Returns `None` if the database fails or doesn't answer within the timeout.
+pub(crate) async fn read_optional<T>(read: impl Future<Output = StoreResult<T>>) -> Option<T> {
     timeout(EXTRA_TIME_MAX, read).await.ok()?.ok()
 }

@@ -5,11 +5,11 @@ use axum::http::{
     header::{ACCEPT, ACCEPT_ENCODING, IF_NONE_MATCH},
 };
 
-/// The end, inside the quotes, of a compressed document's tag.
+/// Ends the tag of a compressed document, inside the quotes.
 pub(super) const GZIP_MARK: &str = ".gz";
 
-/// Returns the offer that the client prefers; among equals, one that it names. Returns the first offer if the client has no
-/// preference or accepts none.
+/// Returns the offer that the client prefers; among equals, the one that the client names. Returns the first offer if
+/// the client has no preference or accepts none.
 pub(crate) fn preferred(headers: &HeaderMap, offers: &[&'static str]) -> &'static str {
     let mut best = (offers.first().copied().unwrap_or_default(), (0.0, false));
     for offer in offers {
@@ -21,7 +21,7 @@ pub(crate) fn preferred(headers: &HeaderMap, offers: &[&'static str]) -> &'stati
     best.0
 }
 
-/// Checks that the client accepts gzip, and prefers it no less than the uncompressed document.
+/// Checks that the client accepts gzip, and doesn't prefer the uncompressed document.
 pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     let weight = |name: &str| {
         let mut ranges = values(headers, ACCEPT_ENCODING.as_str()).filter_map(range);
@@ -35,7 +35,7 @@ pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     gzip.is_some_and(|gzip| gzip > 0.0 && gzip >= weight("identity").unwrap_or(0.0))
 }
 
-/// Checks that the client knows the document of `etag` by the tag of its compressed form.
+/// Checks that the client has the compressed form of the document of `etag`.
 pub(super) fn knows_gzip(headers: &HeaderMap, etag: &str) -> bool {
     values(headers, IF_NONE_MATCH.as_str())
         .find(|known| opaque(known) == opaque(etag))
@@ -47,7 +47,7 @@ pub(crate) fn is_known(headers: &HeaderMap, etag: &str) -> bool {
     values(headers, IF_NONE_MATCH.as_str()).any(|known| known == "*" || (opaque(known) == opaque(etag)))
 }
 
-/// Returns the members of a list header, over all of its lines.
+/// Returns the members of a list header, from all of its lines.
 fn values<'h>(headers: &'h HeaderMap, name: &'static str) -> impl Iterator<Item = &'h str> {
     let lines = headers
         .get_all(name)
@@ -67,8 +67,8 @@ fn range(text: &str) -> Option<(&str, f32)> {
     Some((range, weight.map_or(Ok(1.0), str::parse).unwrap_or(1.0)))
 }
 
-/// Returns the client's weight for `offer`, by the most specific range, and whether that range is more than `*/*`, which
-/// clients add for anything else.
+/// Returns the client's weight for `offer` by the most specific range. Also returns whether that range is more specific
+/// than `*/*`, which clients add for anything else.
 fn quality(headers: &HeaderMap, offer: &str) -> (f32, bool) {
     let kind = offer.split('/').next().unwrap_or_default();
     let is_of_kind = |range: &str| {
@@ -87,7 +87,8 @@ fn quality(headers: &HeaderMap, offer: &str) -> (f32, bool) {
     (named.unwrap_or_else(any), named.is_some())
 }
 
-/// Returns a tag without its weakness mark, quotes and compression mark, which don't matter for whether the document is known.
+/// Returns a tag without weakness mark, quotes and compression mark. None of them decides whether the client has the
+/// document.
 fn opaque(etag: &str) -> Option<&str> {
     let is_quoted = etag.ends_with('"') && etag.strip_prefix("W/").unwrap_or(etag).starts_with('"');
     is_quoted.then(|| bare(etag).strip_suffix(GZIP_MARK).unwrap_or_else(|| bare(etag)))

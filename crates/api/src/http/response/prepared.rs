@@ -1,5 +1,5 @@
-//! The responses of a summary, prepared once per version: header values, the compressed document, the JSON. A request picks
-//! one of them, and makes little of its own.
+//! The responses of a summary, prepared once per version: header values, the compressed document, and the JSON. A
+//! request selects one of them and adds little.
 
 use std::{
     io::{self, Write as _},
@@ -20,25 +20,25 @@ use axum::{
 use flate2::{Compression, write::GzEncoder};
 
 use super::{
-    document::{Form, MARKDOWN_UTF8, counted_as, told_stale},
+    document::{Form, MARKDOWN_UTF8, add_stale_header, read_result},
     negotiate::{GZIP_MARK, is_known, knows_gzip, takes_gzip},
 };
 use recapd_core::domain::time::Timestamp;
 use recapd_engine::snapshot::{Lookup, Snapshot, Snapshots};
 use recapd_telemetry::metrics::labels::ReadResult;
 
-/// The smallest document that is compressed, in bytes: a smaller one fits into one packet.
+/// Smaller documents aren't compressed, because they fit into one packet.
 const GZIP_BYTES_MIN: usize = 1_400;
-/// The capacity for headers, including those that are added later.
+/// The capacity for headers, including headers that are added later.
 const HEADERS: usize = 12;
 const JSON_TYPE: HeaderValue = HeaderValue::from_static("application/json");
 const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
 const VARIES: HeaderValue = HeaderValue::from_static("accept, accept-encoding");
 
-/// The prepared responses of a snapshot, kept with it.
+/// The prepared responses of a snapshot. The snapshot keeps them.
 pub(crate) struct PreparedResponses {
-    /// The document's own headers, sent with every format and with 304.
+    /// The document's own headers. They are sent with every format and with status 304.
     own: HeaderMap,
     etag: Option<HeaderValue>,
     gzip_etag: Option<HeaderValue>,
@@ -49,7 +49,7 @@ pub(crate) struct PreparedResponses {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Representation {
     Markdown,
     Gzip,
     Json,
@@ -70,12 +70,13 @@ pub(super) fn markdown(snapshot: &Arc<Snapshot>) -> Bytes {
 }
 
 impl PreparedResponses {
-    /// Returns the answers kept with `snapshot`, or prepares them with its `own` headers. `None` if another type is kept there.
+    /// Returns the responses kept with `snapshot`. The first call prepares them, with the document's `own` headers.
+    /// `None` if the snapshot keeps a value of another type.
     pub(crate) fn kept_with(snapshot: &Snapshot, own: impl FnOnce() -> HeaderMap) -> Option<&Self> {
         snapshot.kept.get_or_make(|| Self::new(&snapshot.etag, own()))
     }
 
-    /// Prepares the answers of a snapshot with this tag and its `own` headers.
+    /// Prepares the responses of a snapshot with this tag, with the document's `own` headers.
     pub(crate) fn new(etag: &str, own: HeaderMap) -> Self {
         let value = |text: String| HeaderValue::try_from(text).ok();
         let said = etag.trim_matches('"');
@@ -90,7 +91,7 @@ impl PreparedResponses {
         }
     }
 
-    /// Returns the document as JSON, made by `make` the first time.
+    /// Returns the document as JSON. The first call makes it with `make`.
     pub(crate) fn json(
         &self,
         snapshots: &Snapshots,
@@ -107,8 +108,8 @@ impl PreparedResponses {
         json
     }
 
-    /// Returns the compressed document if it exists. Otherwise begins to compress it for later requests: that takes a
-    /// millisecond, for which no reader waits.
+    /// Returns the compressed document if there is one. Otherwise starts to compress it for later requests. No reader
+    /// waits for this millisecond.
     fn gzip(&self, snapshots: &Arc<Snapshots>, snapshot: &Arc<Snapshot>) -> Option<Bytes> {
         let made = self.gzip.get();
         let is_worth_it = snapshot.markdown.len() >= GZIP_BYTES_MIN;
@@ -119,8 +120,8 @@ impl PreparedResponses {
         made.cloned()
     }
 
-    /// Returns the response to a request with the headers `asked`, and how it counts in the metrics. `json` makes the body
-    /// in that format.
+    /// Returns the response to a request with the headers `asked`, and the metrics' label for the read. `json` returns
+    /// the JSON body.
     pub(crate) fn answer(
         &self,
         reading: &Lookup,
@@ -131,31 +132,33 @@ impl PreparedResponses {
     ) -> (ReadResult, Response) {
         let snapshot = &reading.snapshot;
         let is_known = is_known(asked, &snapshot.etag);
-        let (way, body) = match form {
-            Form::Json if is_known => (Way::Json, Bytes::new()),
-            Form::Json => (Way::Json, json()),
-            Form::Markdown if is_known && knows_gzip(asked, &snapshot.etag) => (Way::Gzip, Bytes::new()),
-            Form::Markdown if is_known => (Way::Markdown, Bytes::new()),
+        let (representation, body) = match form {
+            Form::Json if is_known => (Representation::Json, Bytes::new()),
+            Form::Json => (Representation::Json, json()),
+            Form::Markdown if is_known && knows_gzip(asked, &snapshot.etag) => {
+                (Representation::Gzip, Bytes::new())
+            }
+            Form::Markdown if is_known => (Representation::Markdown, Bytes::new()),
             Form::Markdown => match takes_gzip(asked).then(|| self.gzip(snapshots, snapshot)) {
-                Some(Some(gzip)) => (Way::Gzip, gzip),
-                _ => (Way::Markdown, markdown(snapshot)),
+                Some(Some(gzip)) => (Representation::Gzip, gzip),
+                _ => (Representation::Markdown, markdown(snapshot)),
             },
         };
-        let result = counted_as(reading.stale_since, is_known, snapshot.markdown.is_empty());
+        let result = read_result(reading.stale_since, is_known, snapshot.markdown.is_empty());
         let mut response = Response::new(Body::from(body));
         if is_known {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
         }
-        *response.headers_mut() = self.headers(way, is_known);
-        told_stale(response.headers_mut(), reading.stale_since, now);
+        *response.headers_mut() = self.headers(representation, is_known);
+        add_stale_header(response.headers_mut(), reading.stale_since, now);
         (result, response)
     }
 
-    fn headers(&self, way: Way, is_known: bool) -> HeaderMap {
-        let (etag, content_type) = match way {
-            Way::Markdown => (&self.etag, MARKDOWN_UTF8),
-            Way::Gzip => (&self.gzip_etag, MARKDOWN_UTF8),
-            Way::Json => (&self.json_etag, JSON_TYPE),
+    fn headers(&self, representation: Representation, is_known: bool) -> HeaderMap {
+        let (etag, content_type) = match representation {
+            Representation::Markdown => (&self.etag, MARKDOWN_UTF8),
+            Representation::Gzip => (&self.gzip_etag, MARKDOWN_UTF8),
+            Representation::Json => (&self.json_etag, JSON_TYPE),
         };
         let mut headers = HeaderMap::with_capacity(HEADERS);
         headers.extend(self.own.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -167,14 +170,14 @@ impl PreparedResponses {
         if !is_known {
             headers.insert(CONTENT_TYPE, content_type);
         }
-        if way == Way::Gzip && !is_known {
+        if representation == Representation::Gzip && !is_known {
             headers.insert(CONTENT_ENCODING, GZIP);
         }
         headers
     }
 }
 
-/// Compresses the document of `snapshot`, and keeps the result if it is shorter.
+/// Compresses the document of `snapshot`. Keeps the result if it is shorter.
 fn compress(snapshots: &Snapshots, snapshot: &Snapshot) {
     let text = snapshot.markdown.as_bytes();
     let made = gzip(text).ok().filter(|made| made.len() < text.len());

@@ -1,6 +1,7 @@
-//! Error responses: `application/problem+json` (RFC 9457), always with the same members.
+//! Error responses: `application/problem+json` (RFC 9457), always with the same fields.
 //!
-//! A handler returns a [`Problem`]. The frame around all routes writes it, and every bare error of a library, in that one format.
+//! A handler returns a [`Problem`]. The frame around all routes writes it out, and turns errors of libraries into
+//! problems, too.
 
 mod kinds;
 
@@ -21,19 +22,19 @@ use recapd_core::domain::agent::AgentId;
 use recapd_platform::threads::ComputationPanic;
 use recapd_store::{FactFault, StoreError};
 
-/// After how many seconds a client should retry if the failure may pass.
+/// A client should retry after this many seconds if the failure may be temporary.
 pub(super) const RETRY_AFTER_SECONDS: u32 = 5;
 
-/// An error, before it is written out.
+/// An error that isn't written out yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     kind: ProblemKind,
     detail: String,
     hint: Option<Box<str>>,
     findings: Box<[Finding]>,
-    /// After how many seconds a retry may help, if at all.
+    /// A retry may help after this many seconds. `None` if retrying is useless.
     retry_after: Option<u32>,
-    /// The database's error, as `recapd_db_errors_total` names it.
+    /// The name of the database's error in `recapd_db_errors_total`.
     failed: Option<&'static str>,
 }
 
@@ -54,7 +55,7 @@ pub(crate) struct Finding {
 pub(crate) enum RequestPlace {
     /// A JSON pointer into the body (RFC 6901).
     Pointer(String),
-    /// A line of the body, counted from 1.
+    /// A line of the body; the first is 1.
     Line(usize),
     /// A query parameter.
     Parameter(String),
@@ -101,23 +102,23 @@ impl Problem {
 
     pub(crate) fn unknown_agent(agent: &AgentId) -> Self {
         Self::new(UNKNOWN_AGENT, format!("agent `{agent}` is unknown"))
-            .hint("an agent is made by its first message: POST /v1/agents/{id}/messages")
+            .hint("an agent's first message creates it: POST /v1/agents/{id}/messages")
     }
 
-    /// Returns the problem of a defect of recapd. The log has the details, with the request's id.
+    /// Returns the problem for a defect of recapd. The log has the details, under the request's id.
     pub(crate) fn internal() -> Self {
         Self::new(INTERNAL, "recapd failed; its log says why")
-            .hint("report it with the id of this request, and what the log says about it")
+            .hint("report it with this request's id, and what the log says about it")
     }
 
-    /// Returns the problem for a library's error, with its text if it has one.
-    pub(crate) fn nameless(status: StatusCode, words: Option<&str>) -> Self {
+    /// Returns the problem for a library's error; `words` is its text, if it has one.
+    pub(crate) fn of_library(status: StatusCode, words: Option<&str>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
         Self::new(kind(status, "http_error", title), words.unwrap_or(title))
     }
 
-    /// Returns the problem for a library's error without a text.
-    fn behind(response: &Response) -> Option<Self> {
+    /// Returns the problem for an error response without a body; `None` for other responses.
+    fn of_bare_error(response: &Response) -> Option<Self> {
         let status = response.status();
         let is_bare = !response.headers().contains_key(CONTENT_TYPE);
         if !is_bare || !(status.is_client_error() || status.is_server_error()) {
@@ -127,22 +128,22 @@ impl Problem {
             // The router adds this header afterwards.
             StatusCode::METHOD_NOT_ALLOWED => {
                 Self::new(WRONG_METHOD, "the route exists, but not for this method")
-                    .hint("the answer's header Allow names the methods that it has")
+                    .hint("the header Allow of this answer names the route's methods")
             }
             StatusCode::SERVICE_UNAVAILABLE => Self::new(TIMED_OUT, "the request took longer than it may").hint(
-                "ask again; what was sent may have been stored, and messages with a client id are never stored twice",
+                "retry; the request may have been stored, but messages with a client id are never stored twice",
             ),
-            status => Self::nameless(status, None),
+            status => Self::of_library(status, None),
         })
     }
 
-    /// Takes the problem that `response` carries, or makes one if it is a bare error.
-    pub(crate) fn taken(response: &mut Response) -> Option<Self> {
+    /// Takes the problem out of `response`. If `response` is a library's error, returns the problem for that.
+    pub(crate) fn take_from(response: &mut Response) -> Option<Self> {
         let carried = response.extensions_mut().remove::<Self>();
-        carried.or_else(|| Self::behind(response))
+        carried.or_else(|| Self::of_bare_error(response))
     }
 
-    /// Returns the database's error behind `response`, if there is one.
+    /// Returns the name of the database's error that caused `response`, if one did.
     pub(crate) fn failed(response: &Response) -> Option<&'static str> {
         response.extensions().get::<Self>()?.failed
     }
@@ -151,17 +152,17 @@ impl Problem {
         self.retry_after
     }
 
-    /// Returns the name that programs know it by.
+    /// Returns the problem's name for programs.
     pub(crate) fn code(&self) -> &'static str {
         self.kind.code
     }
 
-    /// Returns the problem for people: title, what went wrong this time, and what to do about it.
-    pub(crate) fn told(&self) -> (&str, &str, Option<&str>) {
+    /// Returns the problem's texts for people: title, what went wrong this time, and what to do about it.
+    pub(crate) fn texts(&self) -> (&str, &str, Option<&str>) {
         (self.kind.title, &self.detail, self.hint.as_deref())
     }
 
-    pub(crate) fn may_pass(&self) -> bool {
+    pub(crate) fn is_temporary(&self) -> bool {
         self.kind.status == StatusCode::SERVICE_UNAVAILABLE
     }
 }
@@ -198,7 +199,7 @@ impl Problem {
         match error {
             StoreError::UnknownAgent(agent) => Self::unknown_agent(&agent),
             StoreError::UnknownMark(_) => Self::new(UNKNOWN_MARK, format!("{error}; nothing was changed")).hint(
-                "set one: POST /v1/agents/{id}/mark; a clear, and a rewind to an earlier mark, take marks away",
+                "set one: POST /v1/agents/{id}/mark; a clear removes all marks, and a rewind removes later ones",
             ),
             StoreError::AgentExists(_) => Self::new(AGENT_EXISTS, format!("{error}; nothing was changed"))
                 .hint("give the child an id of its own"),
@@ -209,7 +210,7 @@ impl Problem {
             }
             StoreError::KeyReused(_) => {
                 Self::new(IDEMPOTENCY_KEY_REUSED, format!("{error}; nothing was stored"))
-                    .hint("give each request a key of its own, and the same one only to the same request")
+                    .hint("give each request a key of its own; reuse a key only to repeat the same request")
             }
             StoreError::WouldOverflow { .. } => {
                 Self::new(WOULD_OVERFLOW, format!("{error}; nothing was stored")).hint(
@@ -225,7 +226,7 @@ impl Problem {
             }
             StoreError::UnknownVersion { .. } => {
                 Self::new(UNKNOWN_VERSION, error.to_string()).hint(
-                    "GET /v1/agents/{id}/summary/versions lists those that are kept; schedule.versions_keep says how many",
+                    "GET /v1/agents/{id}/summary/versions lists the stored versions; schedule.versions_keep says how many are kept",
                 )
             }
             StoreError::UnknownItem { .. } => {
@@ -233,7 +234,7 @@ impl Problem {
                     .hint("GET /v1/agents/{id}/items lists the items with their numbers")
             }
             StoreError::ItemPinsFull => Self::new(PINS_FULL, format!("{error}; nothing was changed"))
-                .hint("take a pin back: PATCH /v1/agents/{id}/items/{item} with {\"pinned\": false}"),
+                .hint("remove a pin: PATCH /v1/agents/{id}/items/{item} with {\"pinned\": false}"),
             StoreError::Fact(fault) => Self::of_fact(fault),
             StoreError::UnknownExchange(_) => {
                 Self::new(UNKNOWN_EXCHANGE, format!("{error}; nothing was changed")).hint(
@@ -245,19 +246,19 @@ impl Problem {
             StoreError::Note(_) => Self::new(INVALID_NOTE, format!("{error}; nothing was changed"))
                 .hint("give a name such as repository/build.md, and split a long text into several notes"),
             StoreError::UnknownNote(_) => Self::new(UNKNOWN_NOTE, format!("{error}; nothing was changed"))
-                .hint("GET /v1/agents/{id}/notes lists the notes; with a version, a note's own list has its versions"),
+                .hint("GET /v1/agents/{id}/notes lists the notes; GET /v1/agents/{id}/notes/{name} lists a note's versions"),
             StoreError::NoteChanged { .. } => Self::new(NOTE_CHANGED, format!("{error}; nothing was changed"))
                 .hint("read the note, and change what it says now: GET /v1/agents/{id}/notes/{name}"),
             StoreError::NotesFull => Self::new(NOTES_FULL, format!("{error}; nothing was changed"))
-                .hint("delete some, or join several: GET /v1/agents/{id}/notes lists them"),
+                .hint("delete or merge some: GET /v1/agents/{id}/notes lists them"),
             StoreError::PinsFull { .. } => Self::new(PINS_FULL, format!("{error}; nothing was changed")).hint(
                 "unpin something: POST /v1/agents/{id}/unpin; or raise context.pins_max_tokens, of which at most a \
                  quarter of a request is used",
             ),
             StoreError::Unavailable(_) | StoreError::Contended(_) => Self::of_outage(&error),
-            // Whoever computed it has logged it, with the agent.
+            // The code that started the computation has already logged the panic, with the agent.
             StoreError::Panicked(panicked) => Self::new(INTERNAL, panicked.to_string()).hint(
-                "the same will fail again; report it with the id of this request, and what the log says about it",
+                "the same request will fail again; report it with this request's id, and what the log says about it",
             ),
             error => {
                 tracing::error!(%error, "http.database_failed");
@@ -268,18 +269,18 @@ impl Problem {
 }
 
 impl Problem {
-    /// Returns the problem of a database that can't do it now.
+    /// Returns the problem for a database that can't carry out a request now.
     fn of_outage(error: &StoreError) -> Self {
         if matches!(error, StoreError::Contended(_)) {
             tracing::warn!(%error, "http.contended");
-            let detail = "others hold what this would change; nothing was changed";
-            return Self::new(DATABASE_UNAVAILABLE, detail)
-                .hint("send it again; messages with ids are stored once");
+            let detail =
+                "other transactions hold the rows that this request would change; nothing was changed";
+            return Self::new(DATABASE_UNAVAILABLE, detail).hint("retry; messages with ids are stored once");
         }
         tracing::warn!(%error, "http.database_unavailable");
         let detail = "the database doesn't answer; nothing was changed";
         Self::new(DATABASE_UNAVAILABLE, detail)
-            .hint("ask again later; summaries that were read before can still be read")
+            .hint("retry later; summaries that this daemon has in memory can still be read")
     }
 }
 
@@ -309,7 +310,7 @@ pub(crate) struct Wire<'a> {
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'a str>,
-    /// What is wrong with the request, one by one.
+    /// What is wrong with the request, item by item.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     errors: &'a [Finding],
 }
@@ -318,9 +319,9 @@ pub(crate) fn codes() -> Vec<&'static str> {
     ALL.iter().map(|kind| kind.code).collect()
 }
 
-/// Writes out the problem of `response`, if it has one. `request_id` names the occurrence.
-pub(crate) fn written(mut response: Response, request_id: &str) -> Response {
-    let Some(problem) = Problem::taken(&mut response) else {
+/// Writes out the problem of `response`, if it has one. `request_id` names this occurrence.
+pub(crate) fn write_out(mut response: Response, request_id: &str) -> Response {
+    let Some(problem) = Problem::take_from(&mut response) else {
         return response;
     };
     let wire = Wire {
@@ -359,6 +360,6 @@ mod tests {
             "{}",
             defect.detail
         );
-        assert!(!defect.may_pass());
+        assert!(!defect.is_temporary());
     }
 }

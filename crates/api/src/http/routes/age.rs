@@ -15,18 +15,18 @@ use recapd_engine::ingest::AgedReply;
 #[serde(deny_unknown_fields)]
 #[schema(as = AgeBody)]
 pub(super) struct AgeRequest {
-    /// Only reports which documents the job would look at.
+    /// Only reports which documents the job would age.
     #[serde(default)]
     dry_run: bool,
 }
 
 /// Ages the summaries that have a line too old for its section.
 ///
-/// The daemon does so by itself, by `schedule.ageing`.
+/// The daemon also does so by itself, at the times in `schedule.ageing`.
 #[utoipa::path(
     post, path = "/v1/age", operation_id = "age_summaries", tag = "updates",
     request_body(content = AgeRequest, example = json!({"dry_run": true})),
-    responses((status = 200, description = "The documents that are looked at, or would be.", body = AgedReply),
+    responses((status = 200, description = "The documents that are aged, or would be.", body = AgedReply),
         answers::Always, answers::WithBody),
 )]
 pub(super) async fn age(State(app): State<SharedApp>, request: Request) -> Result<Json<AgedReply>, Problem> {

@@ -30,7 +30,7 @@ pub(super) struct AgentsPage {
     next_cursor: Option<Cursor>,
 }
 
-/// The figures of an agent, the same over HTTP and on the command line.
+/// The figures of an agent. HTTP and the command line use the same fields.
 #[derive(Serialize, Deserialize, utoipa::ToSchema)]
 pub struct AgentFigures {
     pub agent_id: AgentId,
@@ -48,7 +48,7 @@ pub struct AgentFigures {
     pub version: i64,
     pub summary_tokens: i64,
     pub updated_at: Timestamp,
-    /// The newest exchange or leg that isn't set aside.
+    /// The newest exchange or leg. Ones that a rewind set aside don't count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newest: Option<NewestExchange>,
 }
@@ -57,10 +57,10 @@ pub struct AgentFigures {
 #[derive(Serialize, Deserialize, utoipa::ToSchema)]
 pub struct NewestExchange {
     pub exchange: i64,
-    /// The first leg of its exchange, if this is a later one.
+    /// If this is a later leg: the first leg of its exchange.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<i64>,
-    /// `open` if more is expected in it.
+    /// `open` if more messages are expected in the exchange.
     pub state: ExchangeState,
 }
 
@@ -97,6 +97,7 @@ pub(super) async fn list(
     }))
 }
 
+/// Reads the agents that `caller` may see: those with ids after `after`, in order.
 pub(crate) async fn rows(
     app: &App,
     caller: &Caller,
@@ -104,11 +105,14 @@ pub(crate) async fn rows(
     limit: i64,
 ) -> StoreResult<Vec<AgentRow>> {
     let store = app.parts.store.as_ref();
-    app.parts.access.seen_rows(store, caller, after, limit).await
+    app.parts
+        .access
+        .visible_agent_rows(store, caller, after, limit)
+        .await
 }
 
-/// Reads the agent, or fails if it doesn't exist.
-pub(crate) async fn known(app: &App, agent: &AgentId) -> Result<AgentRow, Problem> {
+/// Reads the agent; fails if it doesn't exist.
+pub(crate) async fn existing_agent(app: &App, agent: &AgentId) -> Result<AgentRow, Problem> {
     let row = app.parts.store.agent(agent).await?;
     row.ok_or_else(|| Problem::unknown_agent(agent))
 }

@@ -35,14 +35,14 @@ pub(super) struct AuditPage {
     get, path = "/v1/audit", operation_id = "list_audit", tag = "daemon",
     params(Paging,
         ("agent" = Option<AgentId>, Query, description = "Only events of this agent."),
-        ("since" = Option<Timestamp>, Query, description = "Only events from then on.")),
-    responses((status = 200, description = "The events that are kept, newest first.", body = AuditPage), answers::Always),
+        ("since" = Option<Timestamp>, Query, description = "Only events at or after this time.")),
+    responses((status = 200, description = "The stored events, newest first.", body = AuditPage), answers::Always),
 )]
 pub(super) async fn list(State(app): State<SharedApp>, uri: Uri) -> Result<Json<AuditPage>, Problem> {
     let parameters = Parameters::read(&uri, &["limit", "cursor", "agent", "since"])?;
     let limit = page::limit(&parameters)?;
     let since = |text: &str| {
-        let cure = "give a time such as 2026-11-20T08:40:00Z";
+        let cure = "send a time such as 2026-11-20T08:40:00Z";
         Timestamp::parse(text).ok_or_else(|| invalid("since", &format!("can't be `{text}`"), cure))
     };
     let query = AuditQuery {

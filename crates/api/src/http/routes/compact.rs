@@ -1,5 +1,5 @@
-//! A text in place of a conversation: `POST /v1/agents/{id}/compact` for hosts that compact, `GET /v1/agents/{id}/handoff` to go
-//! on elsewhere.
+//! Writes texts that replace a conversation: `POST /v1/agents/{id}/compact` for hosts that compact, `GET
+//! /v1/agents/{id}/handoff` for another agent that continues the conversation.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use axum::{
 
 use super::{
     context::ContextSource,
-    conversation::{Writer, stored},
+    conversation::{Writer, store_conversation},
 };
 use crate::{
     context::{CompactReply, HANDOFF_TOKENS, HANDOFF_TOKENS_MAX, HANDOFF_TOKENS_MIN},
@@ -33,19 +33,19 @@ use recapd_core::{
 };
 use recapd_platform::threads;
 
-/// The most tokens that can be kept: more than any model takes.
+/// Limits `keep_tokens`: more than any model takes.
 const KEEP_TOKENS_MAX: i64 = 1_000_000;
 
-/// Writes a text that stands for the conversation, from memory and the window, without a model.
+/// Writes a text that replaces the conversation, from memory and the window, without a model.
 ///
-/// With `format`, the body is the conversation as the host has it. What is new in it is stored, and the answer says where it is
-/// to be cut: the text stands for everything before the message `first_kept`.
+/// With `format`, the body is the conversation as the host has it. Messages that are new in it are stored. The answer's
+/// `first_kept` is the index of the first message to keep: the text replaces all messages before it.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/compact", operation_id = "compact", tag = "messages",
     params(AgentPath,
-        ("format" = Option<RequestFormat>, Query, description = "The provider whose messages the body holds. Without it there is no body, and the text stands for the whole conversation."),
+        ("format" = Option<RequestFormat>, Query, description = "The provider whose messages the body holds. Without it there is no body, and the text replaces the whole conversation."),
         ("host" = Option<String>, Query, pattern = "^(claude-code|codex)$", description = "The coding agent that wrote the messages."),
-        ("keep_tokens" = Option<i64>, Query, minimum = 0, maximum = 1_000_000, description = "About the most tokens of the newest messages that stay as they are; up to 3,000 more may, and the newest leg always does. By default, the agent's window stays.")),
+        ("keep_tokens" = Option<i64>, Query, minimum = 0, maximum = 1_000_000, description = "Keeps about this many tokens of the newest messages unchanged: up to 3,000 more, and always the newest leg. By default, keeps the agent's window.")),
     request_body(description = "An object with the conversation's `messages`, `input` or `contents`.", content = Option<Value>, content_type = "application/json"),
     responses((status = 200, description = "The text.", body = CompactReply),
         answers::Always,
@@ -78,7 +78,7 @@ pub(super) async fn compact(
     let (_, body) = body::read(&app, request).await?;
     let (sent, share) = writer.conversation(body).await?;
     let sent = Arc::new(sent);
-    let reply = stored(&app, agent, Arc::clone(&sent), SentExtent::Whole, share).await?;
+    let reply = store_conversation(&app, agent, Arc::clone(&sent), SentExtent::Whole, share).await?;
     let agent = reply.agent_id;
     access::see(&app, &caller, &agent).await?;
     let ContextSource {
@@ -98,13 +98,14 @@ pub(super) async fn compact(
     Ok(share.until_sent(Json(reply).into_response()).await)
 }
 
-/// Writes one document to go on with elsewhere.
+/// Writes one document with which another agent can continue.
 ///
-/// It names the files that the window is about, and holds the summary, the newest part as it was said, and how to look things up.
+/// The document names the files that the window is about. It holds the summary, the newest part word for word, and how
+/// to look things up.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/handoff", operation_id = "hand_off", tag = "summary",
     params(AgentPath,
-        ("max_tokens" = Option<i64>, Query, minimum = 1_000, maximum = 1_000_000, description = "The most tokens, by default 20,000. The newest exchange, which is never left out, may take more.")),
+        ("max_tokens" = Option<i64>, Query, minimum = 1_000, maximum = 1_000_000, description = "The most tokens, by default 20,000. If the newest exchange alone has more, the document has more.")),
     responses((status = 200, description = "The document, as Markdown in `text`.", body = CompactReply),
         answers::Always,
         answers::OfAgent,
@@ -126,7 +127,7 @@ pub(super) async fn hand_off(
         .await
 }
 
-/// Writes a handoff for a reader that isn't answered over HTTP.
+/// Writes a handoff for a reader that doesn't use HTTP.
 pub(in crate::http) async fn handoff(
     app: &SharedApp,
     agent: &AgentId,

@@ -1,4 +1,4 @@
-//! `GET /v1/agents/{id}/context`: the one call before a model request.
+//! `GET /v1/agents/{id}/context`: the one call that an agent makes before each model request.
 
 use std::sync::Arc;
 
@@ -32,10 +32,11 @@ use recapd_core::{
 use recapd_engine::snapshot::Snapshot;
 use recapd_platform::threads;
 
-/// How much memory a byte of a window takes until the context is sent: in the payload, its parts, twice in JSON values, the text.
-const MADE_OF_A_BYTE: usize = 6;
+/// How often a window's bytes are in memory until the context is sent: as payload, as parts, twice as JSON values, and
+/// as text.
+const MEMORY_PER_BYTE: usize = 6;
 const BUDGET_TOKENS_MAX: i64 = 100_000_000;
-/// The most tokens of a summary that can be requested: far more than one has.
+/// The largest summary that can be requested, in tokens: far more than a summary has.
 const SUMMARY_TOKENS_MAX: i64 = 1_000_000;
 
 /// Builds a context.
@@ -44,10 +45,10 @@ const SUMMARY_TOKENS_MAX: i64 = 1_000_000;
     params(AgentPath,
         ("format" = RequestFormat, Query, description = "The provider whose request format is used."),
         ("budget" = Option<i64>, Query, minimum = 0, maximum = 100_000_000, description = "The most tokens; 0 for no limit."),
-        ("summary_max_tokens" = Option<i64>, Query, minimum = 1, maximum = 1_000_000, description = "The most tokens of the summary in it. The summary never takes more than a quarter of the budget."),
+        ("summary_max_tokens" = Option<i64>, Query, minimum = 1, maximum = 1_000_000, description = "The most tokens of the summary in the context. The summary never takes more than a quarter of the budget."),
         ("alternation" = Option<Alternation>, Query, description = "What to do with consecutive turns of the same side."),
-        ("thinking" = Option<String>, Query, pattern = "^open$", example = "open", description = "`open`: sends the thinking of the open exchange even where something before it has changed, for a provider that wants the thinking of an open tool round, or a request with `drop_block`, which lets the provider drop thinking that no longer belongs to what is before it. By default, recapd sends none in that case; only with `openai-responses` it does, because OpenAI drops such thinking itself."),
-        ("as" = Option<String>, Query, description = "In a shared conversation: the speaker who sees it.")),
+        ("thinking" = Option<String>, Query, pattern = "^open$", example = "open", description = "`open`: sends the thinking of the open exchange even if an earlier message has changed. This is for a provider that requires the thinking of an open tool round, and for a request with `drop_block`, which lets the provider drop thinking that no longer fits the earlier messages. By default, recapd leaves such thinking out. With `openai-responses` it always sends it, because OpenAI drops it itself."),
+        ("as" = Option<String>, Query, description = "In a shared conversation: the speaker who sees the context.")),
     responses((status = 200, description = "The context.", body = ContextReply),
         answers::Always,
         answers::OfAgent,
@@ -67,18 +68,18 @@ pub(super) async fn read(
         .await
 }
 
-/// What a context is built from, and how.
+/// What a context is built from, and the options.
 pub(crate) struct ContextSource {
     pub(crate) material: ContextMaterial,
     pub(crate) defaults: ContextOptions,
     pub(crate) counter: Arc<dyn TokenCounter>,
-    /// The room in memory that the answer takes.
+    /// The room in memory for the answer.
     pub(crate) share: RoomShare,
 }
 
 impl ContextSource {
-    /// Answers with what `write` makes of the material. It takes a while to shorten a long tool result; other requests shouldn't
-    /// wait for it.
+    /// Answers with what `write` makes of the material. Computes in another thread, because shortening a long tool
+    /// result takes a while.
     pub(super) async fn answer<T: Serialize + Send + 'static>(
         self,
         name: &'static str,
@@ -95,7 +96,7 @@ impl ContextSource {
         Ok(share.until_sent(Json(reply).into_response()).await)
     }
 
-    /// Reads it, for `speaker` in a conversation of several.
+    /// Reads what the context of `agent` is built from. `speaker` sees it, in a conversation of several.
     pub(crate) async fn of(
         app: &SharedApp,
         agent: &AgentId,
@@ -106,7 +107,7 @@ impl ContextSource {
         Self::with(app, agent, &snapshot, speaker).await
     }
 
-    /// Reads it for the summary of a step.
+    /// Like [`Self::of`], but with a given summary of a step.
     pub(super) async fn with(
         app: &SharedApp,
         agent: &AgentId,
@@ -122,7 +123,7 @@ impl ContextSource {
         let payload_bytes = context::payload_bytes(parts.store.as_ref(), agent, snapshot).await?;
         let share = app
             .answers_room
-            .for_answer(MADE_OF_A_BYTE * payload_bytes)
+            .for_answer(MEMORY_PER_BYTE * payload_bytes)
             .await?;
         let material = context::load(parts.store.as_ref(), agent, snapshot, viewer).await?;
         let counter = parts.ingestor.counter_of(agent).await?;
@@ -154,14 +155,14 @@ fn query(uri: &Uri) -> Result<(ContextQuery, Option<String>), Problem> {
         "as",
     ];
     let parameters = Parameters::read(uri, &known)?;
-    let formats = "give anthropic, openai, openai-responses or gemini";
+    let formats = "send anthropic, openai, openai-responses or gemini";
     let format = match parameters.text("format") {
         Some(name) => RequestFormat::from_name(name)
             .ok_or_else(|| invalid("format", &format!("can't be `{name}`"), formats))?,
         None => return Err(invalid("format", "is missing", formats)),
     };
     let mode = |name| {
-        let cure = "give ack, merge or keep";
+        let cure = "send ack, merge or keep";
         Alternation::from_name(name)
             .ok_or_else(|| invalid("alternation", &format!("can't be `{name}`"), cure))
     };
@@ -170,7 +171,7 @@ fn query(uri: &Uri) -> Result<(ContextQuery, Option<String>), Problem> {
         Some("open") => true,
         Some(name) => {
             let what = format!("can't be `{name}`");
-            return Err(invalid("thinking", &what, "give open, or leave it out"));
+            return Err(invalid("thinking", &what, "send open, or leave it out"));
         }
     };
     let query = ContextQuery {
@@ -187,10 +188,10 @@ impl From<ContextError> for Problem {
     fn from(error: ContextError) -> Self {
         match error {
             ContextError::UnknownSpeaker(error) => Self::new(UNKNOWN_SPEAKER, error.to_string()).hint(
-                "ask for one who takes part; settings name them: PATCH /v1/agents/{id} with `participants`",
+                "name a speaker who takes part; the agent's settings can name participants: PATCH /v1/agents/{id} with `participants`",
             ),
             ContextError::TooLarge(_) => Self::new(EXCHANGE_TOO_LARGE, error.to_string()).hint(
-                "read it in parts: GET /v1/agents/{id}/exchanges/{n}; a new exchange, or a new session, lets it leave the window",
+                "read the exchange in parts: GET /v1/agents/{id}/exchanges/{n}; it can leave the window once a new exchange or session begins",
             ),
             ContextError::Store(error) => error.into(),
         }

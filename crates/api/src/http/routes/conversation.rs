@@ -1,4 +1,4 @@
-//! `POST /v1/agents/{id}/conversation`: stores what is new in a conversation that comes whole.
+//! `POST /v1/agents/{id}/conversation`: takes a whole conversation and stores what is new in it.
 
 use std::sync::Arc;
 
@@ -28,14 +28,14 @@ use recapd_core::{
 };
 use recapd_engine::conversations::{ConversationError, ConversationReply};
 
-/// Stores what is new in the conversation of a request to a provider. Requests that were taken back, edited or compacted
-/// by the host are followed.
+/// Stores what is new in the conversation of a request to a provider. If the host has withdrawn, edited or compacted
+/// messages, the stored conversation follows.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/conversation", operation_id = "store_conversation", tag = "messages",
     params(AgentPath,
-        ("format" = RequestFormat, Query, description = "The provider whose request it is."),
-        ("host" = Option<String>, Query, pattern = "^(claude-code|codex)$", description = "The coding agent that wrote the request: what it adds to the user's messages is then told apart."),
-        ("extent" = Option<String>, Query, pattern = "^(whole|end)$", description = "`whole`: the conversation from its beginning, or from the host's summary on, as each request carries it; the default. `end`: only what follows the stored conversation, such as an answer.")),
+        ("format" = RequestFormat, Query, description = "The provider that the request is for."),
+        ("host" = Option<String>, Query, pattern = "^(claude-code|codex)$", description = "The coding agent that wrote the request. recapd then recognises what it adds to the user's messages."),
+        ("extent" = Option<String>, Query, pattern = "^(whole|end)$", description = "`whole` (the default): the conversation from its beginning or from the host's summary, as in each request to the provider. `end`: only what follows the stored conversation, such as an answer.")),
     request_body(description = "The body of the request, or an object with its `messages`, `input` or `contents` alone.", content = Value, content_type = "application/json"),
     responses((status = 200, description = "What was new.", body = ConversationReply),
         answers::Always,
@@ -57,18 +57,20 @@ pub(super) async fn store(
             return Err(invalid(
                 "extent",
                 &format!("can't be `{other}`"),
-                "give whole or end",
+                "send whole or end",
             ));
         }
     };
     access::check_may_make(&caller, &agent)?;
     let (_, body) = body::read(&app, request).await?;
     let (sent, share) = writer.conversation(body).await?;
-    Ok(Json(stored(&app, agent, Arc::new(sent), extent, share).await?))
+    Ok(Json(
+        store_conversation(&app, agent, Arc::new(sent), extent, share).await?,
+    ))
 }
 
 /// Stores what is new, even if the request is cancelled.
-pub(super) async fn stored(
+pub(super) async fn store_conversation(
     app: &App,
     agent: AgentId,
     sent: Arc<Vec<SentMessage>>,
@@ -85,7 +87,7 @@ pub(super) async fn stored(
     Ok(stored?)
 }
 
-/// Who wrote a request, and for which provider.
+/// The provider and the host whose format a conversation has.
 pub(super) struct Writer {
     format: Format,
     host: Option<Format>,
@@ -93,7 +95,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn of(parameters: &Parameters) -> Result<Self, Problem> {
-        let formats = "give anthropic, openai, openai-responses or gemini";
+        let formats = "send anthropic, openai, openai-responses or gemini";
         let format = parameters
             .text("format")
             .ok_or_else(|| invalid("format", "is missing", formats))?;
@@ -108,7 +110,7 @@ impl Writer {
                 return Err(invalid(
                     "host",
                     &format!("can't be `{other}`"),
-                    "give claude-code or codex, or leave it out",
+                    "send claude-code or codex, or leave it out",
                 ));
             }
         };
@@ -123,10 +125,10 @@ impl Writer {
         let parse = move |bytes: Vec<u8>| {
             check_values(&bytes)?;
             let text = std::str::from_utf8(&bytes)
-                .map_err(|_| Problem::new(INVALID_BODY, "the body is no UTF-8").hint("send UTF-8"))?;
+                .map_err(|_| Problem::new(INVALID_BODY, "the body isn't UTF-8").hint("send UTF-8"))?;
             conversation(format, host, text).map_err(unreadable)
         };
-        body.parsed(parse).await
+        body.parse(parse).await
     }
 }
 

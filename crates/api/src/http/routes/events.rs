@@ -1,12 +1,12 @@
 //! `GET /v1/events`, `GET /v1/agents/{id}/events`: changes as they happen (server-sent events).
 //!
 //! ```text
-//! notices ──► due agents ──► look: visible? which state? ──► difference ([`state`]) ──► events
+//! notices ──► due agents ──► read state: visible? ──► difference ([`state`]) ──► events
 //! ```
 //!
-//! A notice only says which agent to look at, so many notices lead to one look, and the next look makes up for a missed
-//! one. A subscription keeps no events, only the last state that it reported of each agent. It looks at an agent once its
-//! client has received the earlier events.
+//! A notice only names an agent. Several notices cause one read of its state. A missed notice does no harm: the next
+//! read finds the change. A subscription stores no events, only the last state that it reported of each agent. It reads
+//! the state of the next agent only after the client has received all earlier events.
 
 mod state;
 mod watch;
@@ -38,10 +38,10 @@ use tokio::{
 };
 
 use self::{
-    state::{EventState, NamedEvent, Position, first_told, happened},
+    state::{EventState, NamedEvent, Position, events_between, first_event},
     watch::{MissedChanges, Watch},
 };
-use super::agents::known;
+use super::agents::existing_agent;
 use crate::{
     access::{
         Caller,
@@ -61,37 +61,41 @@ use recapd_platform::notice::Change;
 use recapd_store::StoreResult;
 use recapd_telemetry::metrics::SubscriberGuard;
 
-/// How often a subscriber's token is checked and its agent looked at: other daemons don't announce everything.
+/// At this interval a stream checks the token and reads its agent's state again, because other daemons don't announce
+/// every change.
 const TICK: Duration = Duration::from_secs(2);
-/// The number of ticks without an event after which a comment keeps the connection open: 14 s.
+/// A comment keeps the connection open after each of this many ticks: every 14 s.
 const TICKS_PER_BEAT: u32 = 7;
-/// The event for a page: something changed, and it asks for what differs.
+/// The event that tells a page that something changed. The page then fetches the differences.
 const CHANGED: &str = "changed";
-/// The event that tells a page at each tick that the daemon is there.
+/// The event that tells a page, at each tick, that the daemon still runs.
 const BEAT: &str = "beat";
-/// When a client should reconnect after its connection broke.
+/// A client waits this long before it reconnects.
 const RETRY: Duration = Duration::from_secs(3);
+/// A stream waits this long to merge further changes into one read of the state.
 const GATHER: Duration = Duration::from_millis(200);
-/// The most agents whose states a subscription to all remembers. Beyond it, the subscription starts over.
+/// A subscription to all agents remembers at most this many states. Then it forgets them all, and each agent's next
+/// event is `agent.changed`.
 const KNOWN_MAX: usize = 10_000;
-/// The longest subscription that can be requested, in seconds: a day.
+/// The longest subscription that can be requested: a day.
 const FOR_SECONDS_MAX: u64 = 86_400;
 
 const LAST_EVENT_ID: &str = "last-event-id";
-/// Makes nginx pass events on as they come.
+/// Makes nginx pass each event on at once.
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Streams the events of an agent.
 ///
-/// The first event is `agent.changed`, or with `Last-Event-ID` everything that has happened since. Then, as they happen: `turn.appended`,
-/// `window.evicted`, `window.returned`, `summary.updated`, `update.failed`, `queue.changed`, and at the end `agent.deleted`. The data of
-/// each is JSON. Several events of a kind may be sent as one. A comment line comes after 14 seconds without an event.
+/// The stream begins with `agent.changed`. With `Last-Event-ID` it begins with all changes after that id. Then it sends
+/// changes as they happen: `turn.appended`, `window.evicted`, `window.returned`, `summary.updated`, `update.failed`,
+/// `queue.changed`, and at the end `agent.deleted`. The data of each event is JSON. Several changes of a kind may be
+/// sent as one event. Every 14 seconds, a comment line keeps the connection open.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/events", operation_id = "watch_agent", tag = "events",
     params(AgentPath,
         ("for" = Option<String>, Query, pattern = "^[0-9]{1,5}s?$", example = "60s", description = "Ends the stream after this many seconds, at most 86,400."),
         ("last-event-id" = Option<String>, Header, description = "The `id` of the last event received.")),
-    responses((status = 200, description = "The events, until the client disconnects or the daemon ends.", content((String = "text/event-stream"))),
+    responses((status = 200, description = "The events, until the client disconnects or the daemon stops.", content((String = "text/event-stream"))),
         answers::Always, answers::OfAgent),
 )]
 pub(crate) async fn of_agent(
@@ -102,9 +106,9 @@ pub(crate) async fn of_agent(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let ends_at = ends_at(&uri)?;
-    // Subscribes before looking, so that nothing in between is missed.
-    let moves = app.parts.operator.moves();
-    known(&app, &agent).await?;
+    // Subscribes before the first read, so that no change in between is missed.
+    let changes = app.parts.operator.moves();
+    existing_agent(&app, &agent).await?;
     let last = headers
         .get(LAST_EVENT_ID)
         .and_then(|id| id.to_str().ok()?.parse().ok());
@@ -112,7 +116,7 @@ pub(crate) async fn of_agent(
     let subscription = Subscription {
         known: known.into_iter().collect(),
         watch: Watch::one(agent),
-        ..Subscription::new(app, subscriber, moves, ends_at)?
+        ..Subscription::new(app, subscriber, changes, ends_at)?
     };
     Ok(subscription.into_response())
 }
@@ -120,12 +124,12 @@ pub(crate) async fn of_agent(
 /// Streams the events of all agents that the caller may see.
 ///
 /// Sends the events of `/v1/agents/{id}/events` for all agents, without ids. The first event of each agent is
-/// `agent.changed`. Appends and claims of other daemons are reported with the next eviction or version. A client that reads
-/// too slowly gets `lagged`, and the stream ends.
+/// `agent.changed`. If another daemon appends or claims, this stream shows it only with the next eviction or version. A
+/// client that reads too slowly gets `lagged`, and the stream ends.
 #[utoipa::path(
     get, path = "/v1/events", operation_id = "watch_all", tag = "events",
     params(("for" = Option<String>, Query, pattern = "^[0-9]{1,5}s?$", example = "60s", description = "Ends the stream after this many seconds, at most 86,400.")),
-    responses((status = 200, description = "The events, until the client disconnects or the daemon ends.", content((String = "text/event-stream"))),
+    responses((status = 200, description = "The events, until the client disconnects or the daemon stops.", content((String = "text/event-stream"))),
         answers::Always),
 )]
 pub(crate) async fn of_all(
@@ -134,8 +138,8 @@ pub(crate) async fn of_all(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let ends_at = ends_at(&uri)?;
-    let moves = app.parts.operator.moves();
-    Ok(Subscription::new(app, subscriber, moves, ends_at)?.into_response())
+    let changes = app.parts.operator.moves();
+    Ok(Subscription::new(app, subscriber, changes, ends_at)?.into_response())
 }
 
 fn ends_at(uri: &Uri) -> Result<Option<Instant>, Problem> {
@@ -146,7 +150,7 @@ fn ends_at(uri: &Uri) -> Result<Option<Instant>, Problem> {
 
 pub(crate) struct Subscriber {
     caller: Arc<Caller>,
-    /// Set for a browser that is signed in.
+    /// The session of a signed-in browser.
     session: Option<SessionKey>,
     holder: Holder,
     is_page: bool,
@@ -170,15 +174,15 @@ impl FromRequestParts<SharedApp> for Subscriber {
 struct Subscription {
     app: SharedApp,
     caller: Arc<Caller>,
-    /// Set for a browser that is signed in.
+    /// The session of a signed-in browser.
     session: Option<SessionKey>,
-    /// True for a page of the dashboard, which needs to know only that something happened.
+    /// True for a page of the dashboard. A page only needs to know that something changed.
     is_page: bool,
-    moves: Receiver<Change>,
+    changes: Receiver<Change>,
     watch: Watch,
-    /// The last state reported of each agent.
+    /// The last reported state of each agent.
     known: HashMap<AgentId, Position>,
-    /// Events to send before the next look.
+    /// Events to send before another state is read.
     ready: VecDeque<Event>,
     ticks: Interval,
     ticks_since_beat: u32,
@@ -192,7 +196,7 @@ impl Subscription {
     fn new(
         app: SharedApp,
         subscriber: Subscriber,
-        moves: Receiver<Change>,
+        changes: Receiver<Change>,
         ends_at: Option<Instant>,
     ) -> Result<Self, Problem> {
         let Subscriber {
@@ -211,7 +215,7 @@ impl Subscription {
             caller,
             session,
             is_page,
-            moves,
+            changes,
             watch: Watch::default(),
             known: HashMap::new(),
             ready: VecDeque::from([Event::default().retry(RETRY).comment("recapd")]),
@@ -244,25 +248,25 @@ impl Subscription {
                 return None;
             }
             match self.watch.next() {
-                Some(agent) => self.look(agent).await,
+                Some(agent) => self.check(agent).await,
                 None => self.wait().await,
             }
         }
     }
 
-    /// Waits until there is something to look at or to send, or the subscription ends.
+    /// Waits until there is a state to read or an event to send, or until the subscription ends.
     async fn wait(&mut self) {
         let stop = self.app.parts.stop.clone();
         let ends_at = self.ends_at;
         tokio::select! {
             () = stop.cancelled() => self.is_over = true,
             () = at(ends_at) => self.is_over = true,
-            moved = self.moves.recv() => self.gather(moved).await,
+            change = self.changes.recv() => self.gather(change).await,
             _ = self.ticks.tick() => self.tick(),
         }
     }
 
-    /// Takes a change, and those that follow right after it.
+    /// Takes a change, and those that follow shortly after it.
     async fn gather(&mut self, first: Result<Change, RecvError>) {
         match first {
             Ok(change) => self.note(Some(change)),
@@ -273,7 +277,7 @@ impl Subscription {
             sleep(GATHER).await;
         }
         loop {
-            match self.moves.try_recv() {
+            match self.changes.try_recv() {
                 Ok(change) => self.note(Some(change)),
                 Err(TryRecvError::Lagged(_)) => self.note(None),
                 Err(TryRecvError::Empty | TryRecvError::Closed) => return,
@@ -281,25 +285,25 @@ impl Subscription {
         }
     }
 
-    /// Notes a change; `None` for changes that were missed.
+    /// Records a change; `None` if changes were missed.
     fn note(&mut self, change: Option<Change>) {
         if let Err(MissedChanges) = self.watch.note(change) {
             self.ready.clear();
-            self.ready.push_back(told(&("lagged", json!({}))));
+            self.ready.push_back(sse_event(&("lagged", json!({}))));
             self.is_over = true;
         }
     }
 
     fn tick(&mut self) {
         let access = &self.app.parts.access;
-        if !access.still_knows(&self.caller, self.session.as_ref()) {
+        if !access.is_still_valid(&self.caller, self.session.as_ref()) {
             self.is_over = true;
             return;
         }
-        self.watch.again();
+        self.watch.recheck_all();
         if self.is_page {
             // Browsers drop events without data.
-            self.ready.push_back(told(&(BEAT, json!(null))));
+            self.ready.push_back(sse_event(&(BEAT, json!(null))));
             return;
         }
         self.ticks_since_beat += 1;
@@ -309,26 +313,26 @@ impl Subscription {
         }
     }
 
-    async fn look(&mut self, agent: AgentId) {
-        match self.seen(&agent).await {
-            Ok(AgentLookup::State(state)) => self.tell(agent, &state),
+    async fn check(&mut self, agent: AgentId) {
+        match self.read_state(&agent).await {
+            Ok(AgentLookup::State(state)) => self.queue_events(agent, &state),
             Ok(AgentLookup::Hidden) => self.is_over |= !self.watch.is_of_all(),
             Ok(AgentLookup::Gone) => {
                 let was_told = self.known.remove(&agent).is_some();
                 if was_told || !self.watch.is_of_all() {
                     self.ready
-                        .push_back(told(&("agent.deleted", json!({ "agent_id": agent }))));
+                        .push_back(sse_event(&("agent.deleted", json!({ "agent_id": agent }))));
                 }
                 self.is_over |= !self.watch.is_of_all();
             }
-            // The database is away.
-            Err(_) => self.watch.later(agent),
+            // The database doesn't answer: reads the state again later.
+            Err(_) => self.watch.retry(agent),
         }
     }
 
-    async fn seen(&self, agent: &AgentId) -> StoreResult<AgentLookup> {
+    async fn read_state(&self, agent: &AgentId) -> StoreResult<AgentLookup> {
         let parts = &self.app.parts;
-        if !parts.access.sees(&self.caller, agent).await? {
+        if !parts.access.may_see(&self.caller, agent).await? {
             return Ok(AgentLookup::Hidden);
         }
         let Some(row) = parts.store.agent(agent).await? else {
@@ -338,10 +342,10 @@ impl Subscription {
         Ok(AgentLookup::State(Box::new(EventState::new(row, queue))))
     }
 
-    fn tell(&mut self, agent: AgentId, state: &EventState) {
+    fn queue_events(&mut self, agent: AgentId, state: &EventState) {
         let all = match self.known.get(&agent) {
-            Some(before) => happened(before, state),
-            None => vec![first_told(state)],
+            Some(before) => events_between(before, state),
+            None => vec![first_event(state)],
         };
         let position = state.position();
         let all = if self.is_page {
@@ -352,7 +356,7 @@ impl Subscription {
         // The last event carries the id for all of them.
         let last = all.len().saturating_sub(1);
         for (number, event) in all.iter().enumerate() {
-            let event = told(event);
+            let event = sse_event(event);
             let is_last = number == last && !self.watch.is_of_all();
             self.ready.push_back(if is_last {
                 event.id(position.to_string())
@@ -373,19 +377,21 @@ enum AgentLookup {
     Gone,
 }
 
-fn told((name, data): &NamedEvent) -> Event {
+fn sse_event((name, data): &NamedEvent) -> Event {
     Event::default().event(name).data(data.to_string())
 }
 
 fn too_many(lack: Lack, subscribers_max: usize) -> Problem {
     let detail = match lack {
-        Lack::All => format!("{subscribers_max} clients are told of events already"),
+        Lack::All => format!("all {subscribers_max} event streams are in use"),
         Lack::Share => {
-            format!("this token, or this address, has half of the {subscribers_max} places already")
+            format!(
+                "this token (or address) already holds half of the {subscribers_max} event streams, which is its limit"
+            )
         }
     };
     Problem::new(TOO_MANY_SUBSCRIBERS, detail)
-        .hint("close those that aren't needed, or raise http.subscribers_max")
+        .hint("close event streams that you don't need, or raise http.subscribers_max")
 }
 
 async fn at(time: Option<Instant>) {

@@ -1,4 +1,4 @@
-//! `/v1/agents/{id}/facts`: an agent's facts, and their correction.
+//! `/v1/agents/{id}/facts`: lists and corrects an agent's facts.
 
 use axum::{
     Json,
@@ -8,7 +8,7 @@ use axum::{
 use serde::Serialize;
 use serde_json::Value;
 
-use super::agents::known;
+use super::agents::existing_agent;
 use crate::http::{
     SharedApp,
     openapi::{
@@ -18,7 +18,7 @@ use crate::http::{
     },
     request::{
         body,
-        extract::{Agent, AgentNumber, Parameters, proposal},
+        extract::{Agent, AgentNumber, Parameters, suggestion},
         page,
     },
     response::problem::{Finding, INVALID_BODY, INVALID_FACT, Problem, RequestPlace},
@@ -42,7 +42,7 @@ pub(super) struct FactsPage {
     next_cursor: Option<Cursor>,
 }
 
-/// Lists the facts that hold; with `all` also those that no longer hold.
+/// Lists the facts that hold; with `all`, also facts that no longer hold.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/facts", operation_id = "list_facts", tag = "summary",
     params(AgentPath,
@@ -64,7 +64,7 @@ pub(super) async fn list(
         limit: limit + 1,
         all: parameters.flag("all")?,
     };
-    known(&app, &agent).await?;
+    existing_agent(&app, &agent).await?;
     let found = app.parts.store.facts(&agent, query).await?;
     let (facts, entry) = page::cut(found, limit, |row| row.fact.fact);
     Ok(Json(FactsPage {
@@ -96,7 +96,7 @@ pub(super) async fn add(
     Ok((StatusCode::CREATED, Json(added.await?)))
 }
 
-/// Changes a fact that holds: its text or its pin, or closes it.
+/// Changes a fact that holds: its text, its pin, or closes it.
 #[utoipa::path(
     patch, path = "/v1/agents/{id}/facts/{fact}", operation_id = "change_fact", tag = "summary",
     params(AgentPath,
@@ -126,15 +126,15 @@ async fn read(app: &SharedApp, request: Request, example: &str) -> Result<Value,
     Parameters::read(request.uri(), &[])?;
     let body = body::read_short(app, request).await?;
     serde_json::from_slice(&body.bytes)
-        .map_err(|error| Problem::new(INVALID_BODY, format!("the body is no JSON: {error}")).hint(example))
+        .map_err(|error| Problem::new(INVALID_BODY, format!("the body isn't JSON: {error}")).hint(example))
 }
 
 fn refusal(error: &FactEditError, example: &'static str, fields: &[&'static str]) -> Problem {
     let problem = Problem::new(INVALID_FACT, error.to_string());
     let (name, hint) = match error {
         FactEditError::Nothing => return problem.hint(example),
-        FactEditError::Unknown(name) => (name.as_str(), proposal(name, fields)),
-        FactEditError::Invalid { name, expected } => (*name, format!("give {expected}")),
+        FactEditError::Unknown(name) => (name.as_str(), suggestion(name, fields)),
+        FactEditError::Invalid { name, expected } => (*name, format!("send {expected}")),
     };
     problem.hint(hint.clone()).findings(vec![Finding {
         place: RequestPlace::member(name),

@@ -19,7 +19,7 @@ use recapd_store::{FORGET_EXCHANGES_MAX, Forgettable};
 
 const EXAMPLE: &str = r#"{"exchanges": [12, 13]}` or `{"message": 38}"#;
 
-/// The body of a request to forget.
+/// The body of a request to forget exchanges or one message.
 #[derive(Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = ForgetBody)]
@@ -81,7 +81,7 @@ pub(super) async fn delete(
 ) -> Result<Json<DeleteReply>, Problem> {
     let parameters = Parameters::read(&uri, &["confirm"])?;
     if parameters.text("confirm") != Some(agent.as_str()) {
-        let cure = format!("nothing brings the agent back; to delete it, say so: ?confirm={agent}");
+        let cure = format!("deletion can't be undone; to confirm it, send: ?confirm={agent}");
         return Err(invalid("confirm", "isn't the agent's id", &cure));
     }
     let ingestor = app.parts.ingestor.clone();

@@ -1,6 +1,6 @@
 //! `GET /livez`, `/readyz` and `/metrics`: for monitoring.
 //!
-//! A daemon is ready without its model: summaries fall behind, but reads and appends go on.
+//! A daemon is ready even if its model isn't available: summaries fall behind, but reads and appends continue.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::http::{
     response::problem::{NOT_READY, Problem},
 };
 
-/// How long the database has to answer, in milliseconds.
+/// The database must answer within this time.
 const PING_MS_MAX: u64 = 2_000;
 
 /// Reports that the daemon answers requests.
@@ -34,7 +34,7 @@ pub(super) async fn live(uri: Uri) -> Result<&'static str, Problem> {
     Ok("ok\n")
 }
 
-/// Reports whether the daemon is ready. With `?verbose`, each check has a line.
+/// Reports whether the daemon is ready. With `?verbose`, writes a line for each check.
 #[utoipa::path(
     get, path = "/readyz", operation_id = "ready", tag = "daemon",
     params(("verbose" = Option<Switch>, Query, description = "A line for each check.")),
@@ -53,7 +53,7 @@ pub(super) async fn ready(State(app): State<SharedApp>, uri: Uri) -> Result<Stri
         .parts
         .ending
         .is_cancelled()
-        .then(|| "the daemon is ending".to_owned());
+        .then(|| "the daemon is shutting down".to_owned());
     let checks = [("database", database), ("running", ending)];
     if checks.iter().any(|(_, fault)| fault.is_some()) {
         let faults = checks

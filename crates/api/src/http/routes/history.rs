@@ -1,4 +1,4 @@
-//! `GET /v1/agents/{id}/history`: the exchanges around the boundary.
+//! `GET /v1/agents/{id}/history`: shows the exchanges before and after the boundary.
 
 use axum::{
     extract::State,
@@ -19,7 +19,7 @@ use crate::{
 use recapd_core::domain::history::{HistoryView, render_text};
 use recapd_store::StoreError;
 
-/// The width of the text, which is the command line's default.
+/// The width of the text: the default of the command line.
 const TEXT_COLUMNS: usize = 80;
 
 /// Shows a history.
@@ -27,8 +27,8 @@ const TEXT_COLUMNS: usize = 80;
     get, path = "/v1/agents/{id}/history", operation_id = "get_history", tag = "history",
     params(AgentPath,
         ("archived" = Option<i64>, Query, minimum = 0, maximum = 10_000, description = "The most exchanges before the window."),
-        ("all" = Option<Switch>, Query, description = "As many exchanges as can be shown."),
-        ("exchange" = Option<i64>, Query, minimum = 1, description = "Only this exchange, with all of its lines, wherever it stands."),
+        ("all" = Option<Switch>, Query, description = "Shows as many exchanges as possible."),
+        ("exchange" = Option<i64>, Query, minimum = 1, description = "Only this exchange, with all of its lines, in the window or before it."),
         ("tokens" = Option<Switch>, Query, description = "Adds the tokens of each message, and lines for tool results.")),
     responses((status = 200, description = "The history. An exchange of more than 8 MB of payloads has lines for its first messages, and a last line that says where the rest is.", content((HistoryView = "application/json"), (String = "text/plain"))),
         answers::Always,

@@ -1,4 +1,4 @@
-//! `GET /v1/agents/{id}/items` and `PATCH /v1/agents/{id}/items/{item}`: the items of the document, and their correction.
+//! `GET /v1/agents/{id}/items` and `PATCH /v1/agents/{id}/items/{item}`: lists and corrects the items of the document.
 
 use axum::{
     Json,
@@ -8,7 +8,7 @@ use axum::{
 use serde::Serialize;
 use serde_json::Value;
 
-use super::agents::known;
+use super::agents::existing_agent;
 use crate::http::{
     SharedApp,
     openapi::{
@@ -18,7 +18,7 @@ use crate::http::{
     },
     request::{
         body,
-        extract::{Agent, AgentNumber, Parameters, proposal},
+        extract::{Agent, AgentNumber, Parameters, suggestion},
         page,
     },
     response::problem::{Finding, INVALID_BODY, INVALID_EDIT, Problem, RequestPlace},
@@ -41,7 +41,7 @@ pub(super) struct ItemsPage {
     next_cursor: Option<Cursor>,
 }
 
-/// Lists the items of the document; with `all` also those that are no longer in it.
+/// Lists the items of the document; with `all`, also items that are no longer in it.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/items", operation_id = "list_items", tag = "summary",
     params(AgentPath,
@@ -63,7 +63,7 @@ pub(super) async fn list(
         limit: limit + 1,
         all: parameters.flag("all")?,
     };
-    known(&app, &agent).await?;
+    existing_agent(&app, &agent).await?;
     let found = app.parts.store.items(&agent, query).await?;
     let (items, entry) = page::cut(found, limit, |item| item.item.item);
     Ok(Json(ItemsPage {
@@ -92,7 +92,7 @@ pub(super) async fn change(
     Parameters::read(request.uri(), &[])?;
     let body = body::read_short(&app, request).await?;
     let change: Value = serde_json::from_slice(&body.bytes)
-        .map_err(|error| Problem::new(INVALID_BODY, format!("the body is no JSON: {error}")).hint(EXAMPLE))?;
+        .map_err(|error| Problem::new(INVALID_BODY, format!("the body isn't JSON: {error}")).hint(EXAMPLE))?;
     let edit = ItemEdit::parse(&change).map_err(|error| refusal(&error))?;
     let ingestor = app.parts.ingestor.clone();
     let edited = app
@@ -105,8 +105,8 @@ fn refusal(error: &EditError) -> Problem {
     let problem = Problem::new(INVALID_EDIT, error.to_string());
     let (name, hint) = match error {
         EditError::Nothing => return problem.hint(EXAMPLE),
-        EditError::Unknown(name) => (name.as_str(), proposal(name, &FIELDS)),
-        EditError::Invalid { name, expected } => (*name, format!("give {expected}")),
+        EditError::Unknown(name) => (name.as_str(), suggestion(name, &FIELDS)),
+        EditError::Invalid { name, expected } => (*name, format!("send {expected}")),
     };
     problem.hint(hint.clone()).findings(vec![Finding {
         place: RequestPlace::member(name),

@@ -1,5 +1,5 @@
-//! `POST /v1/agents/{id}/clear`, `mark`, `rewind` and `fork`. A client can also send the steps as messages, except for the
-//! fork, but here it gets a clear error if a step is impossible.
+//! `POST /v1/agents/{id}/clear`, `mark`, `rewind` and `fork`. A client can also append all but the fork as messages, but only here
+//! does it get a clear error if a step is impossible.
 
 use axum::{
     Extension, Json,
@@ -110,7 +110,7 @@ pub(super) async fn rewind(
     take(&app, agent, Step::Rewind(to)).await
 }
 
-/// Creates an agent with this one's history so far.
+/// Creates an agent that has this agent's history so far.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/fork", operation_id = "fork", tag = "lineage",
     params(AgentPath),
@@ -137,7 +137,7 @@ pub(super) async fn fork(
     Ok((StatusCode::CREATED, Json(ForkReply::new(parent, child, forked))))
 }
 
-/// Reads the body of `request`, such as `example`; an empty one counts as `{}`.
+/// Reads the body of `request`. An empty body counts as `{}`. If the body is invalid, the problem names `example`.
 pub(super) async fn read<T: DeserializeOwned>(
     app: &App,
     request: Request,
@@ -147,9 +147,9 @@ pub(super) async fn read<T: DeserializeOwned>(
     let body = body::read_short(app, request).await?;
     let text: &[u8] = if body.bytes.is_empty() { b"{}" } else { &body.bytes };
     let invalid = |detail: String| Problem::new(INVALID_BODY, detail).hint(format!("send `{example}`"));
-    // Serde would also take an array, with the members in an order that nobody knows.
+    // Serde would also read an array, with the members in an order that no client knows.
     if !text.trim_ascii_start().starts_with(b"{") {
-        return Err(invalid("the body is no JSON object".to_owned()));
+        return Err(invalid("the body isn't a JSON object".to_owned()));
     }
     serde_json::from_slice(text).map_err(|error| members::with_unknown::<T>(invalid(error.to_string()), text))
 }

@@ -1,4 +1,4 @@
-//! `POST /v1/agents/{id}/messages`: append.
+//! `POST /v1/agents/{id}/messages`: appends messages.
 
 use axum::{
     body::Bytes,
@@ -26,31 +26,31 @@ use crate::http::{
 use recapd_core::domain::{convergence::ConvergenceScore, message::Format};
 use recapd_store::AppendOutcome;
 
-/// The header that says where messages come from.
+/// The header that names the source of messages.
 const SOURCE: &str = "recapd-source";
 const TRANSCRIPT: &str = "transcript";
 
-/// The result of an append, the same over HTTP and on the command line.
+/// The result of an append. HTTP and the command line use the same fields.
 #[derive(Serialize, utoipa::ToSchema)]
 pub struct AppendReply {
     accepted: i64,
     duplicates: i64,
     exchange: i64,
     window: WindowFigures,
-    /// The exchanges that a raised budget took back into the window.
+    /// The exchanges that came back into the window because the budget was raised.
     #[serde(skip_serializing_if = "Option::is_none")]
     returned: Option<EvictedExchanges>,
     evicted: Vec<EvictedExchanges>,
-    /// The session that ended because its newest exchange is too big.
+    /// The session that this append ended, because its newest exchange is too big.
     #[serde(skip_serializing_if = "Option::is_none")]
     session_ended: Option<i64>,
     summary: SummaryFigures,
-    /// How alike the speakers sound. `stop` asks the client to end the conversation.
+    /// How much the speakers sound alike. With `stop`, the client should end the conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     convergence: Option<ConvergenceScore>,
 }
 
-/// The window afterwards. Without a budget (0), `fill_ratio` and `tokens_until_eviction` are null.
+/// The window after the append. Without a budget (0), `fill_ratio` and `tokens_until_eviction` are null.
 #[derive(Serialize, utoipa::ToSchema)]
 struct WindowFigures {
     tokens: i64,
@@ -69,22 +69,24 @@ struct EvictedExchanges {
 
 #[derive(Serialize, utoipa::ToSchema)]
 struct SummaryFigures {
-    /// 0 before the first. If it differs from the version of a document that a client has, there is a newer document.
+    /// The newest version; 0 if there is no summary yet. A client whose document has another version should fetch the
+    /// document.
     version: i64,
-    /// An upper bound of the exchanges that wait to be summarised: set-aside ones and preambles between them count, too.
+    /// At most this many exchanges wait to be summarised. Ones that a rewind set aside, and preambles between them, are
+    /// counted, too.
     pending_exchanges: i64,
     covers_through: i64,
 }
 
-/// Stores messages, and returns what that did to the window.
+/// Stores messages. Returns how the window changed.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/messages", operation_id = "append_messages", tag = "messages",
     params(AgentPath,
         ("format" = Option<MessageFormat>, Query, description = "The format of the messages; detected by default."),
-        ("recapd-source" = Option<String>, Header, pattern = "^transcript$", description = "`transcript`: the messages are lines of a session's transcript, in order. What the proxy has stored of the session counts as a duplicate."),
-        ("idempotency-key" = Option<String>, Header, pattern = "^[!#-~]{1,200}$", description = "Makes it safe to repeat an append of messages without ids: they are stored once under a key. A repeat gets the same answer while that is remembered, and later one that counts duplicates.")),
+        ("recapd-source" = Option<String>, Header, pattern = "^transcript$", description = "`transcript`: the messages are lines of a session's transcript, in order. A message that the proxy has already stored counts as a duplicate."),
+        ("idempotency-key" = Option<String>, Header, pattern = "^[!#-~]{1,200}$", description = "Makes it safe to repeat an append of messages without ids: with the same key they are stored only once. A repeated request gets the same answer; if that is no longer remembered, an answer that counts duplicates.")),
     request_body(description = "Messages in order, in a format that `format` names: one message, an array, `{messages, usage}`, or one message on each line.", content((MessagesBody = "application/json", examples(("turn" = (summary = "A finished turn", value = json!([{"role": "user", "content": "Fix the parser"}, {"role": "assistant", "content": "Fixed: the loop ended too early."}]))), ("once" = (summary = "Messages that may be sent again", value = json!([{"id": "m-1", "kind": "user", "content": "Fix the parser"}]))))), (String = "application/x-ndjson"))),
-    responses((status = 200, description = "The messages are stored. The answer says what that did to the window.", body = AppendReply),
+    responses((status = 200, description = "The messages are stored. The answer says how the window changed.", body = AppendReply),
         answers::Always,
         answers::Conflicting,
         answers::Keyed,
@@ -105,7 +107,7 @@ pub(super) async fn append(
     let (writing, body) = body::read(&app, request).await?;
     let (messages_max, asking) = (app.settings.batch_messages_max, key.clone());
     let ((batch, asked), share) = body
-        .parsed(move |bytes| {
+        .parse(move |bytes| {
             let batch = message_body::messages(writing, &bytes, format, messages_max)?;
             Ok((batch, asking.map(|key| key.of_request(&bytes))))
         })
@@ -135,7 +137,8 @@ pub(super) async fn append(
         None => error.into(),
     })?;
     let keyed = key.zip(asked);
-    // It is a repeat only if nothing was stored: the agent may have been deleted since, even by another daemon.
+    // Only a request that stored nothing is a repetition: the agent may have been deleted since, even by another
+    // daemon.
     if outcome.accepted == 0
         && let Some((key, asked)) = &keyed
         && let Some(answer) = app.answers.of(key, &asked.digest, outcome.created_at)
@@ -162,7 +165,7 @@ fn json(answer: Bytes) -> Response {
 fn named_format(name: &str) -> Result<Format, Problem> {
     Format::from_name(name).ok_or_else(|| {
         let names = Format::ALL.map(Format::name).join(", ");
-        let cure = format!("give one of {names}, or leave it out and it is detected");
+        let cure = format!("send one of {names}, or leave it out to have the format detected");
         invalid("format", &format!("can't be `{name}`"), &cure)
     })
 }

@@ -1,4 +1,4 @@
-//! `/v1/agents/{id}/notes`: the named texts that an agent keeps.
+//! `/v1/agents/{id}/notes`: reads and writes an agent's notes.
 
 use axum::{
     Json,
@@ -7,7 +7,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::agents::known;
+use super::agents::existing_agent;
 use crate::http::{
     SharedApp,
     openapi::{answers, parameters::AgentPath, values::Switch},
@@ -30,7 +30,7 @@ const EXAMPLE: &str =
 
 const TEXT_EXAMPLE: &str = r#"send an object such as {"text": "1. Find the cause"}"#;
 
-/// The agent and the note of a path. A slash in the name is written as `%2F`.
+/// The agent and the note in a path. A slash in the note's name is written as `%2F`.
 pub(super) struct AgentNote(AgentId, NoteName);
 
 impl<S: Send + Sync> FromRequestParts<S> for AgentNote {
@@ -54,7 +54,7 @@ pub(super) struct NoteReply {
     agent_id: AgentId,
     #[serde(flatten)]
     note: NoteEntry,
-    /// Its versions, newest first, at most 100.
+    /// The note's versions, newest first, at most 100.
     versions: Vec<NoteEntry>,
 }
 
@@ -72,12 +72,12 @@ struct NotesRequest {
 #[serde(deny_unknown_fields)]
 #[schema(as = NoteBody)]
 struct NoteTextRequest {
-    /// The whole text, or with `append` what is added to it; at most 64 KiB in all.
+    /// The whole text. With `append`, the text to add. A note has at most 64 KiB.
     text: String,
-    /// True adds the text to the end.
+    /// If true, adds the text to the end of the note.
     #[serde(default)]
     append: bool,
-    /// The version that it replaces, 0 if there must be none.
+    /// The version that this one replaces; 0 if the note must not exist yet.
     #[serde(default)]
     replaces: Option<i64>,
 }
@@ -86,7 +86,7 @@ struct NoteTextRequest {
 #[utoipa::path(
     get, path = "/v1/agents/{id}/notes", operation_id = "list_notes", tag = "notes",
     params(AgentPath,
-        ("texts" = Option<Switch>, Query, description = "With their texts.")),
+        ("texts" = Option<Switch>, Query, description = "Includes the notes' texts.")),
     responses((status = 200, description = "The notes, ordered by name.", body = NotesReply),
         answers::Always,
         answers::OfAgent),
@@ -102,7 +102,7 @@ pub(super) async fn list(
     ))
 }
 
-/// Writes, extends and deletes notes, all or none.
+/// Writes, extends and deletes notes: all of them, or none if one fails.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/notes", operation_id = "change_notes", tag = "notes",
     params(AgentPath),
@@ -121,7 +121,7 @@ pub(super) async fn change(
     let NotesRequest { changes } = body(&app, request, EXAMPLE).await?;
     if !(1..=NOTES_MAX).contains(&i64_or_max(changes.len())) {
         let detail = format!(
-            "`changes` has {} entries: 1 to {NOTES_MAX} are possible",
+            "`changes` has {} entries; 1 to {NOTES_MAX} are allowed",
             changes.len()
         );
         return Err(Problem::new(INVALID_BODY, detail).hint(EXAMPLE));
@@ -145,7 +145,7 @@ pub(super) async fn read(
     uri: Uri,
 ) -> Result<Json<NoteReply>, Problem> {
     let version = Parameters::read(&uri, &["version"])?.integer("version", 1..=i64::MAX)?;
-    known(&app, &agent).await?;
+    existing_agent(&app, &agent).await?;
     let query = NoteQuery {
         versions_of: Some(name.clone()),
         texts: true,
@@ -198,13 +198,13 @@ pub(super) async fn put(
     Ok(Json(write(&app, agent, vec![change]).await?))
 }
 
-/// Deletes a note. Its versions stay, as messages do, and a rewind brings it back.
+/// Deletes a note. Its versions stay in the archive, as messages do. A rewind to before the deletion restores the note.
 #[utoipa::path(
     delete, path = "/v1/agents/{id}/notes/{name}", operation_id = "delete_note", tag = "notes",
     params(AgentPath,
         ("name" = NoteName, Path, description = "The note's name, each slash in it written as `%2F`."),
-        ("replaces" = Option<i64>, Query, minimum = 1, description = "The version that is deleted; without it, any.")),
-    responses((status = 204, description = "It is deleted."),
+        ("replaces" = Option<i64>, Query, minimum = 1, description = "Deletes only if this is the newest version. By default, deletes whatever version is the newest.")),
+    responses((status = 204, description = "The note is deleted."),
         answers::Always,
         answers::OfAgent,
         answers::Conflicting),
@@ -224,7 +224,7 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Reads a body with texts of notes, which may be longer than those of other requests.
+/// Reads a body with texts of notes. It may be longer than the bodies of other requests.
 async fn body<T: DeserializeOwned>(
     app: &SharedApp,
     request: Request,

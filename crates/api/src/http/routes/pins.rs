@@ -1,4 +1,4 @@
-//! `POST /v1/agents/{id}/pin` and `unpin`, which clients can also send as messages, and `GET /v1/agents/{id}/pins`.
+//! `POST /v1/agents/{id}/pin` and `unpin`, which clients can also append as messages, and `GET /v1/agents/{id}/pins`.
 
 use axum::{
     Json,
@@ -7,7 +7,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{agents::known, lineage};
+use super::{agents::existing_agent, lineage};
 use crate::{
     context::pins::{self, PinsReply},
     http::{
@@ -33,7 +33,7 @@ struct PinRequest {
 pub(super) struct PinReply {
     seq: i64,
     pinned: bool,
-    /// The first exchange in the window. Pinned messages of earlier exchanges are copied.
+    /// The first exchange of the window. Contexts hold copies of pinned messages from earlier exchanges.
     first_exchange: i64,
 }
 
@@ -77,11 +77,11 @@ pub(super) async fn unpin(
     take(&app, agent, Step::Unpin(seq), (seq, false)).await
 }
 
-/// Lists the messages that stay in view.
+/// Lists pinned and important messages.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/pins", operation_id = "list_pins", tag = "lineage",
     params(AgentPath),
-    responses((status = 200, description = "The messages that stay in view.", body = PinsReply),
+    responses((status = 200, description = "The messages that stay in view, even after their exchanges have left the window.", body = PinsReply),
         answers::Always,
         answers::OfAgent),
 )]
@@ -91,7 +91,7 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Json<PinsReply>, Problem> {
     Parameters::read(&uri, &[])?;
-    let row = known(&app, &agent).await?;
+    let row = existing_agent(&app, &agent).await?;
     let configured = &app.settings.configured;
     let in_force = row.settings.expanded(&configured.basis);
     let max_tokens = in_force.context_options(configured.context).copies_max_tokens();

@@ -12,7 +12,7 @@ use axum::{
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::agents::known;
+use super::agents::existing_agent;
 use crate::{
     access::Caller,
     http::{
@@ -52,7 +52,7 @@ use recapd_engine::snapshot::{
 use recapd_platform::threads;
 use recapd_store::{ProjectFigures, StoreResult};
 
-/// The most agents whose states a brief shows, and that it says are at work.
+/// Limits how many agents a brief shows.
 const STATES_MAX: usize = 8;
 const VERSION: HeaderName = HeaderName::from_static("recapd-version");
 
@@ -69,6 +69,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Project {
     }
 }
 
+/// The project and the agent in a path.
 pub(super) struct Membership(ProjectId, AgentId);
 
 impl<S: Send + Sync> FromRequestParts<S> for Membership {
@@ -87,9 +88,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Membership {
 }
 
 pub(crate) fn project_id(text: &str) -> Result<ProjectId, Problem> {
-    text.parse::<ProjectId>().map_err(|error| {
-        Problem::new(INVALID_PROJECT_ID, error.to_string()).hint("name the project by such an id")
-    })
+    text.parse::<ProjectId>()
+        .map_err(|error| Problem::new(INVALID_PROJECT_ID, error.to_string()).hint("send a valid project id"))
 }
 
 pub(crate) fn unknown(project: &ProjectId) -> Problem {
@@ -97,7 +97,7 @@ pub(crate) fn unknown(project: &ProjectId) -> Problem {
         UNKNOWN_PROJECT,
         format!("project `{project}` is unknown: no agent belongs to it"),
     )
-    .hint("a project is made by its first agent: PUT /v1/projects/{id}/agents/{agent}")
+    .hint("the first agent that joins a project creates it: PUT /v1/projects/{id}/agents/{agent}")
 }
 
 /// A page of projects, ordered by name.
@@ -145,7 +145,7 @@ pub(super) async fn list(
     }))
 }
 
-/// Reads the projects that `caller` may see, ordered by name, after `after`.
+/// Reads the projects after `after` that `caller` may see, ordered by name.
 async fn figures(
     app: &App,
     caller: &Caller,
@@ -153,7 +153,7 @@ async fn figures(
     limit: i64,
 ) -> StoreResult<Vec<ProjectFigures>> {
     let store = &app.parts.store;
-    let Some(seen) = app.parts.access.seen_projects(caller) else {
+    let Some(seen) = app.parts.access.visible_projects(caller) else {
         return store.projects(after, limit).await;
     };
     let mut found = Vec::new();
@@ -180,7 +180,7 @@ pub(super) struct Belongs {
     project_id: Option<ProjectId>,
 }
 
-/// Moves an agent to the project, from any project that it was in.
+/// Moves an agent into the project, out of any other project.
 #[utoipa::path(
     put, path = "/v1/projects/{id}/agents/{agent}", operation_id = "join_project", tag = "projects",
     params(ProjectPath,
@@ -219,11 +219,11 @@ pub(super) async fn leave(
     uri: Uri,
 ) -> Result<Json<Belongs>, Problem> {
     Parameters::read(&uri, &[])?;
-    let row = known(&app, &agent).await?;
+    let row = existing_agent(&app, &agent).await?;
     if row.project.as_deref() != Some(project.as_str()) {
         let detail = format!("agent `{agent}` doesn't belong to project `{project}`; nothing was changed");
         return Err(
-            Problem::new(UNKNOWN_PROJECT, detail).hint("GET /v1/agents/{id} tells what an agent belongs to")
+            Problem::new(UNKNOWN_PROJECT, detail).hint("GET /v1/agents/{id} names an agent's project")
         );
     }
     let (ingestor, leaving) = (app.parts.ingestor.clone(), agent.clone());
@@ -261,13 +261,13 @@ impl AsRef<[u8]> for Markdown {
 #[utoipa::path(
     get, path = "/v1/projects/{id}/summary", operation_id = "get_project_summary", tag = "projects",
     params(ProjectPath,
-        ("view" = Option<View>, Query, description = "`brief`: the sessions at work, what holds, and then the newest lines first, at most 9,000 characters and 2,300 tokens."),
+        ("view" = Option<View>, Query, description = "`brief`: the sessions at work, the facts that hold, and the newest lines; at most 9,000 characters and 2,300 tokens."),
         ("max_tokens" = Option<i64>, Query, minimum = 1, maximum = 1_000_000, description = "With `view=brief`: at most this many tokens."),
         ("max_chars" = Option<i64>, Query, minimum = 1, maximum = 10_000_000, description = "With `view=brief`: at most this many characters."),
-        ("reader" = Option<AgentId>, Query, description = "With `view=brief`: the agent that reads it, which isn't told that it is at work itself."),
-        ("without" = Option<AgentId>, Query, description = "With `view=brief`: leaves out what this agent did."),
+        ("reader" = Option<AgentId>, Query, description = "With `view=brief`: the agent that reads it. The brief doesn't list this agent as at work."),
+        ("without" = Option<AgentId>, Query, description = "With `view=brief`: leaves out this agent's lines."),
         ("if-none-match" = Option<String>, Header, description = "The `etag` of the copy that the client has.")),
-    responses((status = 200, description = "The document.", content((ProjectSummaryView<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does, but not with what a brief adds to it."), ("recapd-version" = i64, description = "The sum of the agents' versions."), ("recapd-stale" = String, description = "While the database is away or slow: the age of this copy, such as `41s`."))),
+    responses((status = 200, description = "The document.", content((ProjectSummaryView<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document changes. What a brief adds to the document doesn't change it."), ("recapd-version" = i64, description = "The sum of the agents' versions."), ("recapd-stale" = String, description = "While the database is unavailable or slow: the age of this copy, such as `41s`."))),
         (status = 304, description = "The client's copy is current."),
         (status = 503, description = "There is no copy, and the database doesn't answer within two seconds.", content((crate::http::response::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
         answers::Faults,
@@ -281,7 +281,7 @@ pub(super) async fn summary(
 ) -> Result<Response, Problem> {
     let began = Instant::now();
     let query = BriefQuery::read(&uri)?;
-    let form = Form::wanted(&headers);
+    let form = Form::preferred_by(&headers);
     let (result, answer) = match app.parts.projects.get(&project).await {
         Ok(None) => return Err(unknown(&project)),
         Ok(Some(reading)) => {
@@ -332,7 +332,7 @@ struct BriefQuery {
 }
 
 impl BriefQuery {
-    /// `None` if the whole document is wanted.
+    /// Reads the query; `None` if it asks for the whole document.
     fn read(uri: &Uri) -> Result<Option<Self>, Problem> {
         let known = [
             excerpt::VIEW,
@@ -344,7 +344,7 @@ impl BriefQuery {
         let parameters = Parameters::read(uri, &known)?;
         let agent = |name| parameters.text(name).map(agent_id).transpose();
         let (reader, without) = (agent("reader")?, agent("without")?);
-        let options = excerpt::wanted(&parameters)?.filter(|options| options.is_brief());
+        let options = excerpt::read_options(&parameters)?.filter(|options| options.is_brief());
         if options.is_none()
             && known
                 .iter()
@@ -353,7 +353,7 @@ impl BriefQuery {
             return Err(invalid(
                 excerpt::VIEW,
                 "is missing",
-                "give view=brief for a shorter document",
+                "send view=brief for a shorter document",
             ));
         }
         Ok(options.map(|options| Self {
@@ -396,7 +396,8 @@ impl BriefQuery {
         Ok(threads::computed("cutting an excerpt", cut).await?)
     }
 
-    /// The line about another session that said something lately and has it in its window.
+    /// Returns the line about an agent that is at work: one that isn't the reader, said something lately, and has it in
+    /// its window.
     async fn at_work(&self, app: &SharedApp, member: &MemberFigures) -> StoreResult<Option<String>> {
         let agent = &member.agent_id;
         let now = app.parts.clock.now();

@@ -1,4 +1,4 @@
-//! `GET /v1/queue`, its rows, and what operators do to them.
+//! `GET /v1/queue` and its rows, and operators' actions on them.
 
 use axum::{
     Extension, Json,
@@ -40,7 +40,7 @@ use recapd_store::{
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = QueuePage)]
 pub(super) struct QueuePage {
-    /// Since when all updates are paused; null if they aren't.
+    /// When all updates were paused; null if they aren't paused.
     paused_since: Option<Timestamp>,
     rows: Vec<QueueRow>,
     /// The cursor of the next page; null on the last.
@@ -51,11 +51,11 @@ pub(super) struct QueuePage {
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = QueuePause)]
 pub(super) struct Pause {
-    /// Since when they are paused; null if they aren't.
+    /// When all updates were paused; null if they aren't paused.
     paused_since: Option<Timestamp>,
 }
 
-/// The pause of an agent's updates by an operator.
+/// Whether an operator has paused an agent's updates.
 #[derive(Serialize, utoipa::ToSchema)]
 #[schema(as = AgentPause)]
 pub(super) struct AgentPause {
@@ -83,7 +83,7 @@ pub(super) async fn list(
 }
 
 /// Reads the requested page of the queue, as far as `caller` may see it. Returns its rows, the agent after which the next
-/// page begins, and since when all updates are paused.
+/// page begins, and when all updates were paused.
 async fn queue_of(
     app: &App,
     caller: &Caller,
@@ -93,7 +93,11 @@ async fn queue_of(
     let limit = page::limit(&parameters)?;
     let after = page::cursor(&parameters, PagedList::Queue)?;
     let operator = &app.parts.operator;
-    let seen = app.parts.access.seen(caller, after.as_ref(), limit).await?;
+    let seen = app
+        .parts
+        .access
+        .visible_agents(caller, after.as_ref(), limit)
+        .await?;
     let (rows, next) = if let Some(agents) = seen {
         some(operator, agents, limit).await?
     } else {
@@ -103,7 +107,8 @@ async fn queue_of(
     Ok((rows, next, operator.paused_since().await?))
 }
 
-/// Returns a page of the rows of `agents`. It may have fewer rows than `limit` even if more follow.
+/// Returns the rows of `agents`, and the agent after which the next page begins. Agents without a row make the page
+/// shorter than `limit`.
 pub(crate) async fn some(
     operator: &Operator,
     agents: Vec<AgentId>,
@@ -134,7 +139,8 @@ pub(super) async fn read(
 
 /// Shows the row in the queue of an agent named `pause`.
 ///
-/// This agent needs a route of its own, since `POST` to the same path pauses the queue. Otherwise it is `GET /v1/queue/{id}`.
+/// This agent needs a route of its own, because `POST` to the same path pauses the queue. Works like `GET
+/// /v1/queue/{id}`.
 #[utoipa::path(
     get, path = "/v1/queue/pause", operation_id = "get_queue_row_of_pause", tag = "updates",
     responses((status = 200, description = "The row.", body = QueueRow), answers::Always, answers::OfAgent),
@@ -145,7 +151,7 @@ pub(super) async fn read_pause(State(app): State<SharedApp>, uri: Uri) -> Result
 
 /// Shows the row in the queue of an agent named `resume`.
 ///
-/// Like `GET /v1/queue/pause`.
+/// Works like `GET /v1/queue/{id}`, for the same reason as `GET /v1/queue/pause`.
 #[utoipa::path(
     get, path = "/v1/queue/resume", operation_id = "get_queue_row_of_resume", tag = "updates",
     responses((status = 200, description = "The row.", body = QueueRow), answers::Always, answers::OfAgent),
@@ -154,7 +160,7 @@ pub(super) async fn read_resume(State(app): State<SharedApp>, uri: Uri) -> Resul
     read_namesake(&app, &uri).await
 }
 
-/// Like [`read`], for an agent named like the path's last part.
+/// Like [`read`], but for the agent that is named like the last part of the path.
 async fn read_namesake(app: &SharedApp, uri: &Uri) -> Result<Json<QueueRow>, Problem> {
     Parameters::read(uri, &[])?;
     let (_, name) = uri.path().rsplit_once('/').unwrap_or_default();
@@ -168,7 +174,7 @@ async fn shown(app: &SharedApp, agent: &AgentId) -> Result<Json<QueueRow>, Probl
 
 pub(crate) fn not_queued(agent: &AgentId) -> Problem {
     Problem::new(UNKNOWN_QUEUE_ROW, format!("agent `{agent}` isn't in the queue"))
-        .hint("nothing is to be done for it; POST /v1/agents/{id}/refresh asks for an update")
+        .hint("the agent needs no update; POST /v1/agents/{id}/refresh requests one")
 }
 
 /// Updates an agent's summary now.
@@ -200,14 +206,14 @@ pub(super) async fn refresh(
     Ok(response)
 }
 
-/// Makes a row due that waits, is parked or is paused.
+/// Makes a waiting, parked or paused row due now.
 ///
-/// It gets a new series of attempts. A row that a worker holds stays as it is.
+/// The row gets a new series of attempts. If a worker is working on it, it stays unchanged.
 #[utoipa::path(
     post, path = "/v1/queue/{id}/retry", operation_id = "retry_update", tag = "updates",
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
-    responses((status = 200, description = "The row after this.", body = QueueRow),
+    responses((status = 200, description = "The row after the action.", body = QueueRow),
         answers::Always, answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn retry(
@@ -221,15 +227,15 @@ pub(super) async fn retry(
     .await
 }
 
-/// Parks a row, and stops the update under way.
+/// Parks a row, and stops its update if one is in progress.
 ///
-/// Nothing is lost: exchanges stay pending, with digests in their place. A retry brings the row back, as does the next
-/// eviction after at least ten minutes.
+/// Nothing is lost: exchanges stay pending, and digests represent them. A retry makes the row due again; so does the
+/// next eviction, if it comes at least ten minutes later.
 #[utoipa::path(
     post, path = "/v1/queue/{id}/cancel", operation_id = "cancel_update", tag = "updates",
     params(AgentPath),
     request_body(content = EmptyBody, example = json!({})),
-    responses((status = 200, description = "The row after this.", body = QueueRow),
+    responses((status = 200, description = "The row after the action.", body = QueueRow),
         answers::Always, answers::OfAgent, answers::WithBody),
 )]
 pub(super) async fn cancel(
@@ -243,8 +249,8 @@ pub(super) async fn cancel(
     .await
 }
 
-/// Carries out an action on an agent's row, even if the client disconnects. Returns the row as the action left it, since a
-/// worker may change it before it is read again.
+/// Carries out an action on an agent's row, even if the client disconnects. Returns the row as the action left it; a
+/// worker may change the row at once.
 async fn by_hand<Act, Done>(
     app: &SharedApp,
     agent: AgentId,
@@ -266,7 +272,7 @@ where
 
 /// Pauses all updates.
 ///
-/// This affects all daemons on the database and outlasts restarts. Updates under way are completed.
+/// This affects all daemons on the database, and outlasts restarts. Updates in progress are completed.
 #[utoipa::path(
     post, path = "/v1/queue/pause", operation_id = "pause_queue", tag = "updates",
     request_body(content = EmptyBody, example = json!({})),
@@ -297,8 +303,8 @@ async fn set_paused(app: &App, request: Request, paused: bool) -> Result<Json<Pa
 
 /// Pauses an agent's updates.
 ///
-/// The pause lasts until they are resumed. The update under way is stopped. Eviction goes on, and digests take the place of
-/// evicted exchanges.
+/// The pause lasts until the updates are resumed. An update in progress is stopped. Eviction continues, and digests
+/// represent evicted exchanges.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/pause", operation_id = "pause_agent", tag = "updates",
     params(AgentPath),

@@ -1,4 +1,4 @@
-//! `GET /v1/agents/{id}/recall` and `GET /v1/agents/{id}/exchanges/{n}`: the archive, by words and by number.
+//! `GET /v1/agents/{id}/recall` and `GET /v1/agents/{id}/exchanges/{n}`: finds what is archived, by words or by number.
 
 use axum::{
     Json,
@@ -31,13 +31,13 @@ const TEXT: &str = "text/plain";
     params(AgentPath,
         ("q" = String, Query, min_length = 1, description = "A question, words, or phrases in quotation marks.", example = "jwt \"refresh token\""),
         ("limit" = Option<i64>, Query, minimum = 1, maximum = 50, description = "The most exchanges."),
-        ("role" = Option<String>, Query, description = "Only what they said: `user`, `assistant`, `tool` or `system`."),
+        ("role" = Option<String>, Query, description = "Only messages of this role: `user`, `assistant`, `tool` or `system`."),
         ("tool" = Option<String>, Query, description = "Only exchanges that call this tool.", example = "bash"),
-        ("since" = Option<String>, Query, description = "Only what was said from this time on: RFC 3339, a date, or words such as `last week`."),
-        ("until" = Option<String>, Query, description = "Only what was said before this time, or before the end of this day."),
+        ("since" = Option<String>, Query, description = "Only messages from this time on: RFC 3339, a date, or words such as `last week`."),
+        ("until" = Option<String>, Query, description = "Only messages before this time. A date includes the whole day."),
         ("session" = Option<i64>, Query, minimum = 1, description = "Only exchanges of this session."),
         ("order" = Option<String>, Query, description = "`best`: the best matches first (default); `recent`: the newest exchanges first."),
-        ("as_of" = Option<String>, Query, description = "The time from which words such as `yesterday` are understood; now if it is missing.")),
+        ("as_of" = Option<String>, Query, description = "Words such as `yesterday` are relative to this time; by default, to now.")),
     responses((status = 200, description = "The matching exchanges.", content((RecallReply = "application/json"), (String = "text/plain"))),
         answers::Always,
         answers::OfAgent),
@@ -82,23 +82,23 @@ impl<S: Send + Sync> FromRequestParts<S> for ExchangePath {
             exchange: exchange.map_err(|_| {
                 Problem::new(
                     INVALID_PARAMETER,
-                    format!("`{number}` is no number of an exchange"),
+                    format!("`{number}` isn't the number of an exchange"),
                 )
-                .hint("give the number that stands behind the # in the summary: /exchanges/38")
+                .hint("send the number that follows a # in the summary: /exchanges/38")
             })?,
         })
     }
 }
 
-/// Shows an exchange as it was.
+/// Shows the messages of an exchange verbatim.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/exchanges/{n}", operation_id = "get_exchange", tag = "history",
     params(AgentPath,
         ("n" = i64, Path, description = "The exchange's number, as written after the # in a summary.", minimum = 0),
         ("after" = Option<i64>, Query, minimum = 0, description = "Only messages after this number."),
         ("limit" = Option<i64>, Query, minimum = 1, maximum = 1000, description = "The most messages."),
-        ("scope" = Option<String>, Query, pattern = "^(all|conversation)$", description = "`conversation`: without instructions and events of the host; `all`: the default."),
-        ("format" = Option<RequestFormat>, Query, description = "Adds the messages as content of this provider's request.")),
+        ("scope" = Option<String>, Query, pattern = "^(all|conversation)$", description = "`conversation` leaves out instructions and events of the host; `all`, the default, doesn't."),
+        ("format" = Option<RequestFormat>, Query, description = "Also returns the messages in the form of this provider's request.")),
     responses((status = 200, description = "The exchange.", content((ExpandReply = "application/json"), (String = "text/plain"))),
         answers::Always,
         answers::OfAgent),
@@ -111,13 +111,13 @@ pub(super) async fn expand(
 ) -> Result<Response, Problem> {
     let parameters = Parameters::read(&uri, &["after", "limit", "scope", "format"])?;
     let format = |name| {
-        let cure = "give anthropic, openai, openai-responses or gemini";
+        let cure = "send anthropic, openai, openai-responses or gemini";
         RequestFormat::from_name(name).ok_or_else(|| invalid("format", &format!("can't be `{name}`"), cure))
     };
     let scope = |name: &str| {
         let mut scopes = recall::SCOPES.into_iter();
         let found = scopes.find(|(of, _)| *of == name).map(|(_, scope)| scope);
-        found.ok_or_else(|| invalid("scope", &format!("can't be `{name}`"), "give all or conversation"))
+        found.ok_or_else(|| invalid("scope", &format!("can't be `{name}`"), "send all or conversation"))
     };
     let query = ExpandQuery {
         scope: parameters
@@ -147,7 +147,7 @@ pub(crate) fn unknown_exchange(agent: &AgentId, exchange: i64) -> Problem {
     .hint("GET /v1/agents/{id}/history lists exchanges, GET /v1/agents/{id}/recall?q=… finds them by words")
 }
 
-/// Returns the reply as JSON, or as text if the client prefers that.
+/// Returns the reply as JSON, or as text if the client prefers text.
 pub(super) fn answer<T: Serialize>(headers: &HeaderMap, reply: &T, text: impl Fn(&T) -> String) -> Response {
     let vary = [(VARY, HeaderValue::from_static("accept"))];
     if preferred(headers, &[JSON, TEXT]) == TEXT {

@@ -17,33 +17,35 @@ use crate::{
 use recapd_core::domain::{agent::AgentId, continuation::Beginning, number::i64_or_max};
 use recapd_platform::threads;
 
-/// What stands for the evicted part of a conversation.
+/// What replaces the evicted part of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub(super) struct ReplacementReply {
-    /// The agent that holds the conversation: another one than asked for if that one's conversation begins differently.
+    /// The agent that holds the conversation. If the conversation of the requested agent begins differently, this is
+    /// another agent.
     agent_id: AgentId,
     summary_version: i64,
     first_exchange: i64,
-    /// The number of units of the conversation that the text stands for; 0 if all of it is in the window.
+    /// How many units of the conversation the text replaces; 0 if all of it is in the window.
     units: i64,
-    /// A hash of these units, in hexadecimal digits: a request that begins differently is another conversation.
+    /// A hash of these units, in hexadecimal digits. A request that begins with other units is another conversation.
     hash: String,
-    /// Changes with each step.
+    /// A tag that changes with each step.
     tag: String,
-    /// The hash of the first unit of the user's message that stays before the text; null for none.
+    /// The hash of the first unit of the user's message that stays before the text; null if none stays.
     anchor: Option<String>,
-    /// The document, with the request that the window works on and copies of pinned messages; null if the caller has it.
+    /// The document, with the request that the window works on and copies of pinned messages; null if the caller has it
+    /// already.
     text: Option<String>,
 }
 
-/// Tells a client that sends its whole conversation with each request which part of it has left the window, and writes what
-/// stands for that part. The text stays the same between two steps.
+/// Says which part of a conversation has left the window, and returns the text that replaces that part. For clients
+/// that send their whole conversation with each request. The text stays the same between two steps.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/replacement", operation_id = "replacement", tag = "messages",
     params(AgentPath,
         ("begins_with" = String, Query, pattern = "^[0-9a-f]{16}$", description = "The hash of the conversation's first unit."),
         ("known" = Option<String>, Query, description = "The tag of the step whose text the caller has.")),
-    responses((status = 200, description = "What stands for it.", body = ReplacementReply),
+    responses((status = 200, description = "The text, and what it replaces.", body = ReplacementReply),
         answers::Always,
         answers::OfAgent,
         answers::Conflicting),
@@ -59,8 +61,8 @@ pub(super) async fn replace(
     let first = u64::from_str_radix(first, 16).map_err(|_| {
         invalid(
             "begins_with",
-            "is no hash",
-            "give 16 hexadecimal digits, as the hash of the conversation's first unit",
+            "isn't a hash",
+            "send 16 hexadecimal digits, as the hash of the conversation's first unit",
         )
     })?;
     let conversations = &app.parts.conversations;
@@ -69,7 +71,7 @@ pub(super) async fn replace(
     let snapshot = app.parts.snapshots.of_step(&agent).await?;
     let snapshot = snapshot.ok_or_else(|| Problem::unknown_agent(&agent))?;
     let Beginning { units, hash } = conversations.before(&agent, snapshot.first_exchange).await?;
-    // The hash of the text ends the `ETag`; times in it may change while the text stays.
+    // The `ETag` ends with the hash of the text. Its other parts may change while the text stays the same.
     let text_hash = snapshot.etag.trim_matches('"').rsplit('.').next();
     let tag = format!("{}.{}", snapshot.first_exchange, text_hash.unwrap_or_default());
     let written = if units == 0 || parameters.text("known") == Some(&tag) {

@@ -1,4 +1,4 @@
-//! The results of updates: `GET /v1/runs`, `GET /v1/runs/{n}`, `GET /v1/stats`.
+//! `GET /v1/runs`, `GET /v1/runs/{n}`, `GET /v1/stats`: shows the results of updates.
 
 use axum::{
     Extension, Json,
@@ -30,8 +30,9 @@ use recapd_store::{
     operate::{Run, RunFigures, RunOutcome, RunQuery},
 };
 
-/// The default span of the figures, in hours, and the longest: a year.
+/// The default span of the figures: a day.
 const WINDOW_HOURS: i64 = DAY_MS / HOUR_MS;
+/// The longest span of the figures: a year.
 const WINDOW_HOURS_MAX: i64 = 366 * WINDOW_HOURS;
 
 /// A page of runs, newest first.
@@ -43,21 +44,21 @@ pub(super) struct RunsPage {
     next_cursor: Option<Cursor>,
 }
 
-/// The figures of a span of time, and of the current moment.
+/// The figures of a span of time, and of the present.
 #[derive(Serialize, utoipa::ToSchema)]
 pub(super) struct Stats {
     window_hours: i64,
-    /// Updates that ended in that time.
+    /// Updates that ended in the span of time.
     updates: RunFigures,
-    /// Rows of the queue that may be claimed.
+    /// Queue rows that are due.
     ready: i64,
-    /// Rows of the queue that wait for their time.
+    /// Queue rows that aren't due yet.
     scheduled: i64,
-    /// Rows of the queue that workers hold.
+    /// Queue rows that workers hold.
     running: i64,
     parked: i64,
     agents: i64,
-    /// True if `agents`, `documents` and `documents_tokens` are estimates, as they are above some thousands.
+    /// True if `agents`, `documents` and `documents_tokens` are estimates. They are once there are thousands.
     stock_is_estimated: bool,
     documents: i64,
     documents_tokens: i64,
@@ -69,7 +70,7 @@ pub(super) struct Stats {
     params(Paging,
         ("agent" = Option<AgentId>, Query, description = "Only runs of this agent."),
         ("outcome" = Option<RunOutcome>, Query, description = "Only runs with this outcome.")),
-    responses((status = 200, description = "The runs that are kept, newest first.", body = RunsPage), answers::Always),
+    responses((status = 200, description = "The stored runs, newest first.", body = RunsPage), answers::Always),
 )]
 pub(super) async fn list(
     State(app): State<SharedApp>,
@@ -88,7 +89,7 @@ async fn runs_of(app: &App, caller: &Caller, uri: &Uri) -> Result<(Vec<Run>, Opt
     let parameters = Parameters::read(uri, &["limit", "cursor", "agent", "outcome"])?;
     let limit = page::limit(&parameters)?;
     let outcome = |name| {
-        let cure = "give completed, failed, superseded or postponed";
+        let cure = "send completed, failed, superseded or postponed";
         RunOutcome::from_name(name).ok_or_else(|| invalid("outcome", &format!("can't be `{name}`"), cure))
     };
     let query = RunQuery {
@@ -106,7 +107,7 @@ async fn runs_of(app: &App, caller: &Caller, uri: &Uri) -> Result<(Vec<Run>, Opt
     Ok(page::cut(found, limit, |run| run.run))
 }
 
-/// Returns the problem of a token for some agents that asks for the runs of all.
+/// Returns the problem for a token for some agents that requests the runs of all agents.
 pub(crate) fn which_agent() -> Problem {
     invalid(
         "agent",
@@ -121,14 +122,14 @@ impl<S: Send + Sync> FromRequestParts<S> for Number {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let invalid = |detail| Problem::new(INVALID_PARAMETER, detail).hint("give an integer, such as 12");
+        let invalid = |detail| Problem::new(INVALID_PARAMETER, detail).hint("send an integer, such as 12");
         let Path(text) = Path::<String>::from_request_parts(parts, state)
             .await
             .map_err(|rejection| invalid(rejection.body_text()))?;
         let number = text.parse();
         number
             .map(Self)
-            .map_err(|_| invalid(format!("the path ends with `{text}`, which is no number")))
+            .map_err(|_| invalid(format!("the path ends with `{text}`, which isn't a number")))
     }
 }
 
@@ -148,20 +149,20 @@ pub(super) async fn read(
     run_of(&app, &caller, number).await.map(Json)
 }
 
-/// Reads the run of that number, if `caller` may see it.
+/// Reads the run with this number. Fails if there is none, or if `caller` may not see it.
 pub(crate) async fn run_of(app: &App, caller: &Caller, Number(number): Number) -> Result<Run, Problem> {
     let run = app.parts.operator.run(number).await?;
     let seen = match run {
-        Some(run) if app.parts.access.sees(caller, &run.agent_id).await? => Some(run),
+        Some(run) if app.parts.access.may_see(caller, &run.agent_id).await? => Some(run),
         _ => None,
     };
     seen.ok_or_else(|| {
         Problem::new(UNKNOWN_RUN, format!("there is no run {number}"))
-            .hint("GET /v1/runs lists those that are kept")
+            .hint("GET /v1/runs lists the stored runs")
     })
 }
 
-/// Shows updates in figures.
+/// Shows figures about updates.
 #[utoipa::path(
     get, path = "/v1/stats", operation_id = "get_stats", tag = "updates",
     params(("window" = Option<String>, Query, pattern = "^([1-9][0-9]{0,2}h|[1-9][0-9]?d)$", example = "24h",
@@ -172,7 +173,7 @@ pub(super) async fn stats(State(app): State<SharedApp>, uri: Uri) -> Result<Json
     let parameters = Parameters::read(&uri, &["window"])?;
     let window_hours = parameters.text("window").map_or(Ok(WINDOW_HOURS), hours)?;
     let updates = app.parts.operator.run_figures(window_hours * HOUR_MS).await?;
-    // The shortest window: the figures over time are computed above.
+    // The window is as short as possible, because the figures over time were computed above.
     let now = app.parts.clock.now();
     let sample: Sample = app.parts.store.sample(now, 0).await?;
     Ok(Json(Stats {
@@ -189,7 +190,7 @@ pub(super) async fn stats(State(app): State<SharedApp>, uri: Uri) -> Result<Json
     }))
 }
 
-/// Reads `24h` or `7d` as hours.
+/// Parses `24h` or `7d`; returns hours.
 fn hours(text: &str) -> Result<i64, Problem> {
     let (digits, factor) = match text.strip_suffix('d') {
         Some(days) => (days, WINDOW_HOURS),
@@ -202,7 +203,7 @@ fn hours(text: &str) -> Result<i64, Problem> {
     hours
         .filter(|hours| (1..=WINDOW_HOURS_MAX).contains(hours))
         .ok_or_else(|| {
-            let cure = format!("give hours or days, such as 24h or 7d, at most {WINDOW_HOURS_MAX}h");
+            let cure = format!("send hours or days, such as 24h or 7d, at most {WINDOW_HOURS_MAX}h");
             invalid("window", &format!("can't be `{text}`"), &cure)
         })
 }

@@ -1,4 +1,4 @@
-//! `POST /v1/agents/{id}/sessions/end`: ends a session, so that its pending exchanges become urgent.
+//! `POST /v1/agents/{id}/sessions/end`: ends a session. Its pending exchanges become urgent.
 
 use axum::{Json, extract::State, http::Uri};
 use serde::Serialize;
@@ -15,7 +15,7 @@ use crate::http::{
 #[schema(as = SessionEnded)]
 pub(super) struct SessionEndReply {
     session: i64,
-    /// True if exchanges were pending, which are summarised now.
+    /// True if exchanges were pending. They are summarised now.
     queued: bool,
 }
 

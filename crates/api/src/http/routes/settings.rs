@@ -1,4 +1,4 @@
-//! `GET` and `PATCH /v1/agents/{id}`: an agent's figures and its settings.
+//! `GET` and `PATCH /v1/agents/{id}`: shows an agent, and changes its settings.
 
 use axum::{
     Json,
@@ -8,13 +8,13 @@ use axum::{
 use serde::Serialize;
 use serde_json::Value;
 
-use super::agents::{AgentFigures, known};
+use super::agents::{AgentFigures, existing_agent};
 use crate::http::{
     SharedApp,
     openapi::{answers, parameters::AgentPath},
     request::{
         body,
-        extract::{Agent, Parameters, proposal},
+        extract::{Agent, Parameters, suggestion},
     },
     response::problem::{Finding, INVALID_BODY, INVALID_SETTING, Problem, RequestPlace},
 };
@@ -27,11 +27,11 @@ use recapd_store::SpendPause;
 pub(super) struct SettingsView {
     #[serde(flatten)]
     figures: AgentFigures,
-    /// The settings that it overrides.
+    /// The settings that this agent overrides.
     settings: AgentSettings,
-    /// The settings in force, and where each value comes from.
+    /// All settings of this agent, and where each value comes from.
     in_force: Vec<InForce>,
-    /// The spending limit for which updates wait, and until when; null if they don't.
+    /// If updates wait because of a spending limit: which limit, and until when.
     paused: Option<SpendPause>,
 }
 
@@ -49,7 +49,7 @@ pub(super) async fn show(
     uri: Uri,
 ) -> Result<Json<SettingsView>, Problem> {
     Parameters::read(&uri, &[])?;
-    let row = known(&app, &agent).await?;
+    let row = existing_agent(&app, &agent).await?;
     let configured = &app.settings.configured;
     Ok(Json(SettingsView {
         paused: app.parts.store.paused(&agent).await?,
@@ -59,12 +59,13 @@ pub(super) async fn show(
     }))
 }
 
-/// Changes settings by a merge patch (RFC 7396), from the next append on. The agent may be new. Returns everything that it overrides.
+/// Changes settings by a merge patch (RFC 7396), from the next append on. The agent need not exist yet. Returns all
+/// settings that the agent overrides.
 #[utoipa::path(
     patch, path = "/v1/agents/{id}", operation_id = "change_agent", tag = "agents",
     params(AgentPath),
     request_body(description = "A merge patch (RFC 7396): null removes an override.", content((AgentSettings = "application/json", example = json!({"budget_tokens": 50000, "model": null})), (AgentSettings = "application/merge-patch+json"))),
-    responses((status = 200, description = "Everything that the agent overrides now.", body = AgentSettings),
+    responses((status = 200, description = "All settings that the agent now overrides.", body = AgentSettings),
         answers::Always,
         answers::OfAgent,
         answers::WithBody),
@@ -77,7 +78,7 @@ pub(super) async fn change(
     Parameters::read(request.uri(), &[])?;
     let body = body::read_short(&app, request).await?;
     let patch: Value = serde_json::from_slice(&body.bytes)
-        .map_err(|error| Problem::new(INVALID_BODY, format!("the body is no JSON: {error}")).hint(EXAMPLE))?;
+        .map_err(|error| Problem::new(INVALID_BODY, format!("the body isn't JSON: {error}")).hint(EXAMPLE))?;
     let patch = SettingsPatch::parse(patch).map_err(refusal)?;
     let ingestor = app.parts.ingestor.clone();
     let settings = app
@@ -87,7 +88,7 @@ pub(super) async fn change(
 }
 
 const EXAMPLE: &str =
-    r#"send an object such as {"budget_tokens": 50000, "model": null}; null takes a setting back"#;
+    r#"send an object such as {"budget_tokens": 50000, "model": null}; null removes an override"#;
 
 fn refusal(error: SettingsError) -> Problem {
     let detail = error.to_string();
@@ -95,10 +96,10 @@ fn refusal(error: SettingsError) -> Problem {
         SettingsError::NotAnObject => return Problem::new(INVALID_SETTING, detail).hint(EXAMPLE),
         SettingsError::Unknown(name) => {
             let known: Vec<&str> = AgentSettings::names().collect();
-            let hint = proposal(&name, &known);
+            let hint = suggestion(&name, &known);
             (name, hint)
         }
-        SettingsError::Invalid { name, expected } => (name.to_owned(), format!("give {expected}")),
+        SettingsError::Invalid { name, expected } => (name.to_owned(), format!("send {expected}")),
     };
     Problem::new(INVALID_SETTING, detail)
         .hint(hint.clone())

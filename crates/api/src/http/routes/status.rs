@@ -1,4 +1,4 @@
-//! `GET /v1/status`: the daemon's figures.
+//! `GET /v1/status`: shows the daemon's figures.
 
 use axum::{Json, extract::State, http::Uri};
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub(super) struct Status {
     sample: Sample,
     /// What all agents together may spend in a day; 0 for no limit.
     spend_limits: SpendLimits,
-    /// The models that may be used, and until when one is left alone.
+    /// The configured models. If a circuit breaker has stopped calls to a model: until when.
     circuits: Vec<Circuit>,
 }
 

@@ -1,5 +1,5 @@
-//! `GET /v1/agents/{id}/summary`: the read path. It is answered from memory, and while the database is away from the last
-//! copy, marked as stale.
+//! `GET /v1/agents/{id}/summary`: reads a summary from memory. While the database is unavailable, returns the last copy and marks
+//! it as stale.
 
 use std::time::Duration;
 
@@ -35,29 +35,29 @@ use recapd_engine::snapshot::{Lookup, Snapshot, SummaryReply};
 use recapd_telemetry::metrics::labels::ReadResult;
 
 const WAIT_SECONDS_MAX: u64 = 60;
-/// The longest wait, as a share of the request's time limit.
+/// A request waits at most this share of the request's timeout.
 const WAIT_SHARE: f64 = 0.9;
 pub(crate) const PATH: &str = "/v1/agents/{id}/summary";
-/// When a client should retry if too many others wait for changes, in seconds.
+/// If too many clients wait for changes, a client should retry after this many seconds.
 const WAITS_RETRY_SECONDS: u32 = 5;
 const VERSION: HeaderName = HeaderName::from_static("recapd-version");
 const HINT: HeaderName = HeaderName::from_static("recapd-hint");
-const NO_ROOM: &str = "no line of the summary fits: ask for more tokens or characters";
+const NO_ROOM: &str = "no line of the summary fits: allow more tokens or characters";
 const PENDING: HeaderName = HeaderName::from_static("recapd-pending-exchanges");
 
 /// Reads a summary.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/summary", operation_id = "get_summary", tag = "summary",
     params(AgentPath,
-        ("view" = Option<View>, Query, description = "`brief`: the open exchange, if there is one, and then the newest lines first, at most 9,000 characters and 2,300 tokens, with a last line that says where the whole document is."),
-        ("max_tokens" = Option<i64>, Query, minimum = 1, maximum = 1_000_000, description = "Only the newest lines, of at most this many tokens."),
-        ("max_chars" = Option<i64>, Query, minimum = 1, maximum = 10_000_000, description = "Only the newest lines, of at most this many characters."),
-        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,2}s?$", description = "With `If-None-Match`: answers when the summary changes, at the latest after this many seconds, at most 60.", example = "30s"),
+        ("view" = Option<View>, Query, description = "`brief`: the open exchange, if there is one, and the newest lines; at most 9,000 characters and 2,300 tokens. The last line says where the whole document is."),
+        ("max_tokens" = Option<i64>, Query, minimum = 1, maximum = 1_000_000, description = "Returns only the newest lines, at most this many tokens."),
+        ("max_chars" = Option<i64>, Query, minimum = 1, maximum = 10_000_000, description = "Returns only the newest lines, at most this many characters."),
+        ("wait" = Option<String>, Query, pattern = "^[0-9]{1,2}s?$", description = "With `If-None-Match`: waits up to this many seconds (at most 60) for the summary to change.", example = "30s"),
         ("if-none-match" = Option<String>, Header, description = "The `etag` of the copy that the client has."),
-        ("accept-encoding" = Option<String>, Header, description = "`gzip`: compressed, if a compressed copy exists already. Its `etag` differs; either of the two matches both.")),
-    responses((status = 200, description = "The document. Before the first summary, it is empty and has version 0.", content((SummaryReply<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document does, but not with what a brief says about the open exchange."), ("recapd-version" = i64, description = "The summary's version."), ("recapd-pending-exchanges" = i64, description = "Exchanges that wait to be summarised."), ("recapd-hint" = String, description = "Why the document is empty, and what to do."), ("recapd-stale" = String, description = "While the database is away or slow: the age of this copy, such as `41s`."))),
+        ("accept-encoding" = Option<String>, Header, description = "`gzip`: returns the compressed document if it exists already. The two forms have different `etag`s, but `If-None-Match` accepts either.")),
+    responses((status = 200, description = "The document. Before the first summary, it is empty and has version 0.", content((SummaryReply<'static> = "application/json"), (String = "text/markdown")), headers(("etag" = String, description = "Changes whenever the document changes. What a brief says about the open exchange doesn't change it."), ("recapd-version" = i64, description = "The summary's version."), ("recapd-pending-exchanges" = i64, description = "Exchanges that wait to be summarised."), ("recapd-hint" = String, description = "Why the document is empty, and what to do."), ("recapd-stale" = String, description = "While the database is unavailable or slow: the age of this copy, such as `41s`."))),
         (status = 304, description = "The client's copy is current."),
-        (status = 503, description = "There is no copy, and the database doesn't answer within two seconds. As Markdown, the text can be shown to a model.", content((crate::http::response::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
+        (status = 503, description = "There is no copy, and the database doesn't answer within two seconds. The Markdown text is safe to show to a model.", content((crate::http::response::problem::Wire<'static> = "application/problem+json"), (String = "text/markdown"))),
         answers::Faults,
         answers::OfAgent),
 )]
@@ -69,7 +69,7 @@ pub(super) async fn read(
     let began = Instant::now();
     let headers = request.headers();
     let SummaryQuery { wanted, wait } = SummaryQuery::read(&app, request.uri())?;
-    let form = Form::wanted(headers);
+    let form = Form::preferred_by(headers);
     let (snapshots, is_known) = (&app.parts.snapshots, |etag: &str| is_known(headers, etag));
     let read = match wait {
         None => snapshots.get(&agent).await,
@@ -91,7 +91,7 @@ pub(super) async fn read(
         }
         (Ok(Some(reading)), None) => whole(&app, &agent, &reading, (form, headers)),
         (Ok(Some(reading)), Some(wanted)) => {
-            let excerpt = excerpt::made(wanted, &app, &agent, &reading).await?;
+            let excerpt = excerpt::cut(wanted, &app, &agent, &reading).await?;
             let document = if excerpt.text.is_empty() {
                 empty(&app, &agent, &reading, &excerpt).await
             } else {
@@ -107,18 +107,20 @@ pub(super) async fn read(
 
 fn too_many_waits(lack: Lack) -> Problem {
     let detail = match lack {
-        Lack::All => "as many clients wait for changes as there are connections",
-        Lack::Share => "this token, or this address, waits for as many changes at once as it may",
+        Lack::All => "as many clients wait for changes as there can be connections",
+        Lack::Share => "this token, or this address, already waits for as many changes as it may",
     };
     Problem::new(TOO_MANY_REQUESTS, detail)
-        .hint("wait for fewer agents at once, or follow GET /v1/events; the limit is half of http.connections_max")
+        .hint(
+            "wait for fewer agents at once, or use GET /v1/events; the limit is half of http.connections_max",
+        )
         .retry_after(WAITS_RETRY_SECONDS)
 }
 
-/// Answers a request for the whole document, with a `reading` that was at hand.
+/// Answers a request for the whole document with a `reading` from memory.
 pub(crate) fn cached(app: &App, agent: &AgentId, reading: &Lookup, headers: &HeaderMap) -> Response {
     let began = Instant::now();
-    let (result, answer) = whole(app, agent, reading, (Form::wanted(headers), headers));
+    let (result, answer) = whole(app, agent, reading, (Form::preferred_by(headers), headers));
     observe::observe_read(&app.parts.metrics, result, Some(began.elapsed()));
     answer
 }
@@ -139,16 +141,16 @@ impl SummaryQuery {
         let wait = parameters
             .seconds("wait", WAIT_SECONDS_MAX)?
             .map(Duration::from_secs);
-        // The response must be sent before the request's time is up.
+        // The response must be sent before the request times out.
         let wait_max = app.settings.request_timeout().mul_f64(WAIT_SHARE);
         Ok(Self {
-            wanted: excerpt::wanted(&parameters)?,
+            wanted: excerpt::read_options(&parameters)?,
             wait: wait.map(|wait| wait.min(wait_max)),
         })
     }
 }
 
-/// Returns the response with the whole document, from the prepared ones.
+/// Returns the response with the whole document. Uses the prepared responses.
 fn whole(app: &App, agent: &AgentId, reading: &Lookup, asked: (Form, &HeaderMap)) -> (ReadResult, Response) {
     let (snapshots, snapshot) = (&app.parts.snapshots, &reading.snapshot);
     let own = || own_headers(snapshot);
@@ -156,7 +158,7 @@ fn whole(app: &App, agent: &AgentId, reading: &Lookup, asked: (Form, &HeaderMap)
     let prepared = if let Some(kept) = PreparedResponses::kept_with(snapshot, own) {
         kept
     } else {
-        // There is no room to keep it with the snapshot, so it is prepared for this answer alone.
+        // The snapshot has no room for the responses, so they are prepared for this answer alone.
         alone = PreparedResponses::new(&snapshot.etag, own());
         &alone
     };
@@ -164,7 +166,7 @@ fn whole(app: &App, agent: &AgentId, reading: &Lookup, asked: (Form, &HeaderMap)
         let make = || json(agent, reading);
         match reading.stale_since {
             None => prepared.json(snapshots, snapshot, make),
-            // It holds the document's age.
+            // The JSON holds the document's age, so it isn't kept.
             Some(_) => make().into(),
         }
     })
@@ -186,7 +188,7 @@ fn document<'a>(agent: &'a AgentId, reading: &'a Lookup, excerpt: &'a Excerpt) -
     }
 }
 
-/// Returns a document without text, and says why there is none if the database knows.
+/// Returns a document without text. If the database knows, adds a hint that says why there is no text.
 async fn empty<'a>(
     app: &App,
     agent: &'a AgentId,
@@ -195,7 +197,9 @@ async fn empty<'a>(
 ) -> Document<SummaryReply<'a>> {
     let mut document = document(agent, reading, excerpt);
     let hint = if reading.snapshot.markdown.is_empty() {
-        let row = excerpt::at_once(app.parts.store.agent(agent)).await.flatten();
+        let row = excerpt::read_optional(app.parts.store.agent(agent))
+            .await
+            .flatten();
         row.map(|row| row.fill().hint())
     } else {
         Some(NO_ROOM.to_owned())

@@ -9,7 +9,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    agents::known,
+    agents::existing_agent,
     lineage::{self, EmptyBody},
 };
 use crate::http::{
@@ -60,12 +60,12 @@ struct RollbackRequest {
     version: i64,
 }
 
-/// Lists the versions that are kept.
+/// Lists the versions of the summary that are stored.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/summary/versions", operation_id = "list_versions", tag = "summary",
     params(AgentPath,
         Paging),
-    responses((status = 200, description = "The versions that are kept, newest first.", body = VersionsPage),
+    responses((status = 200, description = "The stored versions, newest first.", body = VersionsPage),
         answers::Always,
         answers::OfAgent),
 )]
@@ -77,7 +77,7 @@ pub(super) async fn list(
     let parameters = Parameters::read(&uri, &["limit", "cursor"])?;
     let (limit, list) = (page::limit(&parameters)?, PagedList::Versions(&agent));
     let before = page::cursor(&parameters, list)?;
-    known(&app, &agent).await?;
+    existing_agent(&app, &agent).await?;
     let query = VersionQuery {
         before,
         limit: limit + 1,
@@ -90,7 +90,7 @@ pub(super) async fn list(
     }))
 }
 
-/// Reads one version: its document, or its figures if the text is purged.
+/// Reads one version: its document, or only its figures if the text has been purged.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/summary/versions/{version}", operation_id = "get_version", tag = "summary",
     params(AgentPath,
@@ -106,8 +106,8 @@ pub(super) async fn read(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     Parameters::read(&uri, &[])?;
-    known(&app, &agent).await?;
-    let Version { figures, content } = kept(app.parts.store.as_ref(), &agent, number).await?;
+    existing_agent(&app, &agent).await?;
+    let Version { figures, content } = existing_version(app.parts.store.as_ref(), &agent, number).await?;
     let vary = [(VARY, HeaderValue::from_static("accept"))];
     Ok(if preferred(&headers, &[JSON, MARKDOWN]) == MARKDOWN {
         let kind = [("content-type", "text/markdown; charset=utf-8")];
@@ -117,7 +117,7 @@ pub(super) async fn read(
     })
 }
 
-/// Rolls back to a version.
+/// Rolls back to a version: it becomes the newest one again.
 #[utoipa::path(
     post, path = "/v1/agents/{id}/rollback", operation_id = "roll_back", tag = "summary",
     params(AgentPath),
@@ -159,8 +159,12 @@ pub(super) async fn rebuild(
     Ok(Json(done.await?))
 }
 
-/// Reads a version, or fails with an error that names the kept ones.
-pub(crate) async fn kept(store: &dyn Store, agent: &AgentId, version: i64) -> StoreResult<Version> {
+/// Reads a version. If it doesn't exist, the error names the first and the last stored version.
+pub(crate) async fn existing_version(
+    store: &dyn Store,
+    agent: &AgentId,
+    version: i64,
+) -> StoreResult<Version> {
     if let Some(found) = store.version(agent, version).await? {
         return Ok(found);
     }

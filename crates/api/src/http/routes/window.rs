@@ -1,4 +1,4 @@
-//! `GET /v1/agents/{id}/window`: what the model sees verbatim.
+//! `GET /v1/agents/{id}/window`: shows what the model sees verbatim.
 
 use axum::{Json, extract::State, http::Uri};
 use serde::Serialize;
@@ -30,11 +30,11 @@ pub(super) struct WindowPage {
     next_cursor: Option<Cursor>,
 }
 
-/// Shows the window in whole exchanges, so that no tool result is without its call.
+/// Shows the window in whole exchanges, so that every tool result comes with its call.
 #[utoipa::path(
     get, path = "/v1/agents/{id}/window", operation_id = "get_window", tag = "history",
     params(AgentPath, Paging),
-    responses((status = 200, description = "The newest exchanges before the cursor, in order, with at most 8 MB of payloads. An exchange that is too big for any page comes with its first messages, and says where the rest is.", body = WindowPage),
+    responses((status = 200, description = "The newest exchanges before the cursor, in order, with at most 8 MB of payloads. Of an exchange that is too big for any page, only the first messages are returned, with a pointer to the rest.", body = WindowPage),
         answers::Always, answers::OfAgent),
 )]
 pub(super) async fn read(

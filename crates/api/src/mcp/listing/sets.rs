@@ -1,4 +1,5 @@
-//! The tools that are listed when they are asked for. Those of vendors have the vendors' arguments, so that their models know them.
+//! The tools that are listed only on request. A vendor's tools have the vendor's arguments, because its models know
+//! these.
 
 use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Value, json};
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 use super::{map, tool};
 use crate::mcp::{tool_set::ToolSet, tools::HANDOFF_TOKENS_MIN};
 
-/// The tools that Codex' models know, with an underscore behind the namespace.
+/// The tools that Codex' models know. An underscore follows the namespace.
 pub(in crate::mcp) const CODEX_TOOLS: [&str; 9] = [
     "history_list_windows",
     "history_list_items",
@@ -24,7 +25,7 @@ pub(super) fn tools(set: ToolSet) -> Vec<Tool> {
         ToolSet::Notes => notes(),
         ToolSet::Memory => vec![memory()],
         ToolSet::Codex => codex(),
-        // It stands for another one.
+        // `for_client` has already replaced this set.
         ToolSet::Client => Vec::new(),
     }
 }
@@ -86,7 +87,7 @@ fn notes() -> Vec<Tool> {
     reads.into_iter().chain(writes).collect()
 }
 
-/// Anthropic's memory tool: the arguments of `memory_20250818`.
+/// Returns Anthropic's memory tool, with the arguments of `memory_20250818`.
 fn memory() -> Tool {
     let description = "Memory: files below /memories that outlive this conversation. Look there first, and keep progress there.";
     let path = json!({ "type": "string", "description": "Below /memories" });
@@ -197,7 +198,7 @@ fn of_notes(name: &str) -> ToolSketch {
     }
 }
 
-/// The arguments by which items are chosen.
+/// Returns the arguments that select items.
 fn items() -> Value {
     let roles = ["user", "assistant", "tool", "system", "developer"];
     json!({
@@ -219,7 +220,7 @@ fn optional(kind: &str) -> Value {
     json!({ "anyOf": [{ "type": kind }, { "type": "null" }] })
 }
 
-/// Marks a tool as one that changes notes. What it replaces stays as an earlier version.
+/// Marks a tool as one that changes notes. It isn't destructive, because replaced texts stay as earlier versions.
 fn writing(tool: Tool) -> Tool {
     tool.with_annotations(
         ToolAnnotations::new()

@@ -1,13 +1,14 @@
-//! Refuses requests of foreign web pages. A browser runs these on a machine that can reach loopback, and sends their requests.
+//! Refuses requests of foreign web pages. A browser runs such pages on a machine that can reach loopback, and sends
+//! their requests.
 //!
-//! A browser names the page in `Origin`, so a request is refused if its origin isn't the host that it is sent to. A page
-//! that points its own name at this machine's address (DNS rebinding) has the same origin, but its requests name a foreign
-//! host. A request with a token isn't from such a page.
+//! Browsers name the page's origin in `Origin`. A request is refused if its origin isn't the host that it is sent to. A
+//! page that points its own name at this machine's address (DNS rebinding) passes this check, but its requests name a
+//! foreign host and are refused for that. A request with a token isn't from such a page.
 //!
-//! A page can also make a browser send a request without an `Origin`: for an image, a frame, a script. Browsers then say in
-//! `Sec-Fetch-Site` how the page relates to the requested host (Fetch Metadata, <https://www.w3.org/TR/fetch-metadata/>),
-//! so that only our own pages and people get an answer. Links to the dashboard work from everywhere: the person sees the
-//! page, and the site with the link learns nothing of it.
+//! A page can also make a browser send a request without an `Origin`: for an image, a frame or a script. Browsers then
+//! say in `Sec-Fetch-Site` how the page relates to the requested host (Fetch Metadata,
+//! <https://www.w3.org/TR/fetch-metadata/>). Only recapd's own pages and people get an answer. Links to the dashboard
+//! work from everywhere: the person sees the page, and the site with the link learns nothing about it.
 
 use std::net::Ipv6Addr;
 
@@ -16,16 +17,16 @@ use axum::http::{HeaderMap, HeaderName, Method, Uri, header};
 use super::is_page;
 use crate::http::response::problem::{FOREIGN_HOST, FOREIGN_ORIGIN, Problem};
 
-/// The names of the machine itself.
+/// The names by which this machine reaches itself.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
-/// The request comes from one of our own pages, or from a person who typed the address or used a bookmark.
+/// The request comes from one of recapd's own pages, or from a person who typed the address or used a bookmark.
 const OWN_SITES: [&str; 2] = ["same-origin", "none"];
 
-/// Refuses requests that a page of another site makes a browser send, except for links to the dashboard.
+/// Refuses requests that a page of another site makes a browser send. Allows links to the dashboard.
 pub(super) fn check_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let mut sites = headers.get_all(FETCH_SITE).into_iter();
     if sites.all(|site| OWN_SITES.iter().any(|own| site == own)) {
@@ -39,19 +40,23 @@ pub(super) fn check_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Res
     }
     Err(Problem::new(
         FOREIGN_ORIGIN,
-        "the request comes from a web page of another site, by its header `sec-fetch-site`",
+        "the header `sec-fetch-site` says that the request comes from a web page of another site",
     )
-    .hint("ask from a program, or open the dashboard at /ui/; pages of others have no access"))
+    .hint(
+        "send the request from a program, or open the dashboard at /ui/; pages of other sites have no access",
+    ))
 }
 
-/// Returns the host that the request is sent to: a name or address, perhaps with a port. HTTP/1.0, which browsers don't use, has none.
-fn asked<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> Option<&'r [u8]> {
+/// Returns the host that the request is sent to: a name or address, perhaps with a port. A request of HTTP/1.0, which
+/// browsers don't use, may name no host.
+fn requested_host<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> Option<&'r [u8]> {
     match headers.get(header::HOST) {
         Some(host) => Some(host.as_bytes()),
         None => uri.authority().map(|authority| authority.as_str().as_bytes()),
     }
 }
 
+/// Refuses a request whose `Origin` isn't the host that it is sent to.
 pub(super) fn check_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let Some(origin) = headers.get(header::ORIGIN) else {
         return Ok(());
@@ -60,19 +65,19 @@ pub(super) fn check_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem
     let authority = [b"http://".as_slice(), b"https://"]
         .into_iter()
         .find_map(|scheme| origin.strip_prefix(scheme));
-    if authority.is_some() && authority == asked(uri, headers) {
+    if authority.is_some() && authority == requested_host(uri, headers) {
         return Ok(());
     }
     Err(Problem::new(
         FOREIGN_ORIGIN,
-        "the request comes from a web page, by its header `origin`",
+        "the header `origin` says that the request comes from a web page of another site",
     )
-    .hint("ask from a program; pages of others have no access"))
+    .hint("send the request from a program; pages of other sites have no access"))
 }
 
-/// Refuses a request to a name that is neither this machine's nor in `allowed`.
+/// Refuses a request to a host name that is neither this machine's nor in `allowed`.
 pub(super) fn check_host(uri: &Uri, headers: &HeaderMap, allowed: &[String]) -> Result<(), Problem> {
-    let Some(asked) = asked(uri, headers) else {
+    let Some(asked) = requested_host(uri, headers) else {
         return Ok(());
     };
     let name = str::from_utf8(asked).map_or("", name_of);
@@ -82,9 +87,9 @@ pub(super) fn check_host(uri: &Uri, headers: &HeaderMap, allowed: &[String]) -> 
     }
     Err(Problem::new(
         FOREIGN_HOST,
-        "the request asks for a host by a name that isn't known here",
+        "the request names a host that this daemon doesn't know",
     )
-    .hint("ask 127.0.0.1 or localhost, name the host in http.allowed_hosts, or send a token"))
+    .hint("use 127.0.0.1 or localhost, add the host to http.allowed_hosts, or send a token"))
 }
 
 /// Returns the name or address in `authority`, without the port.

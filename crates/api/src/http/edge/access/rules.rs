@@ -1,4 +1,5 @@
-//! What each route demands, in one table. A route that isn't in it needs an administrator's token for all agents, and fails a test.
+//! Authorization: the table says which token may call which route. A route that isn't in the table needs an
+//! administrator's token for all agents, and fails a test.
 
 use axum::http::Method;
 
@@ -7,21 +8,21 @@ use recapd_core::domain::access::Scope::{self, Admin, Read, Write};
 /// Whose data a route is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// Nobody's: it reveals nothing, so no token is needed.
+    /// Nobody's data. The route needs no token, because it reveals nothing.
     Open,
-    /// The agent `{id}` of the path.
+    /// The data of agent `{id}` in the path.
     Agent,
-    /// The project `{id}` of the path.
+    /// The data of project `{id}` in the path.
     Project,
-    /// The caller: the handler shows what the caller may see.
+    /// Whatever the caller may see. The handler filters.
     Caller,
-    /// All agents: only for a token that reaches all.
+    /// The data of all agents. Only tokens for all agents may call the route.
     All,
 }
 use Whose::{Agent, All, Caller, Open, Project};
 
 impl Whose {
-    /// Its name in the reference.
+    /// Returns the name that the API reference uses.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Open => "open",
@@ -34,18 +35,20 @@ impl Whose {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a caller needs to call a route.
 pub(crate) struct RouteRule {
     pub(crate) scope: Scope,
     pub(crate) whose: Whose,
 }
 
-/// Matches every method.
+/// Stands for every method.
 const ANY: &str = "*";
 
-/// Method and path as they are registered, and what they demand.
+/// Which token may call which route: method and path as registered, the scope that the token needs, and whose data it
+/// must reach.
 ///
-/// Forgetting affects forks, too, and deleting an agent reports its forks, so both reach beyond one agent. Settings
-/// decide what an agent costs, so the agent itself may not change them.
+/// Forgetting also affects forks, and deleting an agent reports its forks, so both need a token for all agents.
+/// Settings decide what an agent costs, so the agent's own token may not change them.
 #[rustfmt::skip]
 pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("GET", "/v1/agents", Read, Caller),
@@ -98,14 +101,14 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("GET", "/v1/queue", Read, Caller),
     ("POST", "/v1/queue/pause", Admin, All),
     ("POST", "/v1/queue/resume", Admin, All),
-    // Agents may have these names.
+    // Agents may be called `pause` and `resume`.
     ("GET", "/v1/queue/pause", Read, Agent),
     ("GET", "/v1/queue/resume", Read, Agent),
     ("GET", "/v1/queue/{id}", Read, Agent),
     ("POST", "/v1/queue/{id}/retry", Admin, Agent),
     ("POST", "/v1/queue/{id}/cancel", Admin, Agent),
     ("POST", "/v1/age", Admin, All),
-    // It tells about everybody.
+    // The audit is about all agents and tokens.
     ("GET", "/v1/audit", Admin, All),
     ("GET", "/v1/runs", Read, Caller),
     ("GET", "/v1/runs/{n}", Read, Caller),
@@ -116,9 +119,9 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("GET", "/metrics", Read, All),
     ("GET", "/livez", Read, Open),
     ("GET", "/readyz", Read, Open),
-    // Its bodies name agents, so it looks at each by itself.
+    // The bodies of MCP requests name agents, so the endpoint checks each agent itself.
     (ANY, "/mcp", Read, Caller),
-    // The pages. An action demands what its counterpart above demands.
+    // The pages. An action needs the same token as its counterpart above.
     ("GET", "/", Read, Open),
     ("GET", "/ui", Read, Open),
     ("GET", "/ui/", Read, Caller),
@@ -156,28 +159,29 @@ pub(super) const RULES: &[(&str, &str, Scope, Whose)] = &[
     ("GET", "/ui/system", Read, All),
 ];
 
-/// True for pages, which aren't in the OpenAPI document.
+/// True for a page. Pages aren't in the OpenAPI document.
 fn is_page(path: &str) -> bool {
     path == "/" || path == "/ui" || path.starts_with("/ui/")
 }
 
-/// Returns every route: method, path, and what it demands.
+/// Returns the rule of every route.
 pub(crate) fn all_rules() -> impl Iterator<Item = (&'static str, &'static str, Scope, Whose)> {
     RULES.iter().copied()
 }
 
-/// Returns every route except the pages, in reading order: method, path, and what it demands.
+/// Returns the rule of every route except the pages, in reading order.
 pub(crate) fn demands() -> impl Iterator<Item = (&'static str, &'static str, Scope, Whose)> {
     RULES.iter().copied().filter(|(_, path, ..)| !is_page(path))
 }
 
-/// Returns method and path of each page, as they are registered.
+/// Returns the method and path of each page, as registered.
 pub(crate) fn pages() -> impl Iterator<Item = (&'static str, &'static str)> {
     let routes = RULES.iter().map(|(method, path, ..)| (*method, *path));
     routes.filter(|(_, path)| is_page(path))
 }
 
-/// Returns the rule for a request. `path` is the route's; for `None`, any caller with a valid token learns that there is no such route.
+/// Returns the rule for a request. `path` is the route's. If `path` is `None`, any caller with a valid token learns
+/// that there is no such route.
 pub(super) fn of(method: &Method, path: Option<&str>) -> RouteRule {
     let Some(path) = path else {
         return RouteRule {
@@ -185,14 +189,14 @@ pub(super) fn of(method: &Method, path: Option<&str>) -> RouteRule {
             whose: Caller,
         };
     };
-    known(method, path).unwrap_or(RouteRule {
+    find(method, path).unwrap_or(RouteRule {
         scope: Admin,
         whose: All,
     })
 }
 
 /// Returns the rule in the table for this method and route.
-pub(super) fn known(method: &Method, path: &str) -> Option<RouteRule> {
+pub(super) fn find(method: &Method, path: &str) -> Option<RouteRule> {
     let method = if method == Method::HEAD {
         "GET"
     } else {

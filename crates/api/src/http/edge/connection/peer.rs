@@ -1,4 +1,4 @@
-//! The other ends of connections, and how many connections each has.
+//! Peers: the other ends of connections. Limits how many connections each peer has.
 
 use std::{
     collections::HashMap,
@@ -7,12 +7,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The bits of an IPv6 address that name a network. Its owner has all of its addresses.
+/// This many bits of an IPv6 address name its network. Whoever owns the network has all of its addresses.
 const NETWORK_BITS: u32 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Peer {
-    /// An address, or the network of one.
+    /// An IPv4 address, or an IPv6 network.
     Address(IpAddr),
     /// A program on this machine, through the Unix socket.
     Local,
@@ -53,7 +53,7 @@ impl Peers {
         }
     }
 
-    /// Takes a place for one more connection of `peer`; `None` if it has too many.
+    /// Takes a slot for one more connection of `peer`; `None` if the peer has too many.
     pub(super) fn take(peers: &Arc<Self>, peer: Peer) -> Option<PeerSlot> {
         let mut counts = peers.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(peer).or_default();
@@ -68,7 +68,7 @@ impl Peers {
     }
 }
 
-/// A connection's place, returned when dropped.
+/// The slot of a connection. Returned when dropped.
 pub(super) struct PeerSlot {
     peers: Arc<Peers>,
     peer: Peer,

@@ -1,5 +1,5 @@
-//! Places for connections: a limit for all, and one for each peer. If all are taken, the connection that has been idle
-//! longest is closed for a new one. A busy connection never is.
+//! Slots for connections: limits all connections together, and those of each peer. If all slots are taken, a new
+//! connection replaces the one that has been idle longest. A busy connection is never closed.
 
 use std::{
     collections::HashMap,
@@ -16,12 +16,12 @@ use tokio::{
 };
 
 use super::{
-    doing::ConnectionState,
     peer::{PeerSlot, Peers},
     proxy::{PeerOrigin, TrustedProxies},
+    state::ConnectionState,
 };
 
-/// How often an idle connection is looked for while a new one waits for a place.
+/// How often a new connection that waits for a slot looks for an idle connection.
 const IDLE_LOOK: Duration = Duration::from_millis(100);
 
 pub(super) struct Pool {
@@ -30,12 +30,13 @@ pub(super) struct Pool {
     proxies: TrustedProxies,
     open: Mutex<HashMap<u64, Arc<ConnectionState>>>,
     accepted: AtomicU64,
-    /// The number of times that connections became idle.
+    /// Counts how often connections became idle.
     pub(super) idled: Arc<AtomicU64>,
 }
 
+/// The slot of a connection. Returned when dropped.
 pub(super) struct ConnectionSlot {
-    pub(super) doing: Arc<ConnectionState>,
+    pub(super) state: Arc<ConnectionState>,
     pool: Arc<Pool>,
     number: u64,
     _permit: Option<OwnedSemaphorePermit>,
@@ -44,7 +45,7 @@ pub(super) struct ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.pool.held().remove(&self.number);
+        self.pool.lock().remove(&self.number);
     }
 }
 
@@ -60,12 +61,12 @@ impl Pool {
         })
     }
 
-    fn held(&self) -> MutexGuard<'_, HashMap<u64, Arc<ConnectionState>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<ConnectionState>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a place for a connection from `origin`; `None` if its peer has too many. Trusted proxies aren't limited,
-    /// since their connections serve many clients.
+    /// Waits for a slot for a connection from `origin`; `None` if its peer has too many. Trusted proxies have no limit
+    /// of their own, because their connections serve many clients.
     pub(super) async fn admit(self: &Arc<Self>, origin: PeerOrigin) -> Option<ConnectionSlot> {
         let place = if self.proxies.trusts(origin) {
             None
@@ -73,13 +74,13 @@ impl Pool {
             Some(Peers::take(&self.peers, origin.peer())?)
         };
         let permit = self.permit().await;
-        let doing = Arc::new(ConnectionState::default());
+        let state = Arc::new(ConnectionState::default());
         let idle_since = self.idled.fetch_add(1, Ordering::Relaxed) + 1;
-        doing.idle_since.store(idle_since, Ordering::Relaxed);
+        state.idle_since.store(idle_since, Ordering::Relaxed);
         let number = self.accepted.fetch_add(1, Ordering::Relaxed);
-        self.held().insert(number, Arc::clone(&doing));
+        self.lock().insert(number, Arc::clone(&state));
         Some(ConnectionSlot {
-            doing,
+            state,
             pool: Arc::clone(self),
             number,
             _permit: permit,
@@ -95,20 +96,21 @@ impl Pool {
             self.make_room();
             let waiting = timeout(IDLE_LOOK, Arc::clone(&self.places).acquire_owned());
             if let Ok(permit) = waiting.await {
-                // The semaphore is never closed, so there is always a permit.
+                // The semaphore is never closed, so `permit` is always `Ok`.
                 return permit.ok();
             }
         }
     }
 
-    /// Closes the connection that has been idle longest, unless none is idle or one is already about to end.
+    /// Closes the connection that has been idle longest. Does nothing if none is idle, or if an idle one is already
+    /// closing.
     fn make_room(&self) {
-        let open = self.held();
-        let idle = || open.values().filter(|doing| doing.is_idle());
-        if idle().any(|doing| doing.give_way.is_cancelled()) {
+        let open = self.lock();
+        let idle = || open.values().filter(|state| state.is_idle());
+        if idle().any(|state| state.give_way.is_cancelled()) {
             return;
         }
-        if let Some(oldest) = idle().min_by_key(|doing| doing.idle_since.load(Ordering::Relaxed)) {
+        if let Some(oldest) = idle().min_by_key(|state| state.idle_since.load(Ordering::Relaxed)) {
             oldest.give_way.cancel();
         }
     }
@@ -129,16 +131,16 @@ mod tests {
         let pool = Pool::new(2, 2, TrustedProxies::default());
         let old = pool.admit(from("192.0.2.1")).await.unwrap();
         let new = pool.admit(from("192.0.2.2")).await.unwrap();
-        old.doing.begin();
+        old.state.begin();
         let next = timeout(10 * IDLE_LOOK, pool.admit(from("192.0.2.3")));
         assert!(next.await.is_err(), "nobody has left yet");
-        assert!(!old.doing.give_way.is_cancelled() && new.doing.give_way.is_cancelled());
+        assert!(!old.state.give_way.is_cancelled() && new.state.give_way.is_cancelled());
         drop(new);
         let next = pool.admit(from("192.0.2.3")).await.unwrap();
-        next.doing.begin();
+        next.state.begin();
         let waiting = timeout(10 * IDLE_LOOK, pool.admit(from("192.0.2.4")));
         assert!(waiting.await.is_err());
-        assert!(!next.doing.give_way.is_cancelled());
+        assert!(!next.state.give_way.is_cancelled());
     }
 
     #[tokio::test]

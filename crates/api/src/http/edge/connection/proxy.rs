@@ -1,4 +1,4 @@
-//! The client of a request that a proxy passes on. Only proxies that the configuration names are believed.
+//! Finds the client of a request that came through a proxy. Trusts only proxies that the configuration names.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,10 +8,11 @@ use super::Peer;
 use recapd_config::Network;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// The most addresses of a header that are checked. No real chain of proxies is longer.
+/// Limits how many addresses of a header are checked. No real chain of proxies is longer.
 const HOPS_MAX: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where a connection comes from.
 pub(super) struct PeerOrigin {
     /// `None` for the Unix socket.
     pub(super) ip: Option<IpAddr>,
@@ -23,7 +24,7 @@ impl PeerOrigin {
     }
 }
 
-/// The proxies whose headers are believed.
+/// The proxies whose `x-forwarded-for` headers are trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies(Vec<Network>);
 
@@ -37,9 +38,9 @@ impl TrustedProxies {
         self.0.iter().any(|network| network.has(origin.ip))
     }
 
-    /// Returns the sender of a request that came over a connection from `origin`. Each proxy appends the address of its
-    /// client, so it is the last address that isn't a trusted proxy's. Anybody can forge the addresses before it. If the
-    /// header is missing or unreadable, the sender is the proxy.
+    /// Returns the client of a request that came over a connection from `origin`. Each proxy appends the address of its
+    /// client, so the client is the last address that isn't a trusted proxy's. Anybody can forge the addresses before
+    /// it. If the header is missing or unreadable, the client is the proxy.
     pub(super) fn client(&self, origin: PeerOrigin, headers: &HeaderMap) -> Peer {
         if self.0.is_empty() || !self.trusts(origin) {
             return origin.peer();

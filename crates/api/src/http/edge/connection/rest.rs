@@ -1,5 +1,5 @@
-//! Throws away the rest of a body that no handler reads. A client doesn't look for an answer while it sends, and never sees
-//! one if its connection is reset.
+//! Discards the part of a body that no handler reads. A client doesn't look for an answer while it sends, and never
+//! sees the answer if its connection is reset.
 
 use std::{
     pin::Pin,
@@ -13,16 +13,16 @@ use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
 use tokio::{runtime::Handle, time::timeout};
 use tokio_util::task::TaskTracker;
 
-/// The most bytes that are thrown away.
+/// Limits how many bytes are discarded.
 const BYTES_MAX: usize = 256 << 20;
-/// The longest time for that.
+/// Limits how long this takes.
 const TIME_MAX: Duration = Duration::from_secs(15);
 
-/// The body of a request. When it is dropped, the unread rest is read and thrown away.
+/// The body of a request. When it is dropped, its unread part is read and discarded.
 pub(super) struct RequestBody {
     /// `None` at the end.
     body: Option<Incoming>,
-    /// True if the client waits for `100 Continue`: it sends nothing until the body is read.
+    /// True if the client waits for `100 Continue`. It then sends nothing until the body is read.
     is_awaited: bool,
     connections: TaskTracker,
 }
@@ -72,14 +72,14 @@ impl Drop for RequestBody {
         let is_over = self.is_awaited || self.is_end_stream();
         let left = self.body.take().filter(|_| !is_over);
         if let (Some(body), Ok(runtime)) = (left, Handle::try_current()) {
-            // It ends with the connection at the latest.
-            let throwing = timeout(TIME_MAX, thrown_away(body));
+            // The task ends with the connection at the latest.
+            let throwing = timeout(TIME_MAX, discard(body));
             self.connections.spawn_on(throwing, &runtime);
         }
     }
 }
 
-async fn thrown_away(body: Incoming) {
+async fn discard(body: Incoming) {
     let (mut chunks, mut bytes) = (Body::new(body).into_data_stream(), 0);
     while bytes <= BYTES_MAX
         && let Some(Ok(chunk)) = chunks.next().await

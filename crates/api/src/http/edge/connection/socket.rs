@@ -1,4 +1,4 @@
-//! A socket in the file system: whoever may write the file may send requests.
+//! A Unix socket: whoever may write its file may send requests.
 
 use std::{
     fs,
@@ -9,23 +9,23 @@ use std::{
 
 use tokio::net::{UnixListener, UnixStream};
 
-/// The most names tried for the temporary folder in which a socket is made.
+/// Limits how many names are tried for the temporary folder in which a socket is created.
 const NAMES_TRIED_MAX: u32 = 16;
 
-/// A listening socket; dropping it removes its file.
+/// A listening socket. Dropping it removes its file.
 pub struct Socket {
     pub(super) listener: UnixListener,
     path: PathBuf,
-    /// The file's device and inode, so that no other file is removed.
+    /// The file's device and inode. They keep the socket from removing another file.
     identity: (u64, u64),
 }
 
 impl Socket {
-    /// Listens at `path`; `mode` (as for `chmod`) says who may write the file. Removes an old socket at that path if nobody
-    /// answers on it.
+    /// Listens at `path`. `mode` (as for `chmod`) says who may write the file. Replaces a socket at that path on which
+    /// no program answers.
     ///
     /// # Errors
-    /// [`ErrorKind::AddrInUse`] if somebody answers there, [`ErrorKind::AlreadyExists`] if the file is no socket, and the
+    /// [`ErrorKind::AddrInUse`] if another program answers at `path`, [`ErrorKind::AlreadyExists`] if the file is no socket, and the
     /// file system's errors.
     pub async fn listen(path: &Path, mode: u32) -> io::Result<Self> {
         remove_stale(path).await?;
@@ -33,7 +33,7 @@ impl Socket {
         let listener = UnixListener::bind(&hidden.socket)?;
         fs::set_permissions(&hidden.socket, fs::Permissions::from_mode(mode))?;
         let placed = fs::symlink_metadata(&hidden.socket)?;
-        // A link, since a rename would replace a file that was made there in the meantime.
+        // A link, because a rename would replace a file that another program has created there in the meantime.
         fs::hard_link(&hidden.socket, path).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => in_use(),
             _ => error,
@@ -46,16 +46,16 @@ impl Socket {
     }
 }
 
-/// A folder that only its owner can enter, removed when dropped. A socket gets its permissions in it; until then, the umask
-/// could let others write it.
+/// A folder that only its owner can enter. It is removed when dropped. The socket gets its permissions inside this
+/// folder, because the umask might let other users write it before.
 struct Hidden {
     folder: PathBuf,
     socket: PathBuf,
 }
 
 impl Hidden {
-    /// Makes the folder next to `path`, so on the same file system, with a hardly longer path, since the length of a
-    /// socket's path is limited.
+    /// Creates the folder beside `path`, on the same file system. Its path is hardly longer than `path`, because the
+    /// length of a socket's path is limited.
     fn beside(path: &Path) -> io::Result<Self> {
         let beside = path.parent().unwrap_or(Path::new(""));
         for number in 0..NAMES_TRIED_MAX {
@@ -71,7 +71,7 @@ impl Hidden {
         }
         Err(io::Error::new(
             ErrorKind::AlreadyExists,
-            "there is no free name for a folder beside it",
+            "there is no free name for a folder beside the socket",
         ))
     }
 }
@@ -86,7 +86,10 @@ impl Drop for Hidden {
 }
 
 fn in_use() -> io::Error {
-    io::Error::new(ErrorKind::AddrInUse, "somebody answers there already")
+    io::Error::new(
+        ErrorKind::AddrInUse,
+        "another program already answers on this socket",
+    )
 }
 
 impl Drop for Socket {
@@ -107,7 +110,7 @@ async fn remove_stale(path: &Path) -> io::Result<()> {
     if !found.file_type().is_socket() {
         return Err(io::Error::new(
             ErrorKind::AlreadyExists,
-            "there is a file, and it is no socket",
+            "the file at this path isn't a socket",
         ));
     }
     match UnixStream::connect(path).await {

@@ -1,4 +1,4 @@
-//! Listeners, and the bytes of a connection.
+//! Listeners, and connections with timeouts.
 
 use std::{
     future::Future as _,
@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{ConnectionLimits, ConnectionState, PeerOrigin, Socket};
 
-/// The answer to a peer that already has too many connections. It is sent without waiting for a request.
+/// The answer to a peer that already has too many connections. It is sent before the request is read.
 const REFUSAL: &str = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\ncontent-length: 281\r\n\
 retry-after: 5\r\ncache-control: private, no-store\r\nx-content-type-options: nosniff\r\nx-frame-options: DENY\r\n\
 content-security-policy: default-src 'none'; frame-ancestors 'none'\r\nreferrer-policy: no-referrer\r\n\
@@ -45,6 +45,7 @@ impl From<Socket> for Listener {
 
 impl Listener {
     #[must_use]
+    /// Returns a listener that also accepts connections from `socket`.
     pub fn beside(self, socket: Socket) -> Self {
         match self {
             Self::Tcp(listener) | Self::Both(listener, _) => Self::Both(listener, socket),
@@ -87,9 +88,9 @@ trait Bytes: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> Bytes for T {}
 
 impl Stream {
-    /// Sends the refusal if that is possible without waiting, and closes the connection.
+    /// Sends the refusal if that needs no waiting, and closes the connection.
     pub(super) fn refuse(self) {
-        // If the client doesn't read it, it only sees the connection closed.
+        // A client that doesn't read the refusal only sees that the connection is closed.
         let _told = match self {
             Self::Tcp(stream) => stream.try_write(REFUSAL.as_bytes()),
             Self::Unix(stream) => stream.try_write(REFUSAL.as_bytes()),
@@ -101,50 +102,50 @@ impl Stream {
 pub(super) struct TimedStream {
     stream: Stream,
     limits: ConnectionLimits,
-    /// Runs while the client doesn't read.
+    /// A timer that runs while the client doesn't read.
     stall: Option<Pin<Box<Sleep>>>,
-    /// Runs while a head is arriving.
+    /// A timer that runs while a head is arriving.
     head: Option<Head>,
-    doing: Arc<ConnectionState>,
+    state: Arc<ConnectionState>,
 }
 
 struct Head {
-    /// How many requests had begun before it.
+    /// How many requests had begun when this head began to arrive.
     begun: u64,
     end: Pin<Box<Sleep>>,
 }
 
 impl TimedStream {
-    pub(super) fn new(stream: Stream, limits: ConnectionLimits, doing: Arc<ConnectionState>) -> Self {
+    pub(super) fn new(stream: Stream, limits: ConnectionLimits, state: Arc<ConnectionState>) -> Self {
         let mut timed = Self {
             stream,
             limits,
             stall: None,
             head: None,
-            doing,
+            state,
         };
-        // The first head is timed from the beginning of the connection.
+        // On a new connection, the time of the first head begins at once.
         timed.begin_head();
         timed
     }
 
     fn begin_head(&mut self) {
         self.head = Some(Head {
-            begun: self.doing.begun(),
+            begun: self.state.begun(),
             end: Box::pin(sleep(self.limits.head_timeout)),
         });
     }
 
-    /// Returns `read`, or an error if the head of a request has taken too long. Bytes read while a request is being
-    /// answered belong to its body or to a later head; the time of that head starts with the next byte.
-    fn with_head_in_time(
+    /// Returns `read`, or an error if a request's head has taken too long. Bytes that arrive while a request is being
+    /// answered belong to its body or to a later head; the time of that head begins with the next byte.
+    fn check_head_time(
         &mut self,
         context: &mut Context<'_>,
         read: Poll<io::Result<()>>,
         came: bool,
     ) -> Poll<io::Result<()>> {
-        let is_asked = self.doing.is_asked.load(Ordering::Relaxed);
-        let begun = self.doing.begun();
+        let is_asked = self.state.is_asked.load(Ordering::Relaxed);
+        let begun = self.state.begun();
         self.head.take_if(|head| is_asked || head.begun != begun);
         if came && !is_asked && self.head.is_none() {
             self.begin_head();
@@ -163,21 +164,21 @@ impl TimedStream {
         }
     }
 
-    /// Returns `written`, or an error if nothing could be written for too long.
-    fn in_time(
+    /// Returns `written`, or an error if the client has read nothing for too long.
+    fn check_write_time(
         &mut self,
         context: &mut Context<'_>,
         written: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
         if written.is_ready() {
             if self.stall.take().is_some() {
-                self.doing.is_stalled.store(false, Ordering::Relaxed);
+                self.state.is_stalled.store(false, Ordering::Relaxed);
             }
             return written;
         }
-        let (doing, stall_timeout) = (&self.doing, self.limits.stall_timeout);
+        let (state, stall_timeout) = (&self.state, self.limits.stall_timeout);
         let stall = self.stall.get_or_insert_with(|| {
-            doing.is_stalled.store(true, Ordering::Relaxed);
+            state.is_stalled.store(true, Ordering::Relaxed);
             Box::pin(sleep(stall_timeout))
         });
         stall
@@ -196,7 +197,7 @@ impl AsyncRead for TimedStream {
         let (timed, before) = (self.get_mut(), buffer.filled().len());
         let read = timed.stream().poll_read(context, buffer);
         let came = buffer.filled().len() > before;
-        timed.with_head_in_time(context, read, came)
+        timed.check_head_time(context, read, came)
     }
 }
 
@@ -204,7 +205,7 @@ impl AsyncWrite for TimedStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let timed = self.get_mut();
         let written = timed.stream().poll_write(context, bytes);
-        timed.in_time(context, written)
+        timed.check_write_time(context, written)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -222,7 +223,7 @@ impl AsyncWrite for TimedStream {
     ) -> Poll<io::Result<usize>> {
         let timed = self.get_mut();
         let written = timed.stream().poll_write_vectored(context, slices);
-        timed.in_time(context, written)
+        timed.check_write_time(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -265,15 +266,15 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let _client = TcpStream::connect(address).await.unwrap();
         let (stream, _) = Listener::from(listener).accept().await.unwrap();
-        let doing = Arc::new(ConnectionState::default());
+        let state = Arc::new(ConnectionState::default());
         let limits = ConnectionLimits {
             stall_timeout: Duration::from_secs(30),
             ..(&Config::default().http).into()
         };
-        let mut timed = TimedStream::new(stream, limits, Arc::clone(&doing));
+        let mut timed = TimedStream::new(stream, limits, Arc::clone(&state));
         tokio::time::pause();
         let error = timed.write_all(&vec![0; 64 << 20]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert!(doing.is_stalled.load(Ordering::Relaxed));
+        assert!(state.is_stalled.load(Ordering::Relaxed));
     }
 }

@@ -1,7 +1,7 @@
-//! The state of an agent, and the events between two such states; without IO.
+//! The state of an agent, and the events that lead from one state to another. Does no I/O.
 //!
-//! The id of an event names the state after it. So a client that reconnects with the last id gets what has changed since,
-//! from any daemon and after any time, although no event is stored.
+//! The id of an event encodes the state after it. So a client that reconnects with the last id learns what has changed
+//! since, from any daemon and after any time, although no event is stored.
 
 use std::str::FromStr;
 
@@ -19,7 +19,7 @@ pub(super) struct EventState {
     pub(super) agent_id: AgentId,
     pub(super) last_seq: i64,
     pub(super) last_exchange: i64,
-    /// The first leg of the last exchange, if that is a later leg.
+    /// If the last exchange is a later leg: its first leg.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) continues: Option<i64>,
     pub(super) first_exchange: i64,
@@ -58,7 +58,7 @@ impl EventState {
     }
 }
 
-/// Returns a fingerprint of a row's state; passing time doesn't change it.
+/// Returns a fingerprint of a queue row. It doesn't change as time passes.
 fn queue_print(row: &QueueRow) -> u32 {
     let QueueRow {
         state,
@@ -94,7 +94,7 @@ fn print(text: &str) -> u32 {
     fnv32(text.bytes()).max(1)
 }
 
-/// The part of a state that a client remembers, as an event's id.
+/// The part of a state that an event's id encodes, so that the client remembers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     version: i64,
@@ -141,13 +141,13 @@ impl FromStr for Position {
 
 pub(super) type NamedEvent = (&'static str, Value);
 
-/// Returns the first event about an agent that hasn't been reported yet.
-pub(super) fn first_told(state: &EventState) -> NamedEvent {
+/// Returns the first event about an agent.
+pub(super) fn first_event(state: &EventState) -> NamedEvent {
     ("agent.changed", json!(state))
 }
 
-/// Returns the events between `before` and `after`; none if they are equal.
-pub(super) fn happened(before: &Position, after: &EventState) -> Vec<NamedEvent> {
+/// Returns the events that lead from `before` to `after`; none if both are equal.
+pub(super) fn events_between(before: &Position, after: &EventState) -> Vec<NamedEvent> {
     let (now, agent_id) = (after.position(), &after.agent_id);
     let mut all = Vec::new();
     if now.last_seq != before.last_seq {
@@ -242,7 +242,7 @@ mod tests {
         // Like a client that reconnects with the id.
         let position: Position = before.position().to_string().parse().unwrap();
         assert_eq!(position, before.position());
-        happened(&position, after)
+        events_between(&position, after)
             .into_iter()
             .map(|(name, _)| name)
             .collect()

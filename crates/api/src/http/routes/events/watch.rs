@@ -1,25 +1,25 @@
-//! Decides from the changes which agents to look at; without IO.
+//! Collects from the changes which agents' states must be read. Does no I/O.
 
 use std::collections::BTreeSet;
 
 use recapd_core::domain::agent::AgentId;
 use recapd_platform::notice::Change;
 
-/// The agents to look at: any agents, or only one.
+/// The agents whose states must be read: of all agents, or only of one.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     only: Option<AgentId>,
     due: BTreeSet<AgentId>,
-    /// Agents that couldn't be looked at yet.
+    /// Agents whose state couldn't be read. They are due again at the next tick.
     later: BTreeSet<AgentId>,
 }
 
-/// Changes were missed, and it is unknown which.
+/// Changes were missed, and it is unknown of which agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MissedChanges;
 
 impl Watch {
-    /// Watches only this agent, which is due at once.
+    /// Watches only this agent. It is due at once.
     pub(super) fn one(agent: AgentId) -> Self {
         Self {
             due: BTreeSet::from([agent.clone()]),
@@ -32,7 +32,8 @@ impl Watch {
         self.only.is_none()
     }
 
-    /// Notes a change; `None` for one that was missed. For one agent, the next look shows everything anyway.
+    /// Records a change; `None` if one was missed. A subscription to one agent loses nothing: the next read finds every
+    /// change.
     pub(super) fn note(&mut self, change: Option<Change>) -> Result<(), MissedChanges> {
         match (change, &self.only) {
             (Some(Change::Agent(agent)), only) => {
@@ -56,12 +57,12 @@ impl Watch {
         self.due.pop_first()
     }
 
-    pub(super) fn later(&mut self, agent: AgentId) {
+    pub(super) fn retry(&mut self, agent: AgentId) {
         self.later.insert(agent);
     }
 
-    /// Makes agents due that couldn't be looked at, and the one that is watched. Called at each tick.
-    pub(super) fn again(&mut self) {
+    /// Makes agents due whose state couldn't be read, and the one agent that is watched. Called at each tick.
+    pub(super) fn recheck_all(&mut self) {
         self.due.append(&mut self.later);
         self.due.extend(self.only.clone());
     }
@@ -86,9 +87,9 @@ mod tests {
             assert_eq!(watch.note(Some(Change::Agent(id(name)))), Ok(()));
         }
         assert_eq!(due(&mut watch), [id("a"), id("b")]);
-        watch.later(id("b"));
+        watch.retry(id("b"));
         assert_eq!(due(&mut watch), []);
-        watch.again();
+        watch.recheck_all();
         assert_eq!(due(&mut watch), [id("b")]);
     }
 

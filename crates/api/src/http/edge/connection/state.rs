@@ -1,4 +1,4 @@
-//! The state of a connection, and the body of an answer, which updates that state once it is sent.
+//! The state of a connection, and the body of an answer, which updates the state once it is sent.
 
 use std::{
     pin::Pin,
@@ -19,11 +19,14 @@ pub(super) struct ConnectionState {
     pub(super) is_asked: AtomicBool,
     /// True while the body of an answer is being sent.
     is_sending: AtomicBool,
+    /// True while the client reads nothing of an answer.
     pub(super) is_stalled: AtomicBool,
+    /// How many requests have begun.
     begun: AtomicU64,
-    /// The value of the pool's counter when the connection became idle; the smallest has been idle longest.
+    /// What the pool's counter said when the connection became idle. The connection with the smallest value has been
+    /// idle longest.
     pub(super) idle_since: AtomicU64,
-    /// Cancelled if the connection is to make room for another one.
+    /// Cancelled when the connection should close to make room for another one.
     pub(super) give_way: CancellationToken,
 }
 
@@ -33,7 +36,7 @@ impl ConnectionState {
         self.is_asked.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that the handler has returned, and that its answer is being sent.
+    /// Records that the handler has returned and that its answer is being sent.
     pub(super) fn answer(&self) {
         self.is_sending.store(true, Ordering::Relaxed);
         self.is_asked.store(false, Ordering::Relaxed);
@@ -50,17 +53,17 @@ impl ConnectionState {
     }
 }
 
-/// The body of an answer; dropped once it is sent.
+/// The body of an answer. It is dropped once it is sent; the connection is then idle.
 pub(super) struct ResponseBody {
     body: Body,
-    doing: Arc<ConnectionState>,
-    /// The number of times that connections became idle.
+    state: Arc<ConnectionState>,
+    /// Counts how often connections became idle.
     idled: Arc<AtomicU64>,
 }
 
 impl ResponseBody {
-    pub(super) fn new(body: Body, doing: Arc<ConnectionState>, idled: Arc<AtomicU64>) -> Self {
-        Self { body, doing, idled }
+    pub(super) fn new(body: Body, state: Arc<ConnectionState>, idled: Arc<AtomicU64>) -> Self {
+        Self { body, state, idled }
     }
 }
 
@@ -87,7 +90,7 @@ impl HttpBody for ResponseBody {
 impl Drop for ResponseBody {
     fn drop(&mut self) {
         let now = self.idled.fetch_add(1, Ordering::Relaxed) + 1;
-        self.doing.idle_since.store(now, Ordering::Relaxed);
-        self.doing.is_sending.store(false, Ordering::Relaxed);
+        self.state.idle_since.store(now, Ordering::Relaxed);
+        self.state.is_sending.store(false, Ordering::Relaxed);
     }
 }
