@@ -38,7 +38,8 @@ use recapd_config::{self as config, Config, Environment, Loader, LogLevel};
 use recapd_telemetry::{self as telemetry, Logging, Surroundings};
 use terminal::output;
 
-/// Keeps LLM agents' context windows in budget, and a short, true, always-ready summary of everything that fell out.
+/// Keeps LLM agents' context windows in budget, and a short, true, always-ready summary of everything that has left
+/// them.
 #[derive(Debug, Parser)]
 #[command(name = "recapd", version, propagate_version = true, arg_required_else_help = true, max_term_width = help::COLUMNS, after_help = EXAMPLES)]
 struct Cli {
@@ -54,17 +55,17 @@ Examples:
   recapd serve --demo                       a daemon with a conversation to look at: no key
   recapd serve                              the daemon on 127.0.0.1:7411, database in ~/.local/state/recapd
   recapd push my-agent < messages.jsonl     messages of any known format, into a window
-  recapd summary my-agent                   what my-agent's context holds of the past
+  recapd summary my-agent                   what has left my-agent's window, in short
   recapd history my-agent                   which exchanges the model still sees
   recapd context my-agent --format openai   what to send to a model next
-  recapd recall my-agent jwt auth           which exchanges these words stand in, also those long gone
-  recapd verify                             check every invariant on the data
+  recapd recall my-agent jwt auth           which exchanges contain these words, however old
+  recapd verify                             check every invariant on the stored data
   recapd check-request --format openai r.json    what the provider would refuse in a request
 
 Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 not found, 4 not ready, 69 database or daemon unreachable,
 75 not done yet, 78 configuration.
 
-To read: recapd help exit-codes, recapd help environment, recapd help hooks.";
+More: recapd help exit-codes, recapd help environment, recapd help hooks.";
 
 #[derive(Clone, Debug, Args)]
 struct GlobalOptions {
@@ -75,12 +76,12 @@ struct GlobalOptions {
     #[arg(long, global = true, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Database: an SQLite file, or `postgres://USER@HOST/DATABASE`, with the password in PGPASSFILE or PGPASSWORD
-    /// [default: database.url of the configuration, else recapd.db in ~/.local/state/recapd]
+    /// [default: database.url of the configuration, otherwise recapd.db in ~/.local/state/recapd]
     #[arg(long, global = true, value_name = "DATABASE")]
     db: Option<String>,
     /// Ask the daemon at this URL, e.g. `http://127.0.0.1:7411` or `unix:/run/recapd/recapd.sock`; commands that work
-    /// on the database itself refuse this option [default: the daemon at `http.listen`, if one runs there and lets us
-    /// in and no database is named; else the database is opened]
+    /// directly on the database refuse this option [default: if no database is named, the daemon at `http.listen`, if
+    /// one runs there and accepts the credentials; otherwise the database is opened]
     #[arg(long, global = true, value_name = "URL", conflicts_with = "db")]
     server: Option<DaemonTarget>,
     /// File with the token for that daemon, on one line [default: the variable `RECAPD_TOKEN`]
@@ -104,7 +105,7 @@ struct GlobalOptions {
     /// Print only errors to stderr: no progress, no hints
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
-    /// Log to stderr: once, what is done; twice, also why; three times, everything. Overrides `log.level`
+    /// Log to stderr: once, what happens; twice, also why; three times, everything. Overrides `log.level`
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
     /// Never prompt: fail instead, and say which option answers the question
@@ -123,7 +124,7 @@ impl GlobalOptions {
         }
     }
 
-    /// Reads the credentials and gives them to whichever daemon is asked.
+    /// Reads the credentials. Every daemon that is asked gets them.
     fn with_credentials(mut self, environment: &Environment) -> Result<Self, CommandFailure> {
         self.credentials = api::credentials(self.token_file.as_deref(), environment)?;
         let credentials = self.credentials.clone();
@@ -131,18 +132,19 @@ impl GlobalOptions {
         Ok(self)
     }
 
-    /// Fails if `--server` is given to a command that works on the database itself.
+    /// Fails if `--server` is given to a command that works directly on the database.
     fn fit_for(self, command: &Command) -> Result<Self, CommandFailure> {
         if self.server.is_some() && command.works_on_the_database() {
             let cure = "name the database with --db or --config";
             return Err(CommandFailure::usage(format!(
-                "this command works on the database itself, not over --server: {cure}"
+                "this command works directly on the database, not through --server: {cure}"
             )));
         }
         Ok(self)
     }
 
-    /// Sets `server` to the daemon that runs here, if the command can ask one and no option says where the data is.
+    /// Sets `server` to the daemon that runs on this machine, if the command can ask one and no option says where the
+    /// data is.
     fn with_daemon(mut self, command: &Command, config: &Config) -> Result<Self, CommandFailure> {
         if command.asks_a_daemon() && !self.names_a_place() {
             self.server = api::find(&config.http, self.credentials.clone())?;
@@ -161,24 +163,24 @@ impl GlobalOptions {
 enum Command {
     /// Run the daemon: accept messages, keep windows in budget, update summaries
     Serve(serve::Serve),
-    /// Pass agents' requests on to their providers, and have the daemon store the conversations
+    /// Forward agents' requests to their providers, and have the daemon store the conversations
     Proxy(proxy::ProxyCommand),
     /// Start an agent whose requests go through the proxy
     Run(run::RunCommand),
-    /// Run the whole pipeline over recorded conversations and show what comes out
+    /// Run recorded conversations through the whole pipeline and show the result
     Replay(replay::Replay),
     /// Store messages of an agent, from standard input or files
     Push(push::Push),
-    /// List agents, show and change one's settings, pause and resume one
+    /// List agents, show and change an agent's settings, pause and resume an agent
     Agents(agents::Agents),
-    /// Let agents share a summary, and list who does
+    /// Let agents share a summary, and list projects
     Project(project::Project),
     /// Print the summary of an agent or a project
     #[command(visible_alias = "show")]
     Summary(summary::SummaryCommand),
     /// Print an agent's window: the messages that the model sees verbatim
     Window(window::WindowCommand),
-    /// Ask for an update of an agent's summary now
+    /// Request an update of an agent's summary now
     Update(update::Update),
     /// Age the summaries that have a line too old for its section
     Age(age::Age),
@@ -200,17 +202,17 @@ enum Command {
     Facts(facts::Facts),
     /// Print the context to send to a model for an agent, as content of a provider's request
     Context(context::ContextCommand),
-    /// Print one document to go on with elsewhere: the summary, and the newest part as it was said
+    /// Print one document with which another agent can continue: the summary, and the newest part word for word
     Handoff(handoff::Handoff),
-    /// Set a mark in an agent's conversation, to go back to
+    /// Set a mark in an agent's conversation, to return to later
     Mark(lineage::MarkCommand),
-    /// Go back to a mark: what came after it is set aside
+    /// Return to a mark: everything after the mark is set aside
     Rewind(lineage::Rewind),
     /// Empty an agent's window and begin a new session
     Clear(lineage::Clear),
-    /// Make an agent that begins where another one stands
+    /// Create an agent that begins with the present state of another one
     Fork(lineage::Fork),
-    /// Keep a message in view when its exchange has left the window
+    /// Keep a message in view after its exchange has left the window
     Pin(pins::PinCommand),
     /// Remove a pin
     Unpin(pins::PinCommand),
@@ -240,7 +242,7 @@ enum Command {
     Migrate(migrate::Migrate),
     /// Serve summaries and the archive to agents' hosts by the Model Context Protocol, on standard input and output
     Mcp(mcp::Mcp),
-    /// Make, list and revoke tokens for the daemon's HTTP interface
+    /// Create, list and revoke tokens for the daemon's HTTP interface
     Token(token::Token),
     /// Print who changed what over HTTP, who was refused, and who signed in
     Audit(audit::Audit),
@@ -248,19 +250,19 @@ enum Command {
     Metrics(metrics::MetricsCommand),
     /// Print the Prometheus rules that recapd ships: which alerts there are, when they fire, what to do
     Alerts(alerts::Alerts),
-    /// Print how the queue and the updates are doing
+    /// Print the state of the queue and of the updates
     Status(status::StatusCommand),
-    /// Count the tokens of a request body, and where they come from
+    /// Count the tokens of a request body, part by part
     Count(count::Count),
-    /// Check everything that updates of summaries need, and say how to fix what is wrong
+    /// Check everything that summary updates need, and say how to fix what is wrong
     Doctor(doctor::Doctor),
-    /// Gather what whoever helps has to know, without anything that was said
+    /// Gather what somebody who helps you needs to know, without anything that was said
     Support(support::Support),
     /// Say by the exit code whether the daemon is ready
     Health(health::Health),
-    /// Write a configuration to start with
+    /// Write a configuration file to start with
     Init(init::Init),
-    /// Check the configuration, print what is in force and where it comes from
+    /// Check the configuration, print the settings in force and where they come from
     Config(config_file::ConfigCommand),
     /// Print the description of the HTTP interface (OpenAPI 3.1), for generating clients
     Openapi(openapi::Openapi),
@@ -268,13 +270,13 @@ enum Command {
     Completions(shell::Completions),
     /// Print the manual page, or write all of them
     Man(shell::ManPages),
-    /// Print which recapd this is
+    /// Print the version of this recapd
     Version(version::VersionCommand),
-    /// Check the invariants on the data; exits 1 if one is broken
+    /// Check the invariants on the stored data; exits 1 if one is broken
     Verify(verify::Verify),
     /// Run inside the hooks of Claude Code and Codex, and install these hooks
     Hook(hook::Hook),
-    /// Test recapd on your own conversations with the program `recapd-selftest`
+    /// Test recapd with your own conversations, by the program `recapd-selftest`
     Selftest(selftest::Selftest),
     /// Print what a provider would refuse in a request, in the provider's words; exits 1 if there is anything
     CheckRequest(check_request::CheckRequest),
@@ -283,12 +285,12 @@ enum Command {
 }
 
 impl Command {
-    /// True if the command starts a log by itself.
+    /// True if the command starts its own log.
     fn logs(&self) -> bool {
         matches!(self, Self::Serve(_) | Self::Mcp(_) | Self::Proxy(_))
     }
 
-    /// True if the command asks a running daemon rather than its database.
+    /// True if the command asks a running daemon instead of opening the database.
     fn asks_a_daemon(&self) -> bool {
         matches!(
             self,
@@ -326,7 +328,7 @@ impl Command {
         )
     }
 
-    /// True if the command needs the database itself: no daemon can answer it.
+    /// True if the command works directly on the database: no daemon can answer it.
     fn works_on_the_database(&self) -> bool {
         matches!(
             self,
@@ -347,7 +349,7 @@ pub fn main() -> ExitCode {
     let began = Instant::now();
     let environment = config::from_process_environment();
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    if let Some(call) = hook::called(&arguments) {
+    if let Some(call) = hook::host_call(&arguments) {
         return called_by_host(&call, &environment, began);
     }
     let cli =
@@ -362,7 +364,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Runs a call from a host. Failures stay silent so that they don't disturb the agent; `recapd hook test` shows them
+/// Runs a call from a host. Failures stay silent, so that they don't disturb the agent; `recapd hook test` shows them
 /// to people.
 fn called_by_host(call: &[OsString], environment: &Environment, began: Instant) -> ExitCode {
     hook::end_in_time(environment);
@@ -379,7 +381,8 @@ fn called_by_host(call: &[OsString], environment: &Environment, began: Instant) 
     ExitCode::SUCCESS
 }
 
-/// True if the error is for a person: someone who asks for help, or whose terminal is where a host would put its input.
+/// True if the error is for a person: one who asks for help, or one whose terminal is where a host would send its
+/// input.
 fn is_for_a_person(error: &clap::Error) -> bool {
     let is_asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     is_asked_for || std::io::stdin().is_terminal()
@@ -479,7 +482,7 @@ fn prepare_output(shared: &GlobalOptions, environment: &Environment) {
     output::be_quiet(shared.quiet);
 }
 
-/// Starts the log that `--verbose` asks for, for a command that has none of its own.
+/// Starts the log that `--verbose` asks for, unless the command has its own log.
 fn begin_log(
     shared: &GlobalOptions,
     command: &Command,
@@ -495,7 +498,7 @@ fn begin_log(
         .map_err(|error| CommandFailure::new(exit::CONFIGURATION, error))
 }
 
-/// Layers the settings: defaults, file, environment, flags, and last what the command's own flags imply.
+/// Layers the settings: defaults, file, environment, flags, and last the settings that the command's own flags imply.
 fn sources(shared: &GlobalOptions, command: &Command, environment: &Environment) -> Loader {
     let mut loader = Loader::new()
         .file(shared.config.as_deref())

@@ -1,5 +1,5 @@
 //! recapd keeps LLM agents' context windows in budget, and a short, true, always-ready summary of everything
-//! that fell out.
+//! that has left them.
 //!
 //! Data flows one way:
 //!
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! This package is the program: the command line, and the hooks of Claude Code and Codex. Its parts are crates under
-//! `crates/`; each depends only on those listed before it:
+//! `crates/`. Each crate depends only on those listed before it:
 //!
 //! - `recapd-core`: the pure rules, message formats, token counters and the validator. A library for agents that
 //!   manage their own window.
@@ -25,7 +25,7 @@
 pub mod cli;
 pub mod hook;
 
-/// The examples in Rust compile and run.
+/// Compiles and runs the Rust examples in the documentation.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/integration.md")]
 struct WaysIn;

@@ -1,4 +1,4 @@
-//! Where a command finds its data: a running daemon, or the database that it opens itself.
+//! Finds the data for a command: asks a running daemon, or opens the database.
 
 pub(super) mod api;
 pub(super) mod cure;

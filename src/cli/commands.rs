@@ -1,4 +1,4 @@
-//! The commands, one file each, grouped by topic. Each has arguments for clap and a `run`.
+//! The commands, one file each, grouped by topic. Each has its arguments for clap and a `run`.
 
 pub(super) mod agent;
 pub(super) mod check;

@@ -1,4 +1,4 @@
-//! Names of conversations in files, and the agents that they become.
+//! Names conversations in files, and the agents that they become.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,13 +19,13 @@ use recapd_core::{
     hash::short_hash,
 };
 
-/// Digits of the hash appended to an agent's name that doesn't identify its conversation.
+/// If an agent's name doesn't identify its conversation, this many digits of a hash are appended.
 const HASH_DIGITS: usize = 8;
-/// Length that remains for the name before a dash and the hash.
+/// The length that remains for the name, before a dash and the hash.
 const NAME_BYTES_MAX: usize = AGENT_ID_CHARS_MAX - 1 - HASH_DIGITS;
 
-/// Returns the agent for a conversation that names none. If an id can't hold the whole name, a hash of the name is
-/// appended to keep it unique.
+/// Returns the agent for a conversation that doesn't name one. If an id can't hold the whole name, a hash of the name
+/// is appended to keep the id unique.
 pub(super) fn agent_of(conversation: &str) -> AgentId {
     let slug = AgentId::slug(conversation);
     let has_word = conversation.contains(|c: char| c.is_ascii_alphanumeric());
@@ -37,8 +37,8 @@ pub(super) fn agent_of(conversation: &str) -> AgentId {
     AgentId::slug(&format!("{name}-{}", floor_cut(&digest, HASH_DIGITS)))
 }
 
-/// Returns a name for each file's conversation if the file's own name isn't unique. Files with the same name are told
-/// apart by their folders, independently of their order.
+/// Returns a name for the conversation of each file whose own name isn't unique. The names of such files include their
+/// folders, and don't depend on the files' order.
 pub(super) fn names(files: &[PathBuf]) -> Vec<Option<String>> {
     let files: Vec<PathBuf> = files
         .iter()
@@ -54,11 +54,11 @@ pub(super) fn names(files: &[PathBuf]) -> Vec<Option<String>> {
         .collect()
 }
 
-/// Files with the same name apart from folder and extension.
+/// Files whose paths differ only in folder and extension.
 #[derive(Default)]
 struct Namesakes {
     files: HashSet<PathBuf>,
-    /// Number of files by path without extension.
+    /// The number of files for each path without its extension.
     by_path: HashMap<PathBuf, usize>,
     folder: Option<PathBuf>,
 }
@@ -113,11 +113,11 @@ pub(super) fn is_one(records: &[Record]) -> bool {
         .all(|record| Some(&record.conversation) == conversation)
 }
 
-/// Reports messages of sub-agents that one agent doesn't get.
+/// Reports messages of sub-agents that were left out because all messages go to one agent.
 pub(super) fn left_out(messages: u64, file: &str) -> String {
     format!(
-        "{file}: left out {} of sub-agents (isSidechain), which are no part of the conversation; \
-         recapd import without --agent makes them agents of their own",
+        "{file}: left out {} of sub-agents (isSidechain), which aren't part of the conversation; \
+         recapd import without --agent creates agents for them",
         count(messages, "message")
     )
 }
@@ -131,7 +131,7 @@ pub(super) struct UnreadTimes {
 }
 
 impl UnreadTimes {
-    /// Counts a record of `file` if its time can't be read, and returns a report of the first one.
+    /// Counts a record of `file` if its time can't be read. Returns a report of the first one.
     pub(super) fn observe(&mut self, file: &Path, record: &Record) -> Option<String> {
         if !record.is_time_unread {
             return None;
@@ -142,13 +142,13 @@ impl UnreadTimes {
         }
         let place = self.first.insert(format!("{}:{}", file.display(), record.line));
         Some(format!(
-            "{place}: its time can't be read, so that it counts as said when the message before it was; write times like \
-             2026-11-20T08:40:00Z; more of them are counted at the end"
+            "{place}: the time of this message can't be read, so it gets the time of the message before it; write times like \
+             2026-11-20T08:40:00Z; further messages like this are counted at the end"
         ))
     }
 
-    /// Formats the count, for appending to others; empty for 0.
-    pub(super) fn told(&self) -> String {
+    /// Formats the count as an addition to other counts; empty for 0.
+    pub(super) fn report(&self) -> String {
         match self.count {
             0 => String::new(),
             unread => format!(", {unread} with a time that can't be read"),
@@ -156,16 +156,16 @@ impl UnreadTimes {
     }
 }
 
-/// Reports messages that were left out because their conversation was rewound behind them.
+/// Reports messages that were left out because the conversation was rewound to a point before them.
 pub(super) fn undone(messages: u64, file: &str) -> String {
     format!(
-        "{file}: left out {} of prompts that were edited or turns that were taken back; the conversation \
-         went on without them",
+        "{file}: left out {} of prompts that were edited or turns that were undone; the conversation \
+         continued without them",
         count(messages, "message")
     )
 }
 
-/// Reports what isn't read of another program's conversations; `None` if all is read.
+/// Reports which parts of another program's conversations weren't read; `None` if everything was.
 pub(super) fn unread(reader: &FileReader, file: &str) -> Option<String> {
     let parts: Vec<String> = reader
         .left_out()
@@ -179,10 +179,10 @@ pub(super) fn unread(reader: &FileReader, file: &str) -> Option<String> {
     ))
 }
 
-/// Reports prompts that were left out because they hold no word.
+/// Reports prompts that were left out because they contain no word.
 pub(super) fn wordless(prompts: u64, file: &str) -> String {
     format!(
-        "{file}: left out {} without a word, of which no model would be sent anything",
+        "{file}: left out {} without a word, because no model would get anything of them",
         count(prompts, "prompt")
     )
 }

@@ -1,4 +1,4 @@
-//! Checks that commands in the documentation exist, by parsing them like the command line.
+//! Checks that the commands in the documentation exist, by parsing them like the command line.
 
 use std::{fs, path::Path};
 
@@ -6,16 +6,16 @@ use clap::{Parser as _, error::ErrorKind};
 
 use super::Cli;
 
-/// Folders of pages; the README is added.
+/// Folders with pages. The README is also a page.
 const FOLDERS: [&str; 2] = ["docs", "docs/runbooks"];
-/// Parse results that are fine: a text may show help, and may name a command without its arguments.
+/// Parse errors that are fine: a text may show help, and may name a command without its arguments.
 const FINE: [ErrorKind; 4] = [
     ErrorKind::DisplayHelp,
     ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
     ErrorKind::MissingRequiredArgument,
     ErrorKind::MissingSubcommand,
 ];
-/// A lower number found means that the search is broken.
+/// If fewer commands are found, the search is broken.
 const COMMANDS_MIN: usize = 100;
 
 fn pages() -> Vec<(String, String)> {
@@ -29,14 +29,14 @@ fn pages() -> Vec<(String, String)> {
         .collect()
 }
 
-/// Returns the shell blocks of a page, then the texts in back-ticks.
+/// Returns the shell blocks of a page, followed by the texts in back-ticks.
 fn code(page: &str) -> Vec<String> {
     let parts: Vec<&str> = page.split("```").collect();
     let blocks = parts.iter().copied().skip(1).step_by(2);
     let blocks = blocks.filter_map(|block| block.strip_prefix("sh\n"));
     let prose = parts.iter().copied().step_by(2);
     let spans = prose.flat_map(|prose| prose.split('`').skip(1).step_by(2));
-    // Joins lines that continue.
+    // Joins continued lines.
     blocks
         .chain(spans)
         .map(|code| code.replace("\\\n", " "))
@@ -66,7 +66,7 @@ fn commands(line: &str) -> Vec<Vec<String>> {
     commands
 }
 
-/// Returns the words of a recapd command, without its user, variables and redirections; `None` for other commands.
+/// Returns the words of a recapd command, without `sudo`, variables and redirections; `None` for other commands.
 fn ours(words: &[String]) -> Option<Vec<&str>> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let words = if let ["sudo", "-u", _, command @ ..] = words.as_slice() {

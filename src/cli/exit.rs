@@ -1,4 +1,4 @@
-//! The exit codes, and the one place that prints an error.
+//! The exit codes, and the one place that prints errors.
 
 use std::process::ExitCode;
 
@@ -17,20 +17,20 @@ pub(super) const NOT_FOUND: u8 = 3;
 pub(super) const UNHEALTHY: u8 = 4;
 /// The database or the daemon is unreachable (sysexits `EX_UNAVAILABLE`).
 pub(super) const UNAVAILABLE: u8 = 69;
-/// Not done yet; asking again later may help (sysexits `EX_TEMPFAIL`).
+/// Not done yet; a later call may succeed (sysexits `EX_TEMPFAIL`).
 pub(super) const RETRY_LATER: u8 = 75;
-/// The configuration is wrong (sysexits `EX_CONFIG`); a restart can't cure it.
+/// The configuration is wrong (sysexits `EX_CONFIG`). A restart doesn't help.
 pub(super) const CONFIGURATION: u8 = 78;
 pub(super) const USAGE: u8 = 2;
 
 pub(super) const CODES: [(u8, &str); 8] = [
     (0, "fine"),
-    (1, "it failed, or a check did"),
+    (1, "the command or a check failed"),
     (USAGE, "wrong usage"),
     (NOT_FOUND, "not found"),
     (UNHEALTHY, "the daemon isn't ready"),
     (UNAVAILABLE, "database or daemon unreachable"),
-    (RETRY_LATER, "not done yet: ask again later"),
+    (RETRY_LATER, "not done yet: try again later"),
     (CONFIGURATION, "the configuration is wrong"),
 ];
 
@@ -55,16 +55,16 @@ impl CommandFailure {
         }
     }
 
-    /// The file that `http.tokens_file` names can't be used.
+    /// Returns the failure for a token file (`http.tokens_file`) that can't be used.
     pub(super) fn tokens_file(error: &FileError) -> Self {
-        // The text contains the source already.
+        // The error's text already contains its source.
         Self::new(
             CONFIGURATION,
             anyhow::Error::msg(format!("http.tokens_file: {error}")),
         )
     }
 
-    /// The files that were named can't be listed.
+    /// Returns the failure for named files that can't be listed.
     pub(super) fn unlisted(error: ListError) -> Self {
         match error {
             ListError::Missing(_) => Self::usage(format!("{error}; check the path")),
@@ -79,7 +79,7 @@ impl CommandFailure {
         }
     }
 
-    /// Adds to the error what was done before it.
+    /// Adds to the error what was done before it occurred.
     pub(super) fn after(self, done: &str) -> Self {
         Self {
             error: self.error.context(done.to_owned()),
@@ -91,7 +91,7 @@ impl CommandFailure {
         self.code
     }
 
-    /// The error with its causes, in one line.
+    /// Returns the error with its causes, as one line.
     pub(super) fn text(&self) -> String {
         format!("{:#}", self.error)
     }
@@ -101,7 +101,7 @@ impl CommandFailure {
         ExitCode::from(self.code)
     }
 
-    /// As [`Self::report`], in the format of a daemon's log, whose readers look there for why it ended.
+    /// Like [`Self::report`], but in the format of the daemon's log, where people look for the reason why it stopped.
     pub(super) fn report_in_log(&self, format: LogFormat, environment: &Environment) -> ExitCode {
         let surroundings = Surroundings::of_standard_error(environment);
         output::error(&surroundings.last_words(format, &self.text(), SystemClock.now()));

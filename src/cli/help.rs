@@ -1,4 +1,5 @@
-//! The help pages: the first one has the commands in groups and the options of every command, the others only their own.
+//! The help pages. The main page lists the commands in groups and the options of every command. Other pages list only
+//! their own options.
 
 use std::ffi::OsString;
 
@@ -9,9 +10,9 @@ use super::{
     terminal::paragraphs::{filled, wrapped},
 };
 
-/// The widest line of a page.
+/// The width of a page.
 pub(super) const COLUMNS: usize = 80;
-/// Where the descriptions of commands begin.
+/// The column where the descriptions of commands begin.
 const ABOUT_COLUMN: usize = 17;
 /// The last line of a command's page.
 const ELSEWHERE: &str = "Options of every command: recapd --help";
@@ -21,7 +22,7 @@ struct CommandGroup {
     commands: &'static [&'static str],
 }
 
-/// The commands by what people do with them.
+/// The commands, grouped by what people do with them.
 const GROUPS: [CommandGroup; 5] = [
     CommandGroup {
         heading: "Use",
@@ -65,7 +66,7 @@ const GROUPS: [CommandGroup; 5] = [
     },
 ];
 
-/// Returns the page that was asked for in its layout; other errors are unchanged.
+/// Returns the requested page in its layout. Other errors stay unchanged.
 pub(super) fn laid_out(error: clap::Error, arguments: &[OsString]) -> clap::Error {
     if !is_page(error.kind()) {
         return error;
@@ -83,7 +84,7 @@ fn is_page(kind: ErrorKind) -> bool {
 
 /// Lays out the pages of `command` and of all commands below it.
 fn pages(mut command: Command) -> Command {
-    // Only then do the other commands have the options of every command, so that these can be hidden.
+    // After this call, the other commands have the options of every command, which can then be hidden.
     command.build();
     let template = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}Options of every command:\n{{options}}{{after-help}}",

@@ -1,5 +1,5 @@
-//! Messages that are stored but never sent to a model. If nearly all of a file's messages are such, its format is
-//! probably not recognised.
+//! Counts messages that are stored but never sent to a model. If nearly all of a file's messages are such messages, its
+//! format was probably not recognised.
 
 use std::collections::HashMap;
 
@@ -10,30 +10,31 @@ use recapd_core::domain::{
     number::{count, grouped},
 };
 
-/// At least one message in this many should be shown to a model.
+/// A model should get at least 1/20 of the messages.
 const SHOWN_SHARE: u64 = 20;
-/// With fewer messages, nothing is reported if even one is shown.
+/// With fewer messages, nothing is reported if at least one is shown.
 const MESSAGES_MIN: u64 = 20;
+/// A report names at most this many kinds.
 const KINDS_MAX: usize = 5;
 
-/// Counts messages by kinds that no model is shown.
+/// Counts messages of kinds that no model gets.
 #[derive(Debug, Default)]
 pub(super) struct Unshown {
     /// All messages read.
     read: u64,
-    /// Those of them that no model is shown.
+    /// Messages that no model gets.
     hidden: u64,
     by_kind: HashMap<String, u64>,
 }
 
 #[derive(Debug, Serialize)]
 pub(super) struct UnshownCounts {
-    /// Messages that no model is shown.
+    /// Messages that no model gets.
     messages: u64,
     of: u64,
-    /// True if these are all, or nearly all.
+    /// True if these are (nearly) all messages.
     pub(super) nearly_all: bool,
-    /// The most frequent kinds, in descending order.
+    /// The most frequent kinds, most frequent first.
     kinds: Vec<KindCount>,
 }
 
@@ -52,30 +53,30 @@ impl Unshown {
         }
     }
 
-    /// True if (nearly) all messages are hidden: fewer than one in [`SHOWN_SHARE`] is shown.
+    /// True if (nearly) all messages are hidden: less than 1/[`SHOWN_SHARE`] is shown.
     pub(super) fn are_nearly_all(&self) -> bool {
         let shown = self.read - self.hidden;
         self.hidden > 0 && (shown == 0 || self.is_much() && shown * SHOWN_SHARE < self.read)
     }
 
-    /// True if enough was read to expect a shown message.
+    /// True if enough messages were read to expect a shown one.
     pub(super) fn is_much(&self) -> bool {
         self.read >= MESSAGES_MIN
     }
 
-    /// Returns a report if nearly all messages are hidden, or most of many: some are normal in transcripts.
-    pub(super) fn told(&self) -> Option<String> {
+    /// Returns a report if nearly all messages are hidden, or more than half of many. Fewer are normal in transcripts.
+    pub(super) fn report(&self) -> Option<String> {
         let are_most = self.is_much() && self.hidden * 2 > self.read;
         let cure = match (self.are_nearly_all(), are_most) {
             (true, _) => {
-                "; if this is a conversation, say with --format how it is written, or give its messages the roles user, \
+                "; if this is a conversation, name its format with --format, or give its messages the roles user, \
                  assistant, system, developer or tool"
             }
             (false, true) => "",
             (false, false) => return None,
         };
         Some(format!(
-            "{} of {} are of kinds no model is shown: {}{cure}",
+            "{} of {} are of kinds that no model gets: {}{cure}",
             grouped(self.hidden),
             count(self.read, "message"),
             self.named_kinds()
@@ -150,7 +151,7 @@ mod tests {
         ] {
             let unshown = unshown(&kinds);
             assert_eq!(unshown.are_nearly_all(), nearly_all, "{kinds:?}");
-            let line = unshown.told();
+            let line = unshown.report();
             assert_eq!(line.is_some(), told, "{kinds:?}");
             assert_eq!(line.is_some_and(|line| line.contains("--format")), nearly_all);
         }
@@ -160,9 +161,9 @@ mod tests {
     fn the_most_frequent_kinds_are_named() {
         let kinds = [("a", 1), ("human", 2_000), ("b", 7), ("c", 7), ("d", 5), ("e", 1)];
         assert_eq!(
-            unshown(&kinds).told().unwrap(),
-            "2,021 of 2,021 messages are of kinds no model is shown: human (2,000), b (7), c (7), d (5), a (1), and 1 more \
-             kind; if this is a conversation, say with --format how it is written, or give its messages the roles user, \
+            unshown(&kinds).report().unwrap(),
+            "2,021 of 2,021 messages are of kinds that no model gets: human (2,000), b (7), c (7), d (5), a (1), and 1 more \
+             kind; if this is a conversation, name its format with --format, or give its messages the roles user, \
              assistant, system, developer or tool"
         );
     }

@@ -371,7 +371,7 @@ fn the_environment_says_where_the_daemon_is() {
     );
     let error = from(&[("RECAPD_SERVER", "localhost")]).unwrap_err().to_string();
     assert!(
-        error.starts_with("RECAPD_SERVER: `localhost` is no address"),
+        error.starts_with("RECAPD_SERVER: `localhost` isn't the address"),
         "{error}"
     );
 }

@@ -1,4 +1,4 @@
-//! The HTTP interface that commands ask: a running daemon's, or one in this process over the database.
+//! The HTTP interface that commands use: a running daemon's, or one in this process that opens the database.
 
 mod refusal;
 mod running;
@@ -40,15 +40,15 @@ pub(crate) use running::{NotReady, answers, base, find};
 
 const TIMEOUT_MS: u64 = 10_000;
 const CONNECT_TIMEOUT_MS: u64 = 2_000;
-/// Time limit for a request in this process: a day, since whoever started the command decides how long to wait.
+/// The time limit for a request in this process: a day, because whoever started the command decides how long to wait.
 const IN_PROCESS_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1_000;
 /// The base URL of the interface in this process.
 const IN_PROCESS_PLACE: &str = "http://localhost";
-/// Longest answer read, in bytes: a context is built from up to 24 MiB of payloads.
+/// Limits the answers that are read. A context is built from up to 24 MiB of payloads.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Largest token file read, in bytes.
+/// Limits the token file that is read.
 const TOKEN_BYTES_MAX: u64 = 16_384;
-/// Agents compared to suggest the one that was meant.
+/// How many agents are compared to suggest the one that was meant.
 const AGENTS_COMPARED_MAX: usize = 200;
 
 /// A daemon's base URL and the credentials for it.
@@ -79,7 +79,7 @@ impl DaemonTarget {
     }
 }
 
-/// Reads the token from `file`, else from the environment, and which user's daemon may receive it.
+/// Reads the token from `file`, otherwise from the environment. Also reads which user's daemon may receive the token.
 pub(crate) fn credentials(
     file: Option<&Path>,
     environment: &Environment,
@@ -90,7 +90,8 @@ pub(crate) fn credentials(
     Ok(Credentials { token, trust })
 }
 
-/// Reads the token from `file`, else from the environment. It is never an argument, which other users could see.
+/// Reads the token from `file`, otherwise from the environment. The token is never an argument, because other users
+/// could see it.
 fn token(file: Option<&Path>, environment: &Environment) -> Result<Option<SecretString>, CommandFailure> {
     let text = match file {
         None => environment.get(TOKEN_VARIABLE).map(str::to_owned),
@@ -112,7 +113,7 @@ fn token(file: Option<&Path>, environment: &Environment) -> Result<Option<Secret
             TOKEN_VARIABLE
         };
         return Err(CommandFailure::usage(format!(
-            "{from} holds no token: expected one line such as rcp_…, as `recapd token create` printed it"
+            "{from} doesn't hold a token: expected one line such as rcp_…, as `recapd token create` printed it"
         )));
     }
     Ok(Some(token.into()))
@@ -130,7 +131,8 @@ struct InProcess {
 }
 
 impl Api {
-    /// Opens the interface for reading: the daemon if one is asked, else the database, even while a daemon uses it.
+    /// Opens the interface for reading: a daemon's, if one is asked, otherwise over the database, even while a daemon
+    /// uses it.
     pub(crate) async fn reading(config: &Config, shared: &GlobalOptions) -> Result<Self, CommandFailure> {
         match &shared.server {
             Some(server) => Self::new(server),
@@ -138,8 +140,8 @@ impl Api {
         }
     }
 
-    /// Opens the interface for changes: the daemon if one is asked, else the database. No daemon may hold the
-    /// database then, since it would answer readers with data from before the change.
+    /// Opens the interface for changes: a daemon's, if one is asked, otherwise over the database. Then no daemon may
+    /// use the database, because it would answer readers with data from before the change.
     pub(crate) async fn changing(config: &Config, shared: &GlobalOptions) -> Result<Self, CommandFailure> {
         match &shared.server {
             Some(server) => Self::new(server),
@@ -147,7 +149,8 @@ impl Api {
         }
     }
 
-    /// The interface over `database`. Whoever can open the database needs no token, and no rate limit or time-out applies.
+    /// Returns the interface over `database`. Whoever can open the database needs no token, and no rate limit or
+    /// timeout applies.
     async fn over(config: &Config, database: Arc<SqlStore>) -> Result<Self, CommandFailure> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let store: Arc<dyn Store> = Arc::<SqlStore>::clone(&database);
@@ -203,7 +206,7 @@ impl Api {
         path: &str,
         change: &Value,
     ) -> Result<T, CommandFailure> {
-        parsed(&self.ask(self.request(Method::PATCH, path).json(change)).await?)
+        parse(&self.ask(self.request(Method::PATCH, path).json(change)).await?)
     }
 
     pub(crate) async fn post<T: DeserializeOwned>(
@@ -211,10 +214,10 @@ impl Api {
         path: &str,
         body: &Value,
     ) -> Result<T, CommandFailure> {
-        parsed(&self.ask(self.request(Method::POST, path).json(body)).await?)
+        parse(&self.ask(self.request(Method::POST, path).json(body)).await?)
     }
 
-    /// Posts text that is JSON already.
+    /// Posts a text that is already JSON.
     pub(crate) async fn post_json(&self, path: &str, json: String) -> Result<String, CommandFailure> {
         let request = self
             .request(Method::POST, path)
@@ -222,19 +225,19 @@ impl Api {
         self.ask(request.body(json)).await
     }
 
-    /// Gets `path` as JSON, and parses it.
+    /// Gets `path` as JSON and parses it.
     pub(crate) async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandFailure> {
-        parsed(&self.get(path, "application/json").await?)
+        parse(&self.get(path, "application/json").await?)
     }
 
-    /// Sends PUT to `path` without a body, and parses the answer.
+    /// Sends PUT to `path` without a body and parses the answer.
     pub(crate) async fn put<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandFailure> {
-        parsed(&self.ask(self.request(Method::PUT, path)).await?)
+        parse(&self.ask(self.request(Method::PUT, path)).await?)
     }
 
-    /// Sends DELETE to `path`, and parses the answer.
+    /// Sends DELETE to `path` and parses the answer.
     pub(crate) async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CommandFailure> {
-        parsed(&self.ask(self.request(Method::DELETE, path)).await?)
+        parse(&self.ask(self.request(Method::DELETE, path)).await?)
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -249,7 +252,7 @@ impl Api {
         if let Some(agent) = refusal::unknown_agent(&text) {
             return Err(CommandFailure::not_found(self.unknown(&agent).await));
         }
-        Err(refusal::failed(status, &text))
+        Err(refusal::command_failure(status, &text))
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<(StatusCode, String), CommandFailure> {
@@ -265,11 +268,11 @@ impl Api {
         Ok((reply.status, String::from_utf8_lossy(&reply.body).into_owned()))
     }
 
-    /// Makes a failure of a request that got no answer.
+    /// Returns the failure for a request that got no answer.
     #[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
     fn unanswered(&self, error: HttpClientError) -> CommandFailure {
         let cure = match error {
-            HttpClientError::Late(_) => "no answer in time; ask again later, or name the database with --db",
+            HttpClientError::Late(_) => "no answer in time; try again later, or name the database with --db",
             HttpClientError::Untrusted(_) => "nothing was sent; without --server the database is read",
             _ => "is the daemon running there? without --server the database is read",
         };
@@ -298,7 +301,7 @@ impl Api {
     }
 }
 
-fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, CommandFailure> {
+fn parse<T: DeserializeOwned>(text: &str) -> Result<T, CommandFailure> {
     Ok(serde_json::from_str(text).map_err(anyhow::Error::new)?)
 }
 

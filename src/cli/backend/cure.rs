@@ -1,4 +1,4 @@
-//! Hints for a database that can't be used.
+//! Hints for databases that can't be used.
 
 use std::{
     fs::{self, File},
@@ -24,12 +24,12 @@ pub(crate) fn of(url: &str, error: &StoreError) -> &'static str {
         }
         (Some("corrupt"), _) => RESTORE,
         (Some("full"), _) => "free some space, or move the database to a larger disk",
-        (Some("busy"), _) => "another program holds it: end that, or try again",
+        (Some("busy"), _) => "another program has locked the database: stop that program, or try again",
         (_, Some(file)) => of_file(&file),
     }
 }
 
-/// Returns the file of the database `url`, which may be a bare path; `None` if it is a server's, or none is named.
+/// Returns the file of the database `url`, which may also be a path; `None` if it is on a server, or none is named.
 pub(crate) fn file(url: &str) -> Option<PathBuf> {
     let is_path = !url.is_empty() && !url.contains("://");
     sqlite::file_of(url).or_else(|| is_path.then(|| PathBuf::from(url)))
@@ -38,16 +38,16 @@ pub(crate) fn file(url: &str) -> Option<PathBuf> {
 /// The first bytes of every SQLite database.
 const SQLITE_HEAD: &[u8] = b"SQLite format 3\0";
 
-/// Says what is wrong with the file of the database `url` and what to do, if a look at the file shows it.
+/// Says what is wrong with the file of the database `url`, and what to do, if the file itself shows that.
 pub(crate) fn of_wrong_file(url: &str) -> Option<String> {
     let file = file(url)?;
     let name = file.display();
     match fs::metadata(&file) {
         Ok(found) if found.is_dir() => Some(format!(
-            "{name} is a folder, and a database is one file: name that file with --db"
+            "{name} is a folder, but a database is a file: name the file with --db"
         )),
         Ok(_) if is_of_another_kind(&file) => Some(format!(
-            "{name} is no SQLite database: name another file with --db; a damaged database is restored from a backup, see \
+            "{name} isn't an SQLite database: name another file with --db, or if the database is damaged, restore a backup: see \
              docs/backup.md"
         )),
         Err(error) if error.kind() == ErrorKind::NotFound => missing(&file),
@@ -58,20 +58,19 @@ pub(crate) fn of_wrong_file(url: &str) -> Option<String> {
 fn missing(file: &Path) -> Option<String> {
     let name = file.display();
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    // The daemon makes the user's own folder by itself.
+    // The daemon creates the user's own folder itself.
     let is_default = file.ends_with(Path::new("recapd").join(DEFAULT_FILE));
     if let Some(folder) = folder.filter(|folder| !is_default && !folder.exists()) {
         let folder = folder.display();
         return Some(format!(
-            "there is no folder {folder} for the database {name}: make it, or name another file with --db"
+            "the folder {folder} of the database {name} doesn't exist: create it, or name another file with --db"
         ));
     }
-    let cure =
-        "`recapd serve` or `recapd migrate up` makes it; or name another one with --db or database.url";
+    let cure = "`recapd serve` or `recapd migrate up` creates it; or name another database with --db or database.url";
     (!lies_here(file)).then(|| format!("there is no database {name}: {cure}"))
 }
 
-/// True if the file has content, and that of another kind.
+/// True if the file has content, and isn't an SQLite database.
 fn is_of_another_kind(file: &Path) -> bool {
     let mut head = Vec::new();
     let bytes = u64::try_from(SQLITE_HEAD.len()).unwrap_or_default();
@@ -79,12 +78,12 @@ fn is_of_another_kind(file: &Path) -> bool {
     is_read.is_ok() && !head.is_empty() && head != SQLITE_HEAD
 }
 
-/// True if the working directory holds a database, where earlier versions looked for it.
+/// True if the working directory holds a database. Earlier versions of recapd used that one by default.
 fn lies_here(file: &Path) -> bool {
     file.is_absolute() && file.ends_with(DEFAULT_FILE) && Path::new(DEFAULT_FILE).exists()
 }
 
-/// SQLite writes into the folder of the file, too: the log and the lock.
+/// Returns the hint for the database in `file`. SQLite also writes into the file's folder: the log and the lock.
 fn of_file(file: &Path) -> &'static str {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
@@ -92,19 +91,19 @@ fn of_file(file: &Path) -> &'static str {
     let found = access(file, Access::READ_OK | Access::WRITE_OK).and_then(|()| access(folder, beside));
     match found {
         Err(Errno::NOENT) if lies_here(file) => {
-            "a recapd.db lies in this folder, and isn't used unless it is named: --db recapd.db, or database.url"
+            "the recapd.db in this folder isn't used unless you name it: --db recapd.db, or database.url"
         }
         Err(Errno::NOENT) => {
-            "`recapd serve` or `recapd migrate up` makes it; or name another one with --db or database.url"
+            "`recapd serve` or `recapd migrate up` creates it; or name another database with --db or database.url"
         }
         Err(Errno::ACCESS) => {
-            "this user may not write the file and its folder: run it as the service's user, or let that one own both \
+            "this user may not write the file and its folder: run the command as the service's user, or make that user the owner of both \
              (chown recapd:recapd)"
         }
         Err(Errno::ROFS) => {
-            "its file system can only be read: have it written again (mount -o remount,rw), or move the database"
+            "the file system is read-only: make it writable (mount -o remount,rw), or move the database"
         }
-        _ => "is that the right database? name another with --db",
+        _ => "is this the right database? name another with --db",
     }
 }
 
@@ -140,9 +139,9 @@ mod tests {
         fs::write(folder.path().join("real.db"), SQLITE_HEAD).unwrap();
         for (name, words) in [
             ("", "is a folder"),
-            ("notes.txt", "notes.txt is no SQLite database"),
+            ("notes.txt", "notes.txt isn't an SQLite database"),
             ("none.db", "none.db: `recapd serve`"),
-            ("none/x.db", "there is no folder"),
+            ("none/x.db", "doesn't exist: create it"),
             ("none/recapd/recapd.db", "there is no database"),
         ] {
             assert!(told(name).unwrap().contains(words), "{name}: {:?}", told(name));

@@ -15,22 +15,22 @@ use recapd_engine::assembly::{self, Models};
 use recapd_platform::{background, clock::Clock, threads};
 use recapd_store::{SqlStore, Store, StoreError};
 
-/// Agents compared to suggest the one that was meant.
+/// How many agents are compared to suggest the one that was meant.
 const AGENTS_COMPARED_MAX: i64 = 1_000;
-/// Agents named if none is similar to the one that was asked for.
+/// How many agents are named if none is similar to the one that was requested.
 pub(super) const AGENTS_SHOWN_MAX: usize = 10;
 
-/// How long the end of a command waits for other threads, which may hang on a name server or a disk, and then again
-/// for its databases to close.
+/// When a command ends, it waits this long for other threads, which may hang on a name server or a disk. Then it waits
+/// this long for its databases to close.
 const CLOSING: Duration = Duration::from_secs(10);
 
-/// Runs a command's future on a runtime of its own, then waits up to twice [`CLOSING`] for background work.
+/// Runs a command's future on a runtime of its own. Then waits up to twice [`CLOSING`] for background work.
 pub(crate) fn block_on<T>(
     future: impl Future<Output = Result<T, CommandFailure>>,
 ) -> Result<T, CommandFailure> {
     let runtime = threads::runtime()?;
     let outcome = runtime.block_on(future);
-    // Whatever still holds a database drops it.
+    // Whatever still uses a database stops using it.
     runtime.shutdown_timeout(CLOSING);
     background::wait_for_all(CLOSING);
     outcome
@@ -72,22 +72,22 @@ pub(crate) fn models(
     ApiKeys::of(config, environment)?.models(config, clock)
 }
 
-/// Opens the configured database for reading; a daemon may be using it.
+/// Opens the configured database for reading. A daemon may be using it.
 pub(crate) async fn look(config: &Config) -> Result<SqlStore, CommandFailure> {
     let settings = assembly::database_settings(&config.database);
     let store = SqlStore::look(&settings).await;
-    let store = store.map_err(|error| named(&config.database.url, error))?;
+    let store = store.map_err(|error| failure(&config.database.url, error))?;
     Ok(store.with_fairness(config.queue.fairness()))
 }
 
 /// Adds the database's name and a hint to an error.
 #[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
-pub(crate) fn named(url: &str, error: StoreError) -> CommandFailure {
+pub(crate) fn failure(url: &str, error: StoreError) -> CommandFailure {
     let hint = match &error {
-        // The configuration is right, or the error says what to do.
+        // The configuration is right, or the error already says what to do.
         StoreError::InUse(_) => "stop it first",
         StoreError::Unavailable(_) => cure::of(url, &error),
-        _ => "is that the right database? name another with --db",
+        _ => "is this the right database? name another with --db",
     };
     let code = if matches!(error, StoreError::Schema(_)) {
         CONFIGURATION
@@ -100,27 +100,27 @@ pub(crate) fn named(url: &str, error: StoreError) -> CommandFailure {
     CommandFailure::new(code, anyhow::Error::msg(text))
 }
 
-/// Returns the error for an unknown agent, with the names of existing agents.
+/// Returns the failure for an unknown agent, with the names of existing agents.
 pub(crate) async fn unknown(store: &dyn Store, agent: &AgentId) -> CommandFailure {
     let known = store.agents(None, AGENTS_COMPARED_MAX).await.unwrap_or_default();
     let names: Vec<&str> = known.iter().map(|row| row.agent.as_str()).collect();
     CommandFailure::not_found(likeness::unknown_agent(agent.as_str(), &names, AGENTS_SHOWN_MAX))
 }
 
-/// Opens the configured database for a change; fails if it doesn't exist. On SQLite no daemon may have it open, since
-/// it would answer readers with data from before the change.
+/// Opens the configured database for a change; fails if it doesn't exist. No daemon may use an SQLite database then,
+/// because it would answer readers with data from before the change.
 pub(crate) async fn work(config: &Config) -> Result<Arc<SqlStore>, CommandFailure> {
     look(config).await?;
     make(config).await
 }
 
-/// Opens the database like [`work`], but creates it if it doesn't exist.
+/// Like [`work`], but creates the database if it doesn't exist.
 pub(crate) async fn make(config: &Config) -> Result<Arc<SqlStore>, CommandFailure> {
     let store = assembly::open_store(config).await.map_err(|error| match error {
         StoreError::InUse(_) => {
             let server = api::base(&config.http);
-            let token = "with its token in RECAPD_TOKEN or --token-file if it demands one";
-            let hint = format!("ask the daemon that runs there: --server {server}, {token}");
+            let token = "with a token in RECAPD_TOKEN or --token-file if it needs one";
+            let hint = format!("use the running daemon: --server {server}, {token}");
             CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("{error}; {hint}"))
         }
         error => error.into(),

@@ -1,4 +1,4 @@
-//! The queue, runs and the audit, read and changed through the HTTP interface.
+//! Reads and changes the queue, runs and the audit through the HTTP interface.
 
 use serde::{
     Deserialize, Serialize,
@@ -19,10 +19,10 @@ use recapd_store::{
     operate::{QueueRow, Run, RunOutcome, RunQuery},
 };
 
-/// A page of the queue, by agent.
+/// A page of the queue, ordered by agent.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct QueuePage {
-    /// Since when all updates are paused; `None` if they aren't.
+    /// When all updates were paused; `None` if they aren't paused.
     pub(crate) paused_since: Option<Timestamp>,
     pub(crate) rows: Vec<QueueRow>,
     /// `None` on the last page.
@@ -79,14 +79,14 @@ impl Api {
         self.post(&path, &json!({})).await.map(|IgnoredAny| ())
     }
 
-    /// Pauses or resumes all updates. Returns since when they are paused.
+    /// Pauses or resumes all updates. Returns when they were paused.
     pub(crate) async fn set_paused(&self, paused: bool) -> Result<Option<Timestamp>, CommandFailure> {
         let reply: Value = self.act(&format!("/v1/queue/{}", pause_action(paused))).await?;
         let since = reply.get("paused_since").cloned().unwrap_or_default();
         Ok(serde_json::from_value(since).map_err(anyhow::Error::new)?)
     }
 
-    /// Queues documents for ageing; a dry run only lists those that are due.
+    /// Queues documents for ageing. With `dry_run`, only lists the documents that are due.
     pub(crate) async fn age(&self, dry_run: bool) -> Result<AgedReply, CommandFailure> {
         self.post("/v1/age", &json!({ "dry_run": dry_run })).await
     }
@@ -104,7 +104,7 @@ impl Api {
             .read(&format!("/v1/runs?limit={}{more}", query.limit))
             .await?;
         if let Some(agent) = query.agent.filter(|_| page.runs.is_empty()) {
-            // An empty page may also mean that there is no such agent.
+            // An empty page may also mean that the agent doesn't exist.
             self.get(&format!("/v1/agents/{agent}"), "application/json")
                 .await?;
         }

@@ -1,4 +1,4 @@
-//! Commands that try things on files, without a daemon or a permanent database.
+//! Commands that test things on files, without a daemon or a permanent database.
 
 pub(crate) mod check_request;
 pub(crate) mod count;

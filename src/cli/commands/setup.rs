@@ -1,4 +1,4 @@
-//! Commands for setting up, and for what recapd says about itself.
+//! Commands for setting up recapd, and for information about recapd itself.
 
 pub(crate) mod config_file;
 pub(crate) mod init;

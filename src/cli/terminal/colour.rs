@@ -9,7 +9,7 @@ pub(crate) const RED: &str = "\u{1b}[31m";
 pub(crate) const GREEN: &str = "\u{1b}[32m";
 pub(crate) const YELLOW: &str = "\u{1b}[33m";
 
-/// Returns `text` in this style, if output has colours.
+/// Returns `text` in this style if the output has colours.
 pub(crate) fn painted(style: &str, text: &str) -> String {
     if output::has_colour() && !style.is_empty() {
         format!("{style}{text}{END}")

@@ -11,13 +11,13 @@ pub(crate) fn thousands(tokens: i64) -> String {
     }
 }
 
-/// Formats a share in percent, with one decimal.
+/// Formats a share as a percentage with one decimal.
 pub(crate) fn permille(part: i64, whole: i64) -> String {
     let permille = part * 1_000 / whole.max(1);
     format!("{}.{}%", permille / 10, permille % 10)
 }
 
-/// Formats a span of time in its two largest units.
+/// Formats a duration in its two largest units.
 pub(crate) fn span(span_ms: i64) -> String {
     let seconds = (span_ms / 1_000).max(0);
     match seconds {
@@ -28,7 +28,7 @@ pub(crate) fn span(span_ms: i64) -> String {
     }
 }
 
-/// Formats a duration: `820ms`, `8.2s`, `2m 10s`.
+/// Formats a short duration with more detail: `820ms`, `8.2s`, `2m 10s`.
 pub(crate) fn duration(duration_ms: i64) -> String {
     match duration_ms {
         ..1_000 => format!("{duration_ms}ms"),
@@ -37,7 +37,7 @@ pub(crate) fn duration(duration_ms: i64) -> String {
     }
 }
 
-/// Formats how long ago something was, in its largest unit; `in …` for the future.
+/// Formats how long ago something happened, in the largest unit; `in …` for the future.
 pub(crate) fn ago(at: Timestamp, now: Timestamp) -> String {
     match now.since_ms(at) {
         ms @ ..=-1_000 => format!("in {}", unit(-ms)),

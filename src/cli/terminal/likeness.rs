@@ -2,12 +2,12 @@
 
 use recapd_core::domain::likeness::nearest;
 
-/// Returns the message for an unknown agent, with similar or existing names.
+/// Returns the message about an unknown agent. It names a similar agent, or the existing ones.
 pub(crate) fn unknown_agent(agent: &str, known: &[&str], shown_max: usize) -> String {
     if known.is_empty() {
         let cure =
             format!("store messages with `recapd push {agent} < messages.jsonl`, or run `recapd replay`");
-        return format!("agent `{agent}` is unknown: the database holds no agents yet; {cure}");
+        return format!("agent `{agent}` is unknown: the database has no agents yet; {cure}");
     }
     if let Some(nearest) = nearest(agent, known.iter().copied()) {
         return format!("agent `{agent}` is unknown; did you mean `{nearest}`?");

@@ -17,18 +17,18 @@ static IS_PLAIN: OnceLock<bool> = OnceLock::new();
 
 static HAS_COLOUR: OnceLock<bool> = OnceLock::new();
 
-/// True if notes and progress are suppressed.
+/// True if hints and progress are suppressed.
 static IS_QUIET: OnceLock<bool> = OnceLock::new();
 
-/// Width of output that isn't a terminal's.
+/// The width of output that doesn't go to a terminal.
 const COLUMNS: usize = 80;
 
-/// Sets from the `environment` which characters the terminal can show.
+/// Decides by the `environment` which characters the terminal can show.
 pub(crate) fn adapt(environment: &Environment) {
     IS_PLAIN.get_or_init(|| is_plain(environment));
 }
 
-/// Sets whether output has colours: by `choice`, or automatically by the `environment` and stdout.
+/// Decides whether output has colours: by `choice`, or automatically by the `environment` and stdout.
 pub(crate) fn choose_colour(choice: ColorChoice, environment: &Environment) {
     HAS_COLOUR.get_or_init(|| is_coloured(choice, environment, std::io::stdout().is_terminal()));
 }
@@ -37,7 +37,7 @@ pub(crate) fn be_quiet(is_quiet: bool) {
     IS_QUIET.get_or_init(|| is_quiet);
 }
 
-/// True if notes and progress are suppressed.
+/// True if hints and progress are suppressed.
 pub(crate) fn is_quiet() -> bool {
     IS_QUIET.get().copied().unwrap_or_default()
 }
@@ -74,8 +74,8 @@ fn is_plain(environment: &Environment) -> bool {
     locale.is_some_and(|locale| !names_utf8(locale))
 }
 
-/// Returns the text in ASCII for a plain terminal, unchanged for a file or a program.
-fn shown(text: &str, is_terminal: bool, is_plain: bool) -> Cow<'_, str> {
+/// Returns the text in ASCII for a plain terminal; unchanged for a file or a program.
+fn for_terminal(text: &str, is_terminal: bool, is_plain: bool) -> Cow<'_, str> {
     if is_terminal && is_plain {
         Cow::Owned(ascii(text))
     } else {
@@ -85,10 +85,10 @@ fn shown(text: &str, is_terminal: bool, is_plain: bool) -> Cow<'_, str> {
 
 pub(crate) fn text(text: &str) -> std::io::Result<()> {
     let is_plain = IS_PLAIN.get().copied().unwrap_or_default();
-    verbatim(&shown(text, std::io::stdout().is_terminal(), is_plain))
+    verbatim(&for_terminal(text, std::io::stdout().is_terminal(), is_plain))
 }
 
-/// Writes text to stdout. A closed reader (`| head`) is no error.
+/// Writes text to stdout. A closed pipe (`| head`) isn't an error.
 fn verbatim(text: &str) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| {
@@ -101,7 +101,7 @@ fn verbatim(text: &str) -> std::io::Result<()> {
     }
 }
 
-/// Prints a refreshed text: on a terminal in place of the earlier one, else below it.
+/// Prints a repeated text: on a terminal in place of the previous one, otherwise below it.
 pub(crate) fn frame(shown: &str, is_repeated: bool) -> std::io::Result<()> {
     if !is_repeated {
         return text(shown);
@@ -139,7 +139,7 @@ fn as_json(value: &impl Serialize) -> std::io::Result<String> {
     })
 }
 
-/// Stdout for JSON lines. On a terminal, control characters are escaped. Each write must end at a character boundary.
+/// Writes JSON lines to stdout. On a terminal, escapes control characters. Each write must end at a character boundary.
 pub(crate) struct JsonLines;
 
 impl std::io::Write for JsonLines {
@@ -178,7 +178,7 @@ pub(crate) fn width() -> usize {
     COLUMNS
 }
 
-/// Formats a factor in thousandths with two decimals: 1,115 is 1.12.
+/// Formats a factor in thousandths with two decimals: 1,115 becomes 1.12.
 pub(crate) fn factor(permille: i64) -> String {
     let percent = (permille + 5) / 10;
     format!("{}.{:02}", percent / 100, percent % 100)
@@ -233,9 +233,9 @@ mod tests {
     #[test]
     fn only_a_terminal_without_unicode_gets_ascii() {
         let text = "──── 16k · 18% ├ └ … für\n";
-        assert_eq!(shown(text, true, true), "---- 16k - 18% | ` ~ f?r\n");
+        assert_eq!(for_terminal(text, true, true), "---- 16k - 18% | ` ~ f?r\n");
         for (is_terminal, is_plain) in [(true, false), (false, true), (false, false)] {
-            assert_eq!(shown(text, is_terminal, is_plain), text);
+            assert_eq!(for_terminal(text, is_terminal, is_plain), text);
         }
     }
 }

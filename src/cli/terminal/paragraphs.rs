@@ -1,12 +1,13 @@
-//! Text in lines of a given width: prose is filled, and the comments of examples stand beside or below them.
+//! Breaks text into lines of a given width. Prose is filled; comments of examples are put beside or below their
+//! commands.
 
-/// The least room for comments beside their examples.
+/// Comments stand beside their examples if they have at least this much room.
 const BESIDE_MIN: usize = 28;
-/// The indentation of comments below their examples.
+/// The indentation of comments that stand below their examples.
 const BELOW: usize = 6;
 
-/// Breaks `text` into lines of at most `columns`. Lines that are indented are examples: a command, then two blanks and a
-/// comment. Others are prose.
+/// Breaks `text` into lines of at most `columns`. Indented lines are examples: a command, then two blanks and a
+/// comment. Other lines are prose.
 pub(crate) fn wrapped(text: &str, columns: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let paragraphs = lines
@@ -55,7 +56,7 @@ impl<'a> Example<'a> {
         }
     }
 
-    /// Writes the comment from `column` on, in the first line or below the command.
+    /// Writes the comment from `column` on: beginning beside the command, or below it.
     fn lines(&self, column: usize, columns: usize, is_beside: bool) -> Vec<String> {
         if self.comment.is_empty() {
             return vec![self.command.to_owned()];

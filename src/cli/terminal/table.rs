@@ -1,4 +1,4 @@
-//! Tables: aligned columns without lines, as `gh` and `kubectl` print them.
+//! Tables: aligned columns without lines between them, as `gh` and `kubectl` print them.
 
 use unicode_width::UnicodeWidthStr as _;
 
@@ -26,7 +26,7 @@ impl<const N: usize> Table<N> {
         self.rows.push(cells);
     }
 
-    /// Formats the table, without blanks at the ends of lines.
+    /// Formats the table. Lines don't end with blanks.
     pub(crate) fn text(&self) -> String {
         let names = self.columns.map(|(name, _)| name.to_owned());
         let lines = || std::iter::once(&names).chain(&self.rows);

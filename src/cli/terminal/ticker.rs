@@ -1,4 +1,4 @@
-//! Progress lines at intervals, if no bar is shown.
+//! Prints progress lines at intervals if no bar is shown.
 
 use std::{sync::Mutex, time::Duration};
 
@@ -9,14 +9,14 @@ use super::output;
 
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Prints lines to stderr in place of a hidden bar.
+/// Prints lines to stderr if the bar is hidden.
 pub(crate) struct Ticker {
     is_needed: bool,
     told_at: Mutex<Instant>,
 }
 
 impl Ticker {
-    /// A ticker that prints nothing if `bar` is shown.
+    /// Returns a ticker that prints nothing if `bar` is shown.
     pub(crate) fn beside(bar: &ProgressBar) -> Self {
         Self {
             is_needed: bar.is_hidden(),
@@ -24,7 +24,7 @@ impl Ticker {
         }
     }
 
-    /// Prints a line if one is due; short work prints none.
+    /// Prints a line if one is due. Short work prints none.
     pub(crate) fn tell(&self, line: impl FnOnce() -> String) {
         if self.is_due() {
             output::note(&line());

@@ -36,7 +36,7 @@ fn a_starting_configuration_has_the_defaults_and_overwrites_nothing() {
     let output = run(&["init"]);
     assert_eq!(code(&output), Some(1));
     assert!(
-        stderr(&output).contains("isn't written over"),
+        stderr(&output).contains("isn't overwritten"),
         "{}",
         stderr(&output)
     );
@@ -162,7 +162,7 @@ fn a_demonstration_needs_nothing_and_leaves_nothing() {
     let told: Vec<String> = lines
         .by_ref()
         .map(Result::unwrap)
-        .take_while(|line| line != "Ctrl-C ends it.")
+        .take_while(|line| line != "Ctrl-C stops the daemon.")
         .collect();
     assert!(told.concat().contains(&format!("{url}/ui/")), "{told:?}");
     let commands = told.iter().filter_map(|line| line.strip_prefix("  recapd "));

@@ -26,7 +26,7 @@ fn a_fine_request_ends_with_0() {
         .unwrap();
     assert_eq!(
         (code(&output), stdout(&output).as_str()),
-        (Some(0), "fine: nothing found\n")
+        (Some(0), "no problems found\n")
     );
 }
 

@@ -78,7 +78,7 @@ fn a_check_reports_errors_and_exits_with_78() {
     let sound = check("[window]\nbudget_tokens = 5000\n", &[]);
     assert_eq!(code(&sound), Some(0), "{}", stderr(&sound));
     assert!(
-        stdout(&sound).ends_with("1 of them not the default's\n"),
+        stdout(&sound).ends_with("1 of them changed\n"),
         "{}",
         stdout(&sound)
     );

@@ -29,7 +29,7 @@ fn exchanges_messages_and_agents_are_forgotten() {
     );
     let shown = stdout(&run(&["expand", "coder", "1"]));
     assert!(shown.contains("(forgotten)"), "{shown}");
-    assert!(stdout(&run(&["forget", "coder", "1"])).contains("nothing was left"));
+    assert!(stdout(&run(&["forget", "coder", "1"])).contains("there was nothing to forget"));
     assert_eq!(code(&run(&["verify"])), Some(0));
     let again = json(&run(&["forget", "coder", "--message", "2", "--json"]));
     assert_eq!(
@@ -79,7 +79,7 @@ fn a_version_whose_text_is_gone_says_so() {
         let output = run(args);
         assert_eq!(code(&output), Some(3), "{args:?}");
         assert!(
-            stderr(&output).contains("it held what was forgotten"),
+            stderr(&output).contains("it contained what was forgotten"),
             "{}",
             stderr(&output)
         );

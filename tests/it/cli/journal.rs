@@ -165,7 +165,7 @@ fn pieces_of_a_journal_are_put_in_order() {
     let alone = run(&["import", first, "--json"], &database);
     assert_eq!(json(&alone)["unfinished"], serde_json::json!(["two-weeks"]));
     assert!(
-        stderr(&alone).contains("agent `two-weeks`: where its window begins"),
+        stderr(&alone).contains("agent `two-weeks`: its window, evictions"),
         "{}",
         stderr(&alone)
     );
@@ -208,7 +208,7 @@ fn pieces_imported_separately_are_complete_after_a_joint_import() {
     let unset = stdout(&run(&["export"], &database));
     assert_ne!(unset, lines.concat());
     let alone = run(&["import", files[0]], &database);
-    let cure = "import all pieces of the journal together; if that was done, into a fresh database";
+    let cure = "import all pieces of the journal together; if you did, use a fresh database";
     assert!(stderr(&alone).contains(cure), "{}", stderr(&alone));
     assert_eq!(stdout(&run(&["export"], &database)), unset);
     let whole = run(&["import", files[0], files[1], "--json"], &database);
@@ -402,7 +402,7 @@ fn an_unreadable_time_is_reported_and_the_message_imported() {
     std::fs::write(&file, lines.concat()).unwrap();
     let file = file.to_str().unwrap();
     let told = run(&["import", file, "--dry-run"], &database);
-    let count = "3 messages would be stored, 0 there already, 0 skipped, 2 with a time that can't be read";
+    let count = "3 messages would be stored, 0 already stored, 0 skipped, 2 with a time that can't be read";
     assert!(stdout(&told).contains(count), "{}", stdout(&told));
     assert!(
         stderr(&told).contains("chat.jsonl:2: its time"),
@@ -435,8 +435,8 @@ fn an_import_with_few_messages_for_a_model_says_so() {
     let told = run(&["import", file], &database);
     assert_eq!(code(&told), Some(1), "{}", stderr(&told));
     insta::assert_snapshot!(stdout(&told), @r"
-    1 agent: 3 messages stored, 0 there already, 27 skipped
-    3 of 3 messages are of kinds no model is shown: human (3); if this is a conversation, say with --format how it is written, or give its messages the roles user, assistant, system, developer or tool
+    1 agent: 3 messages stored, 0 already stored, 27 skipped
+    3 of 3 messages are of kinds that no model gets: human (3); if this is a conversation, name its format with --format, or give its messages the roles user, assistant, system, developer or tool
     ");
     let exported = stdout(&run(&["export"], &database));
     assert_eq!(exported.matches("Row ").count(), 3, "{exported}");

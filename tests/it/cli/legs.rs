@@ -78,7 +78,7 @@ async fn forgetting_a_leg_says_how_to_forget_the_others() {
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     let told = stdout(&output);
     insta::assert_snapshot!(told.lines().skip(1).collect::<Vec<_>>().join("\n"), @r"
-    #2, #4–#5 are left of the same exchange, which began with #2; to forget them, too:
+    #2, #4–#5 of the same exchange are left, which began with #2; to forget them, too:
       recapd forget coder '#2' '#4–#5'
     ");
     let output = ask(&server, &["forget", "coder", "#2", "#4–#5"]);

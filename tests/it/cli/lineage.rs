@@ -38,7 +38,7 @@ fn a_conversation_is_marked_rewound_forked_and_cleared() {
         told(&["fork", "coder", "scout"]),
         @"forked scout from coder at #3: 3 exchanges and 0 items of the summary are shared"
     );
-    insta::assert_snapshot!(told(&["clear", "scout"]), @"cleared scout: session 2 begins, its window empty");
+    insta::assert_snapshot!(told(&["clear", "scout"]), @"cleared scout: session 2 begins with an empty window");
     let marked = json(&run(&["mark", "coder", "--json"]));
     assert_eq!(
         (&marked["label"], &marked["marked_exchange"]),

@@ -83,7 +83,7 @@ async fn a_database_is_copied_to_a_server_and_back() {
     let run = |args: &[&str]| recapd().env("PGPASSWORD", &password).args(args).output().unwrap();
     let to = run(&["copy", &file, &address]);
     assert_eq!(code(&to), Some(0), "{}", stderr(&to));
-    assert!(stdout(&to).contains("read back and the same"), "{}", stdout(&to));
+    assert!(stdout(&to).contains("read back and identical"), "{}", stdout(&to));
     assert!(!stdout(&to).contains(&password) && !stderr(&to).contains(&password));
     let again = run(&["copy", &file, &address]);
     assert_eq!(code(&again), Some(1));

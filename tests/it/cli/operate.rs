@@ -72,16 +72,16 @@ async fn queue_rows_are_retried_cancelled_and_paused() {
             "updates are paused since 2026-11-20T08:40:00",
         ),
         (&["queue"], "all updates are paused since"),
-        (&["queue", "resume"], "updates go on"),
+        (&["queue", "resume"], "updates are resumed"),
         (
             &["agents", "pause", "coder"],
             "updates of coder are paused; `recapd agents resume coder`",
         ),
         (&["queue"], "paused (operator)"),
         (&["agents", "resume", "coder"], "updates of coder go on"),
-        (&["update", "coder"], "asked for an update of coder"),
-        (&["age", "--dry-run"], "(no line has outgrown its section)"),
-        (&["age"], "0 summaries to be looked at"),
+        (&["update", "coder"], "requested an update of coder"),
+        (&["age", "--dry-run"], "(no line is too old for its section)"),
+        (&["age"], "0 summaries queued for ageing"),
     ] {
         let output = ask(&server, args);
         assert_eq!(code(&output), Some(0), "{args:?} {}", stderr(&output));

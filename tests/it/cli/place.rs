@@ -80,7 +80,7 @@ fn commands_on_the_database_itself_ask_no_daemon() {
         assert_eq!(code(&output), Some(2), "{command:?} {}", stderr(&output));
         let told = stderr(&output);
         assert!(
-            told.contains("not over --server: name the database with --db"),
+            told.contains("not through --server: name the database with --db"),
             "{told}"
         );
     }

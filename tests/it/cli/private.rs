@@ -116,7 +116,7 @@ fn a_database_in_the_working_directory_is_not_used_by_default() {
     let output = run(&["summary", "planted"]);
     assert_eq!(code(&output), Some(69), "{}", stdout(&output));
     assert!(
-        stderr(&output).contains("isn't used unless it is named: --db recapd.db"),
+        stderr(&output).contains("isn't used unless you name it: --db recapd.db"),
         "{}",
         stderr(&output)
     );

@@ -84,7 +84,7 @@ async fn a_push_works_the_same_with_a_daemon_and_a_database() {
     for again in both(&server, &database, &["push", "coder"], &exchange(9)) {
         assert_eq!(
             stdout(&again).split(';').next(),
-            Some("stored 0 messages of coder, 2 were there already"),
+            Some("stored 0 messages of coder, 2 were already stored"),
             "{}",
             stderr(&again)
         );
@@ -248,7 +248,7 @@ fn a_push_without_messages_for_a_model_says_so() {
         command.args(["push", "my-agent", "--db"]).arg(&database);
         command.write_stdin(input).output().unwrap()
     };
-    let line = "20 of 20 messages are of kinds no model is shown: note (20)";
+    let line = "20 of 20 messages are of kinds that no model gets: note (20)";
     for (notes, expected) in [(1, false), (20, true)] {
         let told = push(notes);
         assert_eq!(code(&told), Some(0), "{}", stderr(&told));

@@ -42,7 +42,10 @@ fn an_unreadable_time_is_reported() {
         text.contains("0 duplicates, 1 with a time that can't be read"),
         "{text}"
     );
-    assert!(told.contains("chat.jsonl:2: its time can't be read"), "{told}");
+    assert!(
+        told.contains("chat.jsonl:2: the time of this message can't be read"),
+        "{told}"
+    );
     let replayed = json(&recapd().arg("replay").arg(&file).arg("--json").output().unwrap());
     assert_eq!(replayed["unread_times"], 1);
 }
@@ -87,7 +90,7 @@ fn a_replay_with_few_messages_for_a_model_says_so() {
     assert_eq!(code(&told), Some(1), "{}", stderr(&told));
     let text = stdout(&told);
     let line = text.lines().find(|line| line.starts_with("unshown"));
-    insta::assert_snapshot!(line.unwrap(), @"unshown   3 of 3 messages are of kinds no model is shown: human (2), judge (1); if this is a conversation, say with --format how it is written, or give its messages the roles user, assistant, system, developer or tool");
+    insta::assert_snapshot!(line.unwrap(), @"unshown   3 of 3 messages are of kinds that no model gets: human (2), judge (1); if this is a conversation, name its format with --format, or give its messages the roles user, assistant, system, developer or tool");
     let counts = replay(unread().collect(), &["--json"]);
     assert_eq!(code(&counts), Some(1));
     insta::assert_snapshot!(json(&counts)["unshown"], @r#"{"kinds":[{"kind":"human","messages":2},{"kind":"judge","messages":1}],"messages":3,"nearly_all":true,"of":3}"#);

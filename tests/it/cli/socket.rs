@@ -215,7 +215,7 @@ fn a_database_in_use_names_the_daemons_address() {
         assert_eq!(code(&output), Some(69), "{}", stderr(&output));
         let told = stderr(&output);
         assert!(
-            told.contains(&format!("--server {base}, with its token in RECAPD_TOKEN")),
+            told.contains(&format!("--server {base}, with a token in RECAPD_TOKEN")),
             "{told}"
         );
     }

@@ -14,7 +14,7 @@ fn topics_are_shown_by_help() {
         (
             "exit-codes",
             "What the exit codes mean",
-            "\n  75  not done yet: ask again later\n",
+            "\n  75  not done yet: try again later\n",
         ),
         (
             "environment",

@@ -143,7 +143,7 @@ fn a_missing_version_is_reported_with_those_that_exist() {
         (&["rollback", "coder"], 2, "VERSION"),
         (&["rebuild", "nobody"], 3, "coder"),
         (&["items", "pin", "coder", "99"], 3, "no item 99"),
-        (&["items", "edit", "coder", "1"], 2, "give at least one of"),
+        (&["items", "edit", "coder", "1"], 2, "use at least one of"),
         (
             &["items", "edit", "coder", "1", "--importance", "high"],
             2,

@@ -31,13 +31,13 @@ const TABLE: &[WrongInput] = &[
     wrong(
         "summary me --db notes.txt",
         69,
-        ["notes.txt", "no SQLite database", "--db"],
+        ["notes.txt", "isn't an SQLite database", "--db"],
     ),
     wrong("history me --db folder", 69, ["folder", "is a folder", "--db"]),
     wrong(
         "status --db none/x.db",
         69,
-        ["none/x.db", "there is no folder none", "make it"],
+        ["none/x.db", "the folder none", "create it"],
     ),
     wrong(
         "status --db mysql://me@host/x",
@@ -143,7 +143,7 @@ const TABLE: &[WrongInput] = &[
     wrong(
         "replay wizard.jsonl",
         1,
-        ["wizard (1)", "no model is shown", "roles user, assistant"],
+        ["wizard (1)", "no model gets", "roles user, assistant"],
     ),
     wrong(
         "replay chat.jsonl --format opanai",
@@ -193,13 +193,17 @@ const TABLE: &[WrongInput] = &[
     wrong(
         "init none/x.toml",
         2,
-        ["none/x.toml", "No such file", "make its folder"],
+        ["none/x.toml", "No such file", "create its folder"],
     ),
     // The daemon, and where it listens.
     wrong(
         "status --server nonsense",
         2,
-        ["`nonsense`", "is no address", "http://127.0.0.1:7411"],
+        [
+            "`nonsense`",
+            "isn't the address of a daemon",
+            "http://127.0.0.1:7411",
+        ],
     ),
     wrong(
         "status --server http://127.0.0.1:1",
@@ -209,17 +213,17 @@ const TABLE: &[WrongInput] = &[
     wrong(
         "health",
         69,
-        ["http://127.0.0.1:1", "nobody answers", "`recapd serve`"],
+        ["http://127.0.0.1:1", "no daemon answers", "`recapd serve`"],
     ),
     wrong(
         "serve --db notes.txt",
         69,
-        ["notes.txt", "no SQLite database", "--db"],
+        ["notes.txt", "isn't an SQLite database", "--db"],
     ),
     wrong(
         "serve --db none/x.db",
         69,
-        ["none/x.db", "there is no folder none", "make it"],
+        ["none/x.db", "the folder none", "create it"],
     ),
     wrong(
         "serve --db new.db --listen 7500",
@@ -238,12 +242,12 @@ const TABLE: &[WrongInput] = &[
     wrong(
         "serve --db new.db --listen 0.0.0.0:7500",
         78,
-        ["0.0.0.0:7500", "others can reach", "`recapd token create"],
+        ["0.0.0.0:7500", "other machines can reach", "`recapd token create"],
     ),
     wrong(
         "serve --demo --db new.db",
         2,
-        ["a demonstration", "database of its own", "leave --db away"],
+        ["a demonstration", "database of its own", "leave out --db"],
     ),
     wrong(
         "run no-such-program",

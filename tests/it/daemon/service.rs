@@ -315,7 +315,7 @@ async fn a_reload_applies_what_it_can_and_drops_no_work() {
     let told = manager.until("READY=1").await;
     assert!(
         told.iter()
-            .any(|message| message.starts_with("STATUS=the configuration is wrong")),
+            .any(|message| message.starts_with("STATUS=the new configuration is invalid")),
         "{told:?}"
     );
     assert_eq!(daemon.metric("recapd_config_last_reload_successful").await, 0);
@@ -327,7 +327,7 @@ async fn a_reload_applies_what_it_can_and_drops_no_work() {
     let queue = "ready 0 · running 1";
     fake.otherwise(Planned::Hang);
     daemon.turn(5).await;
-    let wrong = "STATUS=the configuration is wrong: what was read before stays in force";
+    let wrong = "STATUS=the new configuration is invalid: the former one stays in force";
     manager.until(&format!("{wrong} · {queue}")).await;
     write("");
     daemon.signal(Signal::HUP);

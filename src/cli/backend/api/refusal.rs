@@ -6,18 +6,18 @@ use serde_json::Value;
 use crate::cli::exit::{CommandFailure, RETRY_LATER, UNAVAILABLE};
 use recapd_client::TOKEN_VARIABLE;
 
-/// Findings about one request that are printed one by one; the rest is counted.
+/// How many errors in a request are printed one by one. The others are counted.
 const FINDINGS_SHOWN_MAX: usize = 5;
 
-pub(super) fn failed(status: StatusCode, text: &str) -> CommandFailure {
+pub(super) fn command_failure(status: StatusCode, text: &str) -> CommandFailure {
     let problem: Value = serde_json::from_str(text).unwrap_or_default();
-    let detail = told(&problem).unwrap_or_else(|| text.trim().to_owned());
+    let detail = detail(&problem).unwrap_or_else(|| text.trim().to_owned());
     match status {
         StatusCode::NOT_FOUND => CommandFailure::not_found(format!("{detail}{}", command(&problem))),
         StatusCode::UNAUTHORIZED => {
             anyhow::anyhow!("{detail}; put one into {TOKEN_VARIABLE} or --token-file").into()
         }
-        // The request conflicts with the state, or this token may not make it.
+        // The request conflicts with the present state, or this token doesn't allow it.
         StatusCode::CONFLICT | StatusCode::FORBIDDEN => {
             anyhow::anyhow!("{detail}{}", command(&problem)).into()
         }
@@ -30,7 +30,7 @@ pub(super) fn failed(status: StatusCode, text: &str) -> CommandFailure {
     }
 }
 
-/// What to type about a problem, by its code.
+/// For each code of a problem, the command that helps.
 const COMMANDS: [(&str, &str); 8] = [
     ("unknown_version", "`recapd versions AGENT` lists them"),
     ("unknown_exchange", "`recapd history AGENT --all` lists them"),
@@ -41,7 +41,7 @@ const COMMANDS: [(&str, &str); 8] = [
     ("unknown_run", "`recapd runs` lists them"),
     (
         "agent_exists",
-        "name another one; `recapd agents` lists those that there are",
+        "choose another id; `recapd agents` lists the existing agents",
     ),
 ];
 
@@ -50,7 +50,7 @@ fn command(problem: &Value) -> String {
     command.map_or(String::new(), |(_, command)| format!("; {command}"))
 }
 
-/// Returns the agent if the refusal is that the daemon doesn't know it.
+/// Returns the agent if the daemon refuses because it doesn't know the agent.
 pub(super) fn unknown_agent(text: &str) -> Option<String> {
     let problem: Value = serde_json::from_str(text).ok()?;
     if problem["code"] != "unknown_agent" {
@@ -60,11 +60,11 @@ pub(super) fn unknown_agent(text: &str) -> Option<String> {
 }
 
 /// Returns the detail of a problem (RFC 9457).
-fn told(problem: &Value) -> Option<String> {
+fn detail(problem: &Value) -> Option<String> {
     problem["detail"].as_str().map(str::to_owned)
 }
 
-/// Lists what is wrong with the request, and what to do about it.
+/// Returns what is wrong with the request, and what to do about it.
 fn cure(problem: &Value) -> String {
     let findings = problem["errors"]
         .as_array()
@@ -99,13 +99,13 @@ mod tests {
     #[test]
     fn a_problem_names_the_field_and_the_cure() {
         let problem = r#"{"detail":"1 of 2 messages can't be read","hint":"mend it","errors":[{"pointer":"/1","detail":"no role"}]}"#;
-        let failed = failed(StatusCode::UNPROCESSABLE_ENTITY, problem);
+        let failed = command_failure(StatusCode::UNPROCESSABLE_ENTITY, problem);
         assert_eq!(
             failed.text(),
             "1 of 2 messages can't be read\n  pointer /1: no role; mend it"
         );
         assert_eq!(
-            super::failed(StatusCode::BAD_GATEWAY, "proxy").text(),
+            command_failure(StatusCode::BAD_GATEWAY, "proxy").text(),
             "502 Bad Gateway: proxy"
         );
     }

@@ -1,4 +1,4 @@
-//! Looks for the daemon at the place that the configuration names, and asks how it is.
+//! Finds the daemon at the configured address, and asks for its state.
 
 use std::{net::TcpStream, os::unix::net::UnixStream, time::Duration};
 
@@ -11,15 +11,15 @@ use recapd_config::{HttpConfig, Listen};
 use recapd_platform::http_client::HttpClientError;
 
 const CONNECT_PATIENCE: Duration = Duration::from_secs(1);
-/// Statuses of a daemon that is overloaded. The command is sent to it all the same, and learns whether that still holds.
+/// The statuses of an overloaded daemon. The command's own request is sent to it nevertheless; it may be free by then.
 const BUSY: [StatusCode; 2] = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
 
-/// Returns the daemon that runs where the configuration says, if there is one and it lets us in.
+/// Returns the daemon at the configured address, if one runs there and accepts the credentials.
 pub(crate) fn find(
     config: &HttpConfig,
     credentials: Credentials,
 ) -> Result<Option<DaemonTarget>, CommandFailure> {
-    // Usually nobody listens; then nothing more is set up.
+    // Usually no daemon listens. Then nothing else is needed.
     let base = base(config);
     if base == config.listen.base() && !listens(&config.listen) {
         return Ok(None);
@@ -34,8 +34,8 @@ pub(crate) fn find(
     Ok(is_there.then_some(server))
 }
 
-/// True if a daemon listens there and lets us in. A slow daemon is waited for like any answer, and its silence is a
-/// failure: the database that the command would open without it may be another one, and a change to it would not
+/// True if a daemon runs and accepts the credentials. Waits for a slow daemon as for any answer, and fails if it
+/// doesn't answer: the database that the command would open otherwise may be another one, and a change to it wouldn't
 /// follow the daemon's configuration.
 async fn lets_us_in(daemon: &Api) -> Result<bool, CommandFailure> {
     let request = daemon
@@ -54,7 +54,7 @@ async fn lets_us_in(daemon: &Api) -> Result<bool, CommandFailure> {
     }
 }
 
-/// Returns the base URL of the configured daemon: its socket if somebody listens there, else its address.
+/// Returns the base URL of the configured daemon: its socket if a program listens there, otherwise its address.
 pub(crate) fn base(config: &HttpConfig) -> String {
     let mut sockets = config.sockets.near.iter();
     match sockets.find(|path| UnixStream::connect(path).is_ok()) {
@@ -66,13 +66,14 @@ pub(crate) fn base(config: &HttpConfig) -> String {
 /// Why a daemon isn't ready.
 pub(crate) enum NotReady {
     Away,
-    /// Somebody listens and doesn't answer, for this reason.
+    /// A program listens and doesn't answer, for this reason.
     Silent(String),
-    /// The daemon answers that it isn't ready, with this reason.
+    /// The daemon answers that it isn't ready, for this reason.
     Says(String),
 }
 
-/// Checks that the daemon at `server`, else the configured one, answers with success at `path`, which needs no token.
+/// Checks that a daemon answers with success at `path`, which needs no token: the daemon at `server`, otherwise the
+/// configured one.
 pub(crate) async fn answers(
     server: Option<&DaemonTarget>,
     config: &HttpConfig,
@@ -87,7 +88,7 @@ pub(crate) async fn answers(
     match daemon.reply(daemon.request(Method::GET, path)).await {
         Err(error) => Err(unheard(&error)),
         Ok((status, _)) if status.is_success() => Ok(()),
-        Ok((status, text)) => Err(NotReady::Says(refusal::failed(status, &text).text())),
+        Ok((status, text)) => Err(NotReady::Says(refusal::command_failure(status, &text).text())),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `recapd agents`: lists agents, shows and changes the settings of one, pauses and resumes it.
+//! `recapd agents`: lists agents, shows and changes an agent's settings, pauses and resumes an agent's updates.
 
 mod list;
 
@@ -23,12 +23,12 @@ use recapd_core::domain::{
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  recapd agents                                      which there are, by name
+  recapd agents                                      all agents, by name
   recapd agents show my-agent
   recapd agents set my-agent budget_tokens=50_000 model=gpt-5
   recapd agents set my-agent preset=chat max_messages=20
-  recapd agents set my-agent budget_tokens=          takes it back to the configuration
-  recapd agents pause my-agent                       no updates of its summary, until `recapd agents resume my-agent`")]
+  recapd agents set my-agent budget_tokens=          removes the override
+  recapd agents pause my-agent                       no summary updates until `recapd agents resume my-agent`")]
 pub(crate) struct Agents {
     #[command(subcommand)]
     action: Option<AgentsAction>,
@@ -38,12 +38,12 @@ pub(crate) struct Agents {
 enum AgentsAction {
     /// List agents
     List(list::AgentsList),
-    /// Print what is in force for an agent, and whether the agent, its preset or the configuration sets it
+    /// Print the settings in force for an agent, and whether the agent, its preset or the configuration sets them
     Show {
         /// The agent
         agent: AgentId,
     },
-    /// Change what an agent overrides; takes effect with its next message
+    /// Change the settings that an agent overrides; takes effect with its next message
     Set {
         /// The agent
         agent: AgentId,
@@ -55,7 +55,7 @@ enum AgentsAction {
         #[arg(required = true, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
-    /// Pause the updates of an agent's summary; its window is still kept, and digests represent what leaves it
+    /// Pause the updates of an agent's summary; the window stays in budget, and digests represent what leaves it
     Pause {
         /// The agent
         agent: AgentId,
@@ -118,10 +118,10 @@ fn pause(
         output::json(&json!({ "agent_id": agent, "paused": paused }))?;
     } else if paused {
         output::text(&format!(
-            "updates of {agent} are paused; `recapd agents resume {agent}` goes on with them"
+            "updates of {agent} are paused; `recapd agents resume {agent}` resumes them"
         ))?;
     } else {
-        output::text(&format!("updates of {agent} go on"))?;
+        output::text(&format!("updates of {agent} are resumed"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -155,7 +155,7 @@ fn refusal(error: &SettingsError) -> CommandFailure {
     let likeness = |known: &&str| strsim::jaro_winkler(known, name);
     let nearest = AgentSettings::names().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
     let nearest = nearest.unwrap_or_default();
-    CommandFailure::usage(format!("{error}; the nearest one is `{nearest}`"))
+    CommandFailure::usage(format!("{error}; did you mean `{nearest}`?"))
 }
 
 fn lines(in_force: &[Value]) -> String {

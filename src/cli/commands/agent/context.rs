@@ -20,35 +20,36 @@ use recapd_core::{
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Prints the fields of the provider's request that hold the conversation: preamble, first message of the session, summary
-and window, valid for that provider. What couldn't be carried over is said on stderr; --json has it all.
+and window, valid for that provider. Notes about what this provider's format can't express go to stderr; --json has everything.
 Examples:
   recapd context my-agent --format openai
   recapd context duet --format anthropic --as agent_b --budget 50000")]
 pub(crate) struct ContextCommand {
     /// The agent
     agent: AgentId,
-    /// The provider's API whose request to write: anthropic, openai, openai-responses or gemini
+    /// The provider's API for which to write the request: anthropic, openai, openai-responses or gemini
     #[arg(long, value_name = "FORMAT", value_parser = format_named)]
     format: RequestFormat,
-    /// The most tokens of the whole request; 0 is no limit [default: `context_max_tokens` of the agent, else
+    /// The most tokens of the whole request; 0 is no limit [default: `context_max_tokens` of the agent, otherwise
     /// `context.max_tokens`]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(0..=100_000_000))]
     budget: Option<i64>,
-    /// The most tokens of the summary in it; never more than a quarter of the request
+    /// The most tokens of the summary in the request; never more than a quarter of the request
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
     summary_max_tokens: Option<i64>,
-    /// How to treat neighbouring turns of one side [default: `alternation` of the agent, else `context.alternation`]
+    /// How to treat neighbouring turns of one side [default: `alternation` of the agent, otherwise
+    /// `context.alternation`]
     #[arg(long, value_name = "ack|merge|keep", value_parser = alternation_named)]
     alternation: Option<Alternation>,
-    /// Send the thinking of the open exchange even if something before it has changed [default: omit it then]
+    /// Send the thinking of the open exchange even if an earlier message has changed [default: leave it out then]
     #[arg(long, value_enum, value_name = "open", hide_possible_values = true)]
     thinking: Option<ThinkingChoice>,
-    /// Print the conversation as this speaker of several sees it [see `perspective.participants`]
+    /// Print a shared conversation as this speaker sees it [see `perspective.participants`]
     #[arg(long = "as", value_name = "SPEAKER")]
     speaker: Option<String>,
 }
 
-/// Exchanges whose thinking is sent even if an exchange before them has changed.
+/// The exchanges whose thinking is sent even if an earlier message has changed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ThinkingChoice {
     Open,
@@ -64,7 +65,7 @@ fn alternation_named(name: &str) -> Result<Alternation, String> {
 }
 
 impl ContextCommand {
-    /// Builds the context by the agent's own settings.
+    /// Builds the context with the agent's own settings.
     pub(super) fn plain(agent: AgentId, format: RequestFormat) -> Self {
         Self {
             agent,
@@ -90,8 +91,8 @@ impl ContextCommand {
             }
             if reply["over_budget"] == true {
                 output::note(
-                    "note: this is over the budget: the leading instructions and the newest exchange, which are never left \
-                     out, are too big by themselves",
+                    "note: this is over the budget, because the leading instructions and the newest exchange alone are too big; they \
+                     are never left out",
                 );
             }
             Ok(ExitCode::SUCCESS)

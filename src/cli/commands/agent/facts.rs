@@ -26,15 +26,15 @@ use recapd_core::domain::{
 };
 use recapd_store::FactQuery;
 
-/// Most facts that one request returns.
+/// One request returns at most this many facts.
 const SHOWN_MAX: i64 = 200;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
-Facts say what holds: goals, what the user demands, decisions, the state of the work, what is open, dead ends, and what is
-known of people. The summary shows them first, as far as there is room. Each comes from an exchange, and holds until another
-one settles or replaces it. A pinned one leaves the summary last, and no model closes it. Examples:
+Facts say what holds: goals, what the user demands, decisions, the state of the work, open questions, dead ends, and what is
+known about people. The summary shows them first, as far as there is room. Each fact comes from an exchange, and holds until
+another fact settles or replaces it. A pinned fact leaves the summary last, and no model closes it. Examples:
   recapd facts my-agent
   recapd facts my-agent --all
   recapd facts add my-agent demand \"never push to main\"
@@ -46,13 +46,13 @@ pub(crate) struct Facts {
     /// The agent
     #[arg(required = true)]
     agent: Option<AgentId>,
-    /// Show also those that no longer hold
+    /// Also show facts that no longer hold
     #[arg(long)]
     all: bool,
     /// Only facts with larger numbers
     #[arg(long, default_value_t = 0)]
     after: i64,
-    /// Show at most this many
+    /// Show at most this many facts
     #[arg(long, default_value_t = SHOWN_MAX, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=SHOWN_MAX))]
     limit: i64,
 }
@@ -63,19 +63,19 @@ enum FactsAction {
     Add {
         /// The agent
         agent: AgentId,
-        /// goal, demand, decision, state, open, `dead_end` or person
+        /// The kind: goal, demand, decision, state, open, `dead_end` or person
         kind: String,
-        /// One line
+        /// The text, in one line
         text: String,
     },
     /// Reword a fact
     Edit {
         #[command(flatten)]
         numbered: FactNumber,
-        /// One line
+        /// The new text, in one line
         text: String,
     },
-    /// Mark a fact as no longer true
+    /// Mark a fact as no longer holding
     Close(FactNumber),
     /// Keep a fact in the summary
     Pin(FactNumber),
@@ -101,7 +101,7 @@ impl Facts {
         match (self.action, self.agent) {
             (Some(action), _) => action.run(config, shared),
             (None, Some(agent)) => print(config, shared, &agent, query),
-            (None, None) => Err(CommandFailure::usage("give an agent".to_owned())),
+            (None, None) => Err(CommandFailure::usage("name an agent".to_owned())),
         }
     }
 }

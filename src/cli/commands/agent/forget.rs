@@ -28,21 +28,21 @@ use recapd_engine::{
 use recapd_platform::clock::SystemClock;
 use recapd_store::{FORGET_EXCHANGES_MAX, Forgettable, SqlStore, Store, StoreError};
 
-/// How often the number of exchanges left is read.
+/// How often the progress is read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How long to wait for a hook that is sending messages of the agent. No hook takes longer than a second.
 const HOOK_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Removes messages for good: from the archive, from every agent forked since, from summaries and their earlier versions, from
-the search index, and from the live journal of the daemon that is asked (each has its own). Their numbers and times stay.
-Also removes the brief that your hooks keep and, with --all, what they couldn't deliver.
-Repetitions in later exchanges, exports and backups are not touched. A long exchange has several numbers, one for each leg:
-name them all ('#14–#19'); those left out are listed. Examples:
+Removes messages for good: from the archive, from every agent that was forked later, from summaries and their earlier versions,
+from the search index, and from the live journal of the daemon that is asked (each daemon has its own). Their numbers and times
+stay. Also removes the brief that your hooks store and, with --all, what they couldn't deliver.
+Repetitions in later exchanges, exports and backups aren't touched. A long exchange has several numbers, one for each leg:
+name all of them ('#14–#19'); legs that you don't name are listed. Examples:
   recapd forget my-agent 38 '#12–#14'
   recapd forget my-agent --message 17
-  recapd forget my-agent --all --yes my-agent                the agent with all that is known of it")]
+  recapd forget my-agent --all --yes my-agent                the agent with all its data")]
 pub(crate) struct Forget {
     /// The agent
     agent: AgentId,
@@ -83,7 +83,8 @@ impl Forget {
                 ));
             }
             (None, many) => {
-                let wrong = format!("{many} exchanges are named: at most {FORGET_EXCHANGES_MAX} at once");
+                let wrong =
+                    format!("{many} exchanges are named; at most {FORGET_EXCHANGES_MAX} are allowed at once");
                 return Err(CommandFailure::usage(wrong));
             }
         };
@@ -99,7 +100,7 @@ impl Forget {
         if shared.json {
             output::json(&reply)?;
         } else {
-            output::text(&told(agent, &reply))?;
+            output::text(&report(agent, &reply))?;
         }
         for agent in reply.agents.iter().chain([agent]) {
             forget_in_hooks(environment, agent, ForgetScope::Messages)?;
@@ -120,7 +121,7 @@ impl Forget {
         let agent = &self.agent;
         if self.yes.as_ref() != Some(agent) {
             return Err(CommandFailure::usage(format!(
-                "to delete `{agent}`, give its id: --all --yes {agent}"
+                "to delete `{agent}`, repeat its id: --all --yes {agent}"
             )));
         }
         let reply: DeleteReply = open::block_on(async {
@@ -137,7 +138,7 @@ impl Forget {
         } else {
             let mut text = format!("deleted {agent} with {}", count(reply.messages, "message"));
             if !reply.journal_removed {
-                text.push_str("; its live journal could not be removed");
+                text.push_str("; its live journal couldn't be removed");
             }
             text.push_str(rest(reply.scrubbed));
             output::text(&text)?;
@@ -151,7 +152,7 @@ impl Forget {
     }
 }
 
-/// Removes what this user's hooks on this machine still hold of the agent.
+/// Removes what the user's hooks on this machine still store of the agent.
 fn forget_in_hooks(
     environment: &Environment,
     agent: &AgentId,
@@ -160,12 +161,12 @@ fn forget_in_hooks(
     let deadline = Instant::now() + HOOK_PATIENCE;
     hook::forget(environment, agent, scope, deadline).map_err(|error| {
         let wrong =
-            format!("{agent} is forgotten, but your hooks still hold something of it: {error}; try again");
+            format!("{agent} is forgotten, but your hooks still store something of it: {error}; try again");
         CommandFailure::from(anyhow::anyhow!(wrong))
     })
 }
 
-/// Deletes an agent in the database, and its file in the live journal even if the agent is gone already.
+/// Deletes an agent from the database, and its file from the live journal even if the database no longer has the agent.
 async fn delete_here(config: &Config, agent: &AgentId) -> Result<DeleteReply, CommandFailure> {
     let store = open::work(config).await?;
     let shared: Arc<dyn Store> = Arc::<SqlStore>::clone(&store);
@@ -177,7 +178,7 @@ async fn delete_here(config: &Config, agent: &AgentId) -> Result<DeleteReply, Co
     }
 }
 
-/// The ingestor over the database, with the configured live journal.
+/// Returns an ingestor over the database, with the configured live journal.
 async fn ingestor(config: &Config, agent: &AgentId) -> Result<(Ingestor, Arc<SqlStore>), CommandFailure> {
     let store = open::work(config).await?;
     if store.agent(agent).await?.is_none() {
@@ -189,7 +190,7 @@ async fn ingestor(config: &Config, agent: &AgentId) -> Result<(Ingestor, Arc<Sql
     Ok((ingestor.with_journal(journal), store))
 }
 
-/// Waits for `forgetting`, and shows how many exchanges are left meanwhile.
+/// Waits for `forgetting`. Shows in the meantime how many exchanges are left.
 async fn told_meanwhile<T>(store: &dyn Store, agent: &AgentId, forgetting: impl Future<Output = T>) -> T {
     let bar = if output::shows_progress() {
         ProgressBar::new_spinner()
@@ -206,7 +207,7 @@ async fn told_meanwhile<T>(store: &dyn Store, agent: &AgentId, forgetting: impl 
                 return done;
             }
             _ = look.tick() => {
-                // If the query fails, it is repeated with the next tick.
+                // If the query fails, the next tick repeats it.
                 if let Ok(left @ 1..) = store.forgettings_left(agent).await {
                     let left = format!("{} left", count(left, "exchange"));
                     ticker.tell(|| format!("forgetting  {left}"));
@@ -217,9 +218,9 @@ async fn told_meanwhile<T>(store: &dyn Store, agent: &AgentId, forgetting: impl 
     }
 }
 
-fn told(agent: &AgentId, reply: &ForgetReply) -> String {
+fn report(agent: &AgentId, reply: &ForgetReply) -> String {
     if reply.messages == 0 {
-        return "nothing was left to forget there".to_owned();
+        return "there was nothing to forget".to_owned();
     }
     let numbers: Vec<String> = reply
         .exchanges
@@ -228,7 +229,7 @@ fn told(agent: &AgentId, reply: &ForgetReply) -> String {
         .collect();
     let agents: Vec<&str> = reply.agents.iter().map(AgentId::as_str).collect();
     let mut text = format!(
-        "forgot {} of {} in {}: {} of summaries and {} went with them",
+        "forgot {} of {} in {}: also removed {} of summaries and {}",
         count(reply.messages, "message"),
         numbers.join(", "),
         agents.join(", "),
@@ -238,24 +239,24 @@ fn told(agent: &AgentId, reply: &ForgetReply) -> String {
     if !reply.journals_left.is_empty() {
         let left: Vec<&str> = reply.journals_left.iter().map(AgentId::as_str).collect();
         text = format!(
-            "{text}; the live journals of {} could not be written anew",
+            "{text}; the live journals of {} couldn't be rewritten",
             left.join(", ")
         );
     }
     text.push_str(rest(reply.scrubbed));
-    let left = reply.legs_left.iter().map(|left| told_left(agent, left));
+    let left = reply.legs_left.iter().map(|left| report_left(agent, left));
     std::iter::once(text).chain(left).collect::<Vec<_>>().join("\n")
 }
 
-/// Says which legs of an exchange are left, and how to forget them, too.
-fn told_left(agent: &AgentId, left: &LegsLeft) -> String {
+/// Says which legs of an exchange are left, and how to forget them.
+fn report_left(agent: &AgentId, left: &LegsLeft) -> String {
     let ranges = ranges(&left.legs, usize_or_max(RANGE_MAX));
     let (is, what) = match left.legs.len() {
         1 => ("is", "it"),
         _ => ("are", "them"),
     };
     format!(
-        "{} {is} left of the same exchange, which began with #{}; to forget {what}, too:\n  recapd forget {agent} '{}'",
+        "{} of the same exchange {is} left, which began with #{}; to forget {what}, too:\n  recapd forget {agent} '{}'",
         ranges.join(", "),
         left.exchange,
         ranges.join("' '")
@@ -266,6 +267,6 @@ fn rest(is_scrubbed: bool) -> &'static str {
     if is_scrubbed {
         ""
     } else {
-        "; somebody still reads an earlier state of the database, which keeps it until the next checkpoint or vacuum"
+        "; another process still reads an earlier state of the database, so the data stays on disk until the next checkpoint or vacuum"
     }
 }

@@ -15,15 +15,15 @@ use recapd_core::domain::agent::AgentId;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Prints how things stand, the summary, the newest part of the conversation as it was said, the files that it is about, and
+Prints the facts, the summary, the newest part of the conversation word for word, the files that it is about, and
 how to look up the rest. Give it to another agent, another host or a person.
 Examples:
   recapd handoff my-agent > handoff.md
-  recapd handoff my-agent --max-tokens 4000 | llm 'Go on with this'")]
+  recapd handoff my-agent --max-tokens 4000 | llm 'Continue this work'")]
 pub(crate) struct Handoff {
     /// The agent
     agent: AgentId,
-    /// The most tokens; the newest exchange is never left out and may take more [default: 20000]
+    /// The most tokens; if the newest exchange alone has more, the document has more [default: 20000]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(HANDOFF_TOKENS_MIN..=HANDOFF_TOKENS_MAX))]
     max_tokens: Option<i64>,
 }
@@ -40,7 +40,7 @@ impl Handoff {
     }
 }
 
-/// Asks for a handoff, of the usual size unless `max_tokens` says otherwise.
+/// Requests a handoff. It has the default size unless `max_tokens` says otherwise.
 pub(super) async fn read(
     config: &Config,
     shared: &GlobalOptions,

@@ -20,17 +20,17 @@ use recapd_core::domain::{
 use recapd_platform::clock::{Clock as _, SystemClock};
 use recapd_store::StoreError;
 
-/// How often `--follow` looks for changes.
+/// How often `--follow` checks for changes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Above the rule stands what the model doesn't see any more, below it what it sees. `waiting for the next summary` is in neither.
+The model sees what is below the line, and no longer sees what is above it. `waiting for the next summary` is in neither.
 Examples:
   recapd history my-agent
   recapd history my-agent --all | less
-  recapd history my-agent --exchange 38 --tokens     one exchange line by line, and what each message costs
-  recapd history my-agent --follow                   again whenever it changes, until Ctrl-C
+  recapd history my-agent --exchange 38 --tokens     one exchange line by line, with the tokens of each message
+  recapd history my-agent --follow                   prints it again after each change, until Ctrl-C
   recapd history my-agent --json                     states, tokens, times and versions, for programs")]
 pub(crate) struct History {
     /// The agents
@@ -42,10 +42,10 @@ pub(crate) struct History {
     /// Show only this exchange, with all its lines
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     exchange: Option<i64>,
-    /// Show the tokens of each message, and the results of tools, too
+    /// Show the tokens of each message, and also the results of tools
     #[arg(long)]
     tokens: bool,
-    /// Show it again whenever it changes, until interrupted
+    /// Print the history again after each change, until interrupted
     #[arg(long)]
     follow: bool,
 }
@@ -126,7 +126,7 @@ impl History {
 fn unknown_exchange(agent: &AgentId, error: StoreError) -> CommandFailure {
     match error {
         StoreError::UnknownExchange(number) => CommandFailure::not_found(format!(
-            "`{agent}` has no exchange {number}; `recapd history {agent} --all` lists those that it has"
+            "`{agent}` has no exchange {number}; `recapd history {agent} --all` lists its exchanges"
         )),
         error => error.into(),
     }

@@ -1,9 +1,9 @@
-//! `recapd hook`: the entry point that hosts call, and its installation into their settings.
+//! `recapd hook`: the command that hosts call, and its installation into hosts' settings.
 //!
 //! Invariant: when a host calls, the process ends in time, with exit code 0, and prints only what is meant for the
 //! host. Any other exit code or output would disturb the agent.
 
-mod called;
+mod host_call;
 mod install;
 mod status;
 
@@ -21,7 +21,7 @@ use crate::{
     cli::{GlobalOptions, backend::api, exit::CommandFailure, terminal::output},
     hook::{self, DrainCaller, Event, HookCall, HookEnd, Host, INPUT_BYTES_MAX, Input},
 };
-pub(crate) use called::called;
+pub(crate) use host_call::host_call;
 use install::Install;
 use recapd_config::{Config, Environment};
 use recapd_core::tokenizer;
@@ -45,11 +45,11 @@ pub(crate) struct Hook {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Add the hooks to a host's settings; shows the change and asks
+    /// Add the hooks to a host's settings; shows the change and asks for confirmation
     Install(Install),
     /// Remove the hooks, and nothing else
     Uninstall(Install),
-    /// Print what a hook would do with the input on stdin, and what a session would receive
+    /// Print what a hook would do with the input on stdin, and what the session would receive
     Test(Test),
     /// Print what waits for the daemon, the last push and injection, and whether the settings fit the host
     Status,
@@ -58,32 +58,33 @@ enum Command {
     /// Called by hosts: gives the brief to a session, and pushes what was left
     #[command(name = "SessionStart")]
     SessionStart(Fire),
-    /// Called by hosts: pushes what an interrupted turn left; announces a newer version, if hook.announce is on
+    /// Called by hosts: pushes messages of an interrupted turn; announces a newer summary version, if hook.announce is
+    /// on
     #[command(name = "UserPromptSubmit")]
     UserPromptSubmit(Fire),
-    /// Called by hosts: pushes what is new in the transcript
+    /// Called by hosts: pushes new messages of the transcript
     #[command(name = "Stop")]
     Stop(Fire),
-    /// Called by hosts: pushes what is new in the transcript
+    /// Called by hosts: pushes new messages of the transcript
     #[command(name = "SubagentStop")]
     SubagentStop(Fire),
-    /// Called by hosts: pushes, and marks the turn as interrupted
+    /// Called by hosts: pushes new messages, and marks the turn as interrupted
     #[command(name = "StopFailure")]
     StopFailure(Fire),
-    /// Called by hosts: pushes, and has everything summarised
+    /// Called by hosts: pushes new messages, and has everything summarised
     #[command(name = "PreCompact")]
     PreCompact(Fire),
-    /// Called by hosts: pushes what is new in the transcript
+    /// Called by hosts: pushes new messages of the transcript
     #[command(name = "PostCompact")]
     PostCompact(Fire),
-    /// Called by hosts: pushes, and has everything summarised
+    /// Called by hosts: pushes new messages, and has everything summarised
     #[command(name = "SessionEnd")]
     SessionEnd(Fire),
 }
 
 #[derive(Clone, Debug, Args)]
 struct Fire {
-    /// The host that calls [default: detected from the input]
+    /// The calling host [default: detected from the input]
     #[arg(long, value_enum)]
     host: Option<Host>,
     /// The agent's id; {host}, {project} and {session} are replaced by their values [default: one for each session]
@@ -110,11 +111,11 @@ struct Test {
 fn named_event(name: &str) -> Result<Event, String> {
     Event::from_name(name).ok_or_else(|| {
         let names = Event::ALL.map(Event::name).join(", ");
-        format!("there is no such event; give one of {names}")
+        format!("this event is unknown; the events are {names}")
     })
 }
 
-/// Ends this process with exit code 0 when a hook's time is up, whatever hangs.
+/// Ends this process with exit code 0 when the hook's time is over, even if something hangs.
 pub(crate) fn end_in_time(environment: &Environment) {
     let time = hook::TIME_MAX * hook::patience(environment);
     std::thread::spawn(move || {
@@ -235,7 +236,7 @@ fn input() -> io::Result<Option<Input>> {
     Ok(Input::read(&text))
 }
 
-/// Prints; a failure to print can't be reported anywhere.
+/// Prints the text. A failure to print can't be reported anywhere.
 fn print(text: &str) {
     output::text(text).ok();
 }
@@ -249,7 +250,7 @@ impl Test {
     ) -> Result<ExitCode, CommandFailure> {
         let input = input()?.ok_or_else(|| {
             CommandFailure::usage(
-                "stdin holds no hook's input; give a JSON object with a session_id".to_owned(),
+                "stdin doesn't hold a hook's input; send a JSON object with a session_id".to_owned(),
             )
         })?;
         let call = self

@@ -1,4 +1,4 @@
-//! `recapd items`: prints and corrects what a document is made of.
+//! `recapd items`: prints and corrects the items of a document.
 
 use std::process::ExitCode;
 
@@ -23,13 +23,13 @@ use recapd_core::domain::{
 };
 use recapd_store::ItemQuery;
 
-/// Most items that one request returns.
+/// One request returns at most this many items.
 const SHOWN_MAX: i64 = 200;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Items are what a document's lines are written from. A pinned one stays in the document, in full, whatever its age; pinned
-ones have a quarter of its room. New words give an item a new number, and no model changes them. Examples:
+A document is written from items. A pinned item stays in the document, in full, whatever its age; pinned items can take a
+quarter of the document. A changed item gets a new number, and no model changes it any more. Examples:
   recapd items list my-agent
   recapd items pin my-agent 12
   recapd items edit my-agent 12 --text \"Chose RS256\" --importance decision")]
@@ -44,13 +44,13 @@ enum ItemsAction {
     List {
         /// The agent
         agent: AgentId,
-        /// Show also those that aren't in the document any more
+        /// Also show items that are no longer in the document
         #[arg(long)]
         all: bool,
         /// Only items with larger numbers
         #[arg(long, default_value_t = 0)]
         after: i64,
-        /// Show at most this many
+        /// Show at most this many items
         #[arg(long, default_value_t = SHOWN_MAX, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=SHOWN_MAX))]
         limit: i64,
     },
@@ -62,7 +62,7 @@ enum ItemsAction {
     Edit {
         #[command(flatten)]
         numbered: ItemNumber,
-        /// The detailed text; the shorter ones are cut from it unless they are given
+        /// The detailed text; shorter texts that aren't given are cut from it
         #[arg(long)]
         text: Option<String>,
         /// The shorter text
@@ -71,7 +71,7 @@ enum ItemsAction {
         /// The headline
         #[arg(long)]
         gist: Option<String>,
-        /// trivial, debugging, fix, feature, constraint or decision
+        /// The importance: trivial, debugging, fix, feature, constraint or decision
         #[arg(long)]
         importance: Option<String>,
     },
@@ -81,7 +81,7 @@ enum ItemsAction {
 struct ItemNumber {
     /// The agent
     agent: AgentId,
-    /// The item's number; `recapd items list` prints them
+    /// The item's number; `recapd items list` prints the numbers
     item: i64,
 }
 
@@ -146,7 +146,7 @@ fn list(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Formats `12  #40–#44  (decision, model, pinned): Chose RS256`; for legs of one exchange `#40–#44, legs of #38`.
+/// Formats `12  #40–#44  (decision, model, pinned): Chose RS256`. For legs of one exchange, `#40–#44, legs of #38`.
 fn line(item: &Value) -> String {
     let mark = |is_so: bool, mark: &'static str| is_so.then_some(mark);
     let marks = [
@@ -183,7 +183,7 @@ fn change(
             _ => String::new(),
         };
         let room = if reply["shown"] == false {
-            "; it has no room in the document"
+            "; the document has no room for it"
         } else {
             ""
         };
@@ -196,7 +196,7 @@ fn change(
 
 fn refusal(error: &EditError) -> CommandFailure {
     CommandFailure::usage(match error {
-        EditError::Nothing => "give at least one of --text, --brief, --gist, --importance".to_owned(),
+        EditError::Nothing => "use at least one of --text, --brief, --gist, --importance".to_owned(),
         error => error.to_string(),
     })
 }

@@ -16,7 +16,7 @@ use recapd_core::domain::{agent::AgentId, lineage::Step, number::count};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A mark leads back to the exchange in which it stands, and to the window as it was. Examples:
+A rewind to a mark returns to the exchange of the mark, and to the window at that time. Examples:
   recapd mark my-agent \"before the refactoring\"
   recapd mark my-agent --server http://127.0.0.1:7411")]
 pub(crate) struct MarkCommand {
@@ -40,7 +40,7 @@ pub(crate) struct Rewind {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The window is emptied and a new session begins; what was in it is summarised. Marks are forgotten. Example:
+The window is emptied and a new session begins; what was in the window is summarised. Marks are removed. Example:
   recapd clear my-agent")]
 pub(crate) struct Clear {
     /// The agent
@@ -49,12 +49,12 @@ pub(crate) struct Clear {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The child shares the parent's past and nothing of its future. Example:
+The new agent shares the parent's past, but not its future. Example:
   recapd fork my-agent my-agent-scout")]
 pub(crate) struct Fork {
     /// The agent to fork
     parent: AgentId,
-    /// The id of the new agent, which must not exist yet
+    /// The id of the new agent; it must not exist yet
     child: AgentId,
 }
 
@@ -163,7 +163,7 @@ fn line(agent: &AgentId, step: &Step, reply: &Value) -> String {
         Step::Unpin(seq) => format!("unpinned message {seq} of {agent}"),
         Step::Note(change) => format!("wrote {} of {agent}", change.name),
         Step::Clear => format!(
-            "cleared {agent}: session {} begins, its window empty",
+            "cleared {agent}: session {} begins with an empty window",
             reply["session"]
         ),
         Step::Mark(label) => format!(
@@ -181,7 +181,7 @@ fn line(agent: &AgentId, step: &Step, reply: &Value) -> String {
     }
 }
 
-/// Formats the count in `member` of the reply with its noun.
+/// Formats the count in the reply's `member` with its noun.
 pub(super) fn counted(reply: &Value, member: &str, noun: &str) -> String {
     count(reply[member].as_i64().unwrap_or_default(), noun)
 }

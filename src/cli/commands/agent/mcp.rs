@@ -37,18 +37,18 @@ use recapd_telemetry::{self as telemetry, Surroundings};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Hosts start it themselves; docs/mcp.md says how to tell them. It asks the daemon at http.listen while one runs there, else
-reads the database. Its log goes to standard error. Examples:
+Hosts start this command themselves; docs/mcp.md says how to configure them. It asks the daemon at http.listen if one runs there,
+otherwise it reads the database. Its log goes to standard error. Examples:
   claude mcp add recapd -- recapd mcp
   codex mcp add recapd -- recapd mcp --server http://127.0.0.1:7411
   recapd mcp --db /var/lib/recapd/recapd.db
   recapd mcp --tools notes,memory")]
 pub(crate) struct Mcp {
-    /// The agent that calls without one are about [default: the session's, or else the newest of its folder's project]
+    /// The agent of calls that name none [default: the session's, otherwise the newest of the folder's project]
     #[arg(long, value_name = "ID")]
     agent: Option<AgentId>,
-    /// More tools to list, separated by commas: notes, memory (Anthropic's), codex (those that Codex' models know), or client
-    /// (the ones that fit the host)
+    /// Further tools to list, separated by commas: notes, memory (Anthropic's), codex (those that Codex' models know),
+    /// or client (the set that fits the host)
     #[arg(long, value_name = "SETS", value_delimiter = ',')]
     tools: Vec<ToolSet>,
 }
@@ -88,7 +88,7 @@ impl Mcp {
     }
 }
 
-/// The daemon or the database that was named; by default whichever is nearest.
+/// Returns the named daemon or database. By default, chooses anew for each question.
 async fn way(config: &Config, shared: &GlobalOptions) -> Result<Way, CommandFailure> {
     let refused = |error: SourceError| CommandFailure::usage(error.to_string());
     if let Some(server) = &shared.server {
@@ -114,14 +114,15 @@ async fn way(config: &Config, shared: &GlobalOptions) -> Result<Way, CommandFail
     Ok(Way::nearest(daemon, open))
 }
 
-/// Writes notes and handoffs like the commands of that name.
+/// Writes notes and handoffs in the same way as the commands `notes` and `handoff`.
 struct CommandDesk {
     config: Config,
     shared: GlobalOptions,
 }
 
 impl CommandDesk {
-    /// Runs it on another thread, with a runtime of its own. It ends at once, since the database of this process stays open.
+    /// Runs the command in another thread with its own runtime. That runtime is shut down at once, because the database
+    /// of this process stays open.
     async fn run<T, F>(
         &self,
         command: impl FnOnce(Config, GlobalOptions) -> F + Send + 'static,

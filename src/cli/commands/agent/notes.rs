@@ -27,8 +27,8 @@ use recapd_engine::ingest::NotesReply;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Notes are named texts that an agent keeps, at most 64 KiB each and 200 per agent. They follow forks and rewinds, and each
-version stays. Names may have parts, such as repository/build.md. Examples:
+Notes are named texts that an agent keeps, at most 64 KiB each and 200 per agent. They follow forks and rewinds, and every
+version is kept. Names may have parts, such as repository/build.md. Examples:
   recapd notes list my-agent
   recapd notes write my-agent plan.md '1. Find the cause'
   cargo test 2>&1 | recapd notes append my-agent log.md
@@ -50,7 +50,7 @@ enum NotesAction {
     Read {
         #[command(flatten)]
         note: NoteArguments,
-        /// An earlier version; --json lists them
+        /// Print this earlier version; --json lists the versions
         #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(i64).range(1..))]
         at: Option<i64>,
     },
@@ -62,10 +62,10 @@ enum NotesAction {
     Search {
         /// The agent
         agent: AgentId,
-        /// What the lines contain, in any case
+        /// The text that the lines contain, in upper or lower case
         words: String,
     },
-    /// Delete a note; a rewind brings it back
+    /// Delete a note; a rewind restores it
     Delete(NoteArguments),
 }
 
@@ -83,7 +83,7 @@ struct NoteTextArguments {
     note: NoteArguments,
     /// The text [default: standard input]
     text: Option<String>,
-    /// Only if the note has this version; 0: only if there is no such note
+    /// Write only if the note has this version; 0: only if the note doesn't exist
     #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(i64).range(0..))]
     replaces: Option<i64>,
 }
@@ -163,11 +163,11 @@ fn write(
     changed(config, shared, &note, &change)
 }
 
-/// Reads a text that a note could have, and a little more, so that a longer one is refused.
+/// Reads a text for a note. Reads a little more than a note can have, so that a longer text is refused.
 fn standard_input() -> Result<String, CommandFailure> {
     if stdin().is_terminal() {
         return Err(CommandFailure::usage(
-            "give a text, or write it to standard input".to_owned(),
+            "write the text as an argument, or to standard input".to_owned(),
         ));
     }
     let mut text = String::new();

@@ -18,7 +18,7 @@ use recapd_core::domain::agent::AgentId;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A pinned message stays in view, as a marked copy, when its exchange has left the window; also after a clear.
+A pinned message stays in view as a marked copy after its exchange has left the window, and after a clear.
 Messages are numbered in the order in which they were stored. Examples:
   recapd pin my-agent 12
   recapd unpin my-agent 12 --server http://127.0.0.1:7411")]

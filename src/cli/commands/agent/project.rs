@@ -1,4 +1,4 @@
-//! `recapd project`: which agents share a summary.
+//! `recapd project`: decides which agents share a summary.
 
 use std::process::ExitCode;
 
@@ -31,9 +31,9 @@ pub(crate) struct Project {
 
 #[derive(Debug, Subcommand)]
 enum ProjectAction {
-    /// Print the projects, and how many agents each one has
+    /// Print the projects, and how many agents each has
     List,
-    /// Add agents to a project, which takes them out of their former one; the first agent creates the project
+    /// Add agents to a project, and remove them from their former one; the first agent creates the project
     Join {
         /// The project
         project: ProjectId,
@@ -66,12 +66,12 @@ fn list(config: &Config, shared: &GlobalOptions) -> Result<ExitCode, CommandFail
     if shared.json {
         output::json(&json!(projects))?;
     } else if projects.is_empty() {
-        output::text("(no projects yet: `recapd project join PROJECT AGENT` makes one)")?;
+        output::text("(no projects yet: `recapd project join PROJECT AGENT` creates one)")?;
     } else {
         let line = |project: &Value| {
             let name = project["project_id"].as_str().unwrap_or_default().to_owned();
             format!(
-                "{name}  {}, active last {}",
+                "{name}  {}, last active {}",
                 count(project["agents"].as_i64().unwrap_or_default(), "agent"),
                 project["updated_at"].as_str().unwrap_or_default()
             )
@@ -113,7 +113,7 @@ fn change(
             if !joins && belongs != Some(project.as_str()) {
                 let belongs = belongs.unwrap_or("none");
                 return Err(CommandFailure::not_found(format!(
-                    "agent `{agent}` doesn't belong to project `{project}` but to {belongs}; nothing was changed"
+                    "agent `{agent}` doesn't belong to project `{project}` (its project: {belongs}); nothing was changed"
                 )));
             }
         }

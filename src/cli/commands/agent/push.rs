@@ -35,22 +35,22 @@ use recapd_engine::{assembly, ingest::Ingestor};
 use recapd_platform::clock::SystemClock;
 use recapd_store::Store;
 
-/// Limits of one push, in messages and bytes: all are read before any is stored.
+/// Limits a push to this many messages and bytes, because all are read before any is stored.
 const MESSAGES_MAX: usize = 100_000;
 const BYTES_MAX: usize = 256 << 20;
-/// Limits of one request, in messages and bytes.
+/// Limits a request to this many messages and bytes.
 const CHUNK_MESSAGES_MAX: usize = 256;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
-/// Unreadable lines that are named one by one.
+/// How many unreadable lines are reported one by one.
 const SKIPPED_SHOWN_MAX: usize = 20;
 const STDIN: &str = "-";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Messages of any known format, as lines, an array, or a request: one turn or many. All are read before any is stored; if one
-can't be read, none is. Messages with an id are stored once, however often they are pushed. A role that no provider knows is
-refused, and so is a message of unknown blocks only, since no model would ever see it; `recapd import` keeps both as parts of a
-transcript. Examples:
+can't be read, none is stored. Messages with an id are stored once, however often they are pushed. A role that no provider knows
+is refused, and so is a message with only unknown blocks, because no model would ever get it; `recapd import` stores both as parts
+of a transcript. Examples:
   echo '{\"role\":\"user\",\"content\":\"Fix the parser\"}' | recapd push my-agent
   recapd push my-agent < messages.jsonl
   recapd push my-agent session.jsonl --format claude-code
@@ -110,9 +110,9 @@ impl Push {
             output::json(&pushed)?;
         } else {
             output::text(&pushed.line())?;
-            // A program may push its own notes, one message at a time.
+            // A program may push notes of its own, one message at a time.
             if let Some(told) = unshown
-                .told()
+                .report()
                 .filter(|_| unshown.is_much() && unshown.are_nearly_all())
             {
                 output::text(&told)?;
@@ -136,14 +136,14 @@ impl Push {
         if unread > 0 {
             let all = messages.len() + unread;
             return Err(anyhow::anyhow!(
-                "{unread} of {all} messages can't be read, so none was stored: mend what is named above, or say --format"
+                "{unread} of {all} messages can't be read, so none was stored: correct those named above, or use --format"
             )
             .into());
         }
         Ok(messages)
     }
 
-    /// Reads one file. Messages of sub-agents are left out, unless there is nothing else.
+    /// Reads one file. Leaves out messages of sub-agents, unless the file has nothing else.
     fn read_file(&self, file: &Path, may_ask: bool, reading: &mut PushInput) -> Result<(), CommandFailure> {
         let name = name_of(file);
         let (mut said, mut aside) = (Vec::new(), Vec::new());
@@ -171,7 +171,7 @@ impl Push {
             if messages > MESSAGES_MAX || reading.bytes > BYTES_MAX {
                 let most = format!("{MESSAGES_MAX} messages and {} MiB", BYTES_MAX >> 20);
                 return Err(CommandFailure::usage(format!(
-                    "one push takes at most {most}: push the rest afterwards, in order"
+                    "one push can have at most {most}: push the rest afterwards, in order"
                 )));
             }
         }
@@ -187,7 +187,7 @@ impl Push {
     fn open(&self, file: &Path, may_ask: bool) -> Result<FileReader, CommandFailure> {
         let opened = if file.as_os_str() == STDIN {
             if stdin().is_terminal() && !may_ask {
-                let cure = "name files, or send messages to standard input";
+                let cure = "name files, or write messages to standard input";
                 return Err(CommandFailure::usage(format!(
                     "nothing is read from a terminal with --no-input: {cure}"
                 )));
@@ -233,7 +233,7 @@ impl Push {
             pushed.add(outcome.map_err(|failed| pushed.broken_off(failed))?);
         }
         ingestor.index_all().await?;
-        // Until the agent's next message nothing else would complete its journal file.
+        // Until the agent's next message, nothing else would complete its journal file.
         ingestor.mend_journal().await;
         Ok(pushed.of(&self.agent))
     }
@@ -257,7 +257,7 @@ async fn append(
     Ok(serde_json::from_value(appended).map_err(anyhow::Error::new)?)
 }
 
-/// Splits the messages into requests of one format each, within the limits of a request.
+/// Splits the messages into requests. Each has one format and keeps to the limits.
 fn chunks(messages: &[Message]) -> Vec<&[Message]> {
     let (mut chunks, mut begin, mut bytes) = (Vec::new(), 0, 0);
     for (at, message) in messages.iter().enumerate() {
@@ -283,7 +283,7 @@ impl PushReport {
         }
     }
 
-    /// Adds counts; the state after the later chunk replaces the earlier one.
+    /// Adds the counts of the next chunk. Its state replaces the earlier state.
     fn add(&mut self, next: Self) {
         self.accepted += next.accepted;
         self.duplicates += next.duplicates;
@@ -291,7 +291,7 @@ impl PushReport {
         (self.exchange, self.window, self.summary) = (next.exchange, next.window, next.summary);
     }
 
-    /// Adds to a failure how much was stored before it.
+    /// Adds to a failure how many messages were stored before it.
     fn broken_off(&self, failed: CommandFailure) -> CommandFailure {
         match self.accepted + self.duplicates {
             0 => failed,
@@ -302,7 +302,7 @@ impl PushReport {
     fn line(&self) -> String {
         let known = match self.duplicates {
             0 => String::new(),
-            known => format!(", {} were there already", grouped(known)),
+            known => format!(", {} were already stored", grouped(known)),
         };
         let figure = |of: &Value, name: &str| of[name].as_i64().unwrap_or_default();
         let tokens = thousands(figure(&self.window, "tokens"));
@@ -312,7 +312,10 @@ impl PushReport {
         };
         let left = match (self.evicted.first(), self.evicted.last()) {
             (Some(first), Some(last)) => {
-                format!(", #{} to #{} left it", first.from_exchange, last.through_exchange)
+                format!(
+                    ", #{} to #{} left the window",
+                    first.from_exchange, last.through_exchange
+                )
             }
             _ => String::new(),
         };

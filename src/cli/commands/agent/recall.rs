@@ -25,8 +25,8 @@ use recapd_core::{
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Searches all that was ever said to and by an agent, its tools included, also what has long left its window. Words are
-found in all their forms; what was said at a time that the question names comes earlier. Examples:
+Searches everything that was ever said to and by an agent and its tools, even what has long left its window. Finds words in all
+their forms. If the question names a time, exchanges of that time come first. Examples:
   recapd recall my-agent why did the deploy fail last tuesday
   recapd recall my-agent jwt auth --role user --since 2026-03-01
   recapd recall my-agent \"connection refused\"             words next to each other
@@ -34,49 +34,49 @@ found in all their forms; what was said at a time that the question names comes 
 pub(crate) struct Recall {
     /// The agent
     agent: AgentId,
-    /// Words and "quoted phrases" to look for
+    /// Words and "quoted phrases" to search for
     #[arg(required = true, value_name = "WORDS")]
     words: Vec<String>,
     /// Show at most this many exchanges
     #[arg(long, default_value_t = FOUND_SHOWN, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=FOUND_MAX))]
     limit: i64,
-    /// Only what they said: user, assistant, tool or system
+    /// Only messages of this role: user, assistant, tool or system
     #[arg(long)]
     role: Option<String>,
     /// Only exchanges that call this tool
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
-    /// Only what was said from then on: a time, a date, or words such as 'last week'
+    /// Only messages from then on: a time, a date, or words such as 'last week'
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Only what was said before then, or before the end of that day
+    /// Only messages before then; a date includes the whole day
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
     /// Only exchanges of this session
     #[arg(long, value_name = "N")]
     session: Option<i64>,
-    /// The order of what is found: best or recent
+    /// The order of the results: best or recent
     #[arg(long)]
     order: Option<String>,
-    /// The time from which words such as 'yesterday' are understood; now if it isn't given
+    /// Words such as 'yesterday' are relative to this time [default: now]
     #[arg(long, value_name = "TIME")]
     as_of: Option<String>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Prints messages verbatim. A line of the summary names the exchanges that it stands for. Examples:
+Prints messages verbatim. Each line of the summary names the exchanges that it covers. Examples:
   recapd expand my-agent 38
   recapd expand my-agent '#12–#14' '#20'
   recapd expand my-agent 38 --all                           with instructions and the host's events
-  recapd expand my-agent 38 --format anthropic              as content of a provider's request")]
+  recapd expand my-agent 38 --format anthropic              in the form of a provider's request")]
 pub(crate) struct Expand {
     /// The agent
     agent: AgentId,
     /// The exchanges: 38, '#38', or '#12–#14'
     #[arg(required = true, value_name = "N", value_parser = Range::read)]
     exchanges: Vec<Range>,
-    /// Print as content of a request: anthropic, openai, openai-responses or gemini
+    /// Print in the form of a provider's request: anthropic, openai, openai-responses or gemini
     #[arg(long, value_parser = request_format)]
     format: Option<RequestFormat>,
     /// Also show instructions, and events that the host recorded
@@ -91,7 +91,7 @@ pub(crate) struct Expand {
 }
 
 fn request_format(name: &str) -> Result<RequestFormat, String> {
-    let names = "give anthropic, openai, openai-responses or gemini";
+    let names = "use anthropic, openai, openai-responses or gemini";
     RequestFormat::from_name(name).ok_or_else(|| names.to_owned())
 }
 
@@ -143,7 +143,7 @@ impl Recall {
     }
 }
 
-/// Joins the arguments. An argument with blanks was quoted for the shell, so it becomes a phrase.
+/// Joins the arguments. An argument with blanks was quoted in the shell, so it becomes a phrase.
 fn words(arguments: &[String]) -> String {
     let quoted = |argument: &String| {
         if argument.trim().contains(char::is_whitespace) && !argument.contains('"') {

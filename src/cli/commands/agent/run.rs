@@ -19,32 +19,32 @@ use crate::cli::{
 use recapd_config::{Config, Environment, Listen};
 
 const CONNECT_PATIENCE: Duration = Duration::from_millis(300);
-/// The variables that tell programs where their provider is.
+/// The environment variables in which programs read their provider's address.
 const ANTHROPIC_URL: &str = "ANTHROPIC_BASE_URL";
 const OPENAI_URL: &str = "OPENAI_BASE_URL";
 const GEMINI_URL: &str = "GOOGLE_GEMINI_BASE_URL";
-/// Claude Code hides its tool search behind other addresses than its own unless this is set.
+/// If the address isn't its own, Claude Code hides its tool search unless this is set.
 const TOOL_SEARCH: (&str, &str) = ("ENABLE_TOOL_SEARCH", "true");
-/// Claude Code says then what each of its requests is for.
+/// With this, Claude Code's requests say what they are for.
 const HINTS: (&str, &str) = ("CLAUDE_CODE_GATEWAY_HINT_HEADERS", "1");
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Sets variables for this one program and changes no file. If no proxy listens at proxy.listen (127.0.0.1:7412), the program
-runs without it, and a note says so.
+Sets environment variables for this one program, and changes no file. If no proxy listens at proxy.listen (127.0.0.1:7412),
+prints a note and starts the program without it.
 Examples:
   recapd run claude                                Claude Code
   recapd run codex exec \"fix the tests\"            Codex
   recapd run --anthropic -- python agent.py        any program with one of the official SDKs
   recapd run --openai -- aider")]
 pub(crate) struct RunCommand {
-    /// The program asks Anthropic
+    /// The program uses Anthropic
     #[arg(long)]
     anthropic: bool,
-    /// The program asks OpenAI
+    /// The program uses OpenAI
     #[arg(long)]
     openai: bool,
-    /// The program asks Gemini
+    /// The program uses Gemini
     #[arg(long)]
     gemini: bool,
     /// The program and its arguments
@@ -57,11 +57,11 @@ pub(crate) struct RunCommand {
     program: Vec<String>,
 }
 
-/// What a program is started with.
+/// What the program is started with.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Launch {
     variables: Vec<(&'static str, String)>,
-    /// Arguments in front of the program's own.
+    /// Arguments before the program's own.
     arguments: Vec<String>,
 }
 
@@ -93,16 +93,18 @@ impl RunCommand {
         ))
     }
 
-    /// The proxy's address; the reason if the program can't go through it.
+    /// Returns the proxy's address, or the reason why the program can't use the proxy.
     fn base(&self, config: &Config, environment: &Environment) -> Result<String, String> {
         let place = config.proxy.own_place();
         let Some(Listen::Address(address)) = place else {
-            return Err("proxy.listen is a socket, which programs can't be told of".to_owned());
+            return Err("proxy.listen is a socket, which programs can't use as an address".to_owned());
         };
         let base = Listen::Address(address).base();
         let reachable = Listen::Address(address).reachable().unwrap_or(address);
         if TcpStream::connect_timeout(&reachable, CONNECT_PATIENCE).is_err() {
-            return Err(format!("nobody listens at {base}; start it with `recapd proxy`"));
+            return Err(format!(
+                "no proxy listens at {base}; start it with `recapd proxy`"
+            ));
         }
         for name in self.variables() {
             if let Some(other) = environment
@@ -118,7 +120,7 @@ impl RunCommand {
             && let Some(file) = overriding_settings(environment)
         {
             output::note(&format!(
-                "{} sets {ANTHROPIC_URL}, which beats this command",
+                "{} sets {ANTHROPIC_URL}, which overrides this command",
                 file.display()
             ));
         }
@@ -130,7 +132,7 @@ impl RunCommand {
         program.is_some_and(|program| program.file_name().is_some_and(|file| file == name))
     }
 
-    /// The variables that this program reads.
+    /// Returns the variables that this program reads.
     fn variables(&self) -> Vec<&'static str> {
         let wanted = [
             (self.anthropic || self.is("claude"), ANTHROPIC_URL),
@@ -163,14 +165,14 @@ impl RunCommand {
         }
         if launch == Launch::default() {
             return Err(CommandFailure::usage(
-                "say which provider the program asks: --anthropic, --openai or --gemini, and `--` before the program".to_owned(),
+                "name the provider that the program uses: --anthropic, --openai or --gemini, and `--` before the program".to_owned(),
             ));
         }
         Ok(launch)
     }
 }
 
-/// The first settings file of Claude Code that sets the address itself.
+/// Returns the first settings file of Claude Code that itself sets the address.
 fn overriding_settings(environment: &Environment) -> Option<PathBuf> {
     let home = environment
         .get("HOME")

@@ -18,18 +18,18 @@ use recapd_core::domain::{
     summary::empty::{NOTHING_SHOWN, in_place_of_shared},
 };
 
-/// Most tokens that can be asked for; far above the ceiling of a document.
+/// The largest limit that can be requested: far more than a document has.
 const TOKENS_MAX: i64 = 1_000_000;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   recapd summary my-agent                 the document, as Markdown
-  recapd summary my-agent --json          with its sections, its version, what it covers, and what is pending
-  recapd summary my-agent --brief         the newest lines first, as a session is told at its start
-  recapd summary my-agent --raw > it.md   to the letter, and nothing if there is none yet
-  recapd summary my-agent --rev 12        as it was; `recapd versions my-agent` lists what is kept
-  recapd summary --project ikigai         the one that agents of a project share")]
+  recapd summary my-agent --json          with sections, version, coverage and pending exchanges
+  recapd summary my-agent --brief         the newest lines, as a session gets them at its start
+  recapd summary my-agent --raw > it.md   verbatim, and nothing if there is no summary yet
+  recapd summary my-agent --rev 12        version 12; `recapd versions my-agent` lists the versions
+  recapd summary --project ikigai         the summary that the agents of a project share")]
 pub(crate) struct SummaryCommand {
     /// The agents
     #[arg(required_unless_present = "project", value_name = "AGENT")]
@@ -37,13 +37,13 @@ pub(crate) struct SummaryCommand {
     /// Print the summary that the agents of this project share
     #[arg(long, value_name = "PROJECT", conflicts_with = "agents")]
     project: Option<ProjectId>,
-    /// Print the newest lines first: at most 9,000 characters and 2,300 tokens
+    /// Print the newest lines: at most 9,000 characters and 2,300 tokens
     #[arg(long, conflicts_with = "project")]
     brief: bool,
-    /// Print only the newest lines, of at most this many tokens
+    /// Print only the newest lines, at most this many tokens
     #[arg(long, value_name = "TOKENS", conflicts_with = "project", value_parser = clap::value_parser!(i64).range(1..=TOKENS_MAX))]
     max_tokens: Option<i64>,
-    /// Print the document verbatim, without the agents' names, and nothing if there is none
+    /// Print the document verbatim, without the agents' names; nothing if there is none
     #[arg(long)]
     raw: bool,
     /// Print this version of one agent's summary; `recapd versions` lists them
@@ -86,13 +86,13 @@ async fn document_of(
             return failed;
         }
         CommandFailure::not_found(format!(
-            "project `{project}` is unknown: no agent belongs to it; `recapd project join {project} AGENT` makes it, \
+            "project `{project}` is unknown: no agent belongs to it; `recapd project join {project} AGENT` creates it, \
              `recapd project list` names the others"
         ))
     })
 }
 
-/// Returns the text of a document, or why there is none.
+/// Returns the text of a document; if it is empty, the reason.
 fn content(document: &Value) -> String {
     match document["content"].as_str() {
         None | Some("") => in_place_of(document),
@@ -110,14 +110,14 @@ fn in_place_of(document: &Value) -> String {
     }
 }
 
-/// True if anything has left the window of the agent.
+/// True if anything has left the agent's window.
 fn has_past(figures: &Value) -> bool {
     ["covers_through", "pending_exchanges"]
         .iter()
         .any(|name| figures[*name].as_i64() > Some(0))
 }
 
-/// Prints the text that a prompt has in place of a summary that is unavailable (seed 003), if a server was asked.
+/// If a server was asked and the summary is unavailable, prints what a prompt has instead of the summary (seed 003).
 /// Returns the failure, which the caller reports.
 fn in_place_of_unavailable(
     failed: CommandFailure,
@@ -179,7 +179,7 @@ impl SummaryCommand {
         match self.agents.as_slice() {
             [agent] => versions::document(agent, version, config, shared).await,
             _ => Err(CommandFailure::usage(
-                "--rev is for one agent: each numbers its versions by itself".to_owned(),
+                "--rev works only with one agent, because each agent has its own version numbers".to_owned(),
             )),
         }
     }
@@ -205,7 +205,7 @@ impl SummaryCommand {
         Ok(documents)
     }
 
-    /// Joins the documents, each below its agent's name if there are several.
+    /// Joins the documents. If there are several, each stands below its agent's name.
     fn text(&self, documents: &[Value]) -> String {
         let texts: Vec<String> = self
             .agents

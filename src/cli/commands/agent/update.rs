@@ -1,4 +1,4 @@
-//! `recapd update`: asks for an update of a summary now.
+//! `recapd update`: requests an update of a summary now.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use recapd_platform::{
 };
 use recapd_store::operate::{QueueRow, QueueState, QueueWait, Run, RunOutcome, RunQuery};
 
-/// How often to look whether the update is done.
+/// How often to check whether the update is done.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Default and maximum of `--timeout`, in seconds.
 const WAIT_SECONDS: u64 = 600;
@@ -32,19 +32,19 @@ const WAIT_SECONDS_MAX: u64 = 86_400;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The update no longer waits for anything (more exchanges, the time after a failed attempt, a batch).
+Makes the update due now, even if it waits for more exchanges, a retry or a batch.
 Examples:
-  recapd update my-agent            asks for it; a daemon does it
-  recapd update my-agent --wait     and waits; without a daemon the update is made here, and no other
+  recapd update my-agent            requests an update; a daemon makes it
+  recapd update my-agent --wait     and waits; without a daemon, this command makes the update
 
-Exit codes: 0 done, 1 it failed, 3 unknown agent, 75 it isn't done yet.")]
+Exit codes: 0 done, 1 failed, 3 unknown agent, 75 not done yet.")]
 pub(crate) struct Update {
     /// The agent
     agent: AgentId,
-    /// Wait until it is done
+    /// Wait until the update is done
     #[arg(long)]
     wait: bool,
-    /// Wait no longer than this
+    /// Wait at most this long
     #[arg(long, default_value_t = WAIT_SECONDS, value_name = "SECONDS", requires = "wait",
         value_parser = clap::value_parser!(u64).range(1..=WAIT_SECONDS_MAX))]
     timeout: u64,
@@ -63,7 +63,7 @@ impl Update {
             let before = self.last_run(&api).await?.map_or(0, |run| run.run);
             let row = api.refresh(&self.agent).await?;
             if !self.wait {
-                let text = format!("asked for an update of {}", self.agent);
+                let text = format!("requested an update of {}", self.agent);
                 return print(shared, &row, &text);
             }
             let parts = match api.database() {
@@ -112,7 +112,7 @@ impl Update {
                 break ended;
             }
             if Instant::now() >= patience {
-                let waited = format!("{} isn't updated after {} s", self.agent, self.timeout);
+                let waited = format!("{} isn't updated yet after {} s", self.agent, self.timeout);
                 let cure = format!("`recapd queue show {}` says what it waits for", self.agent);
                 return Err(CommandFailure::new(
                     RETRY_LATER,
@@ -142,7 +142,7 @@ impl Update {
         }
     }
 
-    /// Returns how the update ended; `None` while it hasn't.
+    /// Returns how the update ended; `None` if it hasn't ended.
     async fn ended(
         &self,
         api: &Api,
@@ -161,16 +161,16 @@ impl Update {
         let error = || {
             row.last_error
                 .clone()
-                .unwrap_or_else(|| "it was stopped".to_owned())
+                .unwrap_or_else(|| "the update was stopped".to_owned())
         };
         Ok(match row.state {
-            QueueState::Parked => Some(UpdateResult::Failed(format!("{}; it is parked", error()))),
+            QueueState::Parked => Some(UpdateResult::Failed(format!("{}; the update is parked", error()))),
             QueueState::Paused => {
-                let resume = format!("`recapd agents resume {}` goes on with them", self.agent);
+                let resume = format!("`recapd agents resume {}` resumes them", self.agent);
                 Some(UpdateResult::Failed(match row.paused_for.as_deref() {
                     None | Some("operator") => format!("its updates are paused; {resume}"),
                     Some(limit) => format!(
-                        "its updates are paused for the limit {limit}; `recapd status` has the figures"
+                        "its updates are paused because of the limit {limit}; `recapd status` shows the figures"
                     ),
                 }))
             }
@@ -183,9 +183,9 @@ impl Update {
 }
 
 enum UpdateResult {
-    /// Done; without a run if there was nothing to do.
+    /// The update is done; without a run if there was nothing to do.
     Done(Option<Box<Run>>),
-    /// It won't be retried by itself; the text says why.
+    /// The update failed and won't be retried. The text says why.
     Failed(String),
 }
 
@@ -204,7 +204,7 @@ fn print(
 
 fn line(run: &Run) -> String {
     let size = match run.document_tokens.unwrap_or_default() {
-        0 => ", all of it older than summary.week_hours and archived,".to_owned(),
+        0 => ", archived because all of it is older than summary.week_hours,".to_owned(),
         tokens => format!(" of {} tokens", thousands(tokens)),
     };
     format!(

@@ -26,13 +26,13 @@ use recapd_core::domain::{
 
 /// Default of `--limit`.
 const SHOWN: i64 = 20;
-/// Most versions that one request returns.
+/// One request returns at most this many versions.
 const SHOWN_MAX: i64 = 200;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-schedule.versions_keep says how many are kept. Examples:
-  recapd versions my-agent              the newest ones
+schedule.versions_keep says how many versions are kept. Examples:
+  recapd versions my-agent              the newest versions
   recapd versions my-agent 12           the document of version 12")]
 pub(crate) struct Versions {
     /// The agent
@@ -40,7 +40,7 @@ pub(crate) struct Versions {
     /// Print the document of this version
     #[arg(value_name = "VERSION")]
     number: Option<i64>,
-    /// Show at most this many
+    /// Show at most this many versions
     #[arg(long, default_value_t = SHOWN, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=SHOWN_MAX))]
     limit: i64,
 }
@@ -49,12 +49,12 @@ pub(crate) struct Versions {
 #[command(after_help = "\
 Examples:
   recapd diff my-agent                  what the last version changed
-  recapd diff my-agent 12               what changed since version 12
+  recapd diff my-agent 12               what changed from version 12 to the newest one
   recapd diff my-agent 12 15            what changed from 12 to 15; 0 is the empty document")]
 pub(crate) struct Diff {
     /// The agent
     agent: AgentId,
-    /// The earlier version [default: the one before the later one]
+    /// The earlier version [default: the one before the later version]
     from: Option<i64>,
     /// The later version [default: the newest]
     to: Option<i64>,
@@ -62,20 +62,20 @@ pub(crate) struct Diff {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What later versions covered is summarised again. A rollback writes a version, so it can be taken back. Example:
+Exchanges that only later versions covered are summarised again. A rollback writes a new version, so it can be undone. Example:
   recapd rollback my-agent 12")]
 pub(crate) struct Rollback {
     /// The agent
     agent: AgentId,
-    /// The version to go back to; `recapd versions` lists them
+    /// The version to return to; `recapd versions` lists them
     #[arg(value_name = "VERSION")]
     number: i64,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Everything that has left the window is summarised again, which asks the model for all of it. Readers get the old
-document until the new one covers as much. Manual edits and pins are lost, too; `recapd rollback` to the previous version
+Everything that has left the window is summarised again, with as many model calls. Readers get the old
+document until the new one covers as much. Manual edits and pins are lost; `recapd rollback` to the previous version
 restores them. Example:
   recapd rebuild my-agent")]
 pub(crate) struct Rebuild {
@@ -83,7 +83,7 @@ pub(crate) struct Rebuild {
     agent: AgentId,
 }
 
-/// A version, with the members that this command reads.
+/// A version, with the fields that this command reads.
 #[derive(Debug, Deserialize, Serialize)]
 struct VersionRow {
     version: i64,
@@ -101,7 +101,7 @@ struct VersionRow {
 }
 
 impl VersionRow {
-    /// The state before the first version.
+    /// Returns the state before the first version.
     fn nothing() -> Self {
         Self {
             version: 0,
@@ -120,7 +120,7 @@ impl VersionRow {
     fn text(&self) -> Result<&str, CommandFailure> {
         if self.purged_at.is_some() {
             return Err(CommandFailure::not_found(format!(
-                "the text of version {} is gone: it held what was forgotten",
+                "the text of version {} was removed, because it contained what was forgotten",
                 self.version
             )));
         }
@@ -143,7 +143,7 @@ async fn one(api: &Api, agent: &AgentId, version: i64) -> Result<VersionRow, Com
         .await
 }
 
-/// Returns a version as JSON. Without `--json`, fails if its text is gone.
+/// Returns a version as JSON. Without `--json`, fails if its text was removed.
 pub(super) async fn document(
     agent: &AgentId,
     version: i64,
@@ -178,7 +178,7 @@ impl Versions {
     }
 }
 
-/// `12  2026-11-20 08:40  update    #1–#40  (+4)   1,234 tokens`
+/// Formats a version: `  12  2026-11-20 08:40  update     1234 tokens  covers through #40 (+4)`.
 fn version_line(figures: &VersionRow) -> String {
     let covers = match figures.covers_through {
         0 => "nothing".to_owned(),
@@ -224,13 +224,13 @@ impl Diff {
                 &json!({"agent_id": self.agent, "from": figures(&from), "to": figures(&to), "changes": changes}),
             )?;
         } else {
-            output::text(&told(&self.agent, &from, &to, &changes))?;
+            output::text(&report(&self.agent, &from, &to, &changes))?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn told(agent: &AgentId, from: &VersionRow, to: &VersionRow, changes: &[DiffHunk]) -> String {
+fn report(agent: &AgentId, from: &VersionRow, to: &VersionRow, changes: &[DiffHunk]) -> String {
     let mut lines = vec![format!(
         "{agent}: version {} -> {} ({}), {} -> {} tokens, covers through #{} -> #{}",
         from.version,
@@ -289,7 +289,7 @@ impl Rollback {
                 String::new()
             };
             format!(
-                "rolled {agent} back to version {version}, as version {}: {} came back, {} went{again}",
+                "rolled {agent} back to version {version}, as version {}: {} restored, {} removed{again}",
                 reply["version"],
                 lineage::counted(reply, "items_restored", "item"),
                 grouped(reply["items_removed"].as_i64().unwrap_or_default())
@@ -307,14 +307,14 @@ impl Rebuild {
             let version = reply["version"].as_i64().unwrap_or_default();
             let by_hand = if edited > 0 {
                 format!(
-                    "; {edited} of them were edited or pinned: `recapd rollback {agent} {}` takes it back",
+                    "; {edited} of them were edited or pinned: `recapd rollback {agent} {}` undoes this",
                     version - 1
                 )
             } else {
                 String::new()
             };
             format!(
-                "rebuilding {agent} as of version {version}: {} to be summarised again, {} went{by_hand}",
+                "rebuilding {agent} as of version {version}: {} to be summarised again, {} removed{by_hand}",
                 lineage::counted(reply, "uncovered_exchanges", "exchange"),
                 lineage::counted(reply, "items_removed", "item")
             )

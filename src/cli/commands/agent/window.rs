@@ -33,22 +33,22 @@ use recapd_core::{
 const LIMIT: i64 = 50;
 const LIMIT_MAX: i64 = 200;
 /// Follows a preamble that is too long for a page.
-const MORE_PREAMBLE: &str = "\n(more of the preamble follows: recapd export has it all)\n";
+const MORE_PREAMBLE: &str = "\n(more of the preamble follows: recapd export prints all of it)\n";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   recapd window my-agent                       the messages of the window, in whole exchanges
   recapd window my-agent --limit 3             the newest three exchanges
-  recapd window my-agent --format anthropic    what would be sent, with anchor and summary: as `recapd context`")]
+  recapd window my-agent --format anthropic    the request, with anchor and summary, like `recapd context`")]
 pub(crate) struct WindowCommand {
     /// The agent
     agent: AgentId,
-    /// Print what would be sent to this provider instead
+    /// Print the request to this provider instead
     #[arg(long, value_name = "anthropic|openai|openai-responses|gemini", value_parser = context::format_named,
         conflicts_with_all = ["limit", "before"])]
     format: Option<RequestFormat>,
-    /// Show at most this many exchanges, the newest ones
+    /// Show at most this many exchanges, the newest
     #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
     limit: i64,
     /// Only exchanges before this one
@@ -60,11 +60,11 @@ pub(crate) struct WindowCommand {
 struct WindowPage {
     #[serde(flatten)]
     window: WindowReply,
-    /// The exchange before which older ones follow; `None` on the last page.
+    /// Older exchanges come before this one; `None` on the last page.
     next_cursor: Option<i64>,
 }
 
-/// The paging members of a daemon's answer. The window is parsed separately, so that its messages stay verbatim.
+/// The paging fields of a daemon's answer. The window is parsed separately, so that its messages stay verbatim.
 #[derive(Deserialize)]
 struct Beside {
     #[serde(deserialize_with = "cursor::last_entry")]
@@ -107,7 +107,7 @@ fn text(page: &WindowPage, is_newest: bool) -> String {
     let reply = &page.window;
     let budget = match reply.budget_tokens {
         0 => "no budget".to_owned(),
-        budget => format!("{} tokens of budget", thousands(budget)),
+        budget => format!("a budget of {} tokens", thousands(budget)),
     };
     let head = format!(
         "window of {}: {} tokens of {budget}, from #{}\n",
@@ -134,7 +134,8 @@ fn numbered(exchange: &WindowExchange) -> LegNumber {
     LegNumber::new(exchange.exchange, exchange.continues)
 }
 
-/// Formats one exchange, or several legs of one below a common heading. `is_newest`: nothing follows this page.
+/// Formats one exchange, or several legs of one exchange below a common heading. `is_newest`: nothing follows this
+/// page.
 fn run_texts(reply: &WindowReply, run: &[WindowExchange], is_newest: bool) -> Vec<String> {
     let is_last = run.last().map(|last| last.exchange) == reply.exchanges.last().map(|last| last.exchange);
     let rows: Vec<LegNumber> = run.iter().map(numbered).collect();

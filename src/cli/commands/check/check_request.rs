@@ -14,7 +14,7 @@ use recapd_core::{
     validator::{Evidence, Severity, Target, Violation, validate},
 };
 
-/// Largest file read: more than any provider accepts.
+/// Longer files aren't read. No provider accepts such a request.
 const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 #[derive(Debug, Args)]
@@ -24,15 +24,15 @@ Reads a whole request body or the bare array of its messages. Examples:
   recapd check-request --format gemini --model gemini-3-pro contents.json
   jq .messages log.json | recapd check-request --format openai -
 
-Exit codes: 0 nothing would be refused, 1 something would (with --strict: anything found), 2 no request to check.")]
+Exit codes: 0 nothing would be refused, 1 something would be refused (with --strict: or is risky), 2 no request to check.")]
 pub(crate) struct CheckRequest {
-    /// The API the request is meant for
+    /// The API that the request is for
     #[arg(long, value_enum)]
     format: ApiFormat,
-    /// The model it goes to; overrides the one in the request
+    /// The model that the request is for; overrides the model in the request
     #[arg(long)]
     model: Option<String>,
-    /// Fail also for what is only risky
+    /// Also fail if something is only risky
     #[arg(long)]
     strict: bool,
     /// The request as JSON; `-` reads stdin
@@ -88,7 +88,7 @@ impl CheckRequest {
             bytes.len() as u64 <= FILE_BYTES_MAX,
             "{name} is larger than 256 MB"
         );
-        let request: Value = serde_json::from_slice(&bytes).with_context(|| format!("{name} is no JSON"))?;
+        let request: Value = serde_json::from_slice(&bytes).with_context(|| format!("{name} isn't JSON"))?;
         anyhow::ensure!(
             request.is_object() || request.is_array(),
             "{name} is neither a request nor an array of messages"
@@ -97,10 +97,10 @@ impl CheckRequest {
     }
 }
 
-/// Formats a paragraph for each violation: place, rule, severity, how it is known, and the provider's message.
+/// Formats a paragraph for each violation: place, rule, severity, evidence, and the provider's message.
 fn text(violations: &[Violation]) -> String {
     if violations.is_empty() {
-        return "fine: nothing found".to_owned();
+        return "no problems found".to_owned();
     }
     let count = |severity| {
         violations
@@ -164,7 +164,7 @@ mod tests {
             messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_1. Each `tool_use` block must have a corresponding `tool_result` block in the next message.
         2 refused, 1 risky
         "#);
-        assert_eq!(text(&[]), "fine: nothing found");
+        assert_eq!(text(&[]), "no problems found");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `recapd count`: counts the tokens of a request body by origin.
+//! `recapd count`: counts the tokens of a request body, part by part.
 
 use std::{
     fs::File,
@@ -23,7 +23,7 @@ use recapd_core::{
 };
 use recapd_store::{KeptCalibration, Store as _};
 
-/// Longest body read: twice what any provider accepts.
+/// The largest body that `count` reads, in bytes: twice what any provider accepts.
 const BODY_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
@@ -32,10 +32,10 @@ Examples:
   recapd count --provider openai --model gpt-5 request.json
   recapd count --provider anthropic --model claude-opus-5 - < request.json
   recapd count --provider anthropic --model claude-opus-5 --db a.db request.json
-      with what agents' reports say about the estimate")]
+      and corrects the estimate by usage reports")]
 pub(crate) struct Count {
-    /// The provider whose tokenizer to use: openai, anthropic, google or local; any other is counted by bytes
-    /// [default: window.provider]
+    /// The provider whose tokenizer to use: openai, anthropic, google or local; for any other, tokens are estimated
+    /// from bytes [default: window.provider]
     #[arg(long)]
     provider: Option<String>,
     /// The model whose tokenizer to use [default: window.model]
@@ -56,9 +56,9 @@ struct CountView {
 
 #[derive(Serialize)]
 struct CalibratedCount {
-    /// For display.
+    /// The likely count, shown to people.
     average_tokens: i64,
-    /// For comparison with a limit.
+    /// A count that is rarely exceeded; compare this one with a limit.
     guard_tokens: i64,
     average_permille: i64,
     guard_permille: i64,
@@ -137,7 +137,7 @@ fn body(file: &Path) -> Result<Vec<u8>, CommandFailure> {
         .map_err(unreadable)?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > BODY_BYTES_MAX {
         let error = anyhow::anyhow!(
-            "{}: longer than {BODY_BYTES_MAX} bytes; no provider takes that",
+            "{}: longer than {BODY_BYTES_MAX} bytes; no provider accepts that",
             file.display()
         );
         return Err(CommandFailure::new(USAGE, error));
@@ -171,8 +171,8 @@ fn line(calibrated: &CalibratedCount) -> String {
     } = calibrated;
     let factor = output::factor;
     format!(
-        "by {} of usage about {average_tokens} (×{}), at most {guard_tokens} (×{})\n",
-        number::count(*samples, "report"),
+        "corrected by {}: about {average_tokens} tokens (×{}), at most {guard_tokens} (×{})\n",
+        number::count(*samples, "usage report"),
         factor(calibrated.average_permille),
         factor(calibrated.guard_permille),
     )

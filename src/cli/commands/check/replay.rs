@@ -1,4 +1,4 @@
-//! `recapd replay`: runs the daemon's pipeline over recorded conversations, with their own times.
+//! `recapd replay`: runs the daemon's pipeline over recorded conversations, at their own times.
 
 mod feed;
 mod report;
@@ -24,22 +24,22 @@ use recapd_store::{SqlStore, Store, sqlite};
 use report::Report;
 
 const OWNER: &str = "replay";
-/// Seed of jitter and nonces, so that each replay gives the same result.
+/// The seed of jitter and nonces, so that each replay gives the same result.
 const SEED: u64 = 7;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  recapd replay examples/two-weeks.jsonl           history with the rule, summary, and the cost
+  recapd replay examples/two-weeks.jsonl           prints history, summary and cost
   recapd replay chat.json --budget 8000            a smaller window
-  recapd replay ~/.claude/projects --db work.db    every transcript below a folder, kept
-  recapd replay chat.jsonl --model gpt-5.4-mini    a real model, its key in OPENAI_API_KEY
+  recapd replay ~/.claude/projects --db work.db    every transcript below a folder, into a permanent database
+  recapd replay chat.jsonl --model gpt-5.4-mini    a real model, with the key in OPENAI_API_KEY
   recapd replay chat.jsonl --model qwen3 --set model.mode=ollama
 
 Sessions, exports and message lists of other programs (Gemini CLI, opencode, pi, Copilot CLI, Qwen Code, Cursor, OpenHands,
 AI SDK, LangChain, Converse, Pydantic-AI, ADK, AutoGen, ATIF, ChatGPT, Claude) are recognised without --format.
 
-Exit codes: 0 fine, 1 nothing was read, or fewer than 1 in 20 messages are of kinds that a model is shown, or an invariant
+Exit codes: 0 fine; 1 nothing was read, or fewer than 1 in 20 messages are of kinds that a model gets, or an invariant
 is broken.")]
 pub(crate) struct Replay {
     /// Conversation files, or folders of them, in any format that --format names, or of another known program
@@ -51,10 +51,10 @@ pub(crate) struct Replay {
     /// Put everything into this agent [default: the agent or conversation that the file names]
     #[arg(long)]
     agent: Option<AgentId>,
-    /// The window's ceiling in tokens; 0 evicts nothing
+    /// The window's budget in tokens; 0 evicts nothing
     #[arg(long, value_name = "TOKENS", allow_hyphen_values = true, value_parser = tokens)]
     budget: Option<i64>,
-    /// The summariser: `offline`, or the name of a model at the configured provider; if that is `offline`, at the
+    /// The summariser: `offline`, or a model of the configured provider; if that is `offline`, of the
     /// provider whose models have such names
     #[arg(long)]
     model: Option<String>,
@@ -78,8 +78,8 @@ pub(crate) fn format_name() -> impl TypedValueParser<Value = Format> {
 }
 
 impl Replay {
-    /// Settings that this command applies below `--set`: nothing waits, and durability isn't needed since the input
-    /// can be read again.
+    /// Returns the settings of this command, which `--set` overrides. Nothing waits, and nothing needs to be durable,
+    /// because the input can be read again.
     pub(crate) fn settings(&self) -> Vec<String> {
         let mut settings: Vec<String> = [
             "queue.batch_exchanges=1",
@@ -87,7 +87,7 @@ impl Replay {
             "queue.debounce_ms=0",
             "queue.max_wait_ms=0",
             "database.synchronous=normal",
-            // Whoever names a model wants to see its own result.
+            // Whoever names a model wants to see the result of that model.
             "fallback.mode=none",
         ]
         .map(str::to_owned)
@@ -144,7 +144,7 @@ impl Replay {
     }
 }
 
-/// Keeps a database named by `--db`; otherwise uses one in a temporary folder, which is deleted with it.
+/// Uses the database that `--db` names. Otherwise uses one in a temporary folder, which is then deleted.
 fn place_database(
     config: &Config,
     shared: &GlobalOptions,

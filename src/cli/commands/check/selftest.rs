@@ -20,9 +20,9 @@ const PROGRAM: &str = "recapd-selftest";
 #[command(
     disable_help_flag = true,
     after_help = "\
-recapd-selftest is a separate program in the folder of this one. Examples:
-  recapd selftest --help                           which tests there are
-  recapd selftest window chats/ --budgets 20       judge every request built from these conversations"
+recapd-selftest is a separate program in the same folder as this one. Examples:
+  recapd selftest --help                           lists the tests
+  recapd selftest window chats/ --budgets 20       checks every request built from these conversations"
 )]
 pub(crate) struct Selftest {
     /// The arguments of recapd-selftest
@@ -31,7 +31,7 @@ pub(crate) struct Selftest {
 }
 
 impl Selftest {
-    /// Replaces this process with `recapd-selftest`; returns only if that can't be started.
+    /// Replaces this process by `recapd-selftest`. Returns only if it can't be started.
     pub(crate) fn run(&self, shared: &GlobalOptions) -> Result<ExitCode, CommandFailure> {
         let mut command = Command::new(program()?);
         command.args(&self.arguments);
@@ -51,7 +51,7 @@ impl Selftest {
     }
 }
 
-/// The program in this one's folder, else the first on the `PATH`.
+/// Returns the program in the folder of this one, otherwise the first one on the `PATH`.
 fn program() -> io::Result<PathBuf> {
     let beside = std::env::current_exe()?.with_file_name(PROGRAM);
     Ok(if beside.is_file() { beside } else { PROGRAM.into() })

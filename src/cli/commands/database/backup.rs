@@ -20,17 +20,17 @@ use recapd_store::{
     schema::{self, catalogue},
 };
 
-/// Schema differences that are named; the rest is counted.
+/// How many schema differences are reported one by one. The others are counted.
 const FAULTS_SHOWN: usize = 5;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Copies the state of one moment, even while a daemon writes to the database, without delaying it. The copy is checked like
-`recapd verify` does; exits 1 if anything is broken in it, as it then is in the database. Nothing is overwritten, and FILE
-appears once it is complete. It holds conversations: only its owner can read it, so for a service run this as its user.
+Copies the state of one moment, even while a daemon writes to the database, without delaying the daemon. Checks the copy like
+`recapd verify`; exits 1 if something is broken in the copy, because it is broken in the database, too. Overwrites nothing; FILE
+appears once it is complete. It holds conversations, so only its owner can read it: for a service, run this as the service's user.
 For PostgreSQL use pg_dump. Examples:
   recapd backup recapd-$(date +%F).db
-  sudo -u recapd recapd backup /var/backups/recapd/$(date +%F).db      a service's; see docs/backup.md for the way back")]
+  sudo -u recapd recapd backup /var/backups/recapd/$(date +%F).db      of a service; docs/backup.md says how to restore it")]
 pub(crate) struct Backup {
     /// The file to write
     #[arg(value_name = "FILE")]
@@ -39,9 +39,9 @@ pub(crate) struct Backup {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Writes a new database from a backup, brings its tables up to date and checks it. No daemon may run on it, and no database
-may exist there: move it away first, with its -wal file. The backup isn't changed. The user who runs this owns the database: for
-a service, run it as its user. Start the service only after success: without a database it makes an empty one. Examples:
+Writes a new database from a backup, brings its tables up to date and checks it. No daemon may use the new database, and the file must
+not exist: move it away first, with its -wal file. The backup isn't changed. The user who runs this owns the database: for
+a service, run it as the service's user. Start the service only afterwards: without a database it creates an empty one. Examples:
   flock -n recapd.db.lock mkdir old &&
     mv $(ls recapd.db recapd.db-wal recapd.db-shm 2>/dev/null) old/
   recapd restore recapd-2026-11-20.db --db recapd.db
@@ -61,7 +61,7 @@ impl Backup {
             let part = take(&settings, &self.file).await;
             let part = part.map_err(|error| failed(database, error))?;
             let store = SqlStore::look(&part.settings()).await;
-            let store = store.map_err(|error| open::named(database, error))?;
+            let store = store.map_err(|error| open::failure(database, error))?;
             let to = self.file.display().to_string();
             finished(database, &to, part, store, shared).await
         })
@@ -77,24 +77,24 @@ impl Restore {
             let part = part.map_err(|error| failed(&from, error))?;
             refuse_other_schemas(&from, &part).await?;
             let store = SqlStore::open(&part.settings()).await;
-            let store = store.map_err(|error| open::named(&from, error))?;
+            let store = store.map_err(|error| open::failure(&from, error))?;
             finished(&from, &config.database.url, part, store, shared).await
         })
     }
 }
 
-/// Refuses a backup with a foreign schema. Someone else may have had the file, and a planted trigger would run with
-/// each write of the daemon and with the first migration.
+/// Refuses a backup whose schema isn't recapd's. Another person may have had the file, and a planted trigger would run
+/// with each write of the daemon and with the first migration.
 async fn refuse_other_schemas(from: &str, part: &PartialCopy) -> Result<(), CommandFailure> {
     let settings = part.settings();
     let found = schema::status(&settings).await;
-    let found = found.map_err(|error| open::named(from, error))?;
-    // Other code refuses what isn't a recapd database, or is a newer version's.
+    let found = found.map_err(|error| open::failure(from, error))?;
+    // Other code refuses a database that isn't recapd's, or is of a newer version.
     if found.is_missing() || found.can_go_on().is_err() {
         return Ok(());
     }
     let faults = catalogue::faults(&settings).await;
-    let faults = faults.map_err(|error| open::named(from, error))?;
+    let faults = faults.map_err(|error| open::failure(from, error))?;
     if faults.is_empty() {
         return Ok(());
     }
@@ -108,14 +108,14 @@ async fn refuse_other_schemas(from: &str, part: &PartialCopy) -> Result<(), Comm
         more => format!("; and {more} more"),
     };
     Err(anyhow::anyhow!(
-        "{from}: its schema isn't recapd's, so nothing was restored: {}{more}. If you made that yourself, drop it in a copy of \
-         the backup and restore the copy",
+        "{from}: its schema isn't recapd's, so nothing was restored: {}{more}. If you made these changes yourself, remove them in a copy of \
+         the backup, and restore the copy",
         named.join("; ")
     )
     .into())
 }
 
-/// Checks the written file, renames it to its final name, and reports.
+/// Checks the written file, gives it its final name, and reports.
 async fn finished(
     from: &str,
     to: &str,
@@ -126,7 +126,7 @@ async fn finished(
     let mut report = Report::of_all(&store).await?;
     store.close().await;
     let faults = catalogue::faults(&part.settings()).await;
-    report.add_schema(faults.map_err(|error| open::named(to, error))?);
+    report.add_schema(faults.map_err(|error| open::failure(to, error))?);
     let bytes = part.keep().await.map_err(|error| failed(to, error))?;
     let is_clean = report.is_clean();
     if shared.json {
@@ -151,7 +151,7 @@ async fn finished(
 fn failed(about: &str, error: BackupError) -> CommandFailure {
     match error {
         BackupError::Store(error @ (StoreError::Schema(_) | StoreError::InUse(_))) => {
-            open::named(about, error)
+            open::failure(about, error)
         }
         BackupError::Store(error) => CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("{about}: {error}")),
         BackupError::OtherTools => CommandFailure::usage(format!("{error}; see docs/backup.md")),

@@ -23,14 +23,14 @@ use recapd_store::{
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Copies everything: agents with their messages, summaries, versions and settings, the queue, batches, runs and costs.
-Either database may be SQLite or PostgreSQL. The source must be up to date (`recapd migrate up`), the target is made or
-brought up to date and must be empty; no daemon may run on either, and nobody may insert messages into the source by SQL.
+Each database may be SQLite or PostgreSQL. The source must be up to date (`recapd migrate up`). The target is created or
+brought up to date, and must be empty. No daemon may use either, and nobody may insert messages into the source by SQL.
 Everything is one transaction, which is read back, compared and committed, or rolled back. The daemon that is started on the
 target rebuilds the search index.
 Passwords of PostgreSQL come from PGPASSFILE (one line for each server) or PGPASSWORD, never from the address.
-An SQLite target needs twice its size on the disk meanwhile. Examples:
+An SQLite target temporarily needs twice its size on disk. Examples:
   recapd copy recapd.db postgres://recapd@db/recapd         from the embedded database to a server
-  recapd copy postgres://recapd@db/recapd sqlite://back.db  and back
+  recapd copy postgres://recapd@db/recapd sqlite://back.db  back into an SQLite file
   recapd copy recapd.db copy.db                             into another file")]
 pub(crate) struct Copy {
     /// Database to copy: an SQLite file, or an address
@@ -101,7 +101,7 @@ async fn carry(from: &DatabaseConfig, to: &DatabaseConfig) -> Result<(CopyReport
 /// Adds the database's name to an error.
 fn failed(from: &str, to: &str, error: CopyError) -> CommandFailure {
     let addressed = |url: &str, error: StoreError| match error {
-        StoreError::Schema(_) | StoreError::InUse(_) => open::named(url, error),
+        StoreError::Schema(_) | StoreError::InUse(_) => open::failure(url, error),
         error => CommandFailure::new(UNAVAILABLE, anyhow::anyhow!("{url}: {error}")),
     };
     match error {
@@ -125,37 +125,37 @@ fn text(copied: &CopyReport, report: &Report) -> String {
         ));
     }
     lines.push(format!(
-        "{} of {} copied, read back and the same",
+        "{} of {} copied, read back and identical",
         count(copied.rows(), "row"),
         count(copied.tables.len(), "table")
     ));
     if copied.texts_changed > 0 {
         lines.push(format!(
-            "{} held U+0000, which PostgreSQL can't: it is U+FFFD there now",
+            "{} contained U+0000, which PostgreSQL can't store: it was replaced by U+FFFD",
             count(copied.texts_changed, "text")
         ));
     }
     if copied.leases_released > 0 {
         lines.push(format!(
-            "{} held and free now, with updates to be made again",
+            "{} released: their updates will be made again",
             count(copied.leases_released, "lease")
         ));
     }
-    lines.push("the index of recall is made again when a daemon is started on it".to_owned());
+    lines.push("the daemon rebuilds the search index when it is started on this database".to_owned());
     lines.push(report.text());
     if !report.is_clean() {
-        lines.push("the copy is the same as its source: `recapd verify` finds these there, too".to_owned());
+        lines.push("the copy is identical to its source: `recapd verify` finds the same there".to_owned());
     }
     lines.join("\n")
 }
 
-/// The progress line if no bar is shown.
+/// Formats the progress line that is printed if no bar is shown.
 fn line(progress: &CopyProgress<'_>) -> String {
     let percent = progress.rows * 100 / progress.rows_total.max(1);
     format!("copying  {percent}%  {}", progress.table)
 }
 
-/// The bar over rows, each of which is copied and read back; hidden without a terminal.
+/// Returns the bar over rows. Each row counts twice: it is copied and read back. Hidden without a terminal.
 fn progress_bar() -> ProgressBar {
     if !output::shows_progress() {
         return ProgressBar::hidden();

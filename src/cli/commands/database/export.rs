@@ -24,8 +24,8 @@ const PAGE: i64 = 100;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reads the database, also while a daemon runs on it. Summaries are not part of it: they are made again. A forked agent
-comes with its ancestors, which precede it, since its first messages are theirs. Examples:
+Reads the database, even while a daemon uses it. Summaries are not exported: an import makes them again. The ancestors of a forked
+agent are exported before it, because its first messages are theirs. Examples:
   recapd export -o backup.jsonl          every agent
   recapd export my-agent | zstd > my-agent.jsonl.zst")]
 pub(crate) struct Export {
@@ -40,7 +40,7 @@ pub(crate) struct Export {
 struct ExportReport {
     agents: u64,
     messages: u64,
-    /// Agents that a journal can't hold.
+    /// Agents that can't be written to a journal.
     refused: u64,
 }
 
@@ -55,7 +55,7 @@ impl Export {
                 None => self.write_all(&store, &mut output::JsonLines, &bar).await?,
             };
             bar.finish_and_clear();
-            // With the journal on stdout there is nowhere to print a report.
+            // If the journal goes to stdout, the report can't be printed.
             if let Some(path) = file {
                 exported.report(path, shared)?;
             }
@@ -67,7 +67,7 @@ impl Export {
         })
     }
 
-    /// Writes a regular file atomically. A device or a pipe is written to directly.
+    /// Writes a regular file atomically. Writes to a device or a pipe directly.
     async fn write_file(
         &self,
         store: &SqlStore,
@@ -155,8 +155,9 @@ impl Export {
     }
 }
 
-/// Returns the path of a regular file behind all links, or a path where nothing exists: these can be replaced by
-/// rename. Returns `None` for anything else, and for a dangling link, which the rename would replace itself.
+/// Returns the path of a regular file after following all links, or a path where nothing exists: these can be replaced
+/// by rename. Returns `None` for anything else, and for a dangling link, because the rename would replace the link
+/// itself.
 fn replaceable(path: &Path) -> Option<PathBuf> {
     if path.symlink_metadata().is_err() {
         return Some(path.to_owned());
@@ -165,9 +166,9 @@ fn replaceable(path: &Path) -> Option<PathBuf> {
 }
 
 enum Stop {
-    /// The reader of the output closed it (`| head`); no error.
+    /// The reader of the output has closed it (`| head`). This isn't an error.
     ReaderLeft,
-    /// A journal can't hold this agent; the others are still written.
+    /// This agent can't be written to a journal. The others are still written.
     Refused(ArchiveError),
     Failed(CommandFailure),
 }
@@ -178,7 +179,7 @@ impl From<CommandFailure> for Stop {
     }
 }
 
-/// Returns `agent` and its ancestors, oldest first, without those already `known`.
+/// Returns `agent` and its ancestors, oldest first, without those that are already `known`.
 async fn family(
     store: &SqlStore,
     agent: &AgentId,
@@ -227,7 +228,7 @@ impl ExportReport {
             }
             Err(Stop::Refused(error)) => {
                 self.refused += 1;
-                output::error(&format!("recapd: {error}; left out"));
+                output::error(&format!("recapd: {error}; the agent is left out"));
             }
             Err(stop) => return Err(stop),
         }
@@ -247,7 +248,7 @@ impl ExportReport {
     }
 }
 
-/// The bar over this many messages; hidden without a terminal.
+/// Returns the bar over this many messages. Hidden without a terminal.
 fn progress_bar(messages: u64) -> ProgressBar {
     if !output::shows_progress() {
         return ProgressBar::hidden();

@@ -1,4 +1,4 @@
-//! `recapd import`: journals, and conversations of any known format.
+//! `recapd import`: imports journals, and conversations of any known format.
 
 mod opening;
 mod progress;
@@ -39,27 +39,27 @@ use recapd_platform::{clock::SystemClock, files::list_files};
 use recapd_store::{SqlStore, Store, StoreError, archive::ArchiveError};
 use transcripts::{Transcripts, TranscriptsReport};
 
-/// Refusals named one by one for each file.
+/// How many refused lines of each file are reported one by one.
 const REFUSALS_SHOWN_MAX: u64 = 20;
-/// Incomplete agents that are named one by one.
+/// How many incomplete agents are reported one by one.
 const UNFINISHED_SHOWN_MAX: usize = 20;
 const INDEX_MESSAGES_MAX: i64 = 1_000;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reads what `recapd export` or the journal of a daemon wrote (messages, exchanges and sessions as they were, and where the window
-began when the first line was written: with an export, at the end), and conversations of any format that --format names, or of
-the programs that `recapd replay --help` names, each as an agent of its own. What is stored already stays as it is, so an
-interrupted import is finished by running it again. Import all pieces of an export together, in any order. The daemon must not
-run meanwhile; it makes the summaries when it is started. Examples:
+Imports journals from `recapd export` or from a daemon: messages, exchanges and sessions as they were, and the boundary of the window
+when the journal's first line was written (with an export: at the end). Also imports conversations of any format that --format names,
+and of the programs that `recapd replay --help` names, each into an agent of its own. What is already stored stays unchanged, so an
+interrupted import is completed by running it again. Import all pieces of an export together, in any order. The daemon must not
+run in the meantime; it makes the summaries when it is started. Examples:
   recapd import backup.jsonl --db new.db
   recapd import journal/*.jsonl --dry-run
   recapd import ~/.claude/projects                  every transcript below the folder
-  recapd import ~/.gemini/tmp                       every session of Gemini CLI; what isn't read is named
+  recapd import ~/.gemini/tmp                       every session of Gemini CLI; names what isn't read
   recapd import chat.json --agent my-agent
 
-Exit codes: 0 something was read, 1 nothing was read, or not all of it with --strict, or fewer than 1 in 20 messages of the
-conversations are of kinds that a model is shown (they are stored all the same), 75 interrupted.")]
+Exit codes: 0 something was read; 1 nothing was read, or not everything with --strict, or fewer than 1 in 20 messages of the
+conversations are of kinds that a model gets (they are stored nevertheless); 75 interrupted.")]
 pub(crate) struct Import {
     /// Journals and conversations, or folders of them
     #[arg(required = true, value_name = "FILE")]
@@ -73,7 +73,7 @@ pub(crate) struct Import {
     /// Fail if anything couldn't be read
     #[arg(long)]
     strict: bool,
-    /// Only check whether everything can be read and would fit
+    /// Only check whether everything can be read and would be accepted
     #[arg(long)]
     dry_run: bool,
 }
@@ -93,7 +93,7 @@ impl Import {
                 signal = tokio::signal::ctrl_c() => {
                     progress.finish();
                     signal?;
-                    let cure = "the same command again goes on where it stopped";
+                    let cure = "run the same command again to continue";
                     Err(CommandFailure::new(RETRY_LATER, anyhow::anyhow!("interrupted; {cure}")))
                 }
             }
@@ -106,7 +106,7 @@ impl Import {
         // An agent without messages counts as read, too.
         let is_nothing = read == 0 && (unread > 0 || imported.agents == 0);
         if is_nothing && unread == 0 {
-            output::error("nothing was read: there are no files with messages");
+            output::error("nothing was read: no file has messages");
         }
         let is_unshown = told.unshown.are_nearly_all();
         Ok(if is_nothing || is_unshown || (self.strict && unread > 0) {
@@ -147,7 +147,7 @@ impl Import {
         Ok((import.imported().clone(), told))
     }
 
-    /// Opens the database for the import; a dry run only reads it, if it exists.
+    /// Opens the database for the import. A dry run only reads it, if it exists.
     async fn open(&self, config: &Config) -> Result<(import::Import, Option<Arc<SqlStore>>), CommandFailure> {
         let settings = assembly::database_settings(&config.database);
         let (clock, redactor) = (Arc::new(SystemClock), config.summary.redactor());
@@ -162,7 +162,7 @@ impl Import {
                 let target: Arc<dyn import::ImportTarget> = store.clone();
                 Ok((import::Import::dry(Some(target), clock, redactor), Some(store)))
             }
-            // Without a database everything would be new.
+            // Without a database, everything would be new.
             Err(StoreError::Unavailable(_)) => Ok((import::Import::dry(None, clock, redactor), None)),
             Err(error) => Err(error.into()),
         }
@@ -193,25 +193,25 @@ impl Import {
             }));
         }
         let done = if self.dry_run { "would be stored" } else { "stored" };
-        let undated = told.unread_times.told();
+        let undated = told.unread_times.report();
         output::text(&format!(
-            "{}: {} {done}, {} there already, {} skipped{undated}",
+            "{}: {} {done}, {} already stored, {} skipped{undated}",
             count(agents, "agent"),
             count(accepted, "message"),
             grouped(duplicates),
             grouped(refused)
         ))?;
-        told.unshown.told().map_or(Ok(()), |told| output::text(&told))
+        told.unshown.report().map_or(Ok(()), |told| output::text(&told))
     }
 }
 
-/// Names the agents whose state still differs from their journals.
+/// Reports agents whose state still differs from their journals.
 fn tell_unfinished(imported: &ImportReport) {
     let unfinished = &imported.unfinished;
     for agent in unfinished.iter().take(UNFINISHED_SHOWN_MAX) {
         output::error(&format!(
-            "agent `{agent}`: where its window begins, what left it and which sessions ended is not as its journal tells: \
-             import all pieces of the journal together; if that was done, into a fresh database"
+            "agent `{agent}`: its window, evictions or ended sessions differ from its journal: \
+             import all pieces of the journal together; if you did, use a fresh database"
         ));
     }
     let more = unfinished.len().saturating_sub(UNFINISHED_SHOWN_MAX);

@@ -13,13 +13,13 @@ use recapd_store::{
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Migrations go forward only, each is one transaction, and a recapd that is older than the tables refuses them with exit
-code 78: make a backup first if you may want to go back. `recapd serve` applies them by itself as it starts, unless
+Migrations only go forward, and each is one transaction. An older recapd refuses newer tables with exit
+code 78: make a backup first if you may want to return to it. `recapd serve` applies migrations when it starts, unless
 `database.migrate` is \"manual\". Examples:
-  recapd migrate status                                what there is, what is missing; exits 1 if anything is
-  recapd migrate up --dry-run                          what would be applied; changes nothing
-  recapd migrate up                                    apply what is missing, on a new database all of it
-  recapd migrate up --db postgres://recapd@db/recapd   of another database")]
+  recapd migrate status                                lists migrations; exits 1 if some are missing
+  recapd migrate up --dry-run                          lists what would be applied; changes nothing
+  recapd migrate up                                    applies missing migrations; on a new database, all
+  recapd migrate up --db postgres://recapd@db/recapd   to another database")]
 pub(crate) struct Migrate {
     #[command(subcommand)]
     action: MigrateAction,
@@ -27,9 +27,9 @@ pub(crate) struct Migrate {
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 enum MigrateAction {
-    /// Print which migrations the database has; exits 1 if some are missing, 78 if this recapd can't use it
+    /// Print which migrations the database has; exits 1 if some are missing, 78 if this recapd can't use the database
     Status,
-    /// Apply missing migrations. Daemons may keep running on PostgreSQL, not on SQLite
+    /// Apply missing migrations. Daemons may keep running on PostgreSQL, but not on SQLite
     Up {
         /// Only print what would be applied
         #[arg(long)]
@@ -57,7 +57,7 @@ async fn status(
 ) -> Result<ExitCode, CommandFailure> {
     let schema = schema::status(settings)
         .await
-        .map_err(|error| open::named(url, error))?;
+        .map_err(|error| open::failure(url, error))?;
     if shared.json {
         output::json(&json!({
             "database": url,
@@ -66,9 +66,9 @@ async fn status(
             "migrations": schema.migrations,
         }))?;
     } else {
-        output::text(&listed(&schema))?;
+        output::text(&schema_text(&schema))?;
     }
-    schema.can_go_on().map_err(|error| open::named(url, error))?;
+    schema.can_go_on().map_err(|error| open::failure(url, error))?;
     Ok(if schema.pending() == 0 {
         ExitCode::SUCCESS
     } else {
@@ -83,10 +83,10 @@ async fn up(
 ) -> Result<ExitCode, CommandFailure> {
     let before = schema::up(settings)
         .await
-        .map_err(|error| open::named(url, error))?;
+        .map_err(|error| open::failure(url, error))?;
     let after = schema::status(settings)
         .await
-        .map_err(|error| open::named(url, error))?;
+        .map_err(|error| open::failure(url, error))?;
     let applied = missing(&before);
     if shared.json {
         output::json(&json!({ "database": url, "version": after.version(), "applied": versions(&applied) }))?;
@@ -97,11 +97,11 @@ async fn up(
     } else {
         format!("version {}", after.version())
     };
-    output::text(&told(&applied, "applied", end))?;
+    output::text(&migration_lines(&applied, "applied", end))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what [`up`] would apply. It doesn't check whether that is allowed: a daemon may hold the database.
+/// Prints what [`up`] would apply. Doesn't check whether that is allowed: a daemon may be using the database.
 async fn plan(
     settings: &DatabaseSettings,
     url: &str,
@@ -109,15 +109,15 @@ async fn plan(
 ) -> Result<ExitCode, CommandFailure> {
     let found = schema::before_up(settings)
         .await
-        .map_err(|error| open::named(url, error))?;
-    found.can_go_on().map_err(|error| open::named(url, error))?;
+        .map_err(|error| open::failure(url, error))?;
+    found.can_go_on().map_err(|error| open::failure(url, error))?;
     let planned = missing(&found);
     if shared.json {
         output::json(
             &json!({ "database": url, "version": found.version(), "would_apply": versions(&planned) }),
         )?;
     } else {
-        output::text(&told(&planned, "would be applied", standing(&found)))?;
+        output::text(&migration_lines(&planned, "would be applied", standing(&found)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -131,15 +131,15 @@ fn versions(migrations: &[&Migration]) -> Vec<i64> {
     migrations.iter().map(|migration| migration.version).collect()
 }
 
-/// Formats a line for each of `migrations` with its `fate`, then `end`.
-fn told(migrations: &[&Migration], fate: &str, end: String) -> String {
+/// Formats a line for each of `migrations` with its `fate`, followed by `end`.
+fn migration_lines(migrations: &[&Migration], fate: &str, end: String) -> String {
     let lines = migrations
         .iter()
         .map(|migration| format!("  {:>4}  {:<12} {fate}", migration.version, migration.name));
     lines.chain([end]).collect::<Vec<_>>().join("\n")
 }
 
-fn listed(schema: &Schema) -> String {
+fn schema_text(schema: &Schema) -> String {
     let mut lines: Vec<String> = schema
         .migrations
         .iter()
@@ -147,8 +147,8 @@ fn listed(schema: &Schema) -> String {
             let state = match migration.state {
                 MigrationState::Applied => "applied",
                 MigrationState::Pending => "pending",
-                MigrationState::Changed => "applied, but not as this recapd has it",
-                MigrationState::HalfDone => "begun and not finished",
+                MigrationState::Changed => "applied, but differs from the one in this recapd",
+                MigrationState::HalfDone => "begun, but not finished",
                 MigrationState::Unknown => "applied by a newer recapd",
             };
             format!("  {:>4}  {:<12} {state}", migration.version, migration.name)
@@ -158,13 +158,13 @@ fn listed(schema: &Schema) -> String {
     lines.join("\n")
 }
 
-/// Says how the schema stands, and what to run if it is out of date.
+/// Says which version the schema has, and what to run if it is out of date.
 fn standing(schema: &Schema) -> String {
     match (schema.version(), schema.pending()) {
         (version, 0) => format!("version {version}: up to date"),
-        (0, _) => "no tables of recapd yet: `recapd migrate up` makes them".to_owned(),
+        (0, _) => "no tables of recapd yet: `recapd migrate up` creates them".to_owned(),
         (version, pending) => {
-            format!("version {version}: {pending} to go; `recapd migrate up` applies them")
+            format!("version {version}: {pending} missing; `recapd migrate up` applies them")
         }
     }
 }

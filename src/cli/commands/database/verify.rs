@@ -24,10 +24,10 @@ use recapd_store::{
 
 const TICK: Duration = Duration::from_millis(200);
 const PAGE: i64 = 100;
-/// Breaches printed for each invariant; the rest is counted.
+/// How many breaches of each invariant are printed. The others are counted.
 const BREACHES_SHOWN: usize = 10;
 
-/// Invariants that data can't prove, and the tests that prove them.
+/// Invariants that stored data can't prove, and the tests that prove them.
 const PROVEN_BY_TESTS: [(u8, &str, &str); 3] = [
     (6, "readers never wait", "tests/it/http"),
     (8, "failure never destroys", "tests/it/worker"),
@@ -40,16 +40,16 @@ const PROVEN_BY_TESTS: [(u8, &str, &str); 3] = [
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reads the database, also while a daemon runs on it. Examples:
+Reads the database, even while a daemon uses it. Examples:
   recapd verify                          every agent
   recapd verify my-agent --db work.db    one agent of another database
-  recapd verify --deep                   tokens of messages, too, counted again by their tokenizers
+  recapd verify --deep                   also counts the tokens of messages again
 
 What it proves and what it can't: docs/operations.md")]
 pub(crate) struct Verify {
     /// The agents to check [default: all]
     agents: Vec<AgentId>,
-    /// Also count the tokens of messages again, which takes long
+    /// Also count the tokens of messages again; this takes long
     #[arg(long)]
     deep: bool,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Report {
     set_aside: i64,
     breaches: Vec<(AgentId, Breach)>,
     unseen: Vec<Unseen>,
-    /// Differences of the schema from the migrations; `None` if it wasn't checked.
+    /// The schema's differences from the migrations; `None` if the schema wasn't checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     schema: Option<Vec<SchemaFault>>,
 }
@@ -83,7 +83,7 @@ impl Verify {
                     if store.agent(agent).await?.is_none() {
                         return Err(open::unknown(&store, agent).await);
                     }
-                    report.add(checked(&store, agent, depth).await?);
+                    report.add(verify(&store, agent, depth).await?);
                 }
                 report
             };
@@ -103,7 +103,7 @@ impl Verify {
     }
 }
 
-async fn checked(store: &dyn Store, agent: &AgentId, depth: Depth) -> Result<AgentReport, CommandFailure> {
+async fn verify(store: &dyn Store, agent: &AgentId, depth: Depth) -> Result<AgentReport, CommandFailure> {
     Ok(match depth {
         Depth::Plain => store.verify(agent).await?,
         Depth::Deep => store.verify_deep(agent).await?,
@@ -111,7 +111,7 @@ async fn checked(store: &dyn Store, agent: &AgentId, depth: Depth) -> Result<Age
 }
 
 impl Report {
-    /// Checks every agent, without the checks that take long.
+    /// Checks every agent, but leaves out the checks that take long.
     pub(crate) async fn of_all(store: &dyn Store) -> Result<Self, CommandFailure> {
         Self::of_every(store, Depth::Plain).await
     }
@@ -122,7 +122,7 @@ impl Report {
         } else {
             ProgressBar::hidden()
         };
-        // One agent may take a while.
+        // Checking one agent may take a while.
         bar.enable_steady_tick(TICK);
         let ticker = Ticker::beside(&bar);
         let mut report = Self::default();
@@ -130,7 +130,7 @@ impl Report {
         loop {
             let page = store.agents(after.as_ref(), PAGE).await?;
             for row in &page {
-                report.add(checked(store, &row.agent, depth).await?);
+                report.add(verify(store, &row.agent, depth).await?);
                 bar.inc(1);
                 let done = format!(
                     "{} and {} checked",
@@ -196,7 +196,7 @@ impl Report {
         .collect()
     }
 
-    /// Says "ok", and how much wasn't looked at.
+    /// Says "ok", and what couldn't be checked.
     fn as_far_as_looked(&self, invariant: Invariant) -> String {
         let unseen = self.unseen.iter().filter(|unseen| unseen.invariant == invariant);
         let unseen: Vec<String> = unseen
@@ -205,7 +205,7 @@ impl Report {
         if unseen.is_empty() {
             "ok".to_owned()
         } else {
-            format!("ok but for {}", unseen.join(", "))
+            format!("ok except for {}", unseen.join(", "))
         }
     }
 
@@ -243,7 +243,7 @@ impl Report {
         lines.extend(self.schema_lines());
         for (number, title, tests) in PROVEN_BY_TESTS {
             lines.push(format!(
-                "  {number:>2}. {title:<42} not checked on data; proven by {tests}"
+                "  {number:>2}. {title:<42} can't be checked on data; proven by {tests}"
             ));
         }
         lines.join("\n")

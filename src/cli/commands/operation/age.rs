@@ -17,10 +17,10 @@ use recapd_platform::clock::{Clock as _, SystemClock};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Queues the summaries that have a line too old for its section, as the daemon does by `schedule.ageing`. No model is
-asked. Examples:
-  recapd age --dry-run      which they are
-  recapd age                now; the daemon does it, or the next one that is started")]
+Queues the summaries that have a line too old for its section, as the daemon does at the times in `schedule.ageing`. Calls no
+model. Examples:
+  recapd age --dry-run      lists these summaries
+  recapd age                queues them now; the running or next daemon ages them")]
 pub(crate) struct Age {
     /// Only print which summaries would be queued
     #[arg(long)]
@@ -48,10 +48,10 @@ impl Age {
 
 fn text(reply: &AgedReply, now: Timestamp) -> String {
     if !reply.dry_run {
-        return format!("{} to be looked at", count(reply.queued, "summary"));
+        return format!("{} queued for ageing", count(reply.queued, "summary"));
     }
     if reply.due.is_empty() {
-        return "(no line has outgrown its section)".to_owned();
+        return "(no line is too old for its section)".to_owned();
     }
     let lines = reply
         .due

@@ -6,19 +6,19 @@ use clap::Args;
 
 use crate::cli::{GlobalOptions, exit::CommandFailure, terminal::output};
 
-/// The rules, with links to pages of this repository.
+/// The rules, with links to pages in this repository.
 const SHIPPED: &str = include_str!("../../../../monitoring/alerts.yml");
-/// The prefix of a rule's link.
+/// The beginning of a rule's link.
 const PAGE: &str = "runbook_url: docs/runbooks/";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Prometheus has to scrape /metrics with the job name `recapd`. Examples:
+Prometheus must scrape /metrics with the job name `recapd`. Examples:
   recapd alerts > /etc/prometheus/recapd.yml
-  recapd alerts --runbooks https://docs.example.com/runbooks > recapd.yml    for links that a pager can open
-  recapd alerts --json                                                       for programs, rule by rule")]
+  recapd alerts --runbooks https://docs.example.com/runbooks > recapd.yml    links that a pager can open
+  recapd alerts --json                                                       rule by rule, for programs")]
 pub(crate) struct Alerts {
-    /// URL of the folder docs/runbooks, whose pages say what an alert means and what to do
+    /// URL of the folder docs/runbooks; its pages say what an alert means and what to do
     #[arg(long, value_name = "URL", value_parser = place)]
     runbooks: Option<String>,
 }
@@ -47,7 +47,7 @@ impl Alerts {
     }
 }
 
-/// Parses the shipped rules one by one. It relies on their form: each value is on one line.
+/// Parses the shipped rules one by one. Relies on their form: each value is on one line.
 fn rules(text: &str) -> Vec<BTreeMap<&str, &str>> {
     let mut rules: Vec<BTreeMap<&str, &str>> = Vec::new();
     let mut group = "";
@@ -61,7 +61,7 @@ fn rules(text: &str) -> Vec<BTreeMap<&str, &str>> {
             Some(key) => rules.push(BTreeMap::from([("group", group), (key, value)])),
             None => {
                 if let Some(rule) = rules.last_mut() {
-                    rule.extend(said(key, value));
+                    rule.extend(pairs(key, value));
                 }
             }
         }
@@ -69,8 +69,8 @@ fn rules(text: &str) -> Vec<BTreeMap<&str, &str>> {
     rules
 }
 
-/// Returns the pairs of a line; labels and annotations are several.
-fn said<'t>(key: &'t str, value: &'t str) -> Vec<(&'t str, &'t str)> {
+/// Returns the pairs in a line. Labels and annotations have several.
+fn pairs<'t>(key: &'t str, value: &'t str) -> Vec<(&'t str, &'t str)> {
     let within = |opening: char, closing: char| value.strip_prefix(opening)?.strip_suffix(closing);
     match (within('{', '}'), within('"', '"')) {
         (Some(labels), _) => labels

@@ -25,9 +25,9 @@ const LIMIT_MAX: i64 = 200;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The newest http.audit_rows_max events of each kind are kept: messages sent, other changes, refusals, sign-ins. What commands do in
-the database itself isn't among them. A daemon shows them to administrators only. Examples:
-  recapd audit                               what was done last, and by whose token
+The newest http.audit_rows_max events of each kind are stored: appended messages, other changes, refusals, sign-ins. Commands that
+work directly on the database cause no events. A daemon shows events only to administrators. Examples:
+  recapd audit                               the newest events, and whose token caused them
   recapd audit --agent my-agent --since 7d
   recapd audit --since 2026-11-20T08:40:00Z --json")]
 pub(crate) struct Audit {
@@ -37,7 +37,7 @@ pub(crate) struct Audit {
     /// Only events since then: a time, or hours or days before now, such as 12h or 7d
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<Since>,
-    /// Show at most this many
+    /// Show at most this many events
     #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
     limit: i64,
     /// Only events before this one
@@ -84,7 +84,7 @@ impl Audit {
 
 fn text(page: &AuditPage) -> String {
     if page.events.is_empty() {
-        return "(no such events are kept: what is changed over HTTP, refusals and sign-ins make one)"
+        return "(no such events are stored: changes over HTTP, refusals and sign-ins cause events)"
             .to_owned();
     }
     let mut table = Table::new([

@@ -1,4 +1,4 @@
-//! `recapd doctor`: checks everything that updates of summaries need, with a hint for each failure.
+//! `recapd doctor`: checks everything that summary updates need, with a hint for each failure.
 
 mod backlog;
 mod database;
@@ -31,14 +31,14 @@ use recapd_store::SqlStore;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  recapd doctor                                        every check, with what to do where one fails
-  recapd doctor --config /etc/recapd/config.toml       as the service sees it
-  recapd doctor --offline --json                       for machines; nobody is asked over the network
-  recapd doctor --server http://127.0.0.1:7411         that daemon alone: does it answer, and is it ready?
+  recapd doctor                                        all checks, and what to do about failures
+  recapd doctor --config /etc/recapd/config.toml       with the service's configuration
+  recapd doctor --offline --json                       for programs; without calls over the network
+  recapd doctor --server http://127.0.0.1:7411         checks only that this daemon is ready
 
-Exit codes: 0 nothing fails (warnings may be there), 1 something fails, 78 the configuration is wrong.")]
+Exit codes: 0 nothing fails (there may be warnings), 1 something fails, 78 the configuration is wrong.")]
 pub(crate) struct Doctor {
-    /// Don't ask any provider
+    /// Don't call any provider
     #[arg(long)]
     offline: bool,
 }
@@ -59,7 +59,7 @@ fn line(check: &Check) -> String {
     format!("{word}{:<12}{}{fix}", check.name, check.detail)
 }
 
-/// Checks that a daemon makes of itself: all but those that ask someone over the network.
+/// Returns the checks that a daemon makes of itself: all but those that call somebody over the network.
 pub(super) async fn from_inside(
     config: &Config,
     environment: &Environment,
@@ -80,7 +80,7 @@ pub(super) async fn from_inside(
     checks
 }
 
-/// Makes all checks but those that ask a provider.
+/// Returns all checks but those that call a provider.
 pub(super) async fn offline(
     config: &Config,
     shared: &GlobalOptions,
@@ -90,20 +90,20 @@ pub(super) async fn offline(
     doctor.checks(config, shared, environment).await
 }
 
-/// Makes the checks that need no configuration, if the configuration can't be used.
+/// Returns the checks that need no configuration. Used if the configuration is invalid.
 pub(super) async fn without_configuration(shared: &GlobalOptions, environment: &Environment) -> Vec<Check> {
-    let mut checks = vec![Check::fail("config", "it can't be used", "recapd config check")];
+    let mut checks = vec![Check::fail("config", "it is invalid", "recapd config check")];
     if shared.server.is_some() {
-        // Without the configuration, a daemon can only be found by `--server`.
+        // Without a configuration, only `--server` names a daemon.
         checks.push(surroundings::daemon(&Config::default(), shared).await);
     }
     checks.push(surroundings::notify_socket(environment));
     checks
 }
 
-/// Makes the checks of a daemon named by `--server`: this host needn't be its own.
+/// Returns the checks of a daemon that `--server` names. It may run on another host.
 async fn elsewhere(config: &Config, shared: &GlobalOptions) -> Vec<Check> {
-    let there = "database, disk, clock and provider are looked at where it runs: by `recapd doctor` there, or on its page System";
+    let there = "run `recapd doctor` on the daemon's host to check database, disk, clock and provider, or see its page System";
     vec![
         surroundings::daemon(config, shared).await,
         Check::skip("its host", there),
@@ -146,7 +146,7 @@ impl Doctor {
 
     async fn checks(&self, config: &Config, shared: &GlobalOptions, environment: &Environment) -> Vec<Check> {
         let now = SystemClock.now();
-        // The configuration has been read and checked, or this code wouldn't run.
+        // The configuration has already been read and checked.
         let mut checks = vec![Check::ok("config", "read and checked")];
         let (found, store) = database::checks(config).await;
         checks.extend(found);

@@ -1,4 +1,4 @@
-//! `recapd health`: for containers and service managers.
+//! `recapd health`: tells containers and service managers whether the daemon works.
 
 use std::process::ExitCode;
 
@@ -20,12 +20,12 @@ use recapd_config::Config;
 #[command(after_help = "\
 Asks the daemon at http.listen, or at --server. The model isn't checked: without it, reading and appending still work.
 Examples:
-  recapd health               is it ready? the database answers, and the daemon isn't ending
-  recapd health --live        does it answer at all?
+  recapd health               ready: the database answers, and the daemon isn't stopping
+  recapd health --live        live: the daemon answers at all
 
-Exit codes: 0 yes, 4 no, 69 nobody answers. In a Containerfile: HEALTHCHECK CMD [\"recapd\", \"health\"]")]
+Exit codes: 0 yes, 4 no, 69 no daemon answers. In a Containerfile: HEALTHCHECK CMD [\"recapd\", \"health\"]")]
 pub(crate) struct Health {
-    /// Check only that the daemon answers
+    /// Only check that the daemon answers
     #[arg(long, conflicts_with = "ready")]
     live: bool,
     /// Check that the daemon can work (the default)
@@ -41,7 +41,7 @@ impl Health {
             ("/readyz", "ready")
         };
         if let Some(server) = &shared.server {
-            // A malformed address says nothing about the daemon.
+            // Fails for a malformed address, which says nothing about the daemon.
             Api::new(server)?;
         }
         let answered =
@@ -57,7 +57,7 @@ impl Health {
                 return Err(CommandFailure::new(
                     UNAVAILABLE,
                     anyhow::anyhow!(
-                        "nobody answers at {at}; start the daemon with `recapd serve`, or name it with --server"
+                        "no daemon answers at {at}; start the daemon with `recapd serve`, or name it with --server"
                     ),
                 ));
             }

@@ -1,4 +1,4 @@
-//! `recapd metrics`: describes what `/metrics` serves.
+//! `recapd metrics`: describes the metrics at `/metrics`.
 
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -11,14 +11,14 @@ use recapd_telemetry::metrics::{MetricDescription, catalogue, example};
 const HEAD: &str = "\
 # Metrics
 
-A daemon serves these at `/metrics`, to Prometheus and to whatever reads OpenMetrics. This page is what `recapd metrics list
---markdown` prints.
+A daemon serves these at `/metrics`, for Prometheus and everything else that reads OpenMetrics. `recapd metrics list
+--markdown` prints this page.
 
-- Names and labels are a contract. Every series whose labels are known beforehand is there from the start, at 0.
-- No label names an agent. `provider` and `model` are those of the configuration, anything else is `other`.
-- Times are seconds since 1970, and 0 is never or none. Sampled gauges come from the database: several daemons on one database
-  say the same, so combine them with `max`; counters are each daemon's own, so add them up.
-- What the interface calls a summary is a document here, since Prometheus reserves the word.
+- Names and labels are a contract. Every series whose labels are known in advance exists from the start, with value 0.
+- No label names an agent. `provider` and `model` are those of the configuration; all others are `other`.
+- Times are seconds since 1970; 0 means never or none. Sampled gauges come from the database: several daemons on one database
+  report the same values, so combine them with `max`. Counters are each daemon's own, so add them up.
+- What the API calls a summary is a document here, because Prometheus reserves the word.
 
 ";
 
@@ -38,11 +38,11 @@ pub(crate) struct MetricsCommand {
 enum MetricsAction {
     /// Print every metric: its type, its labels, its meaning
     List {
-        /// Print the page of the documentation
+        /// Print the documentation page
         #[arg(long)]
         markdown: bool,
     },
-    /// Print what a daemon that has done nothing yet serves, for checkers of metrics
+    /// Print what a daemon serves before it has done anything, for checkers of metrics
     Example,
 }
 
@@ -71,7 +71,7 @@ fn list(metrics: &[MetricDescription]) -> String {
 }
 
 fn page(metrics: &[MetricDescription]) -> String {
-    let mut text = format!("{HEAD}| metric | type | labels | what it says |\n|---|---|---|---|\n");
+    let mut text = format!("{HEAD}| metric | type | labels | meaning |\n|---|---|---|---|\n");
     for metric in metrics {
         let labels = labels(metric).join("; ");
         writeln!(

@@ -28,28 +28,28 @@ use recapd_proxy::{
 };
 use recapd_telemetry::{self as telemetry, Surroundings, metrics::Metrics};
 
-/// The largest file with a token, in bytes.
+/// Longer token files aren't read.
 const TOKEN_BYTES_MAX: u64 = 16_384;
-/// The longest time for one call to the daemon.
+/// A call to the daemon takes at most this long.
 const CALL_TIMEOUT_MS: u64 = 30_000;
 const CONNECT_TIMEOUT_MS: u64 = 2_000;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Agents send their requests here instead of to their provider; `recapd run` tells them to. Every byte passes, and the daemon
-at http.listen, or at --server, gets a copy of the conversation. Without the daemon requests pass all the same.
+Agents send their requests here instead of to their provider; `recapd run` configures them. Every byte is forwarded, and the daemon
+at http.listen, or at --server, gets a copy of the conversation. If no daemon answers, requests are forwarded nevertheless.
 Examples:
   recapd proxy                                        on 127.0.0.1:7412
   recapd proxy --listen 127.0.0.1:8412 --set proxy.mode=answer
-  recapd run claude                                   Claude Code, through it")]
+  recapd run claude                                   Claude Code through the proxy")]
 pub(crate) struct ProxyCommand {
-    /// Address and port to listen on, or `unix:` and a path [default: proxy.listen, else 127.0.0.1:7412]
+    /// Address and port to listen on, or `unix:` and a path [default: proxy.listen, otherwise 127.0.0.1:7412]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
 }
 
 impl ProxyCommand {
-    /// What this command sets before `--set` does.
+    /// Applies this command's settings. `--set` overrides them.
     pub(crate) fn configure(&self, loader: Loader) -> Loader {
         match &self.listen {
             Some(listen) => loader.option("--listen", format!("proxy.listen={listen}")),
@@ -91,7 +91,7 @@ impl ProxyCommand {
                         tasks.close();
                         tasks.wait().await;
                     };
-                    // What is then left are streams that don't end, and copies for a daemon that is away.
+                    // What is left then: streams that don't end, and copies for a daemon that doesn't answer.
                     if timeout(Duration::from_millis(config.worker.drain_ms), finished).await.is_err() {
                         tracing::warn!("proxy.hurried");
                     }
@@ -103,15 +103,16 @@ impl ProxyCommand {
     }
 }
 
-/// Listens where the service manager does, else where the configuration says. Returns also the place, for people.
+/// Takes the service manager's listener; otherwise listens at the configured address. Also returns the address, for
+/// people.
 async fn listen(
     config: &ProxyConfig,
     inherited: Option<InheritedListener>,
 ) -> Result<(ProxyListener, String), CommandFailure> {
     if let Some(inherited) = inherited {
         if !inherited.is_near() && config.token_file.is_empty() {
-            let problem = "others can reach the socket of the service manager: name a file with a token in proxy.token_file, or \
-                           let ListenStream= be a loopback address";
+            let problem = "other machines can reach the service manager's socket: name a file with a token in proxy.token_file, or \
+            set ListenStream= to a loopback address";
             return Err(CommandFailure::new(CONFIGURATION, anyhow::anyhow!(problem)));
         }
         let listener = ProxyListener::inherited(inherited).context("using the listener of LISTEN_FDS")?;
@@ -119,7 +120,7 @@ async fn listen(
     }
     let place = config
         .own_place()
-        .context("proxy.listen names no place")
+        .context("proxy.listen doesn't name an address")
         .map_err(CommandFailure::from)?;
     let listener = ProxyListener::listen(&place).await;
     let listener = listener
@@ -127,7 +128,7 @@ async fn listen(
     Ok((listener, place.to_string()))
 }
 
-/// The proxy of the configuration, with its token.
+/// Returns the configured proxy with its token.
 pub(super) fn proxy(
     config: &ProxyConfig,
     daemon: &Arc<dyn ProxyDaemon>,

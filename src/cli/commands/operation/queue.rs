@@ -1,4 +1,4 @@
-//! `recapd queue`: lists and controls the updates that wait.
+//! `recapd queue`: lists and controls waiting updates.
 
 use std::process::ExitCode;
 
@@ -27,13 +27,13 @@ const LIMIT_MAX: i64 = 200;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  recapd queue                      what is to be done, what runs, what waits and why
+  recapd queue                      all updates: due, running, waiting and why
   recapd queue show my-agent
-  recapd queue retry my-agent       now, whatever it waits for
-  recapd queue retry --all          whatever is parked
-  recapd queue pause                no further updates, of all daemons on the database, until `recapd queue resume`
+  recapd queue retry my-agent       makes its update due now
+  recapd queue retry --all          retries all parked updates
+  recapd queue pause                stops updates of all daemons on the database, until `recapd queue resume`
 
-Nothing that is done here loses work: what isn't summarised stays pending, and digests stand for it.")]
+No command here loses anything: exchanges that aren't summarised stay pending, and digests represent them.")]
 pub(crate) struct Queue {
     #[command(subcommand)]
     action: Option<QueueAction>,
@@ -41,14 +41,14 @@ pub(crate) struct Queue {
 
 #[derive(Debug, Subcommand)]
 enum QueueAction {
-    /// List the agents whose summaries are to be updated
+    /// List the agents whose summaries need an update
     List(QueueList),
     /// Print an agent's row
     Show {
         /// The agent
         agent: AgentId,
     },
-    /// Make a row due now that waits, is parked or paused, with a new series of attempts
+    /// Make a waiting, parked or paused row due now, with a new series of attempts
     Retry {
         /// The agent
         #[arg(required_unless_present = "all")]
@@ -57,12 +57,12 @@ enum QueueAction {
         #[arg(long, conflicts_with = "agent")]
         all: bool,
     },
-    /// Park a row, and stop its running update; an eviction or a retry makes it due again
+    /// Park a row, and stop its update; an eviction or a retry makes it due again
     Cancel {
         /// The agent
         agent: AgentId,
     },
-    /// Pause all updates, also across restarts; running ones finish
+    /// Pause all updates, also across restarts; running updates are completed
     Pause,
     /// Resume updates
     Resume,
@@ -70,7 +70,7 @@ enum QueueAction {
 
 #[derive(Debug, Args)]
 struct QueueList {
-    /// Show at most this many
+    /// Show at most this many rows
     #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
     limit: i64,
     /// Only agents after this one, in the order of their names
@@ -109,8 +109,9 @@ async fn change(action: QueueAction, api: &Api, shared: &GlobalOptions) -> Resul
         QueueAction::Retry { agent: None, .. } => retry_parked(api, shared).await,
         QueueAction::Cancel { agent } => {
             let row = api.cancel(&agent).await?;
-            let text =
-                format!("parked {agent}: the next eviction brings it back, or `recapd queue retry {agent}`");
+            let text = format!(
+                "parked {agent}: the next eviction, or `recapd queue retry {agent}`, makes it due again"
+            );
             print_row(&row, shared, &text)
         }
         QueueAction::Pause => pause(api, shared, true).await,
@@ -131,7 +132,7 @@ fn print_row(row: &QueueRow, shared: &GlobalOptions, text: &str) -> Result<(), C
 fn after_retry(row: &QueueRow) -> String {
     let agent = &row.agent_id;
     match row.state {
-        QueueState::Running => format!("{agent} is being updated right now: nothing to hasten"),
+        QueueState::Running => format!("{agent} is already being updated"),
         _ => format!("{agent} is due now"),
     }
 }
@@ -167,9 +168,9 @@ async fn pause(api: &Api, shared: &GlobalOptions, paused: bool) -> Result<(), Co
     } else {
         output::text(&match paused_since {
             Some(since) => {
-                format!("updates are paused since {since}; `recapd queue resume` goes on with them")
+                format!("updates are paused since {since}; `recapd queue resume` resumes them")
             }
-            None => "updates go on".to_owned(),
+            None => "updates are resumed".to_owned(),
         })?;
     }
     Ok(())
@@ -191,11 +192,11 @@ impl QueueList {
 }
 
 fn text(page: &QueuePage, now: Timestamp) -> String {
-    let paused = page.paused_since.map(|since| {
-        format!("all updates are paused since {since}; `recapd queue resume` goes on with them")
-    });
+    let paused = page
+        .paused_since
+        .map(|since| format!("all updates are paused since {since}; `recapd queue resume` resumes them"));
     let rows = if page.rows.is_empty() {
-        "(the queue is empty: every summary is up to date; `recapd update AGENT` asks for an update)"
+        "(the queue is empty: every summary is up to date; `recapd update AGENT` requests an update)"
             .to_owned()
     } else {
         table(&page.rows, now)
@@ -227,7 +228,7 @@ fn table(rows: &[QueueRow], now: Timestamp) -> String {
     table.text()
 }
 
-/// Formats the state and its reason.
+/// Formats the state and what the row waits for.
 fn state(row: &QueueRow) -> String {
     let state = match row.state {
         QueueState::Ready => "ready",
@@ -260,7 +261,7 @@ fn details(row: &QueueRow, now: Timestamp) -> String {
         ("next", row.next_at.map(at)),
         (
             "attempts",
-            Some(format!("{}, of which {} vanished", row.attempts, row.crashes)),
+            Some(format!("{}, of which {} crashed", row.attempts, row.crashes)),
         ),
         ("owner", row.owner.clone()),
         ("leased", row.leased_at.map(at)),

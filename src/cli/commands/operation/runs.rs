@@ -28,7 +28,7 @@ const LIMIT_MAX: i64 = 200;
 Examples:
   recapd runs                                  the newest attempts to update summaries
   recapd runs list --agent my-agent --outcome failed
-  recapd runs show 12                          what one did, took and cost")]
+  recapd runs show 12                          the result, duration and cost of one run")]
 pub(crate) struct Runs {
     #[command(subcommand)]
     action: Option<RunsAction>,
@@ -54,7 +54,7 @@ struct RunsList {
     /// Only runs with this outcome
     #[arg(long, value_name = "completed|failed|superseded|postponed", value_parser = outcome_named)]
     outcome: Option<RunOutcome>,
-    /// Show at most this many
+    /// Show at most this many runs
     #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
     limit: i64,
     /// Only runs before this one
@@ -117,7 +117,8 @@ impl RunsList {
 
 fn text(page: &RunPage, now: Timestamp) -> String {
     if page.runs.is_empty() {
-        return "(no such runs are kept: one is made for each update; `recapd queue` shows what is to be done)".to_owned();
+        return "(no such runs are stored: each update makes one; `recapd queue` lists waiting updates)"
+            .to_owned();
     }
     let mut table = Table::new([
         ("RUN", Align::Right),
@@ -156,7 +157,7 @@ fn outcome(run: &Run) -> String {
     }
 }
 
-/// Formats the exchanges that a run covers; `None` if there are none.
+/// Formats the exchanges that a run covers; `None` if it covers none.
 fn covers(run: &Run) -> Option<String> {
     let (after, through) = (run.covers_after?, run.covers_through?);
     match through - after {
@@ -174,7 +175,7 @@ fn details(run: &Run) -> String {
     });
     let tokens = format!("{} in, {} out", run.input_tokens, run.output_tokens);
     let truncated = if run.truncated {
-        ", decisions or constraints were lost for its size"
+        ", decisions or constraints were dropped to fit the ceiling"
     } else {
         ""
     };

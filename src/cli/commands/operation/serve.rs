@@ -68,8 +68,8 @@ pub(crate) struct Serve {
     /// Address and port to listen on, or `unix:` and a path [default: http.listen of the configuration]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
-    /// Show what recapd does: the agent `demo` has a sample conversation; needs no key, and its database is deleted
-    /// when the daemon ends
+    /// Show what recapd does with a sample conversation of the agent `demo`; needs no key, and its database is deleted
+    /// when the daemon stops
     #[arg(long)]
     demo: bool,
     /// For self-tests: a file with the milliseconds by which the clock is ahead
@@ -78,7 +78,7 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    /// Settings that this command applies below `--set`.
+    /// Applies this command's settings. `--set` overrides them.
     pub(crate) fn configure(&self, loader: Loader) -> Loader {
         let loader = match &self.listen {
             Some(listen) => loader.option("--listen", format!("http.listen={listen}")),
@@ -133,7 +133,7 @@ impl Serve {
             origin,
             config::ConfigSource::Set | config::ConfigSource::CommandOption(_)
         ) {
-            let cure = "leave --db away, or --demo";
+            let cure = "leave out --db or --demo";
             return Err(CommandFailure::usage(format!(
                 "a demonstration has a database of its own: {cure}"
             )));
@@ -146,7 +146,7 @@ impl Serve {
     }
 }
 
-/// What a daemon is started with, besides its configuration.
+/// What a daemon is started with, in addition to its configuration.
 #[derive(Clone)]
 struct Start {
     clock: Arc<dyn Clock>,
@@ -158,7 +158,7 @@ struct Start {
     is_demo: bool,
 }
 
-/// What a daemon needs before any of its tasks run.
+/// What a daemon needs before its tasks start.
 struct Ground {
     store: Arc<SqlStore>,
     access: Arc<Access>,
@@ -176,8 +176,8 @@ async fn serve(
     given: Start,
     mut exporter: Option<Exporter>,
 ) -> Result<ExitCode, CommandFailure> {
-    // From here on no signal ends the process by default, and none is lost: as the first process of a container it
-    // receives only signals that it has a handler for.
+    // From here on, no signal ends the process by default, and none is lost. The first process of a container
+    // receives only signals for which it has a handler.
     let hangups = hangups()?;
     let mut signals = pin!(signals()?);
     let owner = config.owner();
@@ -224,9 +224,9 @@ async fn serve(
     let soft = lifecycle.soft().clone();
     let watch = service::watch(notify.clone(), parts.clone(), config.queue.poll(), soft.clone());
     lifecycle.spawn("service", watch);
-    // The daemon keeps its name until all leases are finished or returned.
+    // The daemon keeps its name until all leases are completed or returned.
     let ending = tokio::select! {
-        // In this order: the manager is notified that the daemon ends before it may have ended.
+        // In this order: the service manager learns that the daemon stops before the daemon may have stopped.
         biased;
         never = service::ending(notify, parts.clone(), soft) => match never {},
         never = follow_fleet(&parts, member) => match never {},
@@ -241,7 +241,7 @@ async fn serve(
     Ok(ExitCode::from(u8::from(ending.is_failure)))
 }
 
-/// Says where people find the daemon that has started; services have their log.
+/// Says where people find the daemon that has started. Services write this to their log.
 fn greet(listen: &Listen, is_demo: bool) {
     if is_demo {
         note(&demo::next(listen));
@@ -254,7 +254,7 @@ fn greet(listen: &Listen, is_demo: bool) {
     }
 }
 
-/// Formats where the dashboard is; a browser can't open a socket.
+/// Formats the dashboard's address; empty for a socket, because a browser can't open one.
 fn dashboard(listen: &Listen) -> String {
     match listen {
         Listen::Address(_) => format!(", and its dashboard at {}/ui/", listen.base()),
@@ -262,7 +262,7 @@ fn dashboard(listen: &Listen) -> String {
     }
 }
 
-/// Opens and builds what a daemon needs. All waiting of a start happens here.
+/// Opens and builds what a daemon needs. Whatever a start waits for, it waits for here.
 async fn prepare(
     config: &Config,
     prices: Prices,
@@ -315,7 +315,7 @@ async fn prepare(
     })
 }
 
-/// Ends a start that a signal interrupts. No task runs yet that would have to finish.
+/// Ends a start that a signal interrupts. No task runs yet that would have to be completed.
 fn end_early(notify: &Notify, signal: StopSignal) -> ExitCode {
     info!(%signal, "daemon.stopping");
     notify.stopping();
@@ -336,7 +336,7 @@ async fn listen(config: &HttpConfig) -> anyhow::Result<http::Listener> {
     };
     match local_socket(path, config).await {
         Ok(socket) => Ok(listener.beside(socket)),
-        // Nobody configured the socket, and the address is enough.
+        // Nobody configured this socket, and the address is enough.
         Err(error) if config.socket == LocalSocket::Auto => {
             warn!(%error, path = %path.display(), "http.socket_unavailable");
             Ok(listener)
@@ -348,24 +348,24 @@ async fn listen(config: &HttpConfig) -> anyhow::Result<http::Listener> {
     }
 }
 
-/// Says why nobody can listen there, and what to do.
+/// Says why the daemon can't listen at this address, and what to do.
 fn unheard(listen: &Listen, error: &io::Error) -> anyhow::Error {
     let cure = match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "is another recapd running? `recapd status` asks it; or choose another port, such as --listen 127.0.0.1:7500"
+            "is another recapd running? see `recapd status`, or choose another port, such as --listen 127.0.0.1:7500"
         }
         io::ErrorKind::AddrNotAvailable => {
-            "no address of this machine is that: choose one with --listen, such as 127.0.0.1:7411"
+            "this machine doesn't have this address: choose one with --listen, such as 127.0.0.1:7411"
         }
         io::ErrorKind::PermissionDenied => {
-            "this user may not: choose a port from 1024 on with --listen, or a socket in a folder of this user"
+            "this user may not use it: choose a port from 1024 on with --listen, or a socket in a folder of this user"
         }
-        _ => "choose another place with --listen, or http.listen",
+        _ => "choose another address with --listen, or http.listen",
     };
     anyhow::anyhow!("can't listen on {listen}: {error}; {cure}")
 }
 
-/// Listens at the socket next to the address. Only recapd's user may enter its folder below the runtime folder.
+/// Listens at the socket beside the address. Only recapd's user may enter the socket's folder below the runtime folder.
 async fn local_socket(path: &Path, config: &HttpConfig) -> io::Result<http::Socket> {
     if let (LocalSocket::Auto, Some(folder)) = (&config.socket, path.parent()) {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -373,11 +373,11 @@ async fn local_socket(path: &Path, config: &HttpConfig) -> io::Result<http::Sock
     http::Socket::listen(path, config.socket_mode.0).await
 }
 
-/// Makes up for what happened while the daemon was away. Returns the number of reclaimed leases.
+/// Catches up with what happened while no daemon ran. Returns the number of reclaimed leases.
 async fn enqueue_missing(store: &SqlStore, parts: &Parts, owner: &str) -> Result<u64, StoreError> {
     let now = parts.clock.now();
     let reclaimed = store.reclaim(owner, now).await?;
-    // The clock may have been ahead in an earlier run of the daemon.
+    // The clock may have been ahead when the daemon last ran.
     store.set_back(None, now).await?;
     // Limits, provider or key may have changed since updates began to wait for them.
     store.resume(Resume::Refused, now).await?;
@@ -387,15 +387,15 @@ async fn enqueue_missing(store: &SqlStore, parts: &Parts, owner: &str) -> Result
     Ok(reclaimed)
 }
 
-/// Adds the database's name and a hint if it can't be opened; other errors have both already.
+/// Adds the database's name and a hint if the database can't be opened. Other errors already have both.
 fn unopened(config: &Config, error: StoreError) -> CommandFailure {
     match error {
-        StoreError::Unavailable(_) => open::named(&config.database.url, error),
+        StoreError::Unavailable(_) => open::failure(&config.database.url, error),
         error => error.into(),
     }
 }
 
-/// Reads the tokens. Beyond loopback at least one must exist, since others can reach the interface.
+/// Reads the tokens. Beyond loopback, at least one must exist, because other machines can reach the interface.
 async fn access(
     config: &Config,
     store: Arc<dyn AccessStore>,
@@ -416,14 +416,14 @@ async fn access(
     Err(CommandFailure::new(
         crate::cli::exit::CONFIGURATION,
         anyhow::anyhow!(
-            "http.listen is {}, which others can reach, and there are no tokens: make one with `recapd token create NAME \
+            "http.listen is {}, which other machines can reach, but there are no tokens: create one with `recapd token create NAME \
              --scope admin`, or listen on a loopback address such as 127.0.0.1:7411",
             config.http.listen
         ),
     ))
 }
 
-/// Follows the notices of other daemons, if there may be any.
+/// Follows the notices of other daemons, if there may be other daemons.
 async fn follow_fleet(parts: &Parts, member: Option<Member>) -> Infallible {
     match member {
         Some(member) => parts.follow_fleet(member).await,
@@ -431,7 +431,7 @@ async fn follow_fleet(parts: &Parts, member: Option<Member>) -> Infallible {
     }
 }
 
-/// Stores the messages that agents insert by SQL.
+/// Stores messages that agents insert by SQL.
 fn ingest_inbox(lifecycle: &Lifecycle, parts: &Parts, store: Arc<SqlStore>) {
     let (ingestor, soft) = (parts.ingestor.clone(), lifecycle.soft().clone());
     lifecycle.spawn_vital("inbox", async move { ingestor.ingest_inbox(store, soft).await });
@@ -461,12 +461,13 @@ fn start(
         let (ingestor, soft) = (parts.ingestor.clone(), soft.clone());
         async move { ingestor.tend_journal(soft).await }
     });
-    // Readers are served while running updates finish; that the daemon isn't ready any more is reported at once.
+    // Readers are still served while running updates are completed. That the daemon isn't ready any more is reported at
+    // once.
     let last = lifecycle.last().clone();
     lifecycle.spawn_serving("snapshots", parts.clone().follow_changes(last.clone()));
     let mut state = HttpState::over(parts, Arc::clone(&database), access, last.clone());
     state.ending = soft;
-    let (audit, recording) = Audit::kept(parts.metrics.clone(), config.http.audit_rows_max);
+    let (audit, recording) = Audit::with_writer(parts.metrics.clone(), config.http.audit_rows_max);
     state.audit = audit;
     lifecycle.spawn_serving("audit", recording.run(database, last.clone()));
     state.health_checker = Some(health_checker);
@@ -476,7 +477,7 @@ fn start(
     let interface = http::interface(state, settings);
     lifecycle.spawn_serving("http", async move {
         http::serve(listener, interface, limits, last).await;
-        // Writes whose clients have disconnected still finish.
+        // Writes whose clients have disconnected are still completed.
         writes.close();
         writes.wait().await;
     });

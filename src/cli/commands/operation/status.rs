@@ -1,4 +1,4 @@
-//! `recapd status`: the dashboard block of the seed, from the database, so that a restart doesn't zero it.
+//! `recapd status`: prints the dashboard block of the seed. All figures come from the database, so a restart doesn't reset them.
 
 mod batches;
 mod block;
@@ -36,20 +36,22 @@ use recapd_platform::clock::{Clock as _, SystemClock};
 use recapd_store::{Sample, SpendPause, operate::RunFigures};
 use recapd_telemetry::metrics::Circuit;
 
-/// Default interval of `--watch` in seconds, and its maximum.
+/// The default interval of `--watch`, in seconds.
 const WATCH_SECONDS: &str = "2";
+/// The longest interval of `--watch`.
 const WATCH_SECONDS_MAX: u64 = 3_600;
-/// Default of `--window`, and its maximum in hours: a year.
+/// The default of `--window`.
 const WINDOW: &str = "24h";
+/// The longest span of `--window`: a year.
 const WINDOW_HOURS_MAX: i64 = 366 * 24;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Everything is counted in the database, so a restart doesn't zero it. Examples:
-  recapd status                    the last 24 hours, and how it stands
+All figures come from the database, so a restart doesn't reset them. Examples:
+  recapd status                    the last 24 hours, and the present state
   recapd status --window 7d --json
-  recapd status --watch            again every two seconds, until Ctrl-C
-  recapd status my-agent           one agent's window, summary and what waits")]
+  recapd status --watch            refreshes every two seconds, until Ctrl-C
+  recapd status my-agent           one agent's window, summary and pending exchanges")]
 pub(crate) struct StatusCommand {
     /// The span of the figures about updates, in hours or days
     #[arg(long, default_value = WINDOW, value_name = "24h|7d", value_parser = hours, conflicts_with = "agents")]
@@ -58,7 +60,7 @@ pub(crate) struct StatusCommand {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = WATCH_SECONDS,
         value_parser = clap::value_parser!(u64).range(1..=WATCH_SECONDS_MAX), conflicts_with = "agents")]
     watch: Option<u64>,
-    /// Agents to show one by one
+    /// The agents to show one by one
     #[arg(value_name = "AGENT")]
     agents: Vec<AgentId>,
 }
@@ -115,15 +117,15 @@ struct AgentFound {
     paused: Option<SpendPause>,
 }
 
-/// The figures of the database, and those that only a daemon knows.
+/// The figures from the database, and those that only a daemon knows.
 #[derive(Default, Serialize, Deserialize)]
 struct StatusFigures {
     #[serde(flatten)]
     sample: Sample,
-    /// The limits of a day for all agents together.
+    /// The spending limits for a day, for all agents together.
     #[serde(default)]
     spend_limits: SpendLimits,
-    /// The models in order of use, with the state of each one's circuit breaker.
+    /// The models in the order of their use, with the states of their circuit breakers.
     #[serde(default)]
     circuits: Vec<Circuit>,
     /// The span of `updates`.
@@ -132,10 +134,10 @@ struct StatusFigures {
     /// The updates that ended within `window_hours`.
     #[serde(default)]
     updates: RunFigures,
-    /// Since when all updates are paused; `None` if they aren't.
+    /// When all updates were paused; `None` if they aren't paused.
     #[serde(default)]
     paused_since: Option<Timestamp>,
-    /// Why the daemon that was asked isn't ready; `None` if it is.
+    /// Why the daemon that was asked isn't ready; `None` if it is ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     not_ready: Option<String>,
 }
@@ -164,7 +166,7 @@ async fn figures(api: &Api, window_hours: i64) -> Result<StatusFigures, CommandF
     })
 }
 
-/// Asks separately: a daemon that can't write any more isn't ready, but still serves figures.
+/// Asks separately, because a daemon that can't write isn't ready, but still serves figures.
 async fn not_ready(config: &Config, shared: &GlobalOptions) -> Option<String> {
     let server = shared.server.as_ref()?;
     match api::answers(Some(server), &config.http, "/readyz").await {
@@ -173,7 +175,7 @@ async fn not_ready(config: &Config, shared: &GlobalOptions) -> Option<String> {
     }
 }
 
-/// Parses `24h` or `7d` into hours.
+/// Parses `24h` or `7d`; returns hours.
 fn hours(text: &str) -> Result<i64, String> {
     let (digits, factor) = match text.strip_suffix('d') {
         Some(days) => (days, 24),
@@ -201,7 +203,7 @@ struct AgentStatus<'a> {
     summary_tokens: i64,
     updated_at: Timestamp,
     newest: Option<&'a NewestExchange>,
-    /// The spending limit for which updates wait, and until when.
+    /// If updates wait because of a spending limit: which limit, and until when.
     paused: Option<SpendPause>,
 }
 
@@ -238,7 +240,7 @@ fn line(AgentFound { figures, paused }: &AgentFound, now: Timestamp) -> String {
         match paused.limit {
             SpendLimit::Price => {
                 format!(
-                    ", paused: a limit in dollars, and a model without a price (see {key}), until {until}"
+                    ", paused: there is a limit in dollars, but a model has no price (see {key}), until {until}"
                 )
             }
             _ => format!(", paused: spend limit {key} until {until}"),
@@ -259,7 +261,7 @@ fn line(AgentFound { figures, paused }: &AgentFound, now: Timestamp) -> String {
     )
 }
 
-/// Formats ` (#19, which continues #14, is open)`; empty for an exchange that is complete and no later leg.
+/// Formats ` (#19, which continues #14, is open)`; empty for an exchange that is complete and isn't a later leg.
 fn newest(newest: &NewestExchange) -> String {
     let number = newest.exchange;
     match (newest.continues, newest.state) {

@@ -1,4 +1,4 @@
-//! `recapd support`: gathers what a report of a problem needs, without conversation text and secrets.
+//! `recapd support`: gathers what the report of a problem needs, without conversations and secrets.
 
 mod places;
 mod redacted;
@@ -28,7 +28,7 @@ use recapd_core::domain::{diagnosis::Check, redaction::Redactor};
 use recapd_platform::clock::{Clock as _, SystemClock};
 use redacted::outline;
 
-/// Keys whose values may name people or contain a token.
+/// Keys whose values are left out, because they may name people or contain a token.
 const KEPT_BACK: [&str; 6] = [
     "perspective.human_tag",
     "perspective.participants",
@@ -38,15 +38,15 @@ const KEPT_BACK: [&str; 6] = [
     "trace.otlp_url",
 ];
 
-/// The configuration, or why it can't be used.
+/// The configuration, or the reason why it is invalid.
 type ConfigResult<'a> = Result<&'a LoadedConfig, &'a ConfigError>;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A bundle is one JSON document: the version, settings that aren't defaults, the checks of `recapd doctor` that ask no provider,
-the figures of `recapd status`, and /metrics of a running daemon. It contains no messages, agents' names or keys; of an address only
-scheme, host and port, of a path only the first folder. If the configuration can't be used, it says why, without values, and has the
-parts that need none; name the daemon with --server then. It is sent nowhere: read it, and pass it on yourself.
+A bundle is one JSON document: the version, settings that aren't defaults, the checks of `recapd doctor` that call no provider,
+the figures of `recapd status`, and /metrics of a running daemon. It contains no messages, agents' names or keys. Of an address it has
+only scheme, host and port; of a path only the first folder. If the configuration is invalid, the bundle says why, without values, and
+has the parts that need no configuration; then name the daemon with --server. It is sent nowhere: read it, and pass it on yourself.
 Example:
   recapd support bundle > support.json")]
 pub(crate) struct Support {
@@ -56,7 +56,7 @@ pub(crate) struct Support {
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 enum SupportAction {
-    /// Print what belongs to a report of a problem; parts that are unavailable say why
+    /// Print what belongs into the report of a problem; parts that are unavailable say why
     Bundle,
 }
 
@@ -76,7 +76,7 @@ impl Support {
     }
 }
 
-/// Adds the daemon if one answers. A silent daemon is no reason to fail: it may be the problem.
+/// Adds the daemon if one answers. A daemon that doesn't answer is no reason to fail: it may be the problem.
 fn at_the_daemon(read: ConfigResult<'_>, shared: &GlobalOptions) -> GlobalOptions {
     let mut shared = shared.clone();
     if let Ok(loaded) = read
@@ -115,20 +115,20 @@ async fn checks(read: ConfigResult<'_>, shared: &GlobalOptions, environment: &En
     }
 }
 
-/// Reads what `recapd status` shows. A daemon named by `--server` is asked even if the configuration is unusable.
+/// Reads what `recapd status` shows. Asks a daemon that `--server` names even if the configuration is invalid.
 async fn figures(read: ConfigResult<'_>, shared: &GlobalOptions) -> Result<Value, CommandFailure> {
     let config = match read {
         Ok(loaded) => loaded.config.clone(),
         Err(_) if shared.server.is_some() => Config::default(),
         Err(_) => {
-            let why = anyhow::anyhow!("the configuration can't be used");
+            let why = anyhow::anyhow!("the configuration is invalid");
             return Err(CommandFailure::new(CONFIGURATION, why));
         }
     };
     status::day(&config, shared).await
 }
 
-/// Reads the series of a daemon; null if none runs.
+/// Reads the metrics of a daemon; null if none runs.
 async fn metrics(shared: &GlobalOptions) -> Result<Value, CommandFailure> {
     let Some(server) = &shared.server else {
         return Ok(Value::Null);
@@ -170,7 +170,7 @@ fn origin(origin: &ConfigSource) -> String {
     }
 }
 
-/// Says what is wrong with a configuration, without its values: one may be a secret in the wrong place.
+/// Says what is wrong with a configuration. Leaves out its values, because one may be a secret in the wrong place.
 fn wrong(error: &ConfigError, places: &Places) -> String {
     match error {
         ConfigError::Unreadable { path, reason } => format!("{}: {reason}", outline(&path.to_string_lossy())),
@@ -184,7 +184,8 @@ fn wrong(error: &ConfigError, places: &Places) -> String {
     }
 }
 
-/// Finds secrets whether or not summaries keep them. Without a configuration only the built-in patterns apply.
+/// Returns a redactor for secrets, even if summaries don't redact them. Without a configuration, it only knows the
+/// built-in patterns.
 fn redactor(read: ConfigResult<'_>) -> Redactor {
     match read {
         Ok(loaded) => loaded.config.summary.redact_patterns.redactor().clone(),
@@ -192,7 +193,7 @@ fn redactor(read: ConfigResult<'_>) -> Redactor {
     }
 }
 
-/// Applies `told` to each text of a value.
+/// Applies `told` to each text in a value.
 fn each_text(value: Value, told: &dyn Fn(&str) -> String) -> Value {
     match value {
         Value::String(text) => Value::String(told(&text)),

@@ -1,4 +1,4 @@
-//! `recapd token`: manages the tokens for the daemon's HTTP interface.
+//! `recapd token`: creates, lists and revokes the tokens for the daemon's HTTP interface.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -22,17 +22,17 @@ use recapd_platform::{
 use recapd_store::access::{AccessStore, NewToken, TOKENS_MAX, Token as KeptToken, TokenOutcome};
 
 const NAMED_MAX: usize = 1_000;
-/// Longest lifetime of a token: ten years.
+/// The longest lifetime of a token: ten years.
 const EXPIRES_MAX_MS: i64 = 3_653 * DAY_MS;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Works on the database itself, so whoever can write to it decides who has access. Daemons follow within seconds. Once a token
+Works directly on the database, so whoever can write to it decides who has access. Daemons follow within seconds. Once a token
 exists, every request needs one, also on loopback; `reset` undoes that. Examples:
   recapd token create laptop --scope admin
   recapd token create coder --scope write --agent coder --expires 90d
   recapd token create dashboard --scope read --project web
-  recapd token create ci --scope write --offline       its line goes into the file that http.tokens_file names
+  recapd token create ci --scope write --offline       its line is for the file that http.tokens_file names
   recapd token list
   recapd token revoke laptop")]
 pub(crate) struct Token {
@@ -42,16 +42,16 @@ pub(crate) struct Token {
 
 #[derive(Debug, Subcommand)]
 enum TokenAction {
-    /// Make a token and print it, only this once
+    /// Create a token and print it, only this once
     Create(CreateToken),
-    /// Print the tokens: what they may do, when they expire, when they were last used
+    /// Print the tokens: what they allow, when they expire, when they were last used
     List,
     /// Revoke a token
     Revoke {
         /// The token's name
         name: TokenName,
     },
-    /// Delete all tokens: on loopback everybody may do everything again
+    /// Delete all tokens: everybody may then do everything on loopback
     Reset,
 }
 
@@ -59,20 +59,21 @@ enum TokenAction {
 struct CreateToken {
     /// The token's name, for lists and for revoking it
     name: TokenName,
-    /// What it may do: `read` looks, `write` also appends and corrects, `admin` also changes settings, pauses, and forgets
+    /// What the token allows: `read` reads, `write` also appends and corrects, `admin` also changes settings, pauses,
+    /// and forgets
     #[arg(long, value_name = "SCOPE",
         value_parser = PossibleValuesParser::new(["read", "write", "admin"]).try_map(|name| scope(&name)))]
     scope: Scope,
     /// Only for this agent, even if it doesn't exist yet; may be given several times
     #[arg(long = "agent", value_name = "AGENT")]
     agents: Vec<AgentId>,
-    /// Only for this project's summary and the agents that belong to it; may be given several times
+    /// Only for this project's summary and the project's agents; may be given several times
     #[arg(long = "project", value_name = "PROJECT")]
     projects: Vec<ProjectId>,
-    /// When it expires, in hours or days from now, such as 12h or 30d [default: never]
+    /// When the token expires, in hours or days from now, such as 12h or 30d [default: never]
     #[arg(long, value_name = "TIME", value_parser = span_ms)]
     expires: Option<i64>,
-    /// Don't store it in a database: print it, and the line for the file that `http.tokens_file` names
+    /// Don't store the token in a database: print it, and the line for the file that `http.tokens_file` names
     #[arg(long)]
     offline: bool,
 }
@@ -81,7 +82,7 @@ fn scope(name: &str) -> Result<Scope, String> {
     Scope::from_name(name).ok_or_else(|| "expected read, write or admin".to_owned())
 }
 
-/// Parses `12h` or `30d` into milliseconds.
+/// Parses `12h` or `30d`; returns milliseconds.
 pub(super) fn span_ms(text: &str) -> Result<i64, String> {
     let unit = |text: &str| match text.as_bytes().last() {
         Some(b'h') => Some(HOUR_MS),
@@ -116,7 +117,7 @@ impl Token {
 }
 
 impl CreateToken {
-    /// Makes a token; returns its text and the record to store.
+    /// Returns a new token's text, and the record to store.
     fn make(&self, now: Timestamp) -> Result<(String, NewToken), CommandFailure> {
         let reach = self.reach()?;
         let secret = randomness::bytes::<SECRET_BYTES>()?;
@@ -131,7 +132,7 @@ impl CreateToken {
         Ok((text, token))
     }
 
-    /// Prints a token for its holder, and the line for the file.
+    /// Prints a token for its holder, and the line for the token file.
     fn run_offline(&self, shared: &GlobalOptions) -> Result<(), CommandFailure> {
         let (text, token) = self.make(SystemClock.now())?;
         let line = file::line(&token);
@@ -156,13 +157,13 @@ impl CreateToken {
         match store.keep_token(token, now).await? {
             TokenOutcome::Done => {}
             TokenOutcome::NameTaken => {
-                let cure = "revoke it first, or take another name";
-                return Err(anyhow::anyhow!("there is a token `{}` already: {cure}", self.name).into());
+                let cure = "revoke it first, or choose another name";
+                return Err(anyhow::anyhow!("a token named `{}` already exists: {cure}", self.name).into());
             }
             TokenOutcome::TooMany => {
-                let cure = "`recapd token list` shows them; a revoked one's name can be used again";
+                let cure = "`recapd token list` shows them; the name of a revoked token can be used again";
                 return Err(
-                    anyhow::anyhow!("there are {TOKENS_MAX} tokens, and no more can be: {cure}").into(),
+                    anyhow::anyhow!("there are {TOKENS_MAX} tokens, which is the limit: {cure}").into(),
                 );
             }
         }
@@ -184,7 +185,7 @@ impl CreateToken {
             0 => Ok(Reach::All),
             count if count <= NAMED_MAX => Ok(Reach::Only(named)),
             count => Err(CommandFailure::usage(format!(
-                "{count} agents and projects are more than one token can name, {NAMED_MAX}: make several, or let the \
+                "{count} agents and projects are named, but a token can name at most {NAMED_MAX}: create several tokens, or let the \
                  agents join a project"
             ))),
         }
@@ -203,7 +204,7 @@ async fn list(store: &dyn AccessStore, shared: &GlobalOptions) -> Result<(), Com
         output::json(&tokens)?;
     } else if tokens.is_empty() {
         output::text(
-            "(no tokens yet: on loopback everybody may do everything; `recapd token create` makes one)",
+            "(no tokens yet: on loopback everybody may do everything; `recapd token create` creates one)",
         )?;
     } else {
         let lines: Vec<String> = tokens.iter().map(line).collect();
@@ -274,7 +275,7 @@ async fn revoke(
         output::json(&json!({ "name": name.as_str(), "state": "revoked" }))?;
     } else {
         output::text(&format!(
-            "{name} opens nothing any more, at the latest in a few seconds"
+            "{name} is revoked; daemons refuse it within a few seconds"
         ))?;
     }
     Ok(())
@@ -285,7 +286,7 @@ async fn reset(store: &dyn AccessStore, shared: &GlobalOptions) -> Result<(), Co
     if shared.json {
         output::json(&json!({ "forgotten": tokens }))?;
     } else {
-        output::text(&format!("{} forgotten", count(tokens, "token")))?;
+        output::text(&format!("{} deleted", count(tokens, "token")))?;
     }
     Ok(())
 }

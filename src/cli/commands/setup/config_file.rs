@@ -1,4 +1,4 @@
-//! `recapd config`: shows what can be configured, what is in force, and what is wrong with it.
+//! `recapd config`: shows all settings, the settings in force, and what is wrong with them.
 
 use std::{path::Path, process::ExitCode};
 
@@ -13,14 +13,14 @@ use recapd_config::{
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Sources, each over the one before: the defaults, the preset, the file, the environment, --set. Examples:
+Sources, each overriding those before it: the defaults, the preset, the file, the environment, --set. Examples:
   recapd config check --config /etc/recapd/config.toml
-  recapd config check --without-keys                where the service alone has them, as credentials of systemd
+  recapd config check --without-keys                if only the service can read keys, as with systemd credentials
   recapd config show --changed --origin
-  recapd config default | less                   `recapd init` writes a file to begin with
+  recapd config default | less                   `recapd init` writes a file to start with
   recapd config schema > config.schema.json      for an editor that completes and checks TOML
 
-Exit codes: 0 fine, 78 something is wrong: each problem with its file, line and key.")]
+Exit codes: 0 fine, 78 something is wrong; each problem is printed with its file, line and key.")]
 pub(crate) struct ConfigCommand {
     #[command(subcommand)]
     action: ConfigAction,
@@ -30,10 +30,10 @@ pub(crate) struct ConfigCommand {
 enum ConfigAction {
     /// Check the configuration, and that the keys, tokens and headers it refers to can be read
     Check {
-        /// Print nothing if all is well
+        /// Print nothing if nothing is wrong
         #[arg(short, long)]
         quiet: bool,
-        /// Don't read keys, tokens and headers, which only the service may be able to read
+        /// Don't read keys, tokens and headers; only the service may be able to read them
         #[arg(long)]
         without_keys: bool,
     },
@@ -48,7 +48,7 @@ enum ConfigAction {
     },
     /// Print the commented reference: every key, its meaning, its limits, its default
     Default {
-        /// Print the page of the documentation
+        /// Print the documentation page
         #[arg(long)]
         markdown: bool,
     },
@@ -57,7 +57,7 @@ enum ConfigAction {
 }
 
 impl ConfigCommand {
-    /// The configuration has been read and checked already; errors were reported then.
+    /// Runs the command. The configuration has already been read and checked, and errors were reported.
     pub(crate) fn run(
         self,
         loaded: &LoadedConfig,
@@ -90,12 +90,12 @@ impl ConfigCommand {
     }
 }
 
-/// Reads the secrets that a start needs. Only the service's own environment shows whether the service finds them.
+/// Reads the secrets that a start needs. Only the service's own environment shows whether the service can read them.
 fn find_secrets(config: &Config, environment: &Environment) -> Result<(), CommandFailure> {
     config::api_key(&config.model, environment)?;
     config::fallback_api_key(&config.fallback, &config.model, environment)?;
     config::embeddings_api_key(&config.recall, environment)?;
-    // Unusable variables don't prevent a start.
+    // Invalid variables don't prevent a start.
     if let Ok(Some(trace)) = config.trace.in_force(environment) {
         trace.headers(environment)?;
     }
@@ -116,7 +116,7 @@ fn check(loaded: &LoadedConfig, shared: &GlobalOptions) -> std::io::Result<()> {
         return output::json(&json!({ "ok": true, "keys": entries.len(), "changed": changed }));
     }
     output::text(&format!(
-        "the configuration is fine: {} keys, {changed} of them not the default's",
+        "the configuration is fine: {} keys, {changed} of them changed",
         entries.len()
     ))
 }
@@ -125,7 +125,7 @@ fn entry_json(entry: &ConfigEntry) -> Value {
     json!({ "key": entry.key, "value": entry.value, "origin": entry.origin.to_string() })
 }
 
-/// Formats the entries as TOML, which is a valid configuration file.
+/// Formats the entries as TOML. The result is a valid configuration file.
 fn toml(entries: &[ConfigEntry], origin: bool) -> String {
     let parts = |entry: &ConfigEntry| {
         let (section, name) = entry.key.split_once('.').unwrap_or(("", &entry.key));
@@ -150,5 +150,5 @@ fn toml(entries: &[ConfigEntry], origin: bool) -> String {
     texts.join("\n")
 }
 
-/// A longer value shifts only its own origin.
+/// The widest column of values. Behind a longer value, only the value's own origin is shifted.
 const COLUMN_CHARS_MAX: usize = 60;

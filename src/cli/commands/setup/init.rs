@@ -1,4 +1,4 @@
-//! `recapd init`: writes a configuration to start with.
+//! `recapd init`: writes a configuration file to start with.
 
 use std::{
     fs::OpenOptions,
@@ -16,11 +16,11 @@ const FILE: &str = "recapd.toml";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Writes the keys that people change, with their meaning, limits and defaults, all of them commented out: what isn't set follows
+Writes the keys that people change, with their meaning, limits and defaults. All are commented out, because unset keys follow
 the defaults of each version. An existing file is never overwritten. Examples:
   recapd init                             ./recapd.toml
-  recapd init /etc/recapd/config.toml     where recapd looks by itself
-  recapd init --all all.toml              every key that there is
+  recapd init /etc/recapd/config.toml     the file that recapd reads by default
+  recapd init --all all.toml              all keys
   recapd init - | less")]
 pub(crate) struct Init {
     /// The file; `-` prints it
@@ -70,11 +70,11 @@ fn write(file: &Path, text: &str) -> Result<(), CommandFailure> {
             let name = file.display();
             if error.kind() == ErrorKind::AlreadyExists {
                 CommandFailure::from(anyhow::anyhow!(
-                    "{name} is there already, and isn't written over; name another file"
+                    "{name} already exists and isn't overwritten; name another file"
                 ))
             } else {
                 CommandFailure::usage(format!(
-                    "{name} can't be written: {error}; make its folder first, or name another file"
+                    "{name} can't be written: {error}; create its folder first, or name another file"
                 ))
             }
         })?;

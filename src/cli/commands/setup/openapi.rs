@@ -12,9 +12,9 @@ use recapd_api::http;
 Examples:
   recapd openapi > openapi.json
   recapd openapi --markdown > docs/api.md
-A daemon serves the same at /v1/openapi.json.")]
+A daemon serves the same document at /v1/openapi.json.")]
 pub(crate) struct Openapi {
-    /// Print the page of the documentation
+    /// Print the documentation page
     #[arg(long)]
     markdown: bool,
 }

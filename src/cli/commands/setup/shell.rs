@@ -1,4 +1,4 @@
-//! `recapd completions` and `recapd man`: generated from the definition of the command line.
+//! `recapd completions` and `recapd man`, generated from the definition of the command line.
 
 mod reference;
 

@@ -1,4 +1,4 @@
-//! Help topics that concern all commands: `recapd help exit-codes`, `environment` and `hooks`.
+//! Help topics for all commands: `recapd help exit-codes`, `environment` and `hooks`.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use crate::cli::{
     terminal::output,
 };
 
-/// Help of a topic, which has no options.
+/// The template for the help of a topic. A topic has no options.
 const TEMPLATE: &str = "{about}{after-help}";
 
 #[derive(Debug, Subcommand)]
@@ -26,9 +26,9 @@ pub(crate) enum Topic {
 }
 
 const MORE_ON_CODES: &str = "\
-The unit isn't started again after 2 and 78, which time doesn't cure. 69, 75
-and 78 are those of sysexits.h. Where a command means more by a code, its --help
-says so. Hooks end with 0 whatever happens.
+The service isn't restarted after 2 and 78, because a restart doesn't help. 69, 75
+and 78 are those of sysexits.h. If a code means more for a command, its --help
+says so. Hooks always exit with 0.
 
 Examples:
   recapd verify || echo 'an invariant is broken'
@@ -36,10 +36,10 @@ Examples:
 
 const ENVIRONMENT: &str = "\
 The configuration
-  RECAPD__SECTION__KEY            any key of it; an unknown key is an error
+  RECAPD__SECTION__KEY            any key; an unknown key is an error
   IKIGAI_SLIDING_CONTEXT_TOKENS   an older name of window.budget_tokens
 
-Secrets, which can't be options or keys of the configuration
+Secrets; they can't be options or keys of the configuration
   RECAPD_TOKEN                    the daemon's token; --token-file overrides it
   ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY or GOOGLE_API_KEY,
   OLLAMA_API_KEY                  the provider's key, unless api_key_file is set
@@ -47,11 +47,11 @@ Secrets, which can't be options or keys of the configuration
   CREDENTIALS_DIRECTORY           set by systemd: files there override other
                                   files and variables, such as llm-api-key
 
-The daemon to ask
-  RECAPD_SERVER_USER              one more user whose daemon is trusted, besides
+The daemon that commands use
+  RECAPD_SERVER_USER              another user whose daemon is trusted, besides
                                   you, root and recapd, by name or number; `any`
                                   trusts every user
-  XDG_RUNTIME_DIR                 folder of its default socket
+  XDG_RUNTIME_DIR                 folder of the daemon's default socket
   RUNTIME_DIRECTORY               set by systemd: folder of the service's socket
 
 Programs that `recapd run` starts
@@ -71,17 +71,17 @@ The user's own files
                                   messages that hooks couldn't send
 
 Hooks
-  RECAPD_HOOK                     `off` switches them off
+  RECAPD_HOOK                     `off` switches hooks off
   CLAUDE_CONFIG_DIR, CODEX_HOME   where `recapd hook install` finds the settings
   CLAUDE_PROJECT_DIR              set by Claude Code: the session's project
-  CLAUDE_CODE_SESSION_ID          the same for `recapd mcp`: the session
-  CLAUDE_PID                      the same: its process, which may clear it
+  CLAUDE_CODE_SESSION_ID          set by Claude Code: the session, for `recapd mcp`
+  CLAUDE_PID                      set by Claude Code: its process
 
 Set by systemd for the daemon
   NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID, JOURNAL_STREAM
 
 Network
-  SSL_CERT_FILE, SSL_CERT_DIR     certificates to trust in place of the system's
+  SSL_CERT_FILE, SSL_CERT_DIR     certificates to trust instead of the system's
 
 Traces, unless [trace] is set
   OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT,
@@ -92,17 +92,17 @@ Traces, unless [trace] is set
 
 Proxy variables are ignored: use model.proxy. Examples:
   RECAPD__WINDOW__BUDGET_TOKENS=50000 recapd serve
-  recapd config show --changed --origin    what came from a variable";
+  recapd config show --changed --origin    shows what came from a variable";
 
 const HOOKS: &str = "\
-Hosts call `recapd hook EVENT` with what happened on stdin:
+Hosts call `recapd hook EVENT`, with a description of the event on stdin:
 
   SessionStart        gives the session the brief of its project
   Stop, SubagentStop, PostCompact
-                      push what is new in the transcript
-  StopFailure         the same, and marks the turn as interrupted
+                      push new messages of the transcript
+  StopFailure         pushes, too, and marks the turn as interrupted
   PreCompact, SessionEnd
-                      the same, and clear the window: it is summarised
+                      push, too, and have the window summarised
   UserPromptSubmit    pushes what an interrupted turn left; announces a newer
                       summary, if hook.announce is on
 
@@ -114,9 +114,9 @@ unless --agent names another. Codex runs hooks only after you have trusted
 them: /hooks. RECAPD_HOOK=off switches them off.
 
 Examples:
-  recapd hook install claude-code --user    shows what changes, and asks
+  recapd hook install claude-code --user    shows the change, and asks
   recapd hook status                        what was pushed, what waits, and why
-  recapd hook test < input.json             what a session would be given";
+  recapd hook test < input.json             what a session would receive";
 
 /// Formats the exit codes, one on each line.
 fn exit_codes() -> String {
@@ -124,7 +124,7 @@ fn exit_codes() -> String {
     format!("{}\n\n{MORE_ON_CODES}", lines.join("\n"))
 }
 
-/// The topics below `root`: the hidden subcommands.
+/// Returns the topics of `root`: its hidden subcommands.
 pub(super) fn among(root: &Command) -> impl Iterator<Item = &Command> {
     root.get_subcommands().filter(|sub| sub.is_hide_set())
 }

@@ -10,10 +10,10 @@ use recapd_store::schema;
 #[command(after_help = "\
 Examples:
   recapd version
-  recapd version --json       with the version of the tables that it makes, on each database")]
+  recapd version --json       with the newest schema version of each database")]
 pub(crate) struct VersionCommand {}
 
-/// Returns recapd's version and its newest schema versions.
+/// Returns recapd's version, and its newest schema versions.
 pub(crate) fn facts() -> Value {
     let [sqlite, postgres] = schema::newest();
     json!({

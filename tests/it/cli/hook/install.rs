@@ -45,7 +45,7 @@ fn only_events_that_the_host_knows_are_written() {
         "{told}"
     );
     for (path, why) in [
-        ("/nowhere", "no `claude` is in the PATH"),
+        ("/nowhere", "`claude` isn't in the PATH"),
         (&old, "Claude Code 2.1.50"),
     ] {
         let (ended, _, told) = run(path, &install);
@@ -174,13 +174,13 @@ fn nothing_is_written_without_confirmation() {
             .unwrap()
     };
     for (args, why) in [
-        (&[][..], "isn't a terminal"),
-        (&["--no-input"], "would be asked about"),
+        (&[][..], "there is no terminal"),
+        (&["--no-input"], "needs a confirmation"),
     ] {
         let output = run(&[&["install", "codex", "--project"], args].concat());
         assert_eq!(code(&output), Some(2));
         let told = stderr(&output);
-        assert!(told.contains(why) && told.contains("say --yes"), "{told}");
+        assert!(told.contains(why) && told.contains("add --yes"), "{told}");
     }
     assert!(!folder.path().join(".codex/hooks.json").exists());
     let output = run(&[

@@ -22,7 +22,7 @@ const LIMIT_MAX: i64 = 200;
 
 #[derive(Debug, Args)]
 pub(super) struct AgentsList {
-    /// Show at most this many
+    /// Show at most this many agents
     #[arg(long, default_value_t = LIMIT, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=LIMIT_MAX))]
     pub(super) limit: i64,
     /// Only agents after this one, in the order of their names
@@ -61,7 +61,8 @@ impl AgentsList {
 
 fn text(page: &AgentListPage, now: Timestamp) -> String {
     if page.agents.is_empty() {
-        return "(no agents yet: an agent is made by its first message, `recapd push AGENT < messages.jsonl`)".to_owned();
+        return "(no agents yet: an agent's first message creates it: `recapd push AGENT < messages.jsonl`)"
+            .to_owned();
     }
     let mut table = Table::new([
         ("AGENT", Align::Left),

@@ -1,8 +1,9 @@
-//! Colours of a history on a terminal: dim above the rule, bold for the rule, highlights for what isn't finished.
+//! Colours a history on a terminal. The archive is dim, the separator line is bold, and exchanges that are over budget,
+//! interrupted or open are coloured.
 
 use crate::cli::terminal::colour::{BOLD, DIM, END, GREEN, RED, YELLOW};
 
-/// Adds colours to a history without changing its words.
+/// Adds colours to a history. Doesn't change its words.
 pub(super) fn coloured(text: &str) -> String {
     let mut is_archive = false;
     let lines = text.lines().map(|line| {

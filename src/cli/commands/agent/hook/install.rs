@@ -31,13 +31,13 @@ pub(super) struct Install {
     /// Change the user's settings, for all projects [default]
     #[arg(long)]
     user: bool,
-    /// Only show what would change
+    /// Only show the change
     #[arg(long)]
     dry_run: bool,
-    /// Don't ask
+    /// Don't ask for confirmation
     #[arg(long)]
     yes: bool,
-    /// The agent's id, as with EVENT: {host}, {project} and {session} are replaced by their values
+    /// The agent's id, as for `recapd hook EVENT`: {host}, {project} and {session} are replaced by their values
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     /// The program that hosts call
@@ -45,7 +45,7 @@ pub(super) struct Install {
     program: String,
 }
 
-/// The text of a settings file before and after.
+/// The text of a settings file before and after the change.
 struct SettingsChange {
     file: PathBuf,
     before: String,
@@ -98,7 +98,7 @@ impl Install {
         if self.project { Scope::Project } else { Scope::User }
     }
 
-    /// Shows the change, asks, and writes it.
+    /// Shows the change, asks for confirmation, and writes it.
     fn change(
         &self,
         change: &SettingsChange,
@@ -136,7 +136,7 @@ impl Install {
         Ok(())
     }
 
-    /// Shows what changes. With `--json` it goes to stderr, and only if the user is asked to confirm.
+    /// Shows the change. With `--json` it goes to stderr, and only if the user is asked to confirm it.
     fn show(&self, change: &str, shared: &GlobalOptions) -> io::Result<()> {
         if !shared.json {
             return output::text(change);
@@ -147,10 +147,10 @@ impl Install {
         Ok(())
     }
 
-    /// The options of this call that each hook needs as well.
+    /// Returns the commands for the settings, with those options of this call that each hook needs, too.
     fn commands(&self, shared: &GlobalOptions, events: &[Event]) -> install::Commands {
         let mut options = Vec::new();
-        // Hooks run in other folders.
+        // Hooks run in other folders, so paths must be absolute.
         let shown = |path: &PathBuf| {
             let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             absolute.display().to_string()
@@ -194,29 +194,28 @@ fn left_out(support: &Support, scope: Scope, program: &HostProgram) -> Option<St
     let names = left_out_names(support).join(" and ");
     let why = match (scope, program) {
         (Scope::Project, _) => {
-            "who shares this file may have a Claude Code that doesn't know them".to_owned()
+            "other people who use this file may have a Claude Code that doesn't know these events".to_owned()
         }
         (_, HostProgram::Found { version, program }) => {
             format!(
-                "Claude Code {version} ({}) doesn't know them; say this again once it is newer",
+                "Claude Code {version} ({}) doesn't know these events; run this again after updating it",
                 program.display()
             )
         }
         (_, HostProgram::Missing) => {
-            "no `claude` is in the PATH, so that its version isn't known; say this again once it is"
-                .to_owned()
+            "`claude` isn't in the PATH, so its version is unknown; run this again once it is".to_owned()
         }
-        (_, HostProgram::Silent(why)) => format!("{why}, so that the version of Claude Code isn't known"),
+        (_, HostProgram::Silent(why)) => format!("{why}, so the version of Claude Code is unknown"),
     };
     Some(format!(
-        "without hooks at {names}: {why}, and an event that it doesn't know makes it ignore the whole file"
+        "{names} get no hooks: {why}, and Claude Code ignores the whole file if it doesn't know an event in it"
     ))
 }
 
-/// Returns the text of a settings file; empty if there is no file.
+/// Returns the text of a settings file; empty if the file doesn't exist.
 ///
 /// # Errors
-/// A message with the file's name and why it can't be read.
+/// A message with the file's name and the reason why it can't be read.
 pub(super) fn read(file: &Path) -> Result<String, String> {
     let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
     match fs::metadata(file) {
@@ -230,11 +229,11 @@ pub(super) fn read(file: &Path) -> Result<String, String> {
 fn confirmed(may_ask: bool) -> Result<bool, CommandFailure> {
     if !may_ask || !io::stdin().is_terminal() {
         let why = if may_ask {
-            "this isn't a terminal to ask on"
+            "there is no terminal for the question"
         } else {
-            "this would be asked about"
+            "this needs a confirmation"
         };
-        return Err(CommandFailure::usage(format!("{why}; say --yes or --dry-run")));
+        return Err(CommandFailure::usage(format!("{why}; add --yes or --dry-run")));
     }
     let mut stderr = io::stderr().lock();
     stderr.write_all(b"Write this? [y/N] ")?;
@@ -244,7 +243,7 @@ fn confirmed(may_ask: bool) -> Result<bool, CommandFailure> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Writes settings atomically, to the target of a link, and keeps the file's permissions.
+/// Writes settings atomically. Follows a link to its target, and keeps the file's permissions.
 fn write(file: &Path, text: &str) -> Result<(), CommandFailure> {
     let file: PathBuf = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     let folder = file.parent().unwrap_or(Path::new("."));

@@ -19,10 +19,10 @@ use recapd_core::domain::{
     time::Timestamp,
 };
 
-/// How many agents are shown that have nothing to send: each session has one.
+/// Shows at most this many agents that have nothing to send. Each session has an agent.
 const SHOWN: usize = 10;
 
-/// Prints what hooks have spooled and sent, and whether the settings that call them fit the hosts.
+/// Prints what the hooks have spooled and sent, and whether the settings that call them fit the hosts.
 pub(super) fn status(shared: &GlobalOptions, environment: &Environment) -> Result<ExitCode, CommandFailure> {
     let statuses = hook::statuses(environment);
     let settings = settings(environment);
@@ -32,7 +32,7 @@ pub(super) fn status(shared: &GlobalOptions, environment: &Environment) -> Resul
     }
     if statuses.is_empty() {
         output::text(
-            "no hook has run here yet; put them in with `recapd hook install claude-code` or codex",
+            "no hook has run for this user yet; install hooks with `recapd hook install claude-code` or codex",
         )?;
     }
     let (shown, quiet) = shown(statuses);
@@ -63,7 +63,8 @@ pub(super) fn status(shared: &GlobalOptions, environment: &Environment) -> Resul
     Ok(ExitCode::SUCCESS)
 }
 
-/// The agents that were active last, and those with something to send or to mend; and how many others there are.
+/// Returns the agents that were active last, and those with something to send or an error. Also returns how many others
+/// there are.
 fn shown(mut statuses: Vec<AgentStatus>) -> (Vec<AgentStatus>, i64) {
     statuses.sort_by_key(|status| std::cmp::Reverse(status.last_push_at));
     let mut place = 0;
@@ -82,7 +83,7 @@ struct SettingsStatus {
     host: &'static str,
     file: String,
     events: Vec<&'static str>,
-    /// What is wrong with the file; `hint` says how to fix it.
+    /// What is wrong with the file. `hint` says how to correct it.
     problem: Option<String>,
     hint: Option<String>,
 }
@@ -105,7 +106,7 @@ impl SettingsStatus {
     }
 }
 
-/// The settings files of the user, and of the project in the working directory, that have hooks.
+/// Returns the settings files with hooks: the user's, and those of the project in the working directory.
 fn settings(environment: &Environment) -> Vec<SettingsStatus> {
     let mut files: Vec<PathBuf> = Vec::new();
     let mut found = Vec::new();
@@ -115,7 +116,7 @@ fn settings(environment: &Environment) -> Vec<SettingsStatus> {
             let Some(file) = install::settings_file(host, folder, environment) else {
                 continue;
             };
-            // The home folder may be the working directory.
+            // The working directory may be the home folder.
             let real = file.canonicalize().unwrap_or_else(|_| file.clone());
             if !files.contains(&real) {
                 found.extend(reviewed(&file, host, scope, environment));

@@ -1,5 +1,5 @@
-//! Feeds files to the ingestor in order. The worker follows: what is evicted is summarised before more is read, as it
-//! was when the conversation took place.
+//! Feeds files to the ingestor in order. Evicted exchanges are summarised before more is read, as in the
+//! original conversation.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,9 +28,9 @@ use recapd_engine::assembly::Parts;
 
 const CHUNK_MESSAGES_MAX: usize = 256;
 const CHUNK_BYTES_MAX: usize = 4 << 20;
-/// Skipped lines that are named one by one.
+/// How many skipped lines are reported one by one.
 const SKIPPED_SHOWN_MAX: u64 = 20;
-/// How often to look whether the queue is empty while a retry waits.
+/// How often to check whether the queue is empty while a retry waits.
 const RETRY_LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ pub(super) struct FeedReport {
     /// The agents, in order of their first message.
     pub(super) agents: Vec<AgentId>,
     pub(super) messages: i64,
-    /// Messages already stored with the same client id.
+    /// Messages that were already stored with the same client id.
     pub(super) duplicates: i64,
     /// Lines and elements that couldn't be read.
     pub(super) skipped: u64,
@@ -64,7 +64,7 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// A feed of `files` to the ingestor of `parts`; into one agent if `only_agent` is given.
+    /// Returns a feed of `files` to the ingestor of `parts`. With `only_agent`, everything goes to that agent.
     pub(super) fn new(parts: Parts, only_agent: Option<AgentId>, files: &[PathBuf]) -> Self {
         let bytes = files
             .iter()
@@ -94,7 +94,7 @@ impl Feed {
         }
     }
 
-    /// Feeds one file; `name` is a name for its conversation. Unreadable parts are named and skipped.
+    /// Feeds one file. `name` is a name for its conversation. Reports and skips unreadable parts.
     pub(super) async fn read(
         &mut self,
         file: &Path,
@@ -165,7 +165,7 @@ impl Feed {
             .unwrap_or_else(|| conversations::agent_of(&record.conversation))
     }
 
-    /// Fails if the agent existed before this replay, since it would get its messages a second time.
+    /// Fails if the agent existed before this replay, because it would get its messages a second time.
     async fn meet(&mut self, agent: &AgentId) -> Result<(), CommandFailure> {
         if !self.seen.insert(agent.clone()) {
             return Ok(());
@@ -174,7 +174,7 @@ impl Feed {
             let cure = "replay into a new database, or name another agent with --agent";
             return Err(CommandFailure::new(
                 USAGE,
-                anyhow::anyhow!("agent `{agent}` is in the database already; {cure}"),
+                anyhow::anyhow!("agent `{agent}` is already in the database; {cure}"),
             ));
         }
         self.fed.agents.push(agent.clone());
@@ -207,7 +207,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Ages summaries, waits until the queue is empty, and reports what was fed.
+    /// Ages summaries, waits until the queue is empty, and returns what was fed.
     pub(super) async fn finish(mut self) -> Result<FeedReport, CommandFailure> {
         self.flush().await?;
         self.parts.ingestor.keep_calibrations().await?;
@@ -219,7 +219,7 @@ impl Feed {
                 break;
             }
             self.bar.set_message(format!(
-                "{} waiting for the next try",
+                "{} waiting for a retry",
                 count(sample.ready + sample.scheduled, "update")
             ));
             tokio::time::sleep(RETRY_LOOK).await;
@@ -240,7 +240,7 @@ impl Feed {
             ));
         }
         if self.fed.skipped == SKIPPED_SHOWN_MAX + 1 {
-            self.note("more lines are skipped; they are counted at the end");
+            self.note("further skipped lines are only counted");
         }
     }
 

@@ -20,9 +20,9 @@ use recapd_core::domain::{
 };
 use recapd_engine::assembly::Parts;
 
-/// If there are more agents than this, a table replaces the summaries.
+/// If there are more agents than this, a table is printed instead of the summaries.
 const AGENTS_PRINTED_MAX: usize = 1;
-/// Lines of that table.
+/// The table has at most this many lines.
 const TABLE_LINES_MAX: usize = 40;
 
 const SMALL_WINDOW: &str = "--budget 4000";
@@ -93,7 +93,7 @@ impl Report {
             skipped: fed.skipped,
             unread_times: fed.unread_times,
             unshown: fed.unshown.counts(),
-            unshown_told: fed.unshown.told(),
+            unshown_told: fed.unshown.report(),
             files_refused: fed.refused.iter().map(ToString::to_string).collect(),
             formats: fed
                 .formats
@@ -115,7 +115,7 @@ impl Report {
         })
     }
 
-    /// Prints the report. Fails if nothing could be read, nearly nothing is shown to a model, or an invariant is broken.
+    /// Prints the report. Fails if nothing could be read, if a model gets nearly nothing, or if an invariant is broken.
     pub(super) fn print(&self, json: bool) -> Result<ExitCode, CommandFailure> {
         if json {
             output::json(self)?;
@@ -167,7 +167,7 @@ impl Report {
                 count(self.messages, "message"),
                 self.formats.join(", "),
                 count(self.duplicates, "duplicate"),
-                self.unread_times.told(),
+                self.unread_times.report(),
                 count(self.skipped, "line"),
                 count(self.files_refused.len(), "file")
             ),
@@ -185,7 +185,7 @@ impl Report {
         lines.extend(self.unshown_told.iter().map(|told| format!("unshown   {told}")));
         if *failed > 0 {
             lines.push(format!(
-                "failed    {}; what no model condensed is kept as digests",
+                "failed    {}; exchanges that no model condensed keep their digests",
                 count(*failed, "attempt")
             ));
         }

@@ -1,4 +1,4 @@
-//! The first lines of files: which files are journals, and in which order to read these.
+//! Reads the first lines of files: which files are journals, and in which order they must be imported.
 
 use std::{
     collections::HashMap,
@@ -13,21 +13,21 @@ use recapd_core::domain::{
 };
 use recapd_engine::journal::import::LINE_BYTES_MAX;
 
-/// A piece cut out of a journal may begin within a line, so the next line is tried, too.
+/// A piece of a journal may begin in the middle of a line, so the next line is tried, too.
 const LINES_LOOKED_AT: usize = 2;
 
-/// The first line of a journal: what must be read before it.
+/// What the first line of a journal says. This decides what must be imported before the journal.
 #[derive(Default)]
 struct JournalOpening {
     /// The agent; `None` if a newer recapd wrote the journal.
     agent: Option<AgentId>,
     parent: Option<AgentId>,
-    /// The `seq` of the first message; 0 for a head, which precedes all messages.
+    /// The `seq` of the first message. 0 for a head, because it precedes all messages.
     seq: i64,
 }
 
 impl JournalOpening {
-    /// Returns `None` if the file is no journal, or can't be read.
+    /// Returns `None` if the file isn't a journal or can't be read.
     fn of(file: &Path) -> Option<Self> {
         let mut lines = BufReader::new(File::open(file).ok()?);
         (0..LINES_LOOKED_AT).find_map(|_| Self::read(&mut lines))
@@ -44,13 +44,13 @@ impl JournalOpening {
                 seq: record.seq,
                 ..Self::default()
             }),
-            // It is a journal; the import reports why it can't be read.
+            // This is a journal. The import reports why it can't be read.
             Err(LineError::TooNew(_)) => Some(Self::default()),
             Err(_) => None,
         }
     }
 
-    /// True if a waiting file comes before this one; `first` holds the lowest `seq` of each agent.
+    /// True if a waiting file must be imported before this one. `first` holds the lowest `seq` of each agent.
     fn waits(&self, first: &HashMap<AgentId, i64>) -> bool {
         let begins = |agent: Option<&AgentId>| first.get(agent?).copied();
         begins(self.parent.as_ref()).is_some()
@@ -68,7 +68,7 @@ impl From<Head> for JournalOpening {
     }
 }
 
-/// Separates the journals, sorted, from the other files. Each file's opening is read once.
+/// Separates the journals, sorted, from the other files. Reads the opening of each file once.
 pub(super) fn apart(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let (mut journals, mut others) = (Vec::new(), Vec::new());
     for file in files {
@@ -80,8 +80,8 @@ pub(super) fn apart(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<PathBuf>) {
     (in_order(journals), others)
 }
 
-/// Sorts journals so that no agent precedes its parent, and no piece precedes the one it continues, as far as first
-/// lines tell. The files of live journals are named by hashes, so their names give no order.
+/// Sorts journals so that each agent comes after its parent, and each piece after the one it continues, as far as the
+/// first lines tell. The files of live journals are named by hashes, so their names give no order.
 fn in_order(mut waiting: Vec<(PathBuf, JournalOpening)>) -> Vec<PathBuf> {
     let mut order = Vec::with_capacity(waiting.len());
     while !waiting.is_empty() {
@@ -90,7 +90,7 @@ fn in_order(mut waiting: Vec<(PathBuf, JournalOpening)>) -> Vec<PathBuf> {
             .into_iter()
             .partition(|(_, opening)| opening.waits(&first));
         if now.is_empty() {
-            // A cycle of forks is no daemon's journal; the import reports it.
+            // Forks can't form a cycle in a daemon's journals. The import reports it.
             order.extend(later.into_iter().map(|(file, _)| file));
             break;
         }

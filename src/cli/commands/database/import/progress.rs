@@ -1,4 +1,4 @@
-//! The progress of an import on stderr: one changing line on a terminal, else a line every few seconds.
+//! Shows the progress of an import on stderr: one changing line on a terminal, otherwise a line every few seconds.
 
 use std::{path::PathBuf, sync::Mutex};
 
@@ -10,10 +10,10 @@ use recapd_core::domain::number::grouped;
 const REDRAWS_PER_SECOND: u8 = 10;
 /// The line while files are read.
 const READING: &str = "importing  {prefix}  {percent}%  ▕{bar:10}▏  {bytes_per_sec}  eta {eta}{msg}";
-/// The line while messages are indexed; their total is unknown.
+/// The line while messages are indexed. Their total is unknown.
 const INDEXING: &str = "indexing  {human_pos} messages  {elapsed} elapsed";
 
-/// Counts bytes and files while reading, then messages while indexing.
+/// Counts bytes and files during reading, then messages during indexing.
 pub(super) struct ImportProgress {
     bar: ProgressBar,
     ticker: Ticker,

@@ -1,4 +1,4 @@
-//! Conversations of any known format, as `recapd import` reads them.
+//! Imports conversations of any known format.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -23,33 +23,33 @@ use recapd_core::{
 use recapd_engine::ingest::Ingestor;
 use recapd_store::{SqlStore, Store as _};
 
-/// Limits of one append, in messages and bytes.
+/// Limits an append to this many messages and bytes.
 const CHUNK_MESSAGES_MAX: usize = 256;
 const CHUNK_BYTES_MAX: usize = 4 << 20;
-/// Skipped lines that are named one by one.
+/// How many skipped lines are reported one by one.
 const SKIPPED_SHOWN_MAX: u64 = 20;
 
 #[derive(Debug, Default)]
 pub(super) struct TranscriptsReport {
     pub(super) agents: BTreeSet<AgentId>,
-    /// Messages stored; in a dry run, messages that would be.
+    /// Stored messages; in a dry run, messages that would be stored.
     pub(super) accepted: i64,
-    /// Messages that were stored already.
+    /// Messages that were already stored.
     pub(super) duplicates: i64,
     pub(super) skipped: u64,
-    /// Messages left out because their conversation was rewound behind them.
+    /// Messages that were left out because the conversation was rewound to a point before them.
     pub(super) undone: u64,
     pub(super) unread_times: UnreadTimes,
     /// Messages that are never sent to a model.
     pub(super) unshown: Unshown,
 }
 
-/// Feeds conversations to the ingestor; in a dry run to nothing.
+/// Feeds conversations to the ingestor. In a dry run, only counts them.
 pub(super) struct Transcripts<'p> {
     ingestor: Option<Ingestor>,
-    /// The database in which a dry run looks for stored messages; `None` if there is none.
+    /// The database in which a dry run searches for stored messages; `None` if there is none.
     looked: Option<Arc<SqlStore>>,
-    /// Digests of what a dry run has read, by agent: a repeat would not be stored either.
+    /// For each agent, digests of what a dry run has read: a repeated message wouldn't be stored either.
     rehearsed: HashMap<AgentId, HashSet<String>>,
     only_agent: Option<AgentId>,
     format: Option<Format>,
@@ -82,7 +82,7 @@ impl<'p> Transcripts<'p> {
         }
     }
 
-    /// Reads one file; `name` is a name for its conversation. Unreadable parts are named and skipped.
+    /// Reads one file. `name` is a name for its conversation. Reports and skips unreadable parts.
     pub(super) async fn read(&mut self, file: &Path, name: Option<&str>) -> Result<(), CommandFailure> {
         let mut reader = match FileReader::open_conversation(file, name, self.format) {
             Ok(reader) => reader,
@@ -96,7 +96,8 @@ impl<'p> Transcripts<'p> {
         while let Some(record) = reader.next() {
             match record {
                 Ok(record) => {
-                    // Messages left out are counted too, so that each message keeps its number and so its id.
+                    // Messages that are left out are counted, too, so that each message keeps its number and therefore
+                    // its id.
                     number += 1;
                     if is_main_only && record.is_sidechain {
                         left_out += 1;
@@ -179,7 +180,7 @@ impl<'p> Transcripts<'p> {
         Ok(())
     }
 
-    /// Counts what would be stored. Stored messages are compared by id only, since their text may be redacted.
+    /// Counts what would be stored. Compares stored messages only by id, because their text may be redacted.
     async fn rehearse(&mut self, agent: &AgentId, chunk: &[Message]) -> Result<(), CommandFailure> {
         let ids: Vec<&str> = chunk
             .iter()
@@ -208,11 +209,11 @@ impl<'p> Transcripts<'p> {
             self.progress.note(&format!("skipped {why}"));
         }
         if self.told.skipped == SKIPPED_SHOWN_MAX + 1 {
-            self.progress.note("more is skipped; it is counted at the end");
+            self.progress.note("further skipped entries are only counted");
         }
     }
 
-    /// Saves the learned calibrations, and returns the report.
+    /// Saves the learned calibrations. Returns the report.
     pub(super) async fn finish(self) -> Result<TranscriptsReport, CommandFailure> {
         if let Some(ingestor) = &self.ingestor {
             ingestor.keep_calibrations().await?;
@@ -221,7 +222,7 @@ impl<'p> Transcripts<'p> {
     }
 }
 
-/// Returns an id for a message without one. It is the same on each read, so that nothing is imported twice.
+/// Returns an id for a message without one. Each read gives the same id, so nothing is imported twice.
 fn id(conversation: &str, number: u64, payload: &str) -> String {
     let parts = [conversation.as_bytes(), &number.to_be_bytes(), payload.as_bytes()];
     format!("import-{}", short_hash(&parts))

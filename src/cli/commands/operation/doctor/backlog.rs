@@ -11,14 +11,14 @@ use recapd_store::{Sample, SqlStore, Store as _, operate::OperatorStore as _};
 
 /// More ready updates than this are a backlog.
 const READY_MAX: i64 = 50;
-/// Grace beyond `queue.max_wait_ms`, and beyond the time of batches, before a wait is a failure.
+/// A wait is a failure if it exceeds `queue.max_wait_ms` plus the time of batches by this much.
 const WAIT_MS_MAX: i64 = HOUR_MS;
 /// A larger share of failed attempts is a failure, in thousandths.
 const FAILED_PERMILLE_MAX: i64 = 50;
 
 pub(super) async fn checks(store: Option<&SqlStore>, config: &Config, now: Timestamp) -> Vec<Check> {
     let Some(store) = store else {
-        return vec![Check::skip("backlog", "there is no database to look into")];
+        return vec![Check::skip("backlog", "there is no database to check")];
     };
     let sample = match store.sample(now, DAY_MS).await {
         Ok(sample) => sample,
@@ -53,7 +53,7 @@ fn backlog(sample: &Sample, config: &Config, now: Timestamp) -> Check {
         "{} ready, {} running, {} scheduled",
         sample.ready, sample.running, sample.scheduled
     );
-    let fix = "is a daemon running? then raise worker.concurrency or look at `recapd runs`";
+    let fix = "is a daemon running? if so, raise worker.concurrency, or see `recapd runs`";
     if waited_ms > config.queue.max_wait_ms + config.batch_wait_ms() + WAIT_MS_MAX {
         let detail = format!("{detail}; the oldest exchange waits for {}", span(waited_ms));
         return Check::warn(name, detail, fix);
@@ -79,7 +79,10 @@ fn updates(sample: &Sample) -> Check {
 }
 
 fn parked(sample: &Sample) -> Option<Check> {
-    let detail = format!("{} given up on for now", count(sample.parked, "agent"));
+    let detail = format!(
+        "{} parked after the last failed attempt",
+        count(sample.parked, "agent")
+    );
     let fix = "`recapd queue` says why; then `recapd queue retry --all`";
     (sample.parked > 0).then(|| Check::warn("parked", detail, fix))
 }
@@ -89,7 +92,7 @@ fn spending(sample: &Sample) -> Option<Check> {
         .paused_until
         .map_or(String::new(), |until| format!(" until {until}"));
     let detail = format!(
-        "{} waiting for a limit of spending{until}",
+        "{} paused by a spending limit{until}",
         count(sample.paused, "agent")
     );
     (sample.paused > 0).then(|| Check::warn("spending", detail, "see [spend] and `recapd status`"))

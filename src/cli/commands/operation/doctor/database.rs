@@ -1,4 +1,4 @@
-//! Checks of the database: reachable, right schema version, writable, undamaged, clock in step.
+//! Checks of the database: reachable, right schema version, writable, undamaged, right time.
 
 use super::Check;
 use crate::cli::backend::cure;
@@ -12,14 +12,14 @@ use recapd_store::{
     schema::{self, Schema, UTF8_CURE},
 };
 
-/// Largest accepted difference between the database's clock and ours.
+/// Largest accepted difference between the database's clock and this machine's.
 const SKEW_MS_MAX: i64 = 5 * SECOND_MS;
-/// Largest accepted lead of stored times over our clock.
+/// Largest accepted lead of stored times over this machine's clock.
 const AHEAD_MS_MAX: i64 = 60 * SECOND_MS;
-/// Larger files aren't read through, in bytes: it would take long, and slow the daemon's disk.
+/// Larger files aren't read completely: that would take long, and slow the daemon's disk.
 const READ_BYTES_MAX: u64 = 1 << 30;
 
-/// Checks whether the database can be used, and opens it if so.
+/// Checks whether the database can be used. Also opens it, if possible.
 pub(super) async fn checks(config: &Config) -> (Vec<Check>, Option<SqlStore>) {
     let url = &config.database.url;
     let settings = assembly::database_settings(&config.database);
@@ -30,7 +30,7 @@ pub(super) async fn checks(config: &Config) -> (Vec<Check>, Option<SqlStore>) {
     let mut checks = vec![Check::ok("database", url)];
     let (version, pending) = (schema.version(), schema.pending());
     if let Err(error) = schema.can_go_on() {
-        let fix = "use the recapd that made it, or name another database with --db";
+        let fix = "use the version of recapd that created it, or name another database with --db";
         checks.push(Check::fail("schema", error.to_string(), fix));
     } else if pending > 0 {
         let detail = format!("version {version}, {pending} migrations are missing");
@@ -60,17 +60,18 @@ async fn encoding(settings: &DatabaseSettings, schema: &Schema) -> Option<Check>
         let detail = format!("{encoding}, and recapd needs UTF8");
         return Some(Check::fail("encoding", detail, UTF8_CURE));
     }
-    let detail =
-        format!("{encoding}: one text inserted by SQL that isn't UTF-8 holds up all that wait behind it");
+    let detail = format!(
+        "{encoding}: a text inserted by SQL that isn't UTF-8 blocks all messages after it in the inbox"
+    );
     let fix = format!("`recapd export`, and `recapd import` into another one: {UTF8_CURE}");
     Some(Check::warn("encoding", detail, fix))
 }
 
-/// Warns of a server's database in which every role may create functions.
+/// Warns about a server's database in which every role may create functions.
 async fn rights(settings: &DatabaseSettings) -> Option<Check> {
     let open = examine::open_schemas(settings).await.ok()?.join(", ");
     (!open.is_empty()).then(|| {
-        let detail = format!("every role may create functions in {open}, which recapd could be made to call");
+        let detail = format!("every role may create functions in {open}, and so make recapd call them");
         let fix = format!("REVOKE CREATE ON SCHEMA {open} FROM PUBLIC");
         Check::fail("rights", detail, fix)
     })
@@ -79,7 +80,7 @@ async fn rights(settings: &DatabaseSettings) -> Option<Check> {
 async fn writing(url: &str, settings: &DatabaseSettings) -> Check {
     let name = "writing";
     match examine::can_be_written(settings).await {
-        Ok(()) => Check::ok(name, "this user can begin a write"),
+        Ok(()) => Check::ok(name, "this user can write"),
         Err(error) if error.class() == Some("busy") => {
             Check::warn(name, error.to_string(), cure::of(url, &error))
         }
@@ -87,27 +88,28 @@ async fn writing(url: &str, settings: &DatabaseSettings) -> Check {
     }
 }
 
-/// Checks the pages of a file. If one is damaged, appends of some agents fail while everything else works.
+/// Checks the pages of a file. If a page is damaged, appends of some agents fail while everything else works.
 async fn pages(url: &str, settings: &DatabaseSettings, bytes: u64) -> Check {
     let (name, size) = ("pages", format!("{} MiB", bytes >> 20));
     if bytes > READ_BYTES_MAX {
-        let detail = format!("{size} aren't read here: `recapd backup` reads all");
+        let detail = format!("{size} are too much to read here; `recapd backup` reads all pages");
         return Check::skip(name, detail);
     }
     match examine::damage(settings).await {
-        Ok(None) => Check::ok(name, format!("all {size} read: nothing is broken")),
+        Ok(None) => Check::ok(name, format!("all {size} read; nothing is damaged")),
         Ok(Some(broken)) => Check::fail(name, broken.replace('\n', " "), cure::RESTORE),
         Err(error) => Check::fail(name, error.to_string(), cure::of(url, &error)),
     }
 }
 
-/// Checks whether times are credible: the server's clock agrees with ours, and no stored time is in the future.
+/// Checks whether times are plausible: the server's clock agrees with this machine's, and no stored time is in the
+/// future.
 pub(super) async fn clock(store: Option<&SqlStore>, now: Timestamp) -> Check {
     let name = "clock";
     let Some(store) = store else {
-        return Check::skip(name, "there is no database to compare it with");
+        return Check::skip(name, "there is no database to compare with");
     };
-    let fix = "set the clocks right (timedatectl status): leases and ageing go by them";
+    let fix = "correct the clocks (timedatectl status): leases and ageing depend on them";
     match store.clock(SystemClock.now()).await {
         Err(error) => return Check::fail(name, error.to_string(), "see the check of the database"),
         Ok(theirs) => {
@@ -135,7 +137,7 @@ pub(super) async fn clock(store: Option<&SqlStore>, now: Timestamp) -> Check {
     match ended.filter(|ended| ended.since_ms(now) > AHEAD_MS_MAX) {
         Some(ended) => Check::warn(
             name,
-            format!("the newest run ended at {ended}, which is to come"),
+            format!("the newest run ended at {ended}, which is in the future"),
             fix,
         ),
         None => Check::ok(name, format!("{now}")),

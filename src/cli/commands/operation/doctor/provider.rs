@@ -17,7 +17,7 @@ pub(super) async fn checks(config: &Config, environment: &Environment, offline: 
     checks
 }
 
-/// Has the embedding model read a word, if there is one.
+/// Embeds a word, if there is an embedding model.
 async fn embeddings(config: &Config, environment: &Environment, offline: bool) -> Option<Check> {
     const NAME: &str = "embeddings";
     let recall = &config.recall;
@@ -26,12 +26,12 @@ async fn embeddings(config: &Config, environment: &Environment, offline: bool) -
     }
     let what = format!("{} at {}", recall.embeddings_model, recall.embeddings);
     if offline {
-        return Some(Check::skip(NAME, format!("{what}; not asked")));
+        return Some(Check::skip(NAME, format!("{what}; not called")));
     }
     Some(match ask_embeddings(config, environment).await {
         Ok(()) => Check::ok(NAME, format!("{what}: it answers")),
         Err(error) => {
-            let fix = "see [recall] and the server's log; meanwhile recall finds by words alone";
+            let fix = "see [recall] and the server's log; until then, recall searches only by words";
             Check::warn(NAME, format!("{what}: {error}"), fix)
         }
     })
@@ -80,8 +80,9 @@ async fn one(
     let key = match key {
         Ok(key) => key,
         Err(error) => {
-            let fix =
-                format!("put the key into the provider's variable, a credential, or {section}.api_key_file");
+            let fix = format!(
+                "put the key into the provider's environment variable, a credential, or {section}.api_key_file"
+            );
             return Check::fail(name, error.to_string(), fix);
         }
     };
@@ -97,7 +98,7 @@ async fn one(
         config.model.address()
     );
     if offline {
-        return Check::skip(name, format!("{what}; not asked"));
+        return Check::skip(name, format!("{what}; not called"));
     }
     let mut patient = config.clone();
     patient.model.timeout_ms = patient.model.timeout_ms.min(PATIENCE_MS);
@@ -108,7 +109,7 @@ async fn one(
     match reached {
         Ok(()) => Check::ok(name, format!("{what}: it answers")),
         Err(error @ LlmError::RateLimited { .. }) => {
-            let fix = "wait, or see the limits of the account; updates wait by themselves";
+            let fix = "wait, or check the account's limits; updates wait by themselves";
             Check::warn(name, format!("{what}: {error}"), fix)
         }
         Err(error @ LlmError::Auth(_)) => {
@@ -117,7 +118,7 @@ async fn one(
         }
         Err(error) => {
             let fix = format!(
-                "see {section}.base_url, the network and the provider's status page; meanwhile summaries are made without it"
+                "check {section}.base_url, the network and the provider's status page; until then, summaries are made without this model"
             );
             Check::fail(name, format!("{what}: {error}"), fix)
         }

@@ -1,4 +1,4 @@
-//! Checks that requests of agents pass through the proxy, and that their conversations are stored.
+//! Checks that agents' requests pass through the proxy, and that their conversations are stored.
 
 use std::str::FromStr;
 
@@ -12,7 +12,7 @@ use recapd_core::domain::time::Timestamp;
 use recapd_platform::http_client::HttpSettings;
 
 const TIMEOUT_MS: u64 = 2_000;
-/// The longest answer that is read, in bytes. Within the daemon, it shows all of the daemon's metrics.
+/// Limits the answers that are read. A proxy in the daemon shows all of the daemon's metrics.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 const NAME: &str = "proxy";
 
@@ -22,16 +22,16 @@ struct Traffic {
     observed: u64,
     answered: u64,
     stored: u64,
-    /// In seconds since 1970; 0 if nothing was stored.
+    /// In seconds since 1970; 0 if nothing was stored yet.
     stored_at: f64,
 }
 
 pub(super) async fn proxy(config: &Config, now: Timestamp) -> Check {
     let Some(place) = config.proxy.own_place() else {
-        return Check::skip(NAME, "proxy.listen names no place");
+        return Check::skip(NAME, "proxy.listen doesn't name an address");
     };
     let Some(text) = metrics(&place).await else {
-        let detail = format!("none listens at {place}");
+        let detail = format!("no proxy listens at {place}");
         return match config.proxy.listen.as_str() {
             "" => Check::skip(NAME, format!("{detail}; `recapd proxy` starts one")),
             _ => Check::warn(
@@ -46,12 +46,12 @@ pub(super) async fn proxy(config: &Config, now: Timestamp) -> Check {
         None => Check::fail(
             NAME,
             format!("another program listens at {place}"),
-            "end it, or choose another place for the proxy: proxy.listen",
+            "stop it, or choose another address for the proxy: proxy.listen",
         ),
     }
 }
 
-/// The metrics of whoever listens at `place`; `None` if nobody does.
+/// Returns the metrics of the program that listens at `place`; `None` if none does.
 async fn metrics(place: &Listen) -> Option<String> {
     let place: DaemonEndpoint = place.base().parse().ok()?;
     let settings = HttpSettings {
@@ -65,7 +65,7 @@ async fn metrics(place: &Listen) -> Option<String> {
     Some(String::from_utf8_lossy(&reply.body).into_owned())
 }
 
-/// The value of one of the proxy's samples.
+/// Returns the value of a sample of the proxy.
 fn value<T: FromStr>(metrics: &str, name: &str) -> Option<T> {
     metrics.lines().find_map(|line| {
         let rest = line.strip_prefix("recapd_proxy_")?;
@@ -74,7 +74,7 @@ fn value<T: FromStr>(metrics: &str, name: &str) -> Option<T> {
 }
 
 impl Traffic {
-    /// Reads a proxy's metrics; `None` if they aren't those of one.
+    /// Parses a proxy's metrics; `None` if another program wrote them.
     fn read(metrics: &str) -> Option<Self> {
         Some(Self {
             observed: value(metrics, "requests_total{outcome=\"observed\"}")?,
@@ -93,21 +93,21 @@ impl Traffic {
         } = self;
         if observed == 0 {
             let fix = format!(
-                "start it by `recapd run`, or let its base URL be {}; see docs/proxy.md",
+                "start the agent with `recapd run`, or set its base URL to {}; see docs/proxy.md",
                 place.base()
             );
             return Check::warn(
                 NAME,
-                format!("it listens at {place}, and no agent's request came since it started"),
+                format!("it listens at {place}, but no agent has sent a request since it started"),
                 fix,
             );
         }
         if stored == 0 {
-            let detail = format!("{observed} requests were observed at {place}, and nothing was stored");
+            let detail = format!("{observed} requests were observed at {place}, but nothing was stored");
             let fix = "see recapd_proxy_unstored_total, and the proxy's log; is the daemon running?";
             return Check::fail(NAME, detail, fix);
         }
-        #[expect(clippy::cast_possible_truncation, reason = "a time of this age")]
+        #[expect(clippy::cast_possible_truncation, reason = "present times fit")]
         let last = ago(Timestamp((stored_at * 1_000.0) as i64), now);
         Check::ok(
             NAME,

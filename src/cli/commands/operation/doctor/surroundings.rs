@@ -8,9 +8,9 @@ use recapd_config::{Ageing, Config, Environment};
 use recapd_core::domain::{time::Timestamp, zone::Zone};
 use recapd_store::sqlite;
 
-/// Less free space is a failure, in bytes: a commit may not fit.
+/// Less free space than this is a failure, because a commit may not fit.
 const FREE_BYTES_MIN: u64 = 100 << 20;
-/// Less free space is a warning, in bytes.
+/// Less free space than this causes a warning.
 const FREE_BYTES_FEW: u64 = 1 << 30;
 
 pub(super) fn disk(config: &Config) -> Check {
@@ -27,7 +27,7 @@ pub(super) fn disk(config: &Config) -> Check {
         Ok(found) => found,
         Err(error) => {
             let fix = format!(
-                "make {} and let the user of the service write to it",
+                "create {} and let the service's user write to it",
                 folder.display()
             );
             return Check::fail(name, format!("{}: {error}", folder.display()), fix);
@@ -38,7 +38,7 @@ pub(super) fn disk(config: &Config) -> Check {
     let writable = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK);
     let fix = "free some space, or move the database to a larger disk";
     if writable.is_err() {
-        let fix = "let the user of the service write to it (chown recapd:recapd)";
+        let fix = "let the service's user write to it (chown recapd:recapd)";
         Check::fail(name, format!("{} can't be written to", folder.display()), fix)
     } else if free < FREE_BYTES_MIN {
         Check::fail(name, detail, fix)
@@ -62,33 +62,37 @@ pub(super) fn files(config: &Config) -> Check {
     let names: Vec<String> = exposed.iter().map(|file| file.display().to_string()).collect();
     let names = names.join(" ");
     let fix = format!(
-        "chmod go= {names}; where a group shares the database: chmod 2770 its folder, chmod 660 the files"
+        "chmod go= {names}; if a group shares the database: chmod 2770 its folder, chmod 660 its files"
     );
-    Check::warn(name, format!("others can read what was said: {names}"), fix)
+    Check::warn(
+        name,
+        format!("other users can read the conversations: {names}"),
+        fix,
+    )
 }
 
-/// Checks that a request has room for a full window: a larger one is neither sent nor summarised.
+/// Checks that a full window fits into a request. What doesn't fit is neither sent nor summarised.
 pub(super) fn window(config: &Config) -> Check {
     let name = "window";
     let budget_tokens = config.window.budget_tokens;
     let room = config.context.options().limit_tokens().unwrap_or(i64::MAX);
     if budget_tokens > room {
-        let detail = format!("it holds {budget_tokens} tokens, and a request has room for {room}");
+        let detail = format!("it may have {budget_tokens} tokens, but a request has room for {room}");
         let fix = "lower window.budget_tokens, or raise context.max_tokens";
         return Check::warn(name, detail, fix);
     }
-    Check::ok(name, "a request has room for it")
+    Check::ok(name, "it fits into a request")
 }
 
-/// Shows the time zone whose days summaries follow.
+/// Shows the time zone whose days the summaries follow.
 pub(super) fn time_zone(config: &Config, now: Timestamp) -> Check {
     let name = "time zone";
     let zone = &config.summary.time_zone;
-    // It was validated with the configuration.
+    // The zone was validated with the configuration.
     let Some(parsed) = Zone::parse(zone) else {
         return Check::fail(
             name,
-            format!("{zone} is none"),
+            format!("{zone} isn't a time zone"),
             "set summary.time_zone, such as Europe/Berlin",
         );
     };
@@ -97,13 +101,18 @@ pub(super) fn time_zone(config: &Config, now: Timestamp) -> Check {
         parsed.wall(now).format("%Y-%m-%d %H:%M")
     );
     if config.summary.ageing == Ageing::Calendar && parsed == Zone::default() {
-        let fix = "set summary.time_zone to where people work, such as Europe/Berlin, or that of an agent";
-        return Check::warn(name, format!("{shown}, and days are those of the calendar"), fix);
+        let fix =
+            "set summary.time_zone, or an agent's time_zone, to where people work, such as Europe/Berlin";
+        return Check::warn(
+            name,
+            format!("{shown}; summaries age by calendar days in this zone"),
+            fix,
+        );
     }
     Check::ok(name, shown)
 }
 
-/// Checks whether a daemon runs, and if not whether one could listen.
+/// Checks whether a daemon runs and is ready.
 pub(super) async fn daemon(config: &Config, shared: &GlobalOptions) -> Check {
     let name = "daemon";
     let at = match &shared.server {
@@ -114,16 +123,16 @@ pub(super) async fn daemon(config: &Config, shared: &GlobalOptions) -> Check {
         Ok(()) => Check::ok(name, format!("ready at {at}")),
         Err(api::NotReady::Away) if shared.server.is_some() => Check::fail(
             name,
-            format!("nobody answers at {at}"),
+            format!("no daemon answers at {at}"),
             "is the daemon running there?",
         ),
         Err(api::NotReady::Away) => {
             let fix = "start it: `systemctl start recapd`, or `recapd serve`";
-            Check::warn(name, format!("none runs at {at}"), fix)
+            Check::warn(name, format!("no daemon runs at {at}"), fix)
         }
         Err(api::NotReady::Silent(why)) => Check::fail(
             name,
-            format!("somebody listens at {at} and doesn't answer: {why}"),
+            format!("a program listens at {at} but doesn't answer: {why}"),
             "see its log: `journalctl -u recapd`; if it is stuck, `systemctl restart recapd`",
         ),
         Err(api::NotReady::Says(why)) => Check::fail(
@@ -138,7 +147,10 @@ pub(super) async fn daemon(config: &Config, shared: &GlobalOptions) -> Check {
 pub(super) fn notify_socket(environment: &Environment) -> Check {
     let name = "notify";
     let Some(path) = environment.get("NOTIFY_SOCKET") else {
-        return Check::skip(name, "no service manager listens to this process (NOTIFY_SOCKET)");
+        return Check::skip(
+            name,
+            "no service manager started this process (NOTIFY_SOCKET isn't set)",
+        );
     };
     // Abstract sockets have no file.
     if path.starts_with('@') {

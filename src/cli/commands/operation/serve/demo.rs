@@ -1,4 +1,4 @@
-//! `recapd serve --demo`: a sample conversation, without a key and without anything permanent.
+//! `recapd serve --demo`: a daemon with a sample conversation, without a key and without permanent files.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use recapd_core::{
 use recapd_engine::assembly::Parts;
 
 pub(super) const AGENT: &str = "demo";
-/// The window's budget: room for some of the exchanges.
+/// The window's budget. Only some of the exchanges fit.
 const BUDGET_TOKENS: i64 = 240;
 /// The time between the beginnings of two exchanges.
 const APART_MS: i64 = 25 * MINUTE_MS;
@@ -75,7 +75,7 @@ const EXCHANGES: [(&str, &str, &str); 10] = [
     ),
 ];
 
-/// Settings that the demo applies below `--set`.
+/// Returns the settings of the demo. `--set` overrides them.
 pub(super) fn settings() -> Vec<String> {
     [
         format!("window.budget_tokens={BUDGET_TOKENS}"),
@@ -83,13 +83,13 @@ pub(super) fn settings() -> Vec<String> {
         "fallback.mode=none".to_owned(),
         "queue.batch_exchanges=1".to_owned(),
         "queue.debounce_ms=0".to_owned(),
-        // Only what to try next is worth a newcomer's terminal; --verbose shows more.
+        // A newcomer's terminal should show only what to try next. `--verbose` shows more.
         "log.level=warn".to_owned(),
     ]
     .into()
 }
 
-/// Says where to look, and what to try next; the commands ask this daemon.
+/// Says where to look, and what to try next. The commands ask this daemon.
 pub(super) fn next(listen: &Listen) -> String {
     let is_found = *listen == Config::default().http.listen;
     let server = if is_found {
@@ -98,12 +98,12 @@ pub(super) fn next(listen: &Listen) -> String {
         format!(" --server {}", listen.base())
     };
     format!(
-        "recapd shows a conversation of the agent `{AGENT}`{}. Nothing of it stays, and no model is asked.\n\
+        "recapd shows a conversation of the agent `{AGENT}`{}. Nothing of it is kept, and no model is called.\n\
          In another terminal:\n\
-         \x20 recapd history {AGENT}{server}    what the model still sees, below the rule\n\
-         \x20 recapd summary {AGENT}{server}    what it is told of the rest\n\
-         \x20 recapd status{server}          how the updates are doing\n\
-         Ctrl-C ends it.",
+         \x20 recapd history {AGENT}{server}    what the model still sees, below the line\n\
+         \x20 recapd summary {AGENT}{server}    the summary of everything else\n\
+         \x20 recapd status{server}          the state of the updates\n\
+         Ctrl-C stops the daemon.",
         dashboard(listen)
     )
 }

@@ -1,4 +1,4 @@
-//! What the dashboard shows of the daemon itself: configuration, schedules, and the checks of `recapd doctor`.
+//! What the dashboard shows about the daemon: configuration, schedules, and the checks of `recapd doctor`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,7 +28,7 @@ struct InForce {
 }
 
 impl HealthChecker {
-    /// A checker for the daemon that `given` started.
+    /// Returns a checker for the daemon that was started with `given`.
     pub(super) fn of(
         config: &Config,
         given: &Start,
@@ -48,7 +48,7 @@ impl HealthChecker {
         })
     }
 
-    /// Applies a reload: takes the `fresh` entries, except those that are `waiting` for a restart.
+    /// Applies a reload: takes the `fresh` entries, except for those that are `waiting` for a restart.
     pub(super) fn renew(&self, config: Config, fresh: Vec<ConfigEntry>, waiting: &[String], parts: Parts) {
         let mut in_force = self.held();
         let before = std::mem::take(&mut in_force.entries);

@@ -1,4 +1,4 @@
-//! Registration of the daemon's name at the start.
+//! Registers the daemon's name when the daemon starts.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use tracing::warn;
 
 use recapd_store::{StoreError, StoreResult};
 
-/// How long to wait for a name that is taken: longer than the server needs to notice that an earlier process is gone.
-/// After that another daemon has it.
+/// How long to wait for a name that is in use: longer than the server needs to notice that an earlier process is gone.
+/// After that, another daemon must be using the name.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// Takes the name by `join`, each call of which waits a while for it.
+/// Takes the name with `join`. Each call of `join` waits a while for the name.
 pub(super) async fn take<T, F>(join: impl Fn() -> F) -> StoreResult<T>
 where
     F: Future<Output = StoreResult<T>>,

@@ -1,4 +1,4 @@
-//! Waiting for an unreachable database server while a daemon starts.
+//! Waits for an unreachable database server while a daemon starts.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use tracing::warn;
 use recapd_config::DatabaseConfig;
 use recapd_store::StoreError;
 
-/// How long a start waits for the server. Then whoever started the daemon decides.
+/// A start waits this long for the server. Then it fails, and whoever started the daemon decides.
 const SERVER_PATIENCE: Duration = Duration::from_secs(30);
-/// The first wait before a retry; each further one is twice as long.
+/// The wait before the first retry. It doubles with each retry.
 const SERVER_WAIT_FIRST: Duration = Duration::from_millis(100);
 const SERVER_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Runs `attempt`, and retries if the database server is unreachable: it may be starting at the same time, and its
+/// Runs `attempt`. Retries while the database server is unreachable: it may be starting, too, and its
 /// restart may break earlier connections.
 pub(super) async fn patiently<T, F>(
     config: &DatabaseConfig,

@@ -1,4 +1,4 @@
-//! The proxy within the daemon: it asks the HTTP interface in the same process.
+//! The proxy inside the daemon. It uses the HTTP interface in the same process.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use recapd_platform::lifecycle::Lifecycle;
 use recapd_proxy::{DaemonAnswer, ProxyDaemon, ProxyListener, serve};
 use recapd_store::SqlStore;
 
-/// The longest answer of the interface that is read, in bytes.
+/// Limits the answers that are read from the interface.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 
 /// The base URL of the interface in this process.
@@ -36,7 +36,7 @@ impl ProxyDaemon for LocalDaemon {
     async fn post(&self, path: &str, body: Bytes) -> Result<DaemonAnswer, String> {
         let url = format!("{PLACE}{path}")
             .parse()
-            .map_err(|_| format!("`{path}` is no path"))?;
+            .map_err(|_| format!("`{path}` isn't a path"))?;
         let mut request = Request::new(Method::POST, url);
         request
             .headers_mut()
@@ -51,7 +51,7 @@ impl ProxyDaemon for LocalDaemon {
     }
 }
 
-/// Starts the proxy, if the configuration wants one.
+/// Starts the proxy, if one is configured.
 pub(super) async fn start(
     config: &Config,
     lifecycle: &Lifecycle,
@@ -82,7 +82,8 @@ pub(super) async fn start(
     Ok(())
 }
 
-/// The interface for the proxy alone: tokens and rates are for those who ask over a connection.
+/// Returns an interface for the proxy alone. It checks no tokens or rates, because only network clients need these
+/// checks.
 fn interface(
     config: &Config,
     parts: &Parts,

@@ -9,14 +9,14 @@ use recapd_config::Environment;
 use recapd_engine::assembly::Parts;
 use recapd_platform::lifecycle::notify::{Notify, ServiceManager};
 
-/// How often the status line is updated if there is no watchdog.
+/// The status line is updated this often if there is no watchdog.
 const LINE_EVERY: Duration = Duration::from_secs(10);
-/// The shortest interval of looks, whatever the watchdog's interval.
+/// The worker is checked at most this often.
 const LOOK_MIN: Duration = Duration::from_millis(20);
-/// How often a long start asks for more time.
+/// A long start asks for more time this often.
 const EXTEND_EVERY: Duration = Duration::from_secs(10);
 
-/// The service manager named in the environment.
+/// Returns the service manager that the environment names.
 pub(in crate::cli::commands::operation) fn manager(environment: &Environment) -> Notify {
     let of = |name| environment.get(name).map(str::to_owned);
     let told = ServiceManager {
@@ -30,7 +30,8 @@ pub(in crate::cli::commands::operation) fn manager(environment: &Environment) ->
     })
 }
 
-/// Runs work of a start that may take long, such as a migration, and asks the service manager for more time meanwhile.
+/// Runs a part of the start that may take long, such as a migration. In the meantime asks the service manager for more
+/// time.
 pub(super) async fn starting<T>(notify: &Notify, line: &str, work: impl Future<Output = T>) -> T {
     notify.status(line);
     let asking = async {
@@ -45,10 +46,10 @@ pub(super) async fn starting<T>(notify: &Notify, line: &str, work: impl Future<O
     }
 }
 
-/// Feeds the watchdog as long as the worker's loop comes round, and updates the status line, until `soft`.
+/// Feeds the watchdog as long as the worker's loop keeps running, and updates the status line, until `soft`.
 ///
-/// A failing database is no reason for a restart: the loop still comes round, with an error. A worker that hangs is
-/// one, although HTTP answers meanwhile.
+/// A failing database is no reason for a restart: the loop still runs, with errors. A worker that hangs is a reason,
+/// even if HTTP still answers.
 pub(super) async fn watch(notify: Notify, parts: Parts, poll: Duration, soft: CancellationToken) {
     if !notify.is_heard() {
         return;
@@ -70,12 +71,13 @@ pub(super) async fn watch(notify: Notify, parts: Parts, poll: Duration, soft: Ca
         } else if !std::mem::replace(&mut is_stuck, true) {
             tracing::error!(age_ms = age.as_millis(), "worker.stuck");
         }
-        // Sent even if it is the same, since a reload replaces it in between.
+        // Sent even if it is the same, because a reload may have replaced it.
         notify.status(&line(&parts, is_stuck));
     }
 }
 
-/// Reports that the daemon stops, and feeds the watchdog until it has: other settings limit how long that takes.
+/// Reports that the daemon stops, and feeds the watchdog until it has stopped. Other settings limit how long that
+/// takes.
 pub(super) async fn ending(
     notify: Notify,
     parts: Parts,
@@ -96,20 +98,20 @@ pub(super) async fn ending(
     }
 }
 
-/// The status line. A failed reload comes first until one succeeds.
+/// Returns the status line. It begins with a failed reload until a reload succeeds.
 pub(super) fn line(parts: &Parts, is_stuck: bool) -> String {
     let mut line = String::new();
     if !parts.metrics.service.is_reloaded() {
-        line.push_str("the configuration is wrong: what was read before stays in force · ");
+        line.push_str("the new configuration is invalid: the former one stays in force · ");
     }
     line.push_str(&parts.metrics.queue.line(parts.clock.now()));
     if parts.metrics.updates.is_paused() {
-        line.push_str(" · paused by hand");
+        line.push_str(" · paused by an operator");
     }
     for circuit in parts.metrics.provider.circuits() {
         if let Some(until) = circuit.open_until {
             // Writing to a string doesn't fail.
-            write!(line, " · {} rests until {until}", circuit.model).ok();
+            write!(line, " · {} isn't called until {until}", circuit.model).ok();
         }
     }
     if is_stuck {
@@ -126,7 +128,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Checks four times per watchdog interval. An idle worker comes round once per poll, with jitter.
+    /// Checks four times in each interval of the watchdog. An idle worker's loop runs once per poll, with jitter.
     fn of(watchdog: Option<Duration>, poll: Duration) -> Self {
         Self {
             look: watchdog.map_or(LINE_EVERY, |watchdog| (watchdog / 4).clamp(LOOK_MIN, LINE_EVERY)),

@@ -1,5 +1,5 @@
-//! Runs the worker, the batch poller and the schedule, and replaces them while the daemon runs. At SIGHUP the
-//! configuration is read again, a new worker begins to claim, and the old one finishes what it holds.
+//! Runs the worker, the batch poller and the schedule, and replaces them while the daemon runs. At SIGHUP, the
+//! configuration is read again, a new worker begins to claim, and the old one completes what it holds.
 
 use std::{pin::pin, sync::Arc};
 
@@ -14,7 +14,7 @@ use recapd_engine::assembly::Parts;
 use recapd_platform::{lifecycle::Lifecycle, randomness};
 use recapd_store::{Resume, SqlStore};
 
-/// The running parts and what a reload needs to replace them.
+/// The running parts, and what a reload needs to replace them.
 pub(super) struct Supervisor {
     /// Runs the worker, the batch poller and the schedule.
     pub(super) lifecycle: Lifecycle,
@@ -27,7 +27,7 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Starts the worker, and reloads on each item of `hangups`, until the daemon ends.
+    /// Starts the worker. Reloads at each item of `hangups`, until the daemon stops.
     pub(super) async fn run(mut self, config: Config, hangups: impl Stream<Item = ()> + Send) {
         let (mut config, mut stop) = (config, self.begin());
         let mut hangups = pin!(hangups);
@@ -41,7 +41,7 @@ impl Supervisor {
                         warn!(key, "config.restart_needed");
                     }
                     info!(keys = reloaded.changed.join(","), "config.reloaded");
-                    // Even if no key of the configuration has changed, an API key or a price may have.
+                    // Even if no key of the configuration has changed, an API key or a price may have changed.
                     stop.cancel();
                     stop = self.begin();
                     self.resume(whom);
@@ -52,19 +52,19 @@ impl Supervisor {
                     error!(error = failed.text(), "config.reload_failed");
                 }
             }
-            // `systemctl reload` returns after this, and its caller may look at the status then.
+            // `systemctl reload` returns after this, and its caller may then look at the status.
             self.given.notify.status(&service::line(&self.parts, false));
             self.given.notify.ready();
         }
     }
 
-    /// Reads the configuration, and builds a worker from it. Also returns which waiting updates that may help.
-    /// Changes nothing on an error.
+    /// Reads the configuration, and builds a worker from it. Also returns which waiting updates this may help.
+    /// If it fails, nothing changes.
     fn reload(&mut self, running: &Config) -> Result<(ReloadOutcome, Resume), CommandFailure> {
         let loaded: LoadedConfig = self.given.sources.clone().load()?;
         let reloaded = ReloadOutcome::of(running, &loaded.config)?;
         let config = &reloaded.config;
-        // API keys are read from their files again, whatever else changed.
+        // API keys are read from their files again, whatever else has changed.
         let keys = ApiKeys::of(config, &self.given.environment)?;
         let models = keys.clone().models(config, &self.parts.clock)?;
         let seed = randomness::seed()?;
@@ -86,9 +86,9 @@ impl Supervisor {
         Ok((reloaded, whom))
     }
 
-    /// Resumes updates that wait for a limit or a provider, since either may have changed, and a stopped batch poller
-    /// may not have got to it. A failed resumption is retried until it succeeds, even across later reloads, which may
-    /// help fewer updates.
+    /// Resumes updates that wait for a limit or a provider, because either may have changed, and because the stopped
+    /// batch poller may not have resumed them. If this fails, it is retried until it succeeds, even across later
+    /// reloads, which may help fewer updates.
     fn resume(&self, whom: Resume) {
         let (resumption, soft) = (self.parts.worker.resumption(whom), self.lifecycle.soft().clone());
         self.lifecycle
@@ -118,7 +118,7 @@ impl Supervisor {
     }
 }
 
-/// Says which waiting updates a reload helps, by the changed keys of the configuration. A refused update isn't
+/// Decides from the changed keys of the configuration which waiting updates a reload helps. A refused update isn't
 /// retried with the same key at the same provider.
 fn helped(changed: &[String], has_same_keys: bool) -> Resume {
     let is_of_model = |key: &String| key.starts_with("model.") || key.starts_with("fallback.");

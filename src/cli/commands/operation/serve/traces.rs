@@ -1,4 +1,4 @@
-//! Recording and export of traces, if they are configured.
+//! Records and exports traces, if they are configured.
 
 use std::convert::Infallible;
 
@@ -10,12 +10,12 @@ use recapd_telemetry::{
     trace::{self, Exporter, Spans, TraceSettings},
 };
 
-/// The recorder and the exporter of spans; both `None` if traces are off.
+/// The recorder and the exporter of spans; both are `None` if traces are off.
 #[derive(Default)]
 pub(super) struct Traces {
     pub(super) spans: Option<Spans>,
     pub(super) exporter: Option<Exporter>,
-    /// Why the settings in OpenTelemetry's variables can't be followed.
+    /// Why the settings in OpenTelemetry's environment variables can't be used.
     pub(super) off: Option<String>,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn of(config: &TraceConfig, environment: &Environment) -> Result<Trac
     })
 }
 
-/// Exports spans while it is polled.
+/// Exports spans as long as the returned future is polled.
 pub(super) async fn export(exporter: Option<&mut Exporter>, metrics: &Metrics) -> Infallible {
     match exporter {
         Some(exporter) => exporter.run(metrics).await,

@@ -4,7 +4,7 @@ use crate::cli::terminal::figures::span;
 use recapd_core::domain::time::Timestamp;
 use recapd_store::batch::BatchFigures;
 
-/// Says how many questions wait for a provider's batch; `None` if there are none.
+/// Says how many questions wait for a provider's batch; `None` if none does.
 pub(super) fn line(figures: &BatchFigures, now: Timestamp) -> Option<String> {
     let open = figures.intents + figures.submitted;
     if open + figures.waiting == 0 {
@@ -14,7 +14,7 @@ pub(super) fn line(figures: &BatchFigures, now: Timestamp) -> Option<String> {
         format!(", the oldest for {}", span(now.since_ms(at)))
     });
     Some(format!(
-        "batches      {open} open with {} questions{oldest}; {} questions wait for one",
+        "batches      {open} open with {} questions{oldest}; {} questions wait for a batch",
         figures.out, figures.waiting
     ))
 }
@@ -36,7 +36,7 @@ mod tests {
         };
         assert_eq!(
             line(&figures, now).unwrap(),
-            "batches      3 open with 30 questions, the oldest for 1h 0m; 4 questions wait for one"
+            "batches      3 open with 30 questions, the oldest for 1h 0m; 4 questions wait for a batch"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The dashboard block: updates on the left, the current state on the right. Its thresholds are those of the
+//! The dashboard block: updates on the left, the present state on the right. Its thresholds are those of the
 //! dashboard and the alerts.
 
 use super::{StatusFigures, spend};
@@ -16,7 +16,7 @@ use recapd_store::CalibrationFigures;
 
 const LEFT_COLUMNS: usize = 50;
 
-/// Formats the block, and below it the lines that are not always there.
+/// Formats the block, and below it the lines that aren't always there.
 pub(super) fn text(figures: &StatusFigures, now: Timestamp, tokens_max: i64) -> String {
     let left = left(figures, tokens_max);
     let right = right(figures, now);
@@ -47,7 +47,7 @@ struct Styles {
     right: [&'static str; 6],
 }
 
-/// The style of a number that should be 0.
+/// Returns the style of a number that should be 0.
 fn alarming(number: i64) -> &'static str {
     if number > 0 { RED } else { "" }
 }
@@ -119,9 +119,9 @@ fn below(figures: &StatusFigures, now: Timestamp) -> Vec<String> {
             count(sample.scheduled, "update")
         ),
     ];
-    let paused = figures.paused_since.map(|since| {
-        format!("all updates are paused since {since}; `recapd queue resume` goes on with them")
-    });
+    let paused = figures
+        .paused_since
+        .map(|since| format!("all updates are paused since {since}; `recapd queue resume` resumes them"));
     let not_ready = figures.not_ready.as_ref();
     lines
         .into_iter()
@@ -133,7 +133,7 @@ fn below(figures: &StatusFigures, now: Timestamp) -> Vec<String> {
         .collect()
 }
 
-/// Formats `24h`, `7d`.
+/// Formats `24h` or `7d`.
 fn window(hours: i64) -> String {
     if hours > 24 && hours % 24 == 0 {
         format!("{}d", hours / 24)
@@ -145,7 +145,7 @@ fn window(hours: i64) -> String {
 /// Says how far the estimate of a model's tokens is off.
 fn calibration(figures: &CalibrationFigures) -> String {
     format!(
-        "tokens of {} {}: ×{} of the estimate on average, ×{} guarded, by {}",
+        "tokens of {} {}: on average ×{} of the estimate, at most ×{}, by {}",
         figures.provider,
         figures.model,
         output::factor(figures.average_permille),

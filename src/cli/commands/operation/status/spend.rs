@@ -9,7 +9,7 @@ use recapd_core::domain::{
 use recapd_store::Sample;
 use recapd_telemetry::metrics::Circuit;
 
-/// Formats what was spent today, with the limits that are set: `$1.92 of $5.00, 12 of 100 calls`.
+/// Formats what was spent today, and the limits that are set: `$1.92 of $5.00, 12 of 100 calls`.
 pub(super) fn today(spent: SpendTotal, limits: SpendLimits) -> String {
     let limited = |text: String, of: String, limit: i64| match limit {
         0 => text,
@@ -35,7 +35,7 @@ pub(super) fn today(spent: SpendTotal, limits: SpendLimits) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Names the first provider, and says how its last calls went.
+/// Names the first provider, and says how its last calls ended.
 pub(super) fn provider(sample: &Sample, circuits: &[Circuit], now: Timestamp) -> String {
     if let [circuit, ..] = circuits {
         return format!("provider  {}", line(circuit, now));
@@ -46,16 +46,16 @@ pub(super) fn provider(sample: &Sample, circuits: &[Circuit], now: Timestamp) ->
             let ago = span(now.since_ms(last.at));
             format!("provider  {} {how}, {ago} ago", last.provider)
         }
-        None => "provider  not asked yet".to_owned(),
+        None => "provider  not called yet".to_owned(),
     }
 }
 
-/// Lists the fallbacks, and what waits for the next day.
+/// Returns lines about the fallbacks, and about agents that wait for the next day.
 pub(super) fn lines(sample: &Sample, circuits: &[Circuit], now: Timestamp) -> Vec<String> {
     let others = circuits
         .iter()
         .skip(1)
-        .map(|circuit| format!("  in its place  {}", line(circuit, now)));
+        .map(|circuit| format!("  fallback   {}", line(circuit, now)));
     let mut lines: Vec<String> = others.collect();
     if let (1.., Some(until)) = (sample.paused, sample.paused_until) {
         lines.push(format!(
@@ -74,14 +74,14 @@ fn line(circuit: &Circuit, now: Timestamp) -> String {
         why,
     } = circuit;
     let how = open_until.map_or("ok".to_owned(), |until| match until.since_ms(now) {
-        wait_ms @ 1.. => format!("failing, left alone for {}", span(wait_ms)),
-        _ => "failing, to be asked again".to_owned(),
+        wait_ms @ 1.. => format!("failing, not called for {}", span(wait_ms)),
+        _ => "failing, to be called again".to_owned(),
     });
     let why = why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
     format!("{provider} {model} {how}{why}")
 }
 
-/// Formats dollars to the cent; below a dollar to a hundredth of a cent.
+/// Formats dollars with cents; below a dollar, with hundredths of a cent.
 fn usd(microusd: i64) -> String {
     let (whole, rest) = (microusd / MICROUSD_PER_USD, microusd % MICROUSD_PER_USD);
     if whole == 0 && rest != 0 {

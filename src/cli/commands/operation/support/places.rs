@@ -1,4 +1,4 @@
-//! The settings that are addresses or paths, and their outlines for texts that others read.
+//! Finds the settings that are addresses or paths, and outlines them in texts for other people.
 
 use std::{cmp::Reverse, path::Path};
 
@@ -8,19 +8,19 @@ use recapd_store::sqlite;
 
 /// Names that identify nobody.
 const EVERYBODYS: [&str; 3] = ["postgres", "recapd", "root"];
-/// Variables with PostgreSQL's default user and database.
+/// The environment variables with PostgreSQL's default user and database.
 const NAMES: [&str; 4] = ["LOGNAME", "PGDATABASE", "PGUSER", "USER"];
 
-/// The settings that are addresses or paths. Other texts are outlined with their help, so that a place is found even
-/// where its form alone doesn't show it: a relative path, a path with a blank, a user named in a server's error.
+/// The settings that are addresses or paths. They help to outline other texts, because the form of a text alone may not
+/// show that it is one: a relative path, a path with a blank, a user named in a server's error.
 pub(super) struct Places {
     settings: Vec<(&'static str, String)>,
-    /// Texts to replace, each with its outline; the longest come first.
+    /// Texts to replace, each with its outline. The longest come first.
     told: Vec<(String, String)>,
 }
 
 impl Places {
-    /// The places of a configuration, if it can be read, and the named daemon.
+    /// Returns the addresses and paths of a valid configuration, and that of the named daemon.
     pub(super) fn new(config: Option<&Config>, server: Option<&str>, environment: &Environment) -> Self {
         let mut settings: Vec<(&str, String)> = config.into_iter().flat_map(settings).collect();
         settings.retain(|(_, place)| !place.is_empty());
@@ -32,7 +32,7 @@ impl Places {
         Self { settings, told }
     }
 
-    /// Returns the outline of `key`'s value; `None` if the key is unset or no place.
+    /// Returns the outline of the value of `key`; `None` if the key is unset or isn't an address or a path.
     pub(super) fn setting(&self, key: &str) -> Option<String> {
         let (_, place) = self.settings.iter().find(|(name, _)| *name == key)?;
         Some(outline(place))
@@ -47,7 +47,7 @@ impl Places {
     }
 }
 
-/// The settings that are addresses or paths; empty if unset.
+/// Returns the settings that are addresses or paths; empty if they are unset.
 pub(super) fn settings(config: &Config) -> [(&'static str, String); 23] {
     let (database, model, fallback) = (&config.database, &config.model, &config.fallback);
     let (http, trace, proxy) = (&config.http, &config.trace, &config.proxy);
@@ -58,7 +58,7 @@ pub(super) fn settings(config: &Config) -> [(&'static str, String); 23] {
     let listen = http.listen.to_string();
     let socket = match http.listen {
         Listen::Socket(_) => listen.as_str(),
-        // An address is a host and a port already.
+        // An address is already only a host and a port.
         Listen::Address(_) => "",
     };
     let beside = match &http.socket {
@@ -96,13 +96,13 @@ pub(super) fn settings(config: &Config) -> [(&'static str, String); 23] {
     settings.map(|(key, place)| (key, place.to_owned()))
 }
 
-/// Lists the forms in which a place can appear in a text, each with its outline.
+/// Returns the forms in which an address or a path can appear in a text, each with its outline.
 fn forms(place: &str) -> Vec<(String, String)> {
     let mut forms = vec![(place.to_owned(), outline(place))];
     match (path_of(place), place.split_once("://")) {
         (Some(path), _) => {
             forms.extend(folders(path));
-            // Errors name the file without the escapes of its address.
+            // Errors name the file without the escapes that its URL has.
             let file = sqlite::file_of(place);
             let file = file.as_deref().and_then(Path::to_str);
             forms.extend(file.into_iter().flat_map(folders));
@@ -113,7 +113,7 @@ fn forms(place: &str) -> Vec<(String, String)> {
     forms
 }
 
-/// Lists a path and the folders above it that have the same outline.
+/// Returns a path, and the folders above it that have the same outline.
 fn folders(path: &str) -> impl Iterator<Item = (String, String)> {
     let told = outline(path);
     let above = Path::new(path).ancestors().filter_map(Path::to_str);
@@ -122,7 +122,7 @@ fn folders(path: &str) -> impl Iterator<Item = (String, String)> {
         .filter(move |(_, above)| *above == told)
 }
 
-/// Lists the user, the database, and other names of an address that a server's errors may contain.
+/// Returns the user, the database, and other names in an address that a server's errors may contain.
 fn names(rest: &str) -> impl Iterator<Item = (String, String)> {
     let (authority, behind) = parts(rest);
     let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
@@ -130,12 +130,12 @@ fn names(rest: &str) -> impl Iterator<Item = (String, String)> {
     names.filter_map(left_out)
 }
 
-/// Returns the replacement for a name, unless it identifies nobody.
+/// Returns the replacement for a name; `None` if the name identifies nobody.
 fn left_out(name: &str) -> Option<(String, String)> {
     (!EVERYBODYS.contains(&name)).then(|| (name.to_owned(), LEFT_OUT.to_owned()))
 }
 
-/// Replaces each `word` in `text` by `other`, except within longer words.
+/// Replaces each `word` in `text` by `other`, except inside longer words.
 fn replaced(text: &str, word: &str, other: &str) -> String {
     let (mut told, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, after)) = rest.split_once(word) {

@@ -1,19 +1,19 @@
-//! Outlines of addresses and paths: recognisable, but without private parts.
+//! Outlines addresses and paths: they stay recognisable, but lose private parts.
 //!
-//! An address keeps its scheme, host and port; a path keeps its first folder if every system has it. A user or the
-//! rest of a path is only marked as present. If the host can't be identified, nothing is kept.
+//! An address keeps its scheme, host and port. A path keeps its first folder if every system has that folder. A user
+//! and the rest of a path are only marked as present. If the host can't be identified, nothing is kept.
 
 /// Replaces what is left out.
 pub(super) const LEFT_OUT: &str = "…";
 /// Schemes that are followed by a file.
 const FILE_SCHEMES: [&str; 2] = ["sqlite:", "unix:"];
 const SCHEME_END: &str = "://";
-/// Folders that every system has; the name of another one may identify its owner.
+/// Folders that every system has. The name of another folder may identify its owner.
 const FOLDERS: [&str; 15] = [
     "Users", "dev", "etc", "home", "media", "mnt", "opt", "private", "proc", "root", "run", "srv", "tmp",
     "usr", "var",
 ];
-/// Characters that end a sentence or a clause rather than an address.
+/// Characters that end a sentence or a clause, and don't belong to an address.
 const SENTENCE_ENDS: &str = ".,:;)'";
 
 pub(super) fn outline(place: &str) -> String {
@@ -25,7 +25,7 @@ pub(super) fn outline(place: &str) -> String {
     }
 }
 
-/// Returns the path of a place; `None` for the address of a server.
+/// Returns the path; `None` for the address of a server.
 pub(super) fn path_of(place: &str) -> Option<&str> {
     let of_file = FILE_SCHEMES.iter().find_map(|scheme| place.strip_prefix(scheme));
     match of_file {
@@ -34,7 +34,7 @@ pub(super) fn path_of(place: &str) -> Option<&str> {
     }
 }
 
-/// Splits what follows a scheme into authority (host with user) and the rest.
+/// Splits what follows a scheme into the authority (user and host) and the rest.
 pub(super) fn parts(rest: &str) -> (&str, &str) {
     rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()))
 }
@@ -44,7 +44,7 @@ pub(super) fn in_outline(text: &str) -> String {
     text.split_inclusive(is_break).map(word_in_outline).collect()
 }
 
-/// Outlines one word, and keeps its end and separator.
+/// Outlines one word. Keeps the characters after it.
 fn word_in_outline(piece: &str) -> String {
     let is_end = |c: char| is_break(c) || SENTENCE_ENDS.contains(c);
     let (word, end) = piece.split_at(piece.trim_end_matches(is_end).len());
@@ -62,19 +62,19 @@ fn start(word: &str) -> Option<usize> {
     let of_file = FILE_SCHEMES.iter().filter_map(|scheme| word.find(scheme));
     let of_server = word.split_once(SCHEME_END).map(|(before, _)| {
         let scheme = before.chars().rev().take_while(|c| is_of_scheme(*c)).count();
-        // Characters of a scheme have one byte each.
+        // Each character of a scheme is one byte.
         before.len() - scheme
     });
     of_file.chain(of_server).chain(root(word)).min()
 }
 
-/// Returns the index of a slash that no name precedes: `and/or` is no path.
+/// Returns the index of a slash without a name before it: `and/or` isn't a path.
 fn root(word: &str) -> Option<usize> {
     let mut slashes = word.match_indices('/').map(|(place, _)| place);
     slashes.find(|place| !word.split_at(*place).0.ends_with(is_of_name))
 }
 
-/// Returns the first folder of a path, if it is a common one.
+/// Returns the first folder of a path if every system has that folder.
 fn folder(path: &str) -> String {
     let Some(below) = path.strip_prefix('/') else {
         return LEFT_OUT.to_owned();
@@ -85,14 +85,14 @@ fn folder(path: &str) -> String {
     }
 }
 
-/// Returns host and port of an address without its scheme.
+/// Returns the host and port of an address without its scheme.
 fn host(rest: &str) -> String {
     let (authority, behind) = parts(rest);
     let (user, host) = match authority.rsplit_once('@') {
         Some((_, host)) => (format!("{LEFT_OUT}@"), host),
         None => (String::new(), authority),
     };
-    // A password may contain a slash; then what looks like the host is a part of it.
+    // A password may contain a slash. Then the text before the slash only looks like a host.
     if !is_host(host) || behind.contains('@') {
         return LEFT_OUT.to_owned();
     }

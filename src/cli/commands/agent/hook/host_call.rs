@@ -1,7 +1,7 @@
-//! Tells a host's command line from a person's.
+//! Distinguishes a host's command line from a person's.
 //!
-//! Invariant: whatever begins with `hook` and isn't certainly a person's is a host's. Claude Code treats the exit
-//! code of wrong usage, 2, as an order to stop its agent.
+//! Invariant: a command line that begins with `hook` is treated as a host's unless it is certainly a person's. Claude
+//! Code treats the exit code of wrong usage, 2, as an order to stop its agent.
 
 use std::{borrow::Cow, ffi::OsString};
 
@@ -10,8 +10,8 @@ use clap::{Args as _, Subcommand as _};
 use super::Command;
 use crate::{cli::GlobalOptions, hook::Event};
 
-/// Returns a host's command line, with the event in its canonical spelling; `None` if it is a person's.
-pub(crate) fn called(arguments: &[OsString]) -> Option<Vec<OsString>> {
+/// Returns a host's command line, with the event in its canonical spelling; `None` if the command line is a person's.
+pub(crate) fn host_call(arguments: &[OsString]) -> Option<Vec<OsString>> {
     let mut words = command_words(arguments).into_iter();
     words.next().filter(|(_, word)| word == "hook")?;
     let mut call = arguments.to_vec();
@@ -25,12 +25,12 @@ pub(crate) fn called(arguments: &[OsString]) -> Option<Vec<OsString>> {
     Some(call)
 }
 
-/// True for the words after `hook` that people type.
+/// True for the words that people type after `hook`.
 fn is_for_people(word: &str) -> bool {
     word == "help" || Command::has_subcommand(word)
 }
 
-/// The words that name commands, with their positions: no options, and no values of global options.
+/// Returns the words that name commands, with their positions. Leaves out options, and the values of global options.
 fn command_words(arguments: &[OsString]) -> Vec<(usize, Cow<'_, str>)> {
     let shared = GlobalOptions::augment_args(clap::Command::new("recapd"));
     let takes_value = |word: &str| {
@@ -56,7 +56,7 @@ mod tests {
     fn call(line: &str) -> Option<String> {
         let words = std::iter::once("recapd").chain(line.split_whitespace());
         let words: Vec<OsString> = words.map(OsString::from).collect();
-        let call = called(&words)?;
+        let call = host_call(&words)?;
         let words: Vec<Cow<'_, str>> = call.iter().skip(1).map(|word| word.to_string_lossy()).collect();
         Some(words.join(" "))
     }
