@@ -1,7 +1,6 @@
-//! The cost of an append: one durable turn, alone, with others and after a long history; one round of a long
-//! exchange; and many messages at once. The costs of the bare disk and of SQLite alone are measured alongside, so
-//! that the figures read as ratios; and the same on PostgreSQL, if there is a server: `scripts/with-postgres
-//! --durable cargo bench --bench append`.
+//! The time of an append: of one durable turn (alone, among concurrent agents, after a long history), of one round of
+//! a long exchange, and of messages in bulk. The bare disk and bare SQLite are timed alongside for comparison. The
+//! same on PostgreSQL if there is a server: `scripts/with-postgres --durable cargo bench --bench append`.
 
 mod measure;
 #[path = "measure/messages.rs"]
@@ -40,24 +39,24 @@ use sqlx::{
 };
 use tokio::{task::JoinSet, time::Instant};
 
-/// Measurements of everything that is timed one by one.
+/// Samples of everything that is timed singly.
 const ROUNDS: u32 = 1_500;
 const AGENTS: u32 = 50;
 const CHUNK: usize = 256;
 const HISTORY: u32 = 1_000_000;
-/// Messages of it that are written at once.
+/// Messages per append while the history is created.
 const HISTORY_CHUNK: usize = 4_000;
 const LONG_EXCHANGE: u32 = 30_000;
 const SHORT_EXCHANGE: u32 = 100;
-/// Short exchanges that are measured, and rounds added to each: few, so that they stay short.
+/// Short exchanges, each of which gets `ROUNDS_ADDED` rounds: few, so that they stay short.
 const SHORT_EXCHANGES: u32 = 75;
 const ROUNDS_ADDED: u32 = 20;
 const BULK_AGENTS: u32 = 4;
-/// Chunks appended by each of them.
+/// Chunks that each agent appends.
 const BULK_CHUNKS: u32 = 120;
-/// One write to the disk.
+/// What one bare write writes.
 const PAGE: [u8; 4_096] = [7; 4_096];
-/// Pages of the file that bare writes cycle through, as a write-ahead log does.
+/// The size of the file to which bare writes go in a cycle, as to a write-ahead log.
 const PAGES: u32 = 1_000;
 
 #[tokio::main]
@@ -69,12 +68,12 @@ async fn main() -> anyhow::Result<()> {
     Box::pin(bulk()).await
 }
 
-/// Times a turn, a disk write and a bare commit side by side; then many agents at once.
+/// Times turns, bare disk writes and bare commits alternately; then turns of concurrent agents.
 async fn turns() -> anyhow::Result<()> {
     let place = place::open(place::disk(), Synchronous::Full, |_| {}).await?;
     let ingestor = &place.parts.ingestor;
-    let file = pages(&place.folder.path().join("pages"))?;
-    let mut bare = bare(&place.folder.path().join("bare.db")).await?;
+    let file = create_pages(&place.folder.path().join("pages"))?;
+    let mut bare = open_bare(&place.folder.path().join("bare.db")).await?;
     let agent = "one".parse()?;
     let mut source = Messages::new(1);
     let (mut fsyncs, mut commits, mut appends) = (Sample::default(), Sample::default(), Sample::default());
@@ -103,7 +102,7 @@ async fn turns() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the turns of one agent, and of all at once; `one` is a bare commit.
+/// Prints the turns of one agent and of concurrent agents; `one` is the time of a bare commit.
 fn print_turns<const N: usize>(
     title: &str,
     one: Duration,
@@ -122,7 +121,7 @@ fn print_turns<const N: usize>(
     table.print();
 }
 
-/// Times the same on PostgreSQL, where each turn is one transaction.
+/// Times turns on PostgreSQL, where each turn is one transaction.
 async fn turns_on_postgres() -> anyhow::Result<()> {
     let Some(mut served) = server::open().await? else {
         return Ok(());
@@ -169,7 +168,7 @@ fn figures(sample: &mut Sample, rate: f64, unit: Duration) -> [String; 4] {
     ]
 }
 
-fn pages(path: &Path) -> anyhow::Result<File> {
+fn create_pages(path: &Path) -> anyhow::Result<File> {
     let file = File::create(path)?;
     for page in 0..PAGES {
         file.write_all_at(&PAGE, u64::from(page) * 4_096)?;
@@ -178,7 +177,7 @@ fn pages(path: &Path) -> anyhow::Result<File> {
     Ok(file)
 }
 
-async fn bare(path: &Path) -> anyhow::Result<SqliteConnection> {
+async fn open_bare(path: &Path) -> anyhow::Result<SqliteConnection> {
     let options = SqliteConnectOptions::from_str(&format!("sqlite:{}", path.display()))?
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
@@ -198,7 +197,7 @@ async fn commit_one(connection: &mut SqliteConnection, turn: &[Message]) -> anyh
     Ok(())
 }
 
-/// Appends from many agents, each of which waits for its own commit; waiting appends are committed together.
+/// Times appends of concurrent agents; each agent waits for its commit, which may contain other agents' appends.
 async fn concurrent(ingestor: &Ingestor) -> anyhow::Result<(Sample, Duration)> {
     let mut agents = JoinSet::new();
     let start = Instant::now();
@@ -223,7 +222,7 @@ async fn concurrent(ingestor: &Ingestor) -> anyhow::Result<(Sample, Duration)> {
     Ok((sample, start.elapsed()))
 }
 
-/// Times a turn of a new agent and one after a long history, alternately.
+/// Times turns of a new agent and of an agent with a long history, alternately.
 async fn histories() -> anyhow::Result<()> {
     let place = place::open(place::disk(), Synchronous::Full, |_| {}).await?;
     let ingestor = &place.parts.ingestor;
@@ -259,19 +258,19 @@ async fn histories() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Times a round of a long exchange and one of a short exchange, alternately.
+/// Times rounds of a long exchange and of short exchanges, alternately.
 async fn exchanges() -> anyhow::Result<()> {
     let place = place::open(place::disk(), Synchronous::Full, |_| {}).await?;
     let ingestor = &place.parts.ingestor;
     let mut source = Rounds::new(4);
     let (short_rounds, long_rounds) = (size(SHORT_EXCHANGE), size(LONG_EXCHANGE));
-    let long = one_exchange(ingestor, &mut source, "long", long_rounds).await?;
+    let long = create_exchange(ingestor, &mut source, "long", long_rounds).await?;
     let (mut of_short, mut of_long) = (Sample::default(), Sample::default());
     for number in 0..size(SHORT_EXCHANGES) {
-        let short = one_exchange(ingestor, &mut source, &format!("short-{number}"), short_rounds).await?;
+        let short = create_exchange(ingestor, &mut source, &format!("short-{number}"), short_rounds).await?;
         for _ in 0..size(ROUNDS_ADDED) {
             for (agent, sample) in [(&short, &mut of_short), (&long, &mut of_long)] {
-                let round = some_rounds(&mut source, 1)?;
+                let round = take_rounds(&mut source, 1)?;
                 let start = Instant::now();
                 ingestor.append(agent, round).await?;
                 sample.add(start.elapsed());
@@ -289,8 +288,8 @@ async fn exchanges() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes an agent with this many rounds on one message of the user's.
-async fn one_exchange(
+/// Creates an agent with one exchange: a user message, then `rounds` rounds.
+async fn create_exchange(
     ingestor: &Ingestor,
     source: &mut Rounds,
     name: &str,
@@ -303,18 +302,18 @@ async fn one_exchange(
     let mut left = usize::try_from(rounds)?;
     while left > 0 {
         let count = left.min(HISTORY_CHUNK / 2);
-        ingestor.replay(&agent, some_rounds(source, count)?).await?;
+        ingestor.replay(&agent, take_rounds(source, count)?).await?;
         left -= count;
     }
     Ok(agent)
 }
 
-fn some_rounds(source: &mut Rounds, count: usize) -> anyhow::Result<Vec<Message>> {
+fn take_rounds(source: &mut Rounds, count: usize) -> anyhow::Result<Vec<Message>> {
     let rounds: Vec<[Message; 2]> = source.take(count).collect::<Result<_, _>>()?;
     Ok(rounds.into_iter().flatten().collect())
 }
 
-/// Measures messages per second: of counting alone, of the store alone, and of both together.
+/// Measures messages per second: of token counting alone, of the store alone, and of both together.
 async fn bulk() -> anyhow::Result<()> {
     let mut source = Messages::new(3);
     let chunks: Vec<Vec<Message>> = (0..8).map(|_| source.mix(CHUNK)).collect::<Result<_, _>>()?;
@@ -339,7 +338,7 @@ async fn bulk() -> anyhow::Result<()> {
         sqlite_rate(&chunks, BULK_AGENTS, false).await?,
     );
     row(
-        "the same, with client ids",
+        "keeper, {BULK_AGENTS} agents, with client ids",
         sqlite_rate(&chunks, BULK_AGENTS, true).await?,
     );
     for agents in [1, BULK_AGENTS] {

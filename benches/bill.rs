@@ -1,21 +1,22 @@
-//! The cost of a long session at a provider that caches prompts: with the whole history in every call, with a window
-//! that slides a little every turn, and with recapd's context as the daemon builds it. Then the same for one message
-//! of the user's on which the model works for a thousand rounds, with a window that slides every round. Computed, not
-//! measured: the same on any machine.
+//! The cost of a long conversation with a provider that caches prompts. Three kinds of calls are compared: with the
+//! whole history, with a window that slides by one turn at a time, and with recapd's context. Then the same for one
+//! user message that the model answers in a thousand rounds, with a window that slides by one round at a time.
+//! The costs are computed, not measured, and so equal on all machines.
 //!
-//! `cargo bench --bench bill -- FILE` reads any conversation; without a file it is `examples/two-weeks.jsonl`. The
-//! long run is generated, and far larger than the window.
+//! `cargo bench --bench bill -- FILE` reads a conversation; without a file, the bench reads `examples/two-weeks.jsonl`.
+//! The long run is generated, and far larger than the window.
 //!
-//! Assumptions, by the providers' documentation of prompt caching:
-//! - A cached token costs 0.1 of a plain one, a token written to the cache 1.25. Output is the same for all three.
-//! - Anthropic: breakpoints are after the instructions and after each of the last three messages; cached is the
-//!   longest prefix of messages, equal byte for byte, that ends at a breakpoint of the previous request. An entry
-//!   lives for five minutes after its last use. Instructions in the middle of a conversation move to its front.
-//! - OpenAI: any prefix of messages of the previous request, for thirty minutes.
+//! Assumptions, from the providers' documentation of prompt caching:
+//! - A cached token costs 0.1 of an uncached token, a token written to the cache 1.25. Output costs the same in all.
+//! - Anthropic: breakpoints are after the instructions and after each of the last three messages. The longest prefix
+//!   of messages that is equal byte for byte and ends at a breakpoint of the previous request is cached. An entry
+//!   expires five minutes after its last use. Instructions within a conversation move to its start.
+//! - OpenAI: any prefix of the previous request's messages is cached, for thirty minutes.
 //! - A prefix of fewer than 1,024 tokens isn't cached.
-//! - Time is that of the conversation; the bill with a cache that never expires is given as well.
-//! - There is a model call wherever the model speaks next. A message's tokens are those of its JSON, in o200k.
-//! - recapd's worker takes as long as three model calls; until then digests represent what left the window.
+//! - The time is that of the conversation. The cost with a cache that never expires is shown too.
+//! - The model is called wherever the conversation continues with a model message. Tokens are those of the JSON, in
+//!   o200k.
+//! - recapd's worker takes as long as three model calls; until then digests stand for what left the window.
 
 #[path = "measure/conversation.rs"]
 mod conversation;
@@ -59,10 +60,10 @@ const READ: i64 = 2;
 const WRITTEN: i64 = 25;
 /// The shortest cached prefix, in tokens.
 const CACHED_TOKENS_MIN: i64 = 1_024;
-/// Messages at the end of a request to Anthropic that are followed by a breakpoint.
+/// The last messages of a request to Anthropic, each of which is followed by a breakpoint.
 const BREAKPOINTS: usize = 3;
 const UPDATE_CALLS: u32 = 3;
-/// Rounds of the long run, and the time between two of them.
+/// Rounds of the long run, and the time between two rounds.
 const ROUNDS: u32 = 1_000;
 const ROUND_MS: i64 = 20 * SECOND_MS;
 
@@ -87,7 +88,7 @@ impl Provider {
         }
     }
 
-    /// Returns how many messages of a request of `sent` are cached, if the next request shares its first `shared`.
+    /// Returns how many of a request's `sent` messages are cached if the next request begins with `shared` of them.
     fn cached(self, sent: usize, shared: usize) -> usize {
         match self {
             Self::Anthropic if shared + BREAKPOINTS > sent => shared,
@@ -97,7 +98,7 @@ impl Provider {
     }
 }
 
-/// A request as the cache sees it.
+/// A request as the provider's cache sees it.
 struct Request {
     at: Timestamp,
     system: Value,
@@ -116,13 +117,13 @@ impl Request {
         }
     }
 
-    /// The instructions, then each message.
+    /// Returns the instructions, then each message.
     fn values(&self) -> impl Iterator<Item = &Value> {
         std::iter::once(&self.system).chain(&self.messages)
     }
 }
 
-/// Counts values, and remembers each count.
+/// Counts the tokens of values; caches the counts.
 struct Counter {
     counter: Arc<dyn TokenCounter>,
     known: HashMap<String, i64>,
@@ -143,13 +144,13 @@ impl Counter {
     }
 }
 
-/// The cost of calls with one kind of window, with a cache that expires and with one that doesn't.
+/// The cost of all calls with one kind of window: with a cache that expires (`forgetful`), and with one that doesn't.
 struct Bill {
     provider: Provider,
     counter: Counter,
     last: Option<(Request, Vec<i64>)>,
     calls: i64,
-    /// Calls whose request doesn't begin with the whole previous one.
+    /// Calls whose request doesn't begin with the whole previous request.
     breaks: i64,
     sent_tokens: i64,
     forgetful: Cost,
@@ -204,7 +205,7 @@ impl Bill {
             let pairs = last.messages.iter().zip(&request.messages);
             pairs.take_while(|(before, now)| before == now).count()
         });
-        // The first number is the instructions'.
+        // The first count is that of the instructions.
         let (sent_at, known) = last.map_or((None, Vec::new()), |(last, tokens)| (Some(last.at), tokens));
         let sent = known.len().saturating_sub(1);
         let mut tokens: Vec<i64> = known
@@ -221,7 +222,7 @@ impl Bill {
         self.last = Some((request, tokens));
     }
 
-    /// True if what was cached at `sent_at` hasn't expired.
+    /// Returns whether a cache entry of `sent_at` hasn't expired.
     fn is_alive(&self, sent_at: Option<Timestamp>, now: Timestamp) -> bool {
         sent_at.is_some_and(|sent_at| now.since_ms(sent_at) <= self.provider.cache_life_ms())
     }
@@ -234,16 +235,16 @@ impl Bill {
     }
 }
 
-/// The conversation to bill, and its windows.
+/// A conversation whose cost is computed.
 struct Session {
     title: &'static str,
     messages: Vec<Message>,
     budget_tokens: i64,
-    /// The unit that leaves a sliding window.
+    /// What leaves a sliding window together.
     slides_by: Unit,
 }
 
-/// The unit that leaves a window.
+/// What leaves a window together.
 #[derive(Clone, Copy, Debug)]
 enum Unit {
     Turn,
@@ -258,7 +259,7 @@ impl Unit {
         }
     }
 
-    /// A window of `budget_tokens` from which the fewest possible units leave.
+    /// Returns the budget of a window from which as few units as possible leave.
     fn budget(self, budget_tokens: i64) -> Budget {
         let budget = Budget::new(budget_tokens, 1.0);
         match self {
@@ -281,8 +282,8 @@ async fn main() -> anyhow::Result<()> {
 }
 
 fn conversation() -> anyhow::Result<Session> {
-    let mut messages = conversation::given()?;
-    // A message without a time has that of the one before.
+    let mut messages = conversation::read()?;
+    // A message without a time has the time of the message before it.
     let mut at = Timestamp(0);
     for message in &mut messages {
         at = message.at.unwrap_or(at);
@@ -296,7 +297,7 @@ fn conversation() -> anyhow::Result<Session> {
     })
 }
 
-/// One message of the user's, on which the model works for many rounds.
+/// Generates one user message and the many rounds in which the model answers.
 fn long_run() -> anyhow::Result<Session> {
     let mut source = Rounds::new(9);
     let mut messages = vec![said("user", &source.texts.prose(400))?];
@@ -318,7 +319,7 @@ fn counter() -> Arc<dyn TokenCounter> {
     tokenizer::counter_for("openai", "gpt-5")
 }
 
-/// A fifth of a conversation that would fit into the default window.
+/// Returns the window budget for a conversation that fits into the default window: a fifth of its tokens.
 fn budget_of(messages: &[Message]) -> i64 {
     let counter = counter();
     let tokens = messages
@@ -340,7 +341,7 @@ fn print(provider: Provider, session: &Session, [whole, sliding, recapd]: [&Bill
         "breaks",
         "tokens sent",
         "read from cache",
-        "written to it",
+        "written to cache",
         "costs, in plain tokens",
         "× sliding",
         "kept warm",
@@ -381,7 +382,7 @@ fn print(provider: Provider, session: &Session, [whole, sliding, recapd]: [&Bill
     table.print();
 }
 
-/// True if the model is called after the message at `place`, because it speaks next.
+/// Returns whether the model is called after the message at `place`: the next message of the conversation is its.
 fn is_call(messages: &[Message], place: usize) -> bool {
     let is_model = |message: &Message| matches!(message.kind, Kind::Assistant | Kind::ToolCall);
     let mut later = messages
@@ -394,10 +395,10 @@ fn is_call(messages: &[Message], place: usize) -> bool {
     is_asked && later.next().is_some_and(is_model)
 }
 
-/// Bills a window that nothing leaves: each call reads what the previous one sent, and writes what is new.
+/// Computes the cost without a window: each call reads from the cache what the previous call sent, and writes the rest.
 fn whole(provider: Provider, messages: &[Message]) -> Bill {
     let mut bill = Bill::new(provider);
-    // The window holds the newest exchange alone: what was sent before it can't change any more.
+    // The window holds the newest exchange alone; messages before it can't change any more.
     let mut window = Window::new(Budget::new(1, 1.0).with_leg_tokens(0), counter());
     let (mut before_tokens, mut newest_tokens, mut sent_tokens, mut sent_at) = (0, 0, 0, None);
     for (place, message) in messages.iter().enumerate() {
@@ -415,7 +416,7 @@ fn whole(provider: Provider, messages: &[Message]) -> Bill {
     bill
 }
 
-/// Bills a window that slides by the fewest possible turns or rounds.
+/// Computes the cost of a window that slides by as few turns or rounds as possible.
 fn sliding(provider: Provider, session: &Session) -> Bill {
     let mut bill = Bill::new(provider);
     let mut window = Window::new(session.slides_by.budget(session.budget_tokens), counter());
@@ -431,7 +432,7 @@ fn sliding(provider: Provider, session: &Session) -> Bill {
     bill
 }
 
-/// The request with the whole window.
+/// Returns the request with the whole window.
 fn in_full(provider: Provider, window: &Window) -> Request {
     let options = ContextOptions {
         system_in_place: provider.format().takes_system_in_place(),
@@ -441,7 +442,7 @@ fn in_full(provider: Provider, window: &Window) -> Request {
     Request::new(Timestamp(0), render(provider.format(), &turns).body)
 }
 
-/// Bills the daemon's own ingestor, worker and context, over a database.
+/// Computes the cost of recapd's contexts, with the daemon's own ingestor, worker and database.
 async fn recapd(provider: Provider, messages: &[Message], budget_tokens: i64) -> anyhow::Result<Bill> {
     let Place {
         parts,

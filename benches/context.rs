@@ -1,5 +1,5 @@
-//! The time to build a context of some 90,000 tokens, for each provider: from a window in memory, and from the
-//! daemon's database, which includes reading. And the same within one exchange of very many rounds.
+//! The time to build a context of about 90,000 tokens, for each provider: from a window in memory, and from the
+//! daemon's database, including reading. Then the same within one exchange of very many rounds.
 
 mod measure;
 #[path = "measure/messages.rs"]
@@ -32,15 +32,15 @@ use recapd_engine::assembly::Parts;
 use rounds::{Rounds, said};
 use tokio::time::Instant;
 
-/// The window's budget, of which an eviction leaves nine tenths.
+/// The window's budget; after an eviction, the window is filled to nine tenths.
 const BUDGET_TOKENS: u32 = 100_000;
 const LOW_WATER: f64 = 0.9;
 const ROUNDS: u32 = 200;
 /// Messages per append while the window fills.
 const CHUNK: usize = 16;
-/// Rounds of the one exchange; the ratios are relative to the first.
+/// Rounds of the exchange; ratios are relative to the shortest exchange.
 const EXCHANGES: [u32; 3] = [300, 3_000, 30_000];
-/// Fill of this exchange's window when the context is built, in percent of its budget.
+/// The fill of that exchange's window when the context is built, in percent of its budget.
 const FILLED_PERCENT: std::ops::Range<i64> = 91..92;
 
 #[tokio::main]
@@ -67,8 +67,7 @@ fn row(table: &mut Table, name: &str, tokens: i64, sample: &mut Sample, counting
     table.row(name, &figures);
 }
 
-/// Times the embedded library: a window, the turns of its context, and a provider's request. Returns the time to
-/// count the window's payloads.
+/// Times the embedded library: from a window to a provider's request. Returns the time to count the window's payloads.
 fn in_memory(table: &mut Table, messages: &[Message]) -> Sample {
     let counter = tokenizer::counter_for("openai", "gpt-5");
     let budget = i64::from(size(BUDGET_TOKENS));
@@ -76,7 +75,7 @@ fn in_memory(table: &mut Table, messages: &[Message]) -> Sample {
     let mut has_evicted = false;
     for message in messages {
         has_evicted |= !window.push(message.clone(), Timestamp(0)).is_empty();
-        // Slightly above low water.
+        // Stop slightly above the low-water mark.
         if has_evicted && window.tokens() <= budget * 91 / 100 {
             break;
         }
@@ -117,7 +116,7 @@ fn in_memory(table: &mut Table, messages: &[Message]) -> Sample {
     counting
 }
 
-/// Times the daemon: it reads window, anchor and a full summary from the database, then does the same.
+/// Times the daemon: reading window, anchor and a full summary from the database, and building the context.
 async fn from_store(table: &mut Table, messages: &[Message], counting: &mut Sample) -> anyhow::Result<()> {
     let budget = i64::from(size(BUDGET_TOKENS));
     let Place {
@@ -133,7 +132,7 @@ async fn from_store(table: &mut Table, messages: &[Message], counting: &mut Samp
     let agent: AgentId = "context".parse()?;
     for chunk in messages.chunks(CHUNK) {
         let outcome = parts.ingestor.replay(&agent, chunk.to_vec()).await?;
-        // Enough has left for the summary to be full.
+        // By now enough has left the window to fill the summary.
         if outcome.first_exchange > i64::from(size(800)) && outcome.window_tokens <= budget * 92 / 100 {
             break;
         }
@@ -178,7 +177,7 @@ async fn from_store(table: &mut Table, messages: &[Message], counting: &mut Samp
     }
     row(
         table,
-        "daemon: reading it from the database",
+        "daemon: reading from the database",
         tokens,
         &mut reading,
         counting,
@@ -186,7 +185,7 @@ async fn from_store(table: &mut Table, messages: &[Message], counting: &mut Samp
     Ok(())
 }
 
-/// Times reading and building within one exchange, by the number of rounds that have left its window.
+/// Times reading and building within one exchange, for different numbers of rounds that have left the window.
 async fn one_exchange() -> anyhow::Result<()> {
     let Place {
         parts,
@@ -231,7 +230,7 @@ async fn one_exchange() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Appends this many rounds to one message of the user's, and a few more until the window is full enough.
+/// Appends a user message and `rounds` rounds; then a few rounds more, until the window is as full as required.
 async fn fill(parts: &Parts, agent: &AgentId, rounds: u32) -> anyhow::Result<()> {
     let budget = i64::from(size(BUDGET_TOKENS));
     let mut source = Rounds::new(8);

@@ -1,8 +1,8 @@
-//! The speed of token counting, on realistic and on adversarial texts, and whether the time is linear: the time for
-//! twice the text is divided by the time for the text, which gives 2 if it is.
+//! The speed of token counting, on realistic and on adversarial texts. Also whether the time is linear: the time for
+//! a text of double length divided by the time for the text is then 2.
 //!
-//! tiktoken is measured for comparison; where it panics, its row says that it refuses. So is OpenAI's own, if the
-//! Python of an environment that has it is named: `cargo bench --bench counting -- venv/bin/python`.
+//! tiktoken-rs is measured for comparison; where it panics, its row says `refuses`. Python's tiktoken is measured too
+//! if you name an interpreter that has it: `cargo bench --bench counting -- venv/bin/python`.
 
 mod measure;
 #[path = "measure/python.rs"]
@@ -26,9 +26,9 @@ use tiktoken_rs::CoreBPE;
 use tokio::time::Instant;
 
 const BYTES: u32 = 1_000_000;
-/// Passes over each text and its double.
+/// How often each text and its double is counted.
 const PASSES: u32 = 9;
-/// Time after which no further pass begins.
+/// After this time no further pass begins.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Phrases in other languages and scripts.
@@ -47,10 +47,10 @@ const PHRASES: [&str; 12] = [
     "Deploy 🚀 erledigt – größtenteils ✅, Rest morgen 👩‍👩‍👧.",
 ];
 
-/// A text by name, at any length.
+/// The name of a text, and the function that makes it at a given length.
 type Maker = (&'static str, fn(usize) -> String);
 
-/// The texts: four realistic, five adversarial.
+/// Four realistic texts, then five adversarial ones.
 const MAKERS: [Maker; 9] = [
     ("prose", |bytes| Texts::new(1).prose(bytes)),
     ("JSON", |bytes| Texts::new(2).json(bytes)),
@@ -66,7 +66,7 @@ const MAKERS: [Maker; 9] = [
 fn main() -> anyhow::Result<()> {
     let exact = tokenizer::counter_for("openai", "gpt-5");
     let oracle = tiktoken_rs::o200k_base()?;
-    // The first count loads the tables of both.
+    // The first count loads each counter's tables.
     anyhow::ensure!(exact.count("Hello") == tiktoken(&oracle, "Hello"));
     let columns = ["bytes", "p50", "MB/s", "time(2n)/time(n)", "same count"];
     let mut table = Table::new("counting, by one thread", &columns);
@@ -78,9 +78,9 @@ fn main() -> anyhow::Result<()> {
     for (name, make) in MAKERS {
         let bytes = usize::try_from(size(BYTES))?;
         let text = make(bytes);
-        let theirs = guarded(|| timed(make, bytes, &|text| tiktoken(&oracle, text)));
-        let same = guarded(|| tiktoken(&oracle, &text) == exact.count(&text));
-        let ours = timed(make, bytes, &|text| exact.count(text));
+        let theirs = catch_panic(|| time(make, bytes, &|text| tiktoken(&oracle, text)));
+        let same = catch_panic(|| tiktoken(&oracle, &text) == exact.count(&text));
+        let ours = time(make, bytes, &|text| exact.count(text));
         row(
             &mut table,
             &format!("{name}: recapd, {}", exact.method()),
@@ -91,7 +91,7 @@ fn main() -> anyhow::Result<()> {
         row(&mut table, &format!("{name}: tiktoken-rs"), bytes, theirs, same);
         if let Some(python) = &mut python {
             let title = format!("{name}: Python's tiktoken {}", python.version);
-            let theirs = timed_by(make, bytes, &mut |text| {
+            let theirs = time_by(make, bytes, &mut |text| {
                 Ok(python.count(text)?.map(|(_, took)| took))
             })?;
             let count = python.count(&text)?.map(|(count, _)| count == exact.count(&text));
@@ -99,7 +99,7 @@ fn main() -> anyhow::Result<()> {
         }
     }
     let bytes = usize::try_from(size(BYTES))?;
-    let fallback = timed(MAKERS[0].1, bytes, &|text| BytesCounter.count(text));
+    let fallback = time(MAKERS[0].1, bytes, &|text| BytesCounter.count(text));
     row(
         &mut table,
         &format!("prose: recapd, {}", BytesCounter.method()),
@@ -128,7 +128,7 @@ fn row(table: &mut Table, name: &str, bytes: usize, took: Option<(Duration, Dura
         |(once, twice)| {
             let megabytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX)) / 1e6;
             let speed = megabytes / once.as_secs_f64().max(1e-9);
-            // A constant time has no speed.
+            // A time that doesn't depend on the length has no speed.
             let is_constant = once < Duration::from_micros(1);
             (
                 show(once),
@@ -145,9 +145,9 @@ fn row(table: &mut Table, name: &str, bytes: usize, took: Option<(Duration, Dura
     table.row(name, &[bytes.to_string(), time, speed, growth, same.to_owned()]);
 }
 
-/// The median times for a text of `bytes` and for one twice as long, measured alternately.
-fn timed(make: fn(usize) -> String, bytes: usize, count: &dyn Fn(&str) -> i64) -> (Duration, Duration) {
-    let took = timed_by(make, bytes, &mut |text| {
+/// Returns the median times for a text of `bytes` bytes and for one twice as long, measured alternately.
+fn time(make: fn(usize) -> String, bytes: usize, count: &dyn Fn(&str) -> i64) -> (Duration, Duration) {
+    let took = time_by(make, bytes, &mut |text| {
         let start = Instant::now();
         std::hint::black_box(count(std::hint::black_box(text)));
         Ok(Some(start.elapsed()))
@@ -155,8 +155,9 @@ fn timed(make: fn(usize) -> String, bytes: usize, count: &dyn Fn(&str) -> i64) -
     took.ok().flatten().unwrap_or_default()
 }
 
-/// Times like [`timed`], with a counter that measures itself and may refuse. Slow counting is measured less often.
-fn timed_by(
+/// Does the same as [`time`] with a counter that measures its own time and may refuse. Stops early if counting is
+/// slow.
+fn time_by(
     make: fn(usize) -> String,
     bytes: usize,
     count: &mut dyn FnMut(&str) -> anyhow::Result<Option<Duration>>,
@@ -180,8 +181,8 @@ fn tiktoken(oracle: &CoreBPE, text: &str) -> i64 {
     i64::try_from(oracle.encode_ordinary(text).len()).unwrap_or(i64::MAX)
 }
 
-/// Returns the result of `work`; `None` if it panics.
-fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
+/// Runs `work`. Returns `None` if it panics.
+fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
     let result = panic::catch_unwind(AssertUnwindSafe(work)).ok();

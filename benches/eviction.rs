@@ -1,7 +1,7 @@
-//! The time of the eviction decision by the number of exchanges in the window: in memory, and in the store.
+//! The time to decide about evictions, for different numbers of exchanges in the window: in memory, and in the store.
 //!
-//! Every append here overflows the window by one exchange, and exactly one leaves. The agents take turns, so that
-//! noise affects all of them alike.
+//! Every append overflows the window by one exchange, and exactly one exchange leaves. The agents take turns, so that
+//! noise affects all of them equally.
 
 mod measure;
 #[path = "measure/place.rs"]
@@ -28,13 +28,13 @@ use recapd_store::{AppendRequest, AppendRules, PreparedMessage};
 use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use tokio::time::Instant;
 
-/// Exchanges in the windows; the ratios are relative to the first.
+/// Exchanges in each window; ratios are relative to the smallest window.
 const EXCHANGES: [u32; 4] = [1_000, 10_000, 100_000, 1_000_000];
 /// Appends to each window in memory.
 const ROUNDS: u32 = 20_000;
 /// Appends to each agent in the store.
 const STORE_ROUNDS: u32 = 1_000;
-/// Appends timed together where one is too short for the clock.
+/// Appends that are timed together because the clock can't resolve a single one.
 const BATCH: u32 = 50;
 const EXCHANGE_TOKENS: i64 = 40;
 
@@ -69,8 +69,8 @@ fn samples(exchanges: &[u32]) -> Vec<Sample> {
     exchanges.iter().map(|_| Sample::default()).collect()
 }
 
-/// Times the arithmetic alone, as the window does it: place a message, detect the overflow, search for the cut from
-/// the oldest exchange on, move the boundary.
+/// Times the arithmetic alone, as the window does it: adds a message, detects the overflow, searches for the cut from
+/// the oldest exchange on, and moves the boundary.
 fn ledgers(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
     let message = message("user", "Go on.")?;
     let entry = LedgerEntry::new(&message, EXCHANGE_TOKENS, Timestamp(0), &Redactor::standard());
@@ -116,7 +116,7 @@ fn take_in(ledger: &mut Ledger, cuts: &mut VecDeque<CutPoint>, entry: &LedgerEnt
     }));
 }
 
-/// Times the embedded library, counting included.
+/// Times the embedded library, including token counting.
 fn windows(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
     let counter = tokenizer::counter_for("openai", "gpt-5");
     let said = message("user", "Go on, and run the tests again.")?;
@@ -143,7 +143,7 @@ fn windows(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Times the whole append of an exchange. SQLite doesn't wait for the disk here, since that would hide the decision.
+/// Times whole appends of an exchange. SQLite doesn't wait for the disk, since that would hide the decision's time.
 async fn stores(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
     let place = place::open(place::disk(), Synchronous::Off, |_| {}).await?;
     let store = place.parts.store.as_ref();
@@ -188,7 +188,7 @@ async fn stores(table: &mut Table, exchanges: &[u32]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Repeats the agent's first exchange until it has `count`.
+/// Repeats the agent's first exchange until the agent has `count` exchanges.
 async fn fill(connection: &mut SqliteConnection, agent: &AgentId, count: u32) -> anyhow::Result<()> {
     let statements = [
         "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < ?2) \
@@ -215,7 +215,7 @@ async fn fill(connection: &mut SqliteConnection, agent: &AgentId, count: u32) ->
     Ok(())
 }
 
-/// A budget that `exchanges` fill exactly.
+/// Returns the budget that `exchanges` exchanges fill exactly.
 fn budget(exchanges: u32, exchange_tokens: i64) -> Budget {
     Budget::new(i64::from(exchanges) * exchange_tokens, 1.0)
 }

@@ -1,11 +1,12 @@
-//! Appends at a given rate, from many agents, while the offline model writes their summaries.
+//! Times appends from many agents at a given rate, while the offline model writes their summaries.
 //!
-//! Arrivals don't wait for answers: each turn has its due time, and its duration counts from then, including any queueing. A
-//! bench that sends the next turn after the answer to the last would leave out the very waits that it looks for (coordinated
-//! omission). `cargo bench --bench load`; the head of its table gives the requested rate, the rows the measured ones.
+//! Turns arrive whether or not earlier turns are answered: each turn has its due time, and its duration counts from
+//! then, including queueing. A bench that sent a turn only after the previous answer would miss the very waits that
+//! this one looks for (coordinated omission). Run `cargo bench --bench load`; the table's head shows the requested
+//! rate, its rows the measured rates.
 //!
-//! The first row is the disk alone, with less than the load demands: if that has long waits, so must the following
-//! rows. The last rows are without a disk, and show recapd's own share.
+//! The first row is the disk alone, with less load: if its latencies are long, those of the next rows are as well. The
+//! last rows use memory instead of a disk, and show recapd's own share.
 
 #[path = "measure/disk.rs"]
 mod disk;
@@ -33,20 +34,20 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Turns of two messages that arrive per second.
+/// Turns per second, of two messages each.
 const TURNS_PER_SECOND: u32 = 2_000;
-/// Agents from which they come in turn.
+/// Agents; they append in turn.
 const AGENTS: u32 = 500;
 const SECONDS: u32 = 30;
-/// Different turns, which are repeated.
+/// Different turns; they repeat.
 const TURNS: u32 = 64;
-/// Messages that each agent has before, so that windows are full.
+/// Messages that each agent has at the start, so that its window is full.
 const HISTORY_MESSAGES: usize = 24;
-/// A window small enough that summaries are written all the time.
+/// Small enough that summaries are written all the time.
 const BUDGET_TOKENS: i64 = 4_000;
 /// Linux's file system in memory.
 const MEMORY: &str = "/dev/shm";
-/// The first fraction of turns fills caches and windows, and isn't counted: one in this many.
+/// One in this many turns, at the start, fills caches and windows and isn't counted.
 const WARMUP_SHARE: u32 = 5;
 
 #[tokio::main]
@@ -65,7 +66,7 @@ async fn main() -> anyhow::Result<()> {
         "summaries written",
     ];
     let mut table = Table::new(&title, &columns);
-    table.row("the disk alone", &alone()?);
+    table.row("the disk alone", &time_disk()?);
     let mut first = None;
     for (parent, is_summarised, name) in [
         (place::disk(), false, "nobody summarises"),
@@ -73,9 +74,9 @@ async fn main() -> anyhow::Result<()> {
         (Path::new(MEMORY), false, "in memory: nobody summarises"),
         (Path::new(MEMORY), true, "in memory: summaries are written"),
     ] {
-        let (mut took, [rate, summaries]) = match loaded_in(parent, is_summarised).await {
+        let (mut took, [rate, summaries]) = match run_load_in(parent, is_summarised).await {
             Ok(figures) => figures,
-            // In a container it may be small or missing.
+            // In a container, this file system may be small or missing.
             Err(error) if parent == Path::new(MEMORY) => {
                 table.row(&format!("{name} ({error:#})"), &[]);
                 continue;
@@ -91,9 +92,9 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Times the disk with less than the load demands.
-fn alone() -> anyhow::Result<[String; 7]> {
-    let (mut took, rate) = disk::waited(Duration::from_secs(size(SECONDS).into()))?;
+/// Times writes to the disk, with less than the load needs.
+fn time_disk() -> anyhow::Result<[String; 7]> {
+    let (mut took, rate) = disk::write_latency(Duration::from_secs(size(SECONDS).into()))?;
     let [p50, p99, p999, slowest] = times(&mut took);
     Ok([
         p50,
@@ -106,7 +107,7 @@ fn alone() -> anyhow::Result<[String; 7]> {
     ])
 }
 
-/// The median, the percentiles 99 and 99.9, and the maximum.
+/// Returns the median, the percentiles 99 and 99.9, and the maximum.
 fn times(took: &mut Sample) -> [String; 4] {
     [
         took.p50(),
@@ -117,40 +118,43 @@ fn times(took: &mut Sample) -> [String; 4] {
     .map(show)
 }
 
-/// Runs [`loaded`] over a new database within `parent`.
-async fn loaded_in(parent: &Path, is_summarised: bool) -> anyhow::Result<(Sample, [String; 2])> {
+/// Runs [`run_load`] over a new database within `parent`.
+async fn run_load_in(parent: &Path, is_summarised: bool) -> anyhow::Result<(Sample, [String; 2])> {
     let place = place::open(parent, Synchronous::Full, |config| {
         config.window.budget_tokens = BUDGET_TOKENS;
     })
     .await?;
-    let figures = loaded(&place, is_summarised).await?;
+    let figures = run_load(&place, is_summarised).await?;
     place.folder.close()?;
     Ok(figures)
 }
 
 /// Returns the durations of appends, their rate per second, and the number of summaries written.
-async fn loaded(place: &Place, is_summarised: bool) -> anyhow::Result<(Sample, [String; 2])> {
+async fn run_load(place: &Place, is_summarised: bool) -> anyhow::Result<(Sample, [String; 2])> {
     let stop = CancellationToken::new();
     let mut background = JoinSet::new();
     let follower = place.parts.clone();
     background.spawn(follower.follow_changes(stop.clone()));
-    // As in the daemon.
+    // The daemon runs its worker on such threads too.
     let threads = Background::start(1)?;
     if is_summarised {
         let (parts, stop) = (place.parts.clone(), stop.clone());
         let worker = async move { parts.worker.run(stop.clone(), stop).await };
         background.spawn_on(worker, threads.handle());
     }
-    let (took, rate) = arrivals(place).await?;
+    let (took, rate) = append_turns(place).await?;
     stop.cancel();
     while let Some(ended) = background.join_next().await {
         ended?;
     }
-    Ok((took, [format!("{rate:.0}"), written(place).await?.to_string()]))
+    Ok((
+        took,
+        [format!("{rate:.0}"), count_summaries(place).await?.to_string()],
+    ))
 }
 
-/// Starts each turn at its due time. Returns the durations after the warm-up, and the answers per second.
-async fn arrivals(place: &Place) -> anyhow::Result<(Sample, f64)> {
+/// Appends each turn at its due time. Returns the durations after the warm-up, and the answers per second.
+async fn append_turns(place: &Place) -> anyhow::Result<(Sample, f64)> {
     let agents: Vec<AgentId> = (0..AGENTS)
         .map(|number| format!("agent-{number}").parse())
         .collect::<Result<_, _>>()?;
@@ -177,7 +181,7 @@ async fn arrivals(place: &Place) -> anyhow::Result<(Sample, f64)> {
             ingestor.append(&agent, turn.to_vec()).await?;
             Ok((number >= count / WARMUP_SHARE).then(|| due.elapsed()))
         });
-        // Finished tasks keep their memory until they are joined: 60,000 of them would cost time that isn't the appends'.
+        // Finished tasks keep their memory until they are joined; 60,000 of them would slow down the appends.
         while let Some(ended) = under_way.try_join_next() {
             ended??.into_iter().for_each(|one| took.add(one));
         }
@@ -188,7 +192,7 @@ async fn arrivals(place: &Place) -> anyhow::Result<(Sample, f64)> {
     Ok((took, f64::from(count) / start.elapsed().as_secs_f64()))
 }
 
-async fn written(place: &Place) -> anyhow::Result<i64> {
+async fn count_summaries(place: &Place) -> anyhow::Result<i64> {
     let mut versions = 0;
     for number in 0..AGENTS {
         let agent: AgentId = format!("agent-{number}").parse()?;

@@ -1,7 +1,7 @@
-//! The time to read a summary over HTTP on kept connections: alone, with concurrent readers, and while agents append
-//! at full speed. A bare route that returns the same bytes is measured for comparison; all targets take turns in
-//! short slices. Also the allocations of a request, without the network: the bytes of an answer are made once for
-//! each version, not for each reader.
+//! The time to read a summary over HTTP on open connections: with one reader, with concurrent readers, and while agents
+//! append at full speed. A bare route that returns the same bytes is measured for comparison; the targets take turns
+//! in short slices. Also the allocations of a request, without the network: the daemon makes an answer's bytes once
+//! for each version, not for each reader.
 
 mod measure;
 #[path = "measure/messages.rs"]
@@ -53,13 +53,13 @@ use tokio_util::sync::CancellationToken;
 const SLICES: u32 = 8;
 const SLICE: Duration = Duration::from_millis(250);
 const CONNECTIONS: u32 = 16;
-/// Agents that append at full speed meanwhile; one of them is the one whose summary is read.
+/// Agents that append at full speed; one of them is the agent whose summary is read.
 const WRITERS: u32 = 8;
-/// Messages that the agent has before; most are pending, which makes the document long.
+/// The messages of that agent at the start; most are pending, which makes the document long.
 const HISTORY_MESSAGES: usize = 4_000;
-/// Most allocations of a prepared answer on the fast path: headers, and the text of the agent's id.
+/// The most allocations of a prepared answer on the fast path: headers, and the text of the agent's id.
 const ALLOCATIONS_MAX: u64 = 16;
-/// Most bytes of these allocations: far less than the document.
+/// The most bytes of these allocations, far less than the document.
 const ALLOCATED_BYTES_MAX: u64 = 3_000;
 const ANSWER_BYTES_MAX: usize = 1_000_000;
 
@@ -72,7 +72,7 @@ struct Target {
 }
 
 #[derive(Default)]
-struct Measured {
+struct Measurements {
     took: Sample,
     requests: u32,
     wall: Duration,
@@ -133,20 +133,20 @@ async fn main() -> anyhow::Result<()> {
     Ok(place.folder.close()?)
 }
 
-/// Measures the targets in turn, and adds a row for each. Returns their p99.
+/// Measures the targets in turn, and adds a row for each. Returns their 99th percentiles.
 async fn rows(
     table: &mut Table,
     targets: &[Target],
     connections: u32,
     idle: Option<&[Duration]>,
 ) -> anyhow::Result<Vec<Duration>> {
-    let mut measured: Vec<Measured> = targets.iter().map(|_| Measured::default()).collect();
+    let mut measured: Vec<Measurements> = targets.iter().map(|_| Measurements::default()).collect();
     for _ in 0..size(SLICES) {
         for (target, measured) in targets.iter().zip(&mut measured) {
             slice(target, connections, measured).await?;
         }
     }
-    let rate = |measured: &Measured| f64::from(measured.requests) / measured.wall.as_secs_f64();
+    let rate = |measured: &Measurements| f64::from(measured.requests) / measured.wall.as_secs_f64();
     let bare = measured.first().map_or(1.0, rate);
     let mut p99s = Vec::new();
     for (place, (target, measured)) in targets.iter().zip(&mut measured).enumerate() {
@@ -168,8 +168,8 @@ async fn rows(
     Ok(p99s)
 }
 
-/// Reads on `connections` at once for one slice.
-async fn slice(target: &Target, connections: u32, measured: &mut Measured) -> anyhow::Result<()> {
+/// Reads on `connections` connections for one slice.
+async fn slice(target: &Target, connections: u32, measured: &mut Measurements) -> anyhow::Result<()> {
     let mut clients = JoinSet::new();
     let start = Instant::now();
     for _ in 0..connections {
@@ -196,7 +196,7 @@ async fn slice(target: &Target, connections: u32, measured: &mut Measured) -> an
     Ok(())
 }
 
-/// A minimal client that keeps its connection, and reads an answer by its content length.
+/// A minimal HTTP client that keeps its connection, and reads a body by its content length.
 struct Client {
     stream: TcpStream,
     answer: Vec<u8>,
@@ -258,7 +258,7 @@ async fn first_answer(address: SocketAddr, request: &str) -> anyhow::Result<(Str
     Ok((client.header("etag").to_owned(), Bytes::copy_from_slice(document)))
 }
 
-/// Counts the allocations of answers with a prepared summary, in each form; fails if they are too many.
+/// Counts the allocations of a prepared summary's answers, in each representation; fails if there are too many.
 fn count_allocations(interface: &Interface, agent: &AgentId, etag: &str) -> anyhow::Result<()> {
     let columns = ["allocations", "bytes"];
     let mut table = Table::new("one request, past the network", &columns);
@@ -302,7 +302,7 @@ fn count_allocations(interface: &Interface, agent: &AgentId, etag: &str) -> anyh
 
 async fn interface(place: &Place, stop: &CancellationToken) -> anyhow::Result<Interface> {
     let parts = &place.parts;
-    // Operators ask nothing here, but a database belongs to one store alone.
+    // No operator asks for anything here, but each store needs a database of its own.
     let database = place.folder.path().join("operators.db");
     let database = DatabaseConfig {
         url: format!("sqlite:{}", database.display()),

@@ -1,6 +1,6 @@
-//! The time of a search in the archive of one agent with many messages, beside FTS5's own ranking (`porter` stems, bm25) of the same texts
-//! in the same file system. Questions have six words of falling frequency, as texts have; none of them is a stop word. The whole answer
-//! is timed, with titles and excerpts; FTS5 returns ten row ids.
+//! The time to search an agent's archive of many messages, compared with FTS5's own ranking (`porter` stems, bm25) of
+//! the same texts in the same file system. Questions have six words of falling frequency, as texts have, without stop
+//! words. For recapd, the whole answer is timed, with titles and excerpts; FTS5 returns ten row ids.
 
 mod measure;
 #[path = "measure/place.rs"]
@@ -30,14 +30,14 @@ const ARCHIVES: [u32; 2] = [10_000, 1_000_000];
 const CHUNK: usize = 4_000;
 const QUESTIONS: u32 = 300;
 const QUESTION_WORDS: usize = 6;
-/// Words of a message.
+/// The words of a message.
 const WORDS: usize = 60;
 const VOCABULARY: f64 = 60_000.0;
-/// The most frequent words, which a question leaves out.
+/// The number of the most frequent words, which questions leave out.
 const STOP_WORDS: f64 = 60.0;
 
 #[derive(Default)]
-struct Measured {
+struct Measurements {
     /// The time to index the archive.
     indexed: Duration,
     ours: Sample,
@@ -74,8 +74,8 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fills an archive and a table of FTS5's, and asks both in turn.
-async fn archive(messages: usize) -> anyhow::Result<Measured> {
+/// Fills an archive and an FTS5 table, and searches both alternately.
+async fn archive(messages: usize) -> anyhow::Result<Measurements> {
     let place = place::open(place::disk(), Synchronous::Normal, |_| {}).await?;
     let agent: AgentId = "asked".parse()?;
     let mut fts5 = fts5(&place.folder.path().join("fts5.db")).await?;
@@ -100,9 +100,9 @@ async fn archive(messages: usize) -> anyhow::Result<Measured> {
     }
     let begun = Instant::now();
     place.parts.ingestor.index_all().await?;
-    let mut measured = Measured {
+    let mut measured = Measurements {
         indexed: begun.elapsed(),
-        ..Measured::default()
+        ..Measurements::default()
     };
     let redactor = Redactor::standard();
     for _ in 0..size(QUESTIONS) {
@@ -122,14 +122,14 @@ async fn archive(messages: usize) -> anyhow::Result<Measured> {
     Ok(measured)
 }
 
-/// Questions and answers in turn.
+/// Returns a question for even places, an answer for odd ones.
 fn message((place, text): (usize, String)) -> anyhow::Result<Message> {
     let kind = if place % 2 == 0 { "user" } else { "assistant" };
     let payload = serde_json::json!({ "kind": kind, "content": text }).to_string();
     Ok(formats::parse(Format::Native, &payload)?)
 }
 
-/// Words whose frequency falls with their rank, from rank `first` on.
+/// Returns words whose frequency falls with their rank, from rank `first` on.
 fn text(random: &mut fastrand::Rng, words: usize, first: f64) -> String {
     let word = |_| {
         let rank = first * (VOCABULARY / first).powf(random.f64());
@@ -138,7 +138,7 @@ fn text(random: &mut fastrand::Rng, words: usize, first: f64) -> String {
     (0..words).map(word).collect::<Vec<String>>().join(" ")
 }
 
-/// A word of letters for a rank.
+/// Returns a word of letters for a rank.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

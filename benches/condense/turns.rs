@@ -1,4 +1,4 @@
-//! A live conversation of short turns, as with an assistant.
+//! A generated conversation of short turns, as with an assistant.
 
 use recapd_core::{
     domain::{
@@ -15,11 +15,11 @@ mod texts;
 use texts::Texts;
 
 const BEGINS: Timestamp = Timestamp(1_767_600_000_000);
-/// Every so many turns, one follows a pause of an hour or more.
+/// One of so many turns follows a pause of an hour or more.
 const PAUSE_ONE_IN: usize = 40;
 const ANSWER_MS: i64 = 5 * SECOND_MS;
 
-/// Generates turns: a line or two of the user's, and a short answer.
+/// Generates turns: a short user message, and a short answer.
 pub(crate) fn short_turns(turns: usize) -> anyhow::Result<Vec<Message>> {
     let (mut texts, mut random) = (Texts::new(5), fastrand::Rng::with_seed(5));
     let mut at = BEGINS;

@@ -1,4 +1,4 @@
-//! A model that answers like real ones, and counts tokens.
+//! A model whose answers are as long as real ones; counts tokens.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,11 +8,11 @@ use recapd_llm::{ChatModel, LlmError, ModelAnswer, ModelRequest};
 use serde_json::{Value, json};
 
 pub(crate) const PRICED: &str = "claude-haiku-5-5";
-/// Words of the three texts of an item, roughly.
+/// Words of an item's three texts, about as many as real models write.
 const ITEM_WORDS: [usize; 3] = [45, 18, 7];
 const FACT_WORDS: usize = 12;
 const FACTS_ADDED: usize = 2;
-/// Above this number of facts, each answer closes [`FACTS_ADDED`] of them.
+/// With more facts than this, each answer closes [`FACTS_ADDED`] of them.
 const FACTS_MAX: usize = 20;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,7 +20,7 @@ pub(crate) struct Calls {
     pub(crate) count: i64,
     pub(crate) input_tokens: i64,
     pub(crate) output_tokens: i64,
-    /// Tokens of the instructions, which are a part of the input.
+    /// The tokens of the instructions; `input_tokens` includes them.
     pub(crate) instructions_tokens: i64,
 }
 
@@ -42,7 +42,7 @@ impl Calls {
     }
 }
 
-/// A model that answers with items and facts of usual lengths, made from words of the exchanges.
+/// A model that answers with items and facts of usual lengths, made of words from the exchanges.
 pub(crate) struct UsualModel {
     counter: Arc<dyn TokenCounter>,
     calls: Mutex<Calls>,
@@ -91,7 +91,7 @@ impl ChatModel for UsualModel {
     }
 }
 
-/// Returns items for two and three exchanges alternately; for more if the question limits the number of items.
+/// Returns items for two and three exchanges alternately, or for more if the prompt limits the number of items.
 fn answer(request: &ModelRequest) -> String {
     let numbers: Vec<i64> = request
         .transcripts
@@ -120,7 +120,7 @@ fn answer(request: &ModelRequest) -> String {
     json!({ "items": items, "facts": facts(request, numbers.last(), &mut text) }).to_string()
 }
 
-/// Returns the most items that the question allows.
+/// Returns the highest number of items that the prompt allows.
 fn items_max(user: &str) -> usize {
     let asked = user.rsplit_once(", at most ").map(|(_, asked)| asked);
     let number = asked.and_then(|asked| asked.split_whitespace().next());

@@ -1,14 +1,14 @@
-//! The conversation that a bench computes with.
+//! The conversation that a bench uses.
 
 use std::path::PathBuf;
 
 use recapd_core::{domain::message::Message, formats::file::FileReader};
 
-/// Messages used in a quick run.
+/// The messages of a quick run.
 const QUICK_MESSAGES: usize = 200;
 
-/// Reads the file on the command line, or the shipped example; only its beginning in a quick run.
-pub(crate) fn given() -> anyhow::Result<Vec<Message>> {
+/// Reads the file from the command line, or the example; in a quick run, only its beginning.
+pub(crate) fn read() -> anyhow::Result<Vec<Message>> {
     let given = std::env::args()
         .skip(1)
         .find(|argument| !argument.starts_with('-'));

@@ -1,4 +1,4 @@
-//! The write latency of the disk that holds a bench's databases.
+//! The write latency of the disk that holds the benches' databases.
 
 use std::{
     io::{Seek as _, SeekFrom, Write as _},
@@ -10,15 +10,15 @@ use tokio::time::Instant;
 
 use super::{measure::Sample, place};
 
-/// One write: a few pages, like a commit.
+/// The size of a write: a few pages, like a commit.
 const BYTES: usize = 16 * 1_024;
-/// Write rate; a busy writer commits more often.
+/// The write rate; a busy database commits more often.
 const WRITES_PER_SECOND: u32 = 500;
-/// After this many writes the first place is overwritten, as in a log of constant length.
+/// The number of writes after which writing starts again at the beginning, as in a log of constant length.
 const PLACES: u32 = 2_000;
 
-/// Writes and syncs for `duration`. Returns the durations, each counted from its due time, and the rate per second.
-pub(crate) fn waited(duration: Duration) -> anyhow::Result<(Sample, f64)> {
+/// Writes and syncs for `duration`. Returns the durations, each from the write's due time, and the rate per second.
+pub(crate) fn write_latency(duration: Duration) -> anyhow::Result<(Sample, f64)> {
     let mut file = tempfile::tempfile_in(place::disk())?;
     let mut took = Sample::default();
     let bytes = [1; BYTES];

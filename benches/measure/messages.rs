@@ -1,5 +1,5 @@
-//! Messages of an agent that calls tools, in OpenAI's chat format, mixed as in real traces: two or three of ten are
-//! prose, the others are calls and their results.
+//! Messages of an agent that calls tools, in OpenAI's chat format. The mix is that of real traces: two or three of ten
+//! messages are prose, the others are calls and results.
 
 use recapd_core::domain::message::Message;
 
@@ -8,18 +8,18 @@ use super::rounds::{Rounds, said};
 pub(crate) struct Messages(Rounds);
 
 impl Messages {
-    /// A source that yields the same messages for the same seed.
+    /// Creates a source that returns the same messages for the same seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(Rounds::new(seed))
     }
 
-    /// A turn without tools: a question and its answer.
+    /// Returns a turn without tools: a question and its answer.
     pub(crate) fn turn(&mut self) -> anyhow::Result<Vec<Message>> {
         let (question, answer) = (self.0.texts.prose(150), self.0.texts.prose(500));
         Ok(vec![said("user", &question)?, said("assistant", &answer)?])
     }
 
-    /// `count` messages: questions, tool calls with their results, answers.
+    /// Returns `count` messages: questions, tool calls with their results, answers.
     pub(crate) fn mix(&mut self, count: usize) -> anyhow::Result<Vec<Message>> {
         let mut mixed = Vec::with_capacity(count);
         while mixed.len() < count {

@@ -1,6 +1,6 @@
-//! Shared by all benches: samples with percentiles, ratios, and a table.
+//! What all benches share: samples with percentiles, ratios, and a table.
 //!
-//! Machines are noisy and differ, so trust ratios of two things measured side by side in one run.
+//! Machines differ and are noisy: trust ratios of two things measured alternately in one run.
 
 #[path = "size.rs"]
 mod size;
@@ -20,12 +20,12 @@ impl Sample {
         self.0.push(took);
     }
 
-    /// The duration that `percent` of the sample don't exceed; zero for an empty sample.
+    /// Returns the duration that `percent` % of the samples don't exceed; zero if there are none.
     pub(crate) fn percentile(&mut self, percent: usize) -> Duration {
         self.per_mille(percent * 10)
     }
 
-    /// The same as [`Self::percentile`], in thousandths.
+    /// Returns what [`Self::percentile`] returns, for thousandths.
     pub(crate) fn per_mille(&mut self, per_mille: usize) -> Duration {
         self.0.sort_unstable();
         let last = self.0.len().saturating_sub(1);

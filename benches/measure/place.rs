@@ -1,4 +1,4 @@
-//! A new database on the disk that holds the build, so that syncs really wait.
+//! A new database on the disk that holds the build, so that a sync really waits for a disk.
 
 use std::{path::Path, sync::Arc};
 
@@ -11,11 +11,11 @@ use tempfile::TempDir;
 
 pub(crate) const DATABASE: &str = "recapd.db";
 
-/// A temporary folder with a database, and the parts of a daemon over it.
+/// A temporary folder with a database, and the daemon's parts over it.
 pub(crate) struct Place {
-    /// Deleted with the value; the database in it is [`DATABASE`].
+    /// The folder of the database [`DATABASE`]; deleted when this value is dropped.
     pub(crate) folder: TempDir,
-    /// The daemon's parts; no task runs.
+    /// The daemon's parts; no background task runs.
     pub(crate) parts: Parts,
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn disk() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
 
-/// Opens a new database within `parent`, with `synchronous`, and the defaults unless `configure` changes them.
+/// Opens a new database within `parent`, with the default configuration as changed by `configure`.
 pub(crate) async fn open(
     parent: &Path,
     synchronous: Synchronous,

@@ -1,4 +1,4 @@
-//! Python's tiktoken for comparison: a child process that counts texts with the same ranks.
+//! Python's tiktoken, for comparison: a child process that counts tokens with the same ranks.
 
 use std::{
     fmt::Write as _,
@@ -12,12 +12,12 @@ use std::{
 use tempfile::TempDir;
 use tiktoken_rs::CoreBPE;
 
-/// The name under which tiktoken looks for o200k's ranks: the SHA-1 of their URL.
+/// The name of tiktoken's cache file with o200k's ranks: the SHA-1 of the ranks' URL.
 const RANKS_FILE: &str = "fb374d419588a4632f3f557e76b4b70aebbca790";
-/// Tokens of o200k, without the special ones.
+/// The tokens of o200k, without special tokens.
 const RANKS: u32 = 199_998;
-/// Turns the ranks into tiktoken's file, then counts. Input: a length, and that many bytes of text; output: a count
-/// and nanoseconds.
+/// Writes the ranks to tiktoken's cache file, then counts. Reads a length on a line and that many bytes of text; prints
+/// a count and nanoseconds.
 const PROGRAM: &str = r#"
 import base64, os, sys, time
 folder = os.environ["TIKTOKEN_CACHE_DIR"]
@@ -47,7 +47,7 @@ pub(crate) struct PythonTiktoken {
 }
 
 impl PythonTiktoken {
-    /// Starts `interpreter`, of an environment with tiktoken, with the ranks of `oracle`.
+    /// Starts `interpreter`, which needs tiktoken, with the ranks of `oracle`.
     pub(crate) fn start(interpreter: &str, oracle: &CoreBPE) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         write_ranks(oracle, &folder.path().join("ranks"))?;
@@ -73,7 +73,7 @@ impl PythonTiktoken {
         })
     }
 
-    /// Returns the tokens of `text` and the time to count them; `None` if it refuses.
+    /// Returns the number of tokens of `text` and the time to count them; `None` if tiktoken refuses.
     pub(crate) fn count(&mut self, text: &str) -> anyhow::Result<Option<(i64, Duration)>> {
         writeln!(self.texts, "{}", text.len())?;
         self.texts.write_all(text.as_bytes())?;
@@ -91,13 +91,13 @@ impl PythonTiktoken {
 
 impl Drop for PythonTiktoken {
     fn drop(&mut self) {
-        // It ends when its input does, but a bench doesn't wait for that.
+        // The process ends when its input ends, but a bench doesn't wait for that.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// Writes the bytes of each token on a line, in hexadecimal.
+/// Writes each token's bytes on a line, in hexadecimal.
 fn write_ranks(oracle: &CoreBPE, path: &Path) -> anyhow::Result<()> {
     let mut lines = String::new();
     for rank in 0..RANKS {

@@ -1,5 +1,5 @@
-//! Rounds of an agent that calls tools, in OpenAI's chat format: a call and its result each. A usual result has half
-//! a kilobyte, some dozens are common, as in real traces.
+//! Rounds of an agent that calls tools, in OpenAI's chat format: a call and its result each. As in real traces, a usual
+//! result has half a kilobyte, and some have dozens.
 
 use recapd_core::{
     domain::message::{Format, Message},
@@ -8,7 +8,7 @@ use recapd_core::{
 
 use super::texts::Texts;
 
-/// A source of rounds, the same for the same seed.
+/// Generates rounds; the same for the same seed.
 pub(crate) struct Rounds {
     pub(crate) texts: Texts,
     pub(crate) random: fastrand::Rng,
@@ -24,7 +24,7 @@ impl Rounds {
         }
     }
 
-    /// Returns a realistic length: most are short, some are long (median `median`, mean about twice that).
+    /// Returns a realistic length: most are short, some are long; the median is `median`, the mean about twice that.
     pub(crate) fn length(&mut self, median: usize) -> usize {
         let spread = [1, 2, 3, 4, 4, 5, 6, 8, 14, 40];
         let quarters = spread

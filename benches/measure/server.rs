@@ -1,5 +1,5 @@
-//! A new database on the PostgreSQL server that `RECAPD_TEST_POSTGRES` names: `scripts/with-postgres --durable`
-//! starts one that syncs to its disk.
+//! A new database on the PostgreSQL server that `RECAPD_TEST_POSTGRES` names. `scripts/with-postgres --durable` starts
+//! a server that syncs to its disk.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use recapd_platform::clock::SystemClock;
 use recapd_store::SqlStore;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, postgres::PgConnectOptions};
 
-/// The variable that names a database of the server.
+/// The variable that holds the URL of a database of the server.
 pub(crate) const SERVER: &str = "RECAPD_TEST_POSTGRES";
 
-/// An empty database with recapd's schema, and the parts of a daemon over it.
-pub(crate) struct Served {
-    /// The daemon's parts; no task runs.
+/// An empty database with recapd's schema, and the daemon's parts over it.
+pub(crate) struct ServerDatabase {
+    /// The daemon's parts; no background task runs.
     pub(crate) parts: Parts,
     /// A connection that bypasses the store.
     pub(crate) bare: PgConnection,
@@ -23,8 +23,8 @@ pub(crate) struct Served {
     name: String,
 }
 
-/// Opens a new database with the defaults; `None` if no server is named.
-pub(crate) async fn open() -> anyhow::Result<Option<Served>> {
+/// Opens a new database with the default configuration. Returns `None` if no server is named.
+pub(crate) async fn open() -> anyhow::Result<Option<ServerDatabase>> {
     #[expect(clippy::disallowed_methods, reason = "a bench's setting")]
     let Ok(url) = std::env::var(SERVER) else {
         return Ok(None);
@@ -40,7 +40,7 @@ pub(crate) async fn open() -> anyhow::Result<Option<Served>> {
     let (configured, store) = ((&config, config.spend.prices()?), Arc::new(store));
     let parts = Parts::new(configured, store, model, Arc::new(SystemClock), "bench", 0);
     let bare = own.connect().await?;
-    Ok(Some(Served {
+    Ok(Some(ServerDatabase {
         parts,
         bare,
         server,
@@ -48,7 +48,7 @@ pub(crate) async fn open() -> anyhow::Result<Option<Served>> {
     }))
 }
 
-impl Served {
+impl ServerDatabase {
     pub(crate) async fn remove(self) -> anyhow::Result<()> {
         self.bare.close().await?;
         let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);

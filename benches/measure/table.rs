@@ -8,13 +8,13 @@ impl Table {
         Self(vec![headings.map(str::to_owned).collect()])
     }
 
-    /// Adds a row: its name, and its figures.
+    /// Adds a row with its name and its figures.
     pub(crate) fn row(&mut self, name: &str, cells: &[String]) {
         let row = std::iter::once(name.to_owned()).chain(cells.iter().cloned());
         self.0.push(row.collect());
     }
 
-    /// Prints the table: names aligned left, figures right.
+    /// Prints the table: names left-aligned, figures right-aligned.
     #[expect(clippy::print_stdout, reason = "a table is what a bench is for")]
     pub(crate) fn print(&self) {
         println!("\n{}", self.text());

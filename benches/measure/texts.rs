@@ -1,5 +1,5 @@
-//! Texts that are as hard for a tokenizer as real ones: words with falling frequency, JSON as tools return it, source
-//! code. Generated from a seed, so that two runs measure the same bytes.
+//! Texts that are as hard for a tokenizer as real ones: words of falling frequency, JSON like that of tools, source
+//! code. They are generated from a seed, so that all runs measure the same bytes.
 
 use std::fmt::Write as _;
 
@@ -36,12 +36,12 @@ const NAMES: [&str; 16] = [
 pub(crate) struct Texts(fastrand::Rng);
 
 impl Texts {
-    /// A source that yields the same texts for the same seed.
+    /// Creates a source that returns the same texts for the same seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(fastrand::Rng::with_seed(seed))
     }
 
-    /// Returns sentences of at least `bytes`.
+    /// Returns sentences of at least `bytes` bytes.
     pub(crate) fn prose(&mut self, bytes: usize) -> String {
         let mut text = String::new();
         while text.len() < bytes {
@@ -57,7 +57,7 @@ impl Texts {
         text
     }
 
-    /// Returns an array of records of at least `bytes`.
+    /// Returns a JSON array of records of at least `bytes` bytes.
     pub(crate) fn json(&mut self, bytes: usize) -> String {
         let mut text = String::from("[");
         while text.len() < bytes {
@@ -79,7 +79,7 @@ impl Texts {
         text
     }
 
-    /// Returns lines of a program of at least `bytes`.
+    /// Returns lines of source code of at least `bytes` bytes.
     pub(crate) fn code(&mut self, bytes: usize) -> String {
         let mut text = String::new();
         while text.len() < bytes {
@@ -107,7 +107,7 @@ impl Texts {
             .unwrap_or_default()
     }
 
-    /// Returns a word; the product of two random numbers makes the first ones frequent.
+    /// Returns a word; the product of two random numbers makes the first words frequent.
     fn word(&mut self) -> &'static str {
         let words = WORDS.split_ascii_whitespace().count();
         let place = self.0.usize(..words) * self.0.usize(..words) / words;

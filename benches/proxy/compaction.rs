@@ -1,4 +1,4 @@
-//! A compaction that `recapd proxy` answers, with a daemon behind it.
+//! The time of a compaction that `recapd proxy` answers from a daemon.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use crate::{
     request,
 };
 
-/// About as many tokens as a host has when it compacts.
+/// About the size of a conversation that a host compacts.
 const CONVERSATION_BYTES: usize = 760 * KIB;
 const P99_MS_MAX: f64 = 100.0;
 const LOOK: Duration = Duration::from_millis(200);
 const LOOKS_MAX: usize = 600;
-/// After so many answers from one version, the summary is up to date.
+/// After so many answers from one summary version, the summary is up to date.
 const SAME: usize = 10;
 const ORDER: &str =
     "Your task is to create a detailed summary of the conversation. Use <analysis> and <summary>.";
 
-/// Asks for a compaction. Returns what recapd says of its answer; `None` if it forwards the request.
+/// Sends a compaction request. Returns the answer's `x-recapd` header; `None` if the proxy forwarded the request.
 async fn ask(client: &Client, url: &str, body: Bytes) -> Option<String> {
     let asked = client
         .post(url)
@@ -61,7 +61,7 @@ pub(crate) async fn measure(scale: Scale) {
     let mut said = messages(CONVERSATION_BYTES);
     said.push(json!({"role": "user", "content": ORDER}));
     let (url, body) = (format!("http://{listen}/v1/messages"), request(&said));
-    // The first ones store the conversation, and the summary is made meanwhile.
+    // The first requests store the conversation; the daemon writes the summary meanwhile.
     let (mut looks, mut last, mut same) = (0..LOOKS_MAX, None, 0);
     while same < SAME {
         looks.next().unwrap();

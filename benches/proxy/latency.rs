@@ -1,5 +1,5 @@
-//! What the proxy adds to a request: a conversation that is observed, and one whose first half has left the window, beside a
-//! request that is only relayed, by the same process, in turn.
+//! The time that the proxy adds to a request. Three requests take turns in one process: one that is only relayed, one
+//! whose conversation is observed, and one whose first half has left the window.
 
 use std::{
     sync::{Arc, Mutex},
@@ -31,21 +31,21 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{KIB, Scale, messages, request};
 
-/// Bytes of a request, and how often it is sent each way.
+/// The bytes of a request, and how often it is sent each way.
 const SIZES: [(usize, usize); 3] = [(16 * KIB, 2_000), (KIB * KIB, 400), (30 * KIB * KIB, 30)];
-/// The text in place of what has left the window, about 10,000 tokens.
+/// The size of the text that replaces what has left the window: about 10,000 tokens.
 const TEXT_BYTES: usize = 40 * KIB;
 /// The provider's answer.
 const ANSWER: &str = r#"{"type":"message","role":"assistant","content":[{"type":"text","text":"Done."}]}"#;
 
-/// A daemon that takes everything at once, and whose window has lost the first part of a conversation.
+/// A daemon that answers without delay, and whose window has lost the first part of a conversation.
 #[derive(Default)]
 struct QuickDaemon {
     replaced: Mutex<Value>,
 }
 
 impl QuickDaemon {
-    /// Half of the conversation leaves the window.
+    /// Removes half of the conversation from the window.
     fn evict(&self, body: &Bytes) {
         let body = std::str::from_utf8(body).unwrap();
         let sent = conversation(Format::Anthropic, Some(Format::ClaudeCode), body).unwrap();
@@ -74,7 +74,7 @@ impl ProxyDaemon for QuickDaemon {
     }
 }
 
-/// Asks, and sees that the proxy `says` what it did.
+/// Sends a request; checks the `x-recapd` header against `says`.
 async fn ask(client: &Client, url: &str, body: Bytes, says: Option<&str>) -> Duration {
     let began = Instant::now();
     let request = client
@@ -116,7 +116,7 @@ pub(crate) async fn measure(scale: Scale) {
     let provider = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = Config::default();
     config.proxy.anthropic_url = format!("http://{}", provider.local_addr().unwrap());
-    // What is measured is never given up.
+    // The proxy must not give up while it is measured.
     config.proxy.decide_ms = 10_000;
     let app = Router::new()
         .fallback(any(|_: Bytes| async {
@@ -131,7 +131,7 @@ pub(crate) async fn measure(scale: Scale) {
     let cutter = proxy(&config, &daemon, &tasks).await;
 
     let client = relay_client(1_000).unwrap();
-    // All go to the same provider; the first is neither read nor stored.
+    // All requests go to the same provider; the proxy neither reads nor stores the first one.
     let ways = [
         ("relayed", format!("{observer}/v1/messages/batches"), None),
         ("observed", format!("{observer}/v1/messages"), Some("observed")),

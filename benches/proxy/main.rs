@@ -1,5 +1,5 @@
-//! What the proxy costs: the time that it adds to a request, the memory of many streams at once, and the time of a
-//! compaction that it answers. `cargo bench --bench proxy`; with `-- --small` in a minute, for a look.
+//! The costs of the proxy: the time that it adds to a request, the memory of many concurrent streams, and the time of a
+//! compaction that it answers. Run `cargo bench --bench proxy`; with `-- --small` it takes a minute.
 
 #![expect(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 const KIB: usize = 1_024;
 
-/// How much is measured.
+/// The size of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scale {
     Small,
@@ -33,7 +33,7 @@ impl Scale {
     }
 }
 
-/// A conversation of about `bytes` bytes that ends with an answer.
+/// Returns a conversation of about `bytes` bytes that ends with an answer.
 fn messages(bytes: usize) -> Vec<Value> {
     let text = "All work and no play makes a dull agent. ".repeat(25);
     let count = (bytes / (text.len() + 60) + 1).next_multiple_of(2);

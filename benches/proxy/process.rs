@@ -1,4 +1,4 @@
-//! Processes of the real program.
+//! Processes of the `recapd` program.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use tokio::time::sleep;
 const LOOK: Duration = Duration::from_millis(20);
 const LOOKS_MAX: usize = 3_000;
 
-/// A process that ends with this value.
+/// A process that is killed when this value is dropped.
 pub(crate) struct Process(Child);
 
 impl Process {
@@ -23,7 +23,7 @@ impl Process {
         Self(command.stdout(Stdio::null()).spawn().unwrap())
     }
 
-    /// The most memory that was resident so far, in KiB.
+    /// Returns the peak of the resident memory, in KiB.
     pub(crate) fn peak_kib(&self) -> usize {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
         let line = status
@@ -41,7 +41,7 @@ impl Drop for Process {
     }
 }
 
-/// An address that is free.
+/// Returns a free address.
 pub(crate) fn address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()

@@ -1,5 +1,4 @@
-//! Many streams at once through `recapd proxy`, each with a request of some length: its memory, and how soon the first
-//! bytes come.
+//! Many concurrent streams through `recapd proxy`: the proxy's memory, and the time to the first bytes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,7 +27,7 @@ use crate::{
 
 const REQUEST_BYTES: usize = 256 * KIB;
 const PEAK_KIB_MAX: usize = 256 * KIB;
-/// Agents that begin at the same moment.
+/// Streams that may start at the same time.
 const BEGINNING: usize = 16;
 const FIRST: &str = "event: message_start\ndata: {\"type\":\"message_start\"}\n\n";
 const LAST: &str = "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n";
@@ -42,7 +41,7 @@ async fn serve(app: Router) -> String {
     format!("http://{address}")
 }
 
-/// A provider whose streams end together.
+/// Starts a provider whose streams all end at `end`.
 async fn provider(end: CancellationToken) -> String {
     let answer = move |_: Bytes| {
         let end = end.clone();
@@ -59,13 +58,13 @@ async fn provider(end: CancellationToken) -> String {
     serve(Router::new().fallback(any(answer))).await
 }
 
-/// A daemon that takes everything at once.
+/// Starts a daemon that answers without delay.
 async fn daemon() -> String {
     let answer = |_: Bytes| async { r#"{"agent_id":"a"}"#.into_response() };
     serve(Router::new().fallback(any(answer))).await
 }
 
-/// Every stream needs two descriptors here, and two in the proxy.
+/// Raises the limit of open files: every stream needs two descriptors here.
 fn allow_descriptors() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let most = Rlimit {
@@ -75,7 +74,7 @@ fn allow_descriptors() {
     setrlimit(Resource::Nofile, most).unwrap();
 }
 
-/// One stream: waits for its first bytes, tells so, and reads the rest.
+/// Runs one stream: waits for its first bytes, lets the next stream start, and reads the rest.
 async fn watch(client: Client, url: String, number: usize, body: Bytes, open: Arc<Semaphore>) -> Duration {
     let began = Instant::now();
     let asked = client

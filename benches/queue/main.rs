@@ -1,10 +1,10 @@
-//! Claim and complete on PostgreSQL, compared with graphile-worker and pg-boss on the same server: single rows
-//! against single jobs, and lots against lots.
+//! Claiming and completing rows on PostgreSQL, compared with graphile-worker and pg-boss on the same server: single
+//! rows with single jobs, and batches with batches.
 //!
-//! `scripts/bench-peers` starts a server, installs the peers and runs this; without it, run `cargo bench --bench
-//! queue -- postgres://postgres@127.0.0.1/postgres target/peers/node-…`. Each run has a new database, and a round
-//! runs every entrant once, so that ratios compare runs that are close in time. Processor time of server and client
-//! together is given as well: it shows the cost of a row, however busy the machine is.
+//! `scripts/bench-peers` starts a server, installs the peers and runs this bench. To run it yourself: `cargo bench
+//! --bench queue -- postgres://postgres@127.0.0.1/postgres target/peers/node-…`. Each run has a new database. A round
+//! runs every entrant once, so that ratios compare runs that are close in time. The processor time of server and client
+//! together is shown too: it is the cost of a row, whatever else the machine does.
 
 #[path = "../measure/mod.rs"]
 mod measure;
@@ -21,35 +21,35 @@ use peer::Peer;
 use server::Server;
 use statements::How;
 
-/// Rows in a run; where they are taken singly it gets fewer, see [`Entrant::share`].
+/// The rows of a run; entrants that take rows singly get fewer, see [`Entrant::share`].
 const ROWS: u32 = 20_000;
-/// Rounds; one more before them warms up and isn't counted.
+/// Counted rounds; one uncounted round before them warms up.
 const ROUNDS: u32 = 7;
-/// Concurrent workers, each with a connection of its own.
+/// Concurrent workers, each with its own connection.
 const WORKERS: u32 = 10;
 const LOT: u32 = 100;
 
 struct Run {
-    /// From the first claim to the last completion.
+    /// The time from the first claim to the last completion.
     took: Duration,
     client: Duration,
-    /// Processor time of the server; `None` if it can't be read.
+    /// The processor time of the server; `None` if it can't be read.
     server: Option<Duration>,
 }
 
 enum Side {
     /// recapd's SQL statements alone.
     Statements(How),
-    /// recapd's store, where each worker claims up to this many rows.
+    /// recapd's store; each worker claims up to this many rows.
     Store(u32),
     Peer(Peer),
 }
 
-/// An entrant: one row of the table.
+/// What competes: one row of the table.
 struct Entrant {
     name: &'static str,
     side: Side,
-    /// It gets this fraction of the rows: one `share`th.
+    /// The entrant gets one `share`th of the rows.
     share: u32,
     times: Vec<Duration>,
     processors: Sample,
@@ -88,7 +88,7 @@ impl Entrant {
         Ok(Run { took, client, server })
     }
 
-    /// Runs once and records the time of a row.
+    /// Runs the entrant once, and records the time per row.
     async fn compete(&mut self, server: &Server, round: u32) -> anyhow::Result<()> {
         let rows = (size(ROWS) / self.share).max(LOT);
         let run = self.run(server, rows).await?;

@@ -1,4 +1,4 @@
-//! Another queue: a Node program that fills a database with jobs that do nothing, or completes them.
+//! Another queue: a Node program that fills a database with empty jobs, or completes them.
 
 use std::{path::PathBuf, process::Command, time::Duration};
 
@@ -7,16 +7,16 @@ use serde::Deserialize;
 
 use crate::{LOT, WORKERS, server::Database};
 
-/// A peer and how to run it.
+/// A peer, and how to run it.
 pub(crate) struct Peer {
     pub(crate) program: PathBuf,
     /// `single` or `lots`.
     pub(crate) mode: &'static str,
 }
 
-/// Its output after it has completed all jobs.
+/// The peer's output after it has completed all jobs.
 #[derive(Deserialize)]
-struct Drained {
+struct DrainReport {
     took_ms: f64,
     processor_ms: f64,
     completed: u32,
@@ -27,10 +27,11 @@ impl Peer {
         self.node("fill", database, rows).map(drop)
     }
 
-    /// Completes `rows` jobs. Returns the time, and the client's processor time.
+    /// Completes `rows` jobs. Returns the time that it took, and the client's processor time.
     pub(crate) fn drain(&self, database: &Database, rows: u32) -> anyhow::Result<(Duration, Duration)> {
         let text = self.node("drain", database, rows)?;
-        let drained: Drained = serde_json::from_str(&text).with_context(|| format!("it printed {text:?}"))?;
+        let drained: DrainReport =
+            serde_json::from_str(&text).with_context(|| format!("the peer printed {text:?}"))?;
         anyhow::ensure!(
             drained.completed == rows,
             "{} of {rows} rows were completed",

@@ -16,16 +16,17 @@ use sqlx::{
 const DATABASE: &str = "recapd_bench_queue";
 const DROP: &str = "-- bench/server.drop\nDROP DATABASE IF EXISTS recapd_bench_queue WITH (FORCE)";
 const CREATE: &str = "-- bench/server.create\nCREATE DATABASE recapd_bench_queue";
-/// The kernel's unit of processor time, on all of Linux.
+/// The kernel's unit of processor time on Linux.
 const TICKS_PER_SECOND: u64 = 100;
-/// Fields of `/proc/PID/stat` after the command's name: user and system time, of the process and of its waited-for children.
+/// Fields of `/proc/PID/stat` after the command's name: user and system time of the process, then of its ended
+/// children.
 const OWN_TIME: [usize; 2] = [11, 12];
 const WITH_CHILDREN: [usize; 4] = [11, 12, 13, 14];
 
-/// A server on which databases may be created and dropped.
+/// A server on which the bench may create and drop databases.
 pub(crate) struct Server {
     options: PgConnectOptions,
-    /// The parent of the server's processes, if they run on this machine.
+    /// The process id of the server's parent process, if the server runs on this machine.
     postmaster: Option<u32>,
 }
 
@@ -34,10 +35,10 @@ pub(crate) struct Database {
 }
 
 impl Server {
-    /// The server at `url`, which names an initial database and a role that may create others.
+    /// Connects to `url`, which names an existing database and a role that may create databases.
     pub(crate) async fn new(url: &str) -> anyhow::Result<Self> {
         let options: PgConnectOptions = url.parse().context("the server's address")?;
-        // The same for all entrants; drivers differ in their defaults.
+        // All entrants connect without TLS; drivers differ in their defaults.
         let options = options.ssl_mode(PgSslMode::Disable);
         let mut connection = PgConnection::connect_with(&options).await?;
         let folder: String =
@@ -49,7 +50,7 @@ impl Server {
         Ok(Self { options, postmaster })
     }
 
-    /// Replaces the last database by a new, empty one.
+    /// Replaces the last database with a new, empty one.
     pub(crate) async fn fresh(&self) -> anyhow::Result<Database> {
         let mut connection = PgConnection::connect_with(&self.options).await?;
         connection.execute(raw_sql(DROP)).await?;
@@ -60,7 +61,7 @@ impl Server {
         })
     }
 
-    /// Processor time of the server so far, including processes that have ended.
+    /// Returns the server's processor time so far, including that of ended processes.
     pub(crate) fn processor_time(&self) -> Option<Duration> {
         let postmaster = self.postmaster?;
         let children = fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children")).ok()?;
@@ -71,12 +72,12 @@ impl Server {
 }
 
 impl Database {
-    /// The URL for other programs.
+    /// Returns the URL for other programs.
     pub(crate) fn url(&self) -> String {
         self.options.to_url_lossy().to_string()
     }
 
-    /// Leaves the server without pending work: statistics made, pages written.
+    /// Completes the server's pending work: collects statistics, writes pages.
     pub(crate) async fn rest(&self) -> anyhow::Result<()> {
         let mut connection = PgConnection::connect_with(&self.options).await?;
         connection

@@ -1,4 +1,4 @@
-//! recapd's queue reduced to its table and its statements: the upper bound of the store's rate.
+//! recapd's queue reduced to its table and its statements: the upper bound for the store's rate.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,9 +28,9 @@ const OWNER: &str = "bench";
 pub(crate) enum How {
     /// Each worker claims one row and completes it, with one statement each.
     Single,
-    /// The same, but each claim waits until it is on disk.
+    /// Like `Single`, but each claim waits until it is on disk.
     SingleFlushed,
-    /// Each worker claims a lot and completes it with one statement.
+    /// Each worker claims up to `LOT` rows and completes them together, with one statement each.
     Lots,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Lease {
     claimed_wake: i64,
 }
 
-/// Creates the queue's table and `rows` due rows.
+/// Creates the queue's table with `rows` due rows.
 pub(crate) async fn fill(database: &Database, rows: u32) -> anyhow::Result<()> {
     let mut connection = PgConnection::connect_with(&database.options).await?;
     connection.execute(raw_sql(SCHEMA)).await?;
@@ -55,7 +55,7 @@ pub(crate) async fn fill(database: &Database, rows: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Claims and completes `rows` rows. Returns the time, and this process's processor time.
+/// Claims and completes `rows` rows. Returns the time that it took, and this process's processor time.
 pub(crate) async fn drain(database: &Database, how: How, rows: u32) -> anyhow::Result<(Duration, Duration)> {
     let (before, start) = (own_processor_time(), Instant::now());
     let queue = Queue::new(database, how);
@@ -64,8 +64,8 @@ pub(crate) async fn drain(database: &Database, how: How, rows: u32) -> anyhow::R
         let queue = queue.clone();
         workers.spawn(async move {
             match how {
-                How::Single | How::SingleFlushed => queue.by_lots(1).await,
-                How::Lots => queue.by_lots(i64::from(LOT)).await,
+                How::Single | How::SingleFlushed => queue.run_worker(1).await,
+                How::Lots => queue.run_worker(i64::from(LOT)).await,
             }
         });
     }
@@ -78,17 +78,17 @@ pub(crate) async fn drain(database: &Database, how: How, rows: u32) -> anyhow::R
         completed == u64::from(rows),
         "{completed} of {rows} rows were completed"
     );
-    anyhow::ensure!(queue.left().await? == 0, "rows are left");
+    anyhow::ensure!(queue.count_rows().await? == 0, "rows are left");
     queue.pool.close().await;
     Ok((took, processor))
 }
 
-/// The queue's statements, with connections made on demand.
+/// The queue's statements, and a pool of connections.
 #[derive(Clone)]
 struct Queue {
     pool: PgPool,
     tokens: Arc<Tokens>,
-    /// `synchronous_commit` of a claim.
+    /// The value of `synchronous_commit` for claims.
     flush_claims: &'static str,
 }
 
@@ -107,8 +107,8 @@ impl Queue {
         }
     }
 
-    /// One worker: claims up to `lot` rows and completes them, until none are left.
-    async fn by_lots(&self, lot: i64) -> anyhow::Result<u64> {
+    /// Runs one worker: claims up to `lot` rows and completes them, until none are left.
+    async fn run_worker(&self, lot: i64) -> anyhow::Result<u64> {
         let mut completed = 0;
         loop {
             let leases = self.claim(lot).await?;
@@ -125,8 +125,8 @@ impl Queue {
         }
     }
 
-    /// Leases up to `limit` due rows. A claim doesn't wait until it is on disk, since nothing is lost if a crash of
-    /// the server undoes it: the row may be claimed again. The next synchronous commit flushes it as well.
+    /// Claims up to `limit` due rows. Unless `flush_claims` is on, a claim returns before it is on disk. If the server
+    /// crashes, the claim may be lost; the row is then claimed again.
     async fn claim(&self, limit: i64) -> anyhow::Result<Vec<Lease>> {
         let sql = "-- bench/statements.claim\nWITH due AS MATERIALIZED (SELECT agent_id FROM summary_update_queue \
                    WHERE parked_at IS NULL AND visible_at <= now() ORDER BY due_at, visible_at LIMIT $1 \
@@ -148,7 +148,7 @@ impl Queue {
         rows.iter().map(Lease::new).collect()
     }
 
-    /// Completes one lease with nothing pending. Returns 0 if it isn't held any more or was woken meanwhile.
+    /// Completes one lease of a row without pending exchanges. Returns 0 if the lease was lost or the row was woken.
     async fn complete_one(&self, lease: &Lease) -> anyhow::Result<usize> {
         let sql = "-- bench/statements.complete_one\nDELETE FROM summary_update_queue \
                    WHERE agent_id = $1 AND lease_token = $2 AND wake_seq = $3";
@@ -160,7 +160,8 @@ impl Queue {
         Ok(usize::try_from(done.rows_affected())?)
     }
 
-    /// Completes leases with nothing pending. Returns the tokens of those that were still held and not woken meanwhile.
+    /// Completes leases of rows without pending exchanges. Returns the tokens of leases that weren't lost, whose rows
+    /// weren't woken.
     async fn complete(&self, leases: &[Lease]) -> anyhow::Result<Vec<i64>> {
         let sql = "-- bench/statements.complete\nDELETE FROM summary_update_queue q \
                    USING unnest($1::text[], $2::bigint[], $3::bigint[]) AS done (agent_id, token, wake) \
@@ -175,10 +176,10 @@ impl Queue {
             .bind(wakes)
             .fetch_all(&self.pool)
             .await;
-        done.context("complete a lot")
+        done.context("complete several")
     }
 
-    async fn left(&self) -> anyhow::Result<i64> {
+    async fn count_rows(&self) -> anyhow::Result<i64> {
         let sql = "-- bench/statements.left\nSELECT count(*) FROM summary_update_queue";
         Ok(sqlx::query_scalar(sql).fetch_one(&self.pool).await?)
     }

@@ -1,4 +1,4 @@
-//! The same through recapd's store, over its own schema, as the daemon uses it.
+//! Claiming and completing through recapd's store, with its own schema, as the daemon does.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
 const LEASE_MS: i64 = 15_000;
 const TIMEOUT_MS: u64 = 60_000;
 
-/// Agents with nothing pending, but with due rows.
+/// Creates agents with nothing pending, and a due row for each.
 const FILL: &str = "-- bench/store.fill\nINSERT INTO agents (agent_id, created_at, updated_at) \
                     SELECT 'agent-' || n, now(), now() FROM generate_series(1, $1) AS n";
 const FILL_REST: &str = "-- bench/store.fill_rest\nINSERT INTO summaries (agent_id, updated_at) \
@@ -28,7 +28,7 @@ const FILL_REST: &str = "-- bench/store.fill_rest\nINSERT INTO summaries (agent_
                          INSERT INTO summary_update_queue (agent_id, queued_at, visible_at, due_at) \
                          SELECT agent_id, now(), now(), now() FROM agents";
 
-/// Creates the schema, `rows` agents and their rows in the queue.
+/// Creates the schema, `rows` agents and their queue rows.
 pub(crate) async fn fill(database: &Database, rows: u32) -> anyhow::Result<()> {
     open(database).await?.close().await;
     let mut connection = PgConnection::connect_with(&database.options).await?;
@@ -41,8 +41,8 @@ pub(crate) async fn fill(database: &Database, rows: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Claims and completes `rows` rows; each worker claims up to `lot` and completes them singly. Returns the time, and
-/// this process's processor time.
+/// Claims and completes `rows` rows: each worker claims up to `lot` rows and completes them singly. Returns the time
+/// that it took, and this process's processor time.
 pub(crate) async fn drain(database: &Database, lot: u32, rows: u32) -> anyhow::Result<(Duration, Duration)> {
     let (before, start) = (own_processor_time(), Instant::now());
     let store = Arc::new(open(database).await?);
@@ -91,7 +91,7 @@ async fn open(database: &Database) -> anyhow::Result<SqlStore> {
         read_url: None,
         read_lag_ms_max: 10_000,
         read_patience_ms: TIMEOUT_MS,
-        // The pool checks a returned connection again, and the next claim needn't wait for that.
+        // The pool checks a returned connection; the next claim needn't wait for that.
         connections: Config::default().database.connections,
         acquire_timeout_ms: TIMEOUT_MS,
         statement_timeout_ms: TIMEOUT_MS,

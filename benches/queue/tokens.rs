@@ -1,15 +1,15 @@
-//! Fencing tokens, taken from the database in blocks.
+//! Fencing tokens, reserved in the database in blocks.
 //!
-//! A block is durable before its first token is used, so no token is repeated, even if a crash of the server undoes a
-//! claim. A sequence's next value would be durable only with the commit that asked for it.
+//! A block is on disk before its first token is used, so no token repeats, even if a crash of the server loses a claim.
+//! The next value of a sequence would be on disk only with the commit that took it.
 
 use sqlx::PgPool;
 use tokio::sync::Mutex;
 
-/// Tokens per block; the rest of a block is never used after the process ends.
+/// The tokens of a block; when the process ends, the rest of its block stays unused.
 const BLOCK: i64 = 10_000;
 
-/// The remaining tokens of the current block.
+/// The unused tokens of the current block.
 #[derive(Default)]
 pub(crate) struct Tokens(Mutex<(i64, i64)>);
 

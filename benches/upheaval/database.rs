@@ -1,4 +1,4 @@
-//! The database with the large agents, and copies of it.
+//! The database with the large agents, and its copies.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -11,11 +11,11 @@ use recapd_store::SqlStore;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, PgConnection, postgres::PgConnectOptions};
 use tempfile::TempDir;
 
-/// The variable that names a database of a PostgreSQL server.
+/// The variable that holds the URL of a PostgreSQL database.
 const SERVER: &str = "RECAPD_TEST_POSTGRES";
 const FILE: &str = "recapd.db";
 
-/// The database that copies are made of.
+/// The database from which copies are made.
 pub(crate) enum Model {
     Sqlite(TempDir),
     Postgres {
@@ -24,11 +24,11 @@ pub(crate) enum Model {
     },
 }
 
-/// An open database with the parts of a daemon over it; no task runs.
-pub(crate) struct Opened {
+/// An open database with the daemon's parts; no background task runs.
+pub(crate) struct OpenDatabase {
     pub(crate) parts: Parts,
     store: Arc<SqlStore>,
-    /// Deleted with the value.
+    /// The copy's folder; deleted when this value is dropped.
     folder: Option<TempDir>,
     copy: Option<(Box<PgConnectOptions>, String)>,
 }
@@ -57,28 +57,28 @@ impl Model {
         }
     }
 
-    pub(crate) async fn begin(&self) -> anyhow::Result<Opened> {
+    pub(crate) async fn begin(&self) -> anyhow::Result<OpenDatabase> {
         match self {
-            Self::Sqlite(folder) => opened(sqlite(folder.path()), None, None).await,
+            Self::Sqlite(folder) => open(sqlite(folder.path()), None, None).await,
             Self::Postgres { server, name } => {
                 run(server, format!("CREATE DATABASE {name}")).await?;
-                opened(postgres(server, name), None, None).await
+                open(postgres(server, name), None, None).await
             }
         }
     }
 
-    pub(crate) async fn copy(&self) -> anyhow::Result<Opened> {
+    pub(crate) async fn copy(&self) -> anyhow::Result<OpenDatabase> {
         match self {
             Self::Sqlite(folder) => {
                 let copy = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
                 fs::copy(folder.path().join(FILE), copy.path().join(FILE))?;
-                opened(sqlite(copy.path()), Some(copy), None).await
+                open(sqlite(copy.path()), Some(copy), None).await
             }
             Self::Postgres { server, name } => {
                 let copy = self::name();
                 run(server, format!("CREATE DATABASE {copy} TEMPLATE {name}")).await?;
                 let own = (server.clone(), copy.clone());
-                opened(postgres(server, &copy), None, Some(own)).await
+                open(postgres(server, &copy), None, Some(own)).await
             }
         }
     }
@@ -93,11 +93,11 @@ impl Model {
     }
 }
 
-impl Opened {
-    /// Closes the database, and removes a copy.
+impl OpenDatabase {
+    /// Closes the database; deletes a copy.
     pub(crate) async fn close(self) -> anyhow::Result<()> {
         drop(self.parts);
-        // After this the file is complete, and can be copied.
+        // Closing completes the file, so that it can be copied.
         let store = Arc::into_inner(self.store);
         store.context("somebody still holds the store")?.close().await;
         if let Some(folder) = self.folder {
@@ -118,11 +118,11 @@ fn postgres(server: &PgConnectOptions, name: &str) -> String {
     server.clone().database(name).to_url_lossy().into()
 }
 
-async fn opened(
+async fn open(
     url: String,
     folder: Option<TempDir>,
     copy: Option<(Box<PgConnectOptions>, String)>,
-) -> anyhow::Result<Opened> {
+) -> anyhow::Result<OpenDatabase> {
     let mut config = Config::default();
     config.database.url = url;
     let store = Arc::new(SqlStore::open(&assembly::database_settings(&config.database)).await?);
@@ -135,7 +135,7 @@ async fn opened(
         "bench",
         0,
     );
-    Ok(Opened {
+    Ok(OpenDatabase {
         parts,
         store,
         folder,

@@ -1,4 +1,4 @@
-//! How long SQLite's writer works at a time, which is how long everybody else waits for it.
+//! How long SQLite's writer works on one commit at most: all others wait for that time.
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},
@@ -16,7 +16,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-/// In microseconds.
+/// The longest commit, in microseconds.
 static LONGEST: AtomicI64 = AtomicI64::new(0);
 
 struct Holds;
@@ -42,7 +42,7 @@ pub(crate) fn observe() {
     registry().with(Holds.with_filter(of_writer)).init();
 }
 
-/// Returns the longest time that a commit has held the writer since the last call; zero on PostgreSQL, which has no single writer.
+/// Returns the time of the longest commit since the last call; zero on PostgreSQL, which has no single writer.
 pub(crate) fn take_longest() -> Duration {
     Duration::from_micros(LONGEST.swap(0, Ordering::Relaxed).unsigned_abs())
 }

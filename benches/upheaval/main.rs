@@ -1,12 +1,13 @@
-//! The waits of other agents' appends while an operation works on a large agent as a whole: exchanges are forgotten,
+//! The time that other agents' appends wait while an operation changes a whole large agent: exchanges are forgotten,
 //! its summary is rolled back or rebuilt, its tokens are recounted, it is deleted.
 //!
-//! Appends arrive at a rate far below the database's capacity, each at its due time, and are timed from then,
-//! including any queueing. There are two large agents: `told`, whose history the built-in summariser has summarised,
-//! and `wide`, whose window holds its whole history. They are made once; each operation gets a copy of that database.
-//! `cargo bench --bench upheaval -- MESSAGES FORGOTTEN` (default: 100,000 messages and 1,000 exchanges). It runs on
-//! SQLite, where it also shows for how long the one writer was busy at most, and on PostgreSQL if `RECAPD_TEST_POSTGRES` names a server (`scripts/with-postgres --durable`). Further
-//! words select the operations whose names contain one of them.
+//! Appends arrive at a rate far below the database's capacity. Each is timed from its due time, including queueing.
+//! There are two large agents: `told`, whose history the built-in summariser has summarised, and `wide`, whose window
+//! holds its whole history. They are created once; each operation runs on a copy of that database.
+//!
+//! `cargo bench --bench upheaval -- MESSAGES FORGOTTEN WORD…` (default: 100,000 messages, 1,000 exchanges, all operations;
+//! with words, only the operations whose names contain one of them). The bench runs on SQLite, where it also shows the
+//! longest commit, and on PostgreSQL if `RECAPD_TEST_POSTGRES` names a server (`scripts/with-postgres --durable`).
 
 mod database;
 mod holds;
@@ -26,7 +27,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use database::{Model, Opened};
+use database::{Model, OpenDatabase};
 use measure::{Sample, Table, show, size};
 use recapd_core::{
     domain::{
@@ -45,15 +46,15 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-/// Messages of each of the two large agents.
+/// The messages of each large agent.
 const MESSAGES: u32 = 100_000;
-/// Exchanges that are forgotten, evenly spread.
+/// The number of exchanges to forget, evenly spread.
 const FORGOTTEN: u32 = 1_000;
-/// Messages per append while the agents are made.
+/// Messages per append while the agents are created.
 const AT_ONCE: u32 = 1_000;
 const OTHERS: u32 = 20;
 const TURNS_PER_SECOND: u32 = 100;
-/// How long they append at least before, during and after: what an operation leaves to be done is part of it.
+/// How long the other agents append before, during and after the operation, which may leave work to be done later.
 const REST: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_mins(10);
 
@@ -110,10 +111,10 @@ async fn main() -> anyhow::Result<()> {
     for model in database::models()? {
         let mut table = Table::new(&format!("{title}, {}", model.name()), &columns);
         let opened = model.begin().await?;
-        made(&opened.parts, messages).await?;
+        create_agents(&opened.parts, messages).await?;
         opened.close().await?;
         for upheaval in ALL.into_iter().filter(|upheaval| is_chosen(&upheaval.name())) {
-            let figures = lived(&model, upheaval, forgotten).await;
+            let figures = time_operation(&model, upheaval, forgotten).await;
             let figures = figures.or_else(|error| anyhow::Ok(vec![format!("{error:#}")]))?;
             table.row(&upheaval.name(), &figures);
         }
@@ -123,7 +124,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn made(parts: &Parts, messages: u32) -> anyhow::Result<()> {
+async fn create_agents(parts: &Parts, messages: u32) -> anyhow::Result<()> {
     let mut texts = Texts::new(1);
     for name in ["wide", "told"] {
         let agent: AgentId = name.parse()?;
@@ -157,16 +158,16 @@ fn turn(texts: &mut Texts) -> anyhow::Result<Vec<Message>> {
     ])
 }
 
-/// Runs the operation while others append. Returns its duration, and their waits.
-async fn lived(model: &Model, upheaval: Upheaval, forgotten: u32) -> anyhow::Result<Vec<String>> {
+/// Runs the operation while other agents append. Returns its duration, and the durations of the appends.
+async fn time_operation(model: &Model, upheaval: Upheaval, forgotten: u32) -> anyhow::Result<Vec<String>> {
     let opened = model.copy().await?;
     let is_over = Arc::new(AtomicBool::new(false));
     let mut tasks = JoinSet::new();
-    tasks.spawn(others(opened.parts.clone(), Arc::clone(&is_over)));
+    tasks.spawn(append_for_others(opened.parts.clone(), Arc::clone(&is_over)));
     tokio::time::sleep(REST).await;
     holds::take_longest();
     let start = Instant::now();
-    let happened = timeout(PATIENCE, happen(&opened, upheaval, forgotten)).await;
+    let happened = timeout(PATIENCE, perform(&opened, upheaval, forgotten)).await;
     let took = start.elapsed();
     tokio::time::sleep(REST).await;
     is_over.store(true, Ordering::Relaxed);
@@ -186,7 +187,7 @@ async fn lived(model: &Model, upheaval: Upheaval, forgotten: u32) -> anyhow::Res
     Ok(std::iter::once(took).chain(waits.map(show)).collect())
 }
 
-async fn happen(opened: &Opened, upheaval: Upheaval, forgotten: u32) -> anyhow::Result<()> {
+async fn perform(opened: &OpenDatabase, upheaval: Upheaval, forgotten: u32) -> anyhow::Result<()> {
     let (ingestor, store) = (&opened.parts.ingestor, &opened.parts.store);
     let told: AgentId = "told".parse()?;
     match upheaval {
@@ -220,8 +221,8 @@ async fn happen(opened: &Opened, upheaval: Upheaval, forgotten: u32) -> anyhow::
     Ok(())
 }
 
-/// Appends of other agents until the operation is over.
-async fn others(parts: Parts, is_over: Arc<AtomicBool>) -> anyhow::Result<Sample> {
+/// Appends for other agents until the operation is over.
+async fn append_for_others(parts: Parts, is_over: Arc<AtomicBool>) -> anyhow::Result<Sample> {
     let mut texts = Texts::new(2);
     let mut under_way: JoinSet<anyhow::Result<Duration>> = JoinSet::new();
     let (mut took, start) = (Sample::default(), Instant::now());

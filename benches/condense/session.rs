@@ -10,20 +10,20 @@ use recapd_store::{SqlStore, Store};
 
 use super::usual::{Calls, UsualModel};
 
-/// The interval of messages without a time.
+/// The time between two messages of a conversation without times.
 const APART_MS: i64 = 30_000;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Budgeted {
+pub(crate) struct WindowSize {
     pub(crate) budget_tokens: i64,
     pub(crate) low_water: f64,
 }
 
 /// The totals of recapd's calls over a conversation.
 #[derive(Debug, Default)]
-pub(crate) struct Lived {
+pub(crate) struct Totals {
     pub(crate) calls: Calls,
-    /// The same calls, if each one read and wrote the whole summary.
+    /// The same calls, if each call read and wrote the whole summary.
     pub(crate) rewriting: Calls,
     pub(crate) evicted_tokens: i64,
     pub(crate) evicted_exchanges: i64,
@@ -39,16 +39,16 @@ struct Daemon {
     clock: Arc<ManualClock>,
     agent: AgentId,
     document_tokens: i64,
-    lived: Lived,
+    totals: Totals,
 }
 
-/// Runs the conversation with the defaults for everything but the window. The clock follows the messages' times, so
-/// that delays are as long as in reality.
-pub(crate) async fn live(
+/// Runs the conversation with the default configuration, apart from the window. The clock follows the messages' times,
+/// so that delays are realistic.
+pub(crate) async fn run(
     messages: &[Message],
-    window: Budgeted,
+    window: WindowSize,
     counter: Arc<dyn TokenCounter>,
-) -> anyhow::Result<Lived> {
+) -> anyhow::Result<Totals> {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let mut config = Config::default();
     config.window.budget_tokens = window.budget_tokens;
@@ -64,10 +64,10 @@ pub(crate) async fn live(
     daemon.clock.advance_ms(config.queue.max_wait_ms);
     daemon.work().await?;
     let row = daemon.store.agent(&daemon.agent).await?;
-    Ok(Lived {
+    Ok(Totals {
         evicted_exchanges: row.map_or(0, |row| row.ledger.first_exchange - 1),
         calls: daemon.model.so_far(),
-        ..daemon.lived
+        ..daemon.totals
     })
 }
 
@@ -92,11 +92,11 @@ impl Daemon {
             clock,
             agent: "condense".parse()?,
             document_tokens: 0,
-            lived: Lived::default(),
+            totals: Totals::default(),
         })
     }
 
-    /// Advances the clock to the message, does what becomes due until then, and appends it.
+    /// Advances the clock to the message's time, runs the worker, and appends the message.
     async fn say(&mut self, message: &Message) -> anyhow::Result<()> {
         let now = self.clock.now();
         let at = message.at.unwrap_or(now.plus_ms(APART_MS));
@@ -108,8 +108,8 @@ impl Daemon {
             .replay(&self.agent, vec![message.clone()])
             .await?;
         let evicted = outcome.evictions.iter().map(|eviction| eviction.tokens);
-        self.lived.evicted_tokens += evicted.sum::<i64>();
-        self.lived.document_tokens.push(self.document_tokens);
+        self.totals.evicted_tokens += evicted.sum::<i64>();
+        self.totals.document_tokens.push(self.document_tokens);
         Ok(())
     }
 
@@ -122,7 +122,7 @@ impl Daemon {
         let read_tokens = self.document_tokens;
         let row = self.store.agent(&self.agent).await?;
         self.document_tokens = row.map_or(0, |row| row.summary_tokens);
-        self.lived.rewriting.add(Calls {
+        self.totals.rewriting.add(Calls {
             input_tokens: calls.input_tokens + calls.count * read_tokens,
             output_tokens: calls.count * self.document_tokens,
             ..calls
