@@ -45,7 +45,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Reports whether the daemon is ready. With `?verbose`, each check has a line. */
+        /** Reports whether the daemon is ready. With `?verbose`, writes a line for each check. */
         get: operations["ready"];
         put?: never;
         post?: never;
@@ -66,7 +66,7 @@ export interface paths {
         put?: never;
         /**
          * Ages the summaries that have a line too old for its section.
-         * @description The daemon does so by itself, by `schedule.ageing`.
+         * @description The daemon also does so by itself, at the times in `schedule.ageing`.
          */
         post: operations["age_summaries"];
         delete?: never;
@@ -107,7 +107,10 @@ export interface paths {
         delete: operations["delete_agent"];
         options?: never;
         head?: never;
-        /** Changes settings by a merge patch (RFC 7396), from the next append on. The agent may be new. Returns everything that it overrides. */
+        /**
+         * Changes settings by a merge patch (RFC 7396), from the next append on. The agent need not exist yet. Returns all
+         *     settings that the agent overrides.
+         */
         patch: operations["change_agent"];
         trace?: never;
     };
@@ -138,9 +141,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Writes a text that stands for the conversation, from memory and the window, without a model.
-         * @description With `format`, the body is the conversation as the host has it. What is new in it is stored, and the answer says where it is
-         *     to be cut: the text stands for everything before the message `first_kept`.
+         * Writes a text that replaces the conversation, from memory and the window, without a model.
+         * @description With `format`, the body is the conversation as the host has it. Messages that are new in it are stored. The answer's
+         *     `first_kept` is the index of the first message to keep: the text replaces all messages before it.
          */
         post: operations["compact"];
         delete?: never;
@@ -176,8 +179,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Stores what is new in the conversation of a request to a provider. Requests that were taken back, edited or compacted
-         *     by the host are followed.
+         * Stores what is new in the conversation of a request to a provider. If the host has withdrawn, edited or compacted
+         *     messages, the stored conversation follows.
          */
         post: operations["store_conversation"];
         delete?: never;
@@ -195,9 +198,10 @@ export interface paths {
         };
         /**
          * Streams the events of an agent.
-         * @description The first event is `agent.changed`, or with `Last-Event-ID` everything that has happened since. Then, as they happen: `turn.appended`,
-         *     `window.evicted`, `window.returned`, `summary.updated`, `update.failed`, `queue.changed`, and at the end `agent.deleted`. The data of
-         *     each is JSON. Several events of a kind may be sent as one. A comment line comes after 14 seconds without an event.
+         * @description The stream begins with `agent.changed`. With `Last-Event-ID` it begins with all changes after that id. Then it sends
+         *     changes as they happen: `turn.appended`, `window.evicted`, `window.returned`, `summary.updated`, `update.failed`,
+         *     `queue.changed`, and at the end `agent.deleted`. The data of each event is JSON. Several changes of a kind may be
+         *     sent as one event. Every 14 seconds, a comment line keeps the connection open.
          */
         get: operations["watch_agent"];
         put?: never;
@@ -215,7 +219,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows an exchange as it was. */
+        /** Shows the messages of an exchange verbatim. */
         get: operations["get_exchange"];
         put?: never;
         post?: never;
@@ -232,7 +236,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the facts that hold; with `all` also those that no longer hold. */
+        /** Lists the facts that hold; with `all`, also facts that no longer hold. */
         get: operations["list_facts"];
         put?: never;
         /** Adds a fact. */
@@ -256,7 +260,7 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** Changes a fact that holds: its text or its pin, or closes it. */
+        /** Changes a fact that holds: its text, its pin, or closes it. */
         patch: operations["change_fact"];
         trace?: never;
     };
@@ -286,7 +290,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Creates an agent with this one's history so far. */
+        /** Creates an agent that has this agent's history so far. */
         post: operations["fork"];
         delete?: never;
         options?: never;
@@ -302,8 +306,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Writes one document to go on with elsewhere.
-         * @description It names the files that the window is about, and holds the summary, the newest part as it was said, and how to look things up.
+         * Writes one document with which another agent can continue.
+         * @description The document names the files that the window is about. It holds the summary, the newest part word for word, and how
+         *     to look things up.
          */
         get: operations["hand_off"];
         put?: never;
@@ -338,7 +343,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the items of the document; with `all` also those that are no longer in it. */
+        /** Lists the items of the document; with `all`, also items that are no longer in it. */
         get: operations["list_items"];
         put?: never;
         post?: never;
@@ -391,7 +396,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Stores messages, and returns what that did to the window. */
+        /** Stores messages. Returns how the window changed. */
         post: operations["append_messages"];
         delete?: never;
         options?: never;
@@ -409,7 +414,7 @@ export interface paths {
         /** Lists an agent's notes. */
         get: operations["list_notes"];
         put?: never;
-        /** Writes, extends and deletes notes, all or none. */
+        /** Writes, extends and deletes notes: all of them, or none if one fails. */
         post: operations["change_notes"];
         delete?: never;
         options?: never;
@@ -429,7 +434,7 @@ export interface paths {
         /** Writes a note, or adds to it. */
         put: operations["write_note"];
         post?: never;
-        /** Deletes a note. Its versions stay, as messages do, and a rewind brings it back. */
+        /** Deletes a note. Its versions stay in the archive, as messages do. A rewind to before the deletion restores the note. */
         delete: operations["delete_note"];
         options?: never;
         head?: never;
@@ -447,8 +452,8 @@ export interface paths {
         put?: never;
         /**
          * Pauses an agent's updates.
-         * @description The pause lasts until they are resumed. The update under way is stopped. Eviction goes on, and digests take the place of
-         *     evicted exchanges.
+         * @description The pause lasts until the updates are resumed. An update in progress is stopped. Eviction continues, and digests
+         *     represent evicted exchanges.
          */
         post: operations["pause_agent"];
         delete?: never;
@@ -481,7 +486,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the messages that stay in view. */
+        /** Lists pinned and important messages. */
         get: operations["list_pins"];
         put?: never;
         post?: never;
@@ -555,8 +560,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Tells a client that sends its whole conversation with each request which part of it has left the window, and writes what
-         *     stands for that part. The text stays the same between two steps.
+         * Says which part of a conversation has left the window, and returns the text that replaces that part. For clients
+         *     that send their whole conversation with each request. The text stays the same between two steps.
          */
         post: operations["replacement"];
         delete?: never;
@@ -608,7 +613,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Rolls back to a version. */
+        /** Rolls back to a version: it becomes the newest one again. */
         post: operations["roll_back"];
         delete?: never;
         options?: never;
@@ -657,7 +662,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the versions that are kept. */
+        /** Lists the versions of the summary that are stored. */
         get: operations["list_versions"];
         put?: never;
         post?: never;
@@ -674,7 +679,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Reads one version: its document, or its figures if the text is purged. */
+        /** Reads one version: its document, or only its figures if the text has been purged. */
         get: operations["get_version"];
         put?: never;
         post?: never;
@@ -708,7 +713,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows the window in whole exchanges, so that no tool result is without its call. */
+        /** Shows the window in whole exchanges, so that every tool result comes with its call. */
         get: operations["get_window"];
         put?: never;
         post?: never;
@@ -748,8 +753,8 @@ export interface paths {
         /**
          * Streams the events of all agents that the caller may see.
          * @description Sends the events of `/v1/agents/{id}/events` for all agents, without ids. The first event of each agent is
-         *     `agent.changed`. Appends and claims of other daemons are reported with the next eviction or version. A client that reads
-         *     too slowly gets `lagged`, and the stream ends.
+         *     `agent.changed`. If another daemon appends or claims, this stream shows it only with the next eviction or version. A
+         *     client that reads too slowly gets `lagged`, and the stream ends.
          */
         get: operations["watch_all"];
         put?: never;
@@ -802,7 +807,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Moves an agent to the project, from any project that it was in. */
+        /** Moves an agent into the project, out of any other project. */
         put: operations["join_project"];
         post?: never;
         /** Removes an agent from the project. */
@@ -855,13 +860,14 @@ export interface paths {
         };
         /**
          * Shows the row in the queue of an agent named `pause`.
-         * @description This agent needs a route of its own, since `POST` to the same path pauses the queue. Otherwise it is `GET /v1/queue/{id}`.
+         * @description This agent needs a route of its own, because `POST` to the same path pauses the queue. Works like `GET
+         *     /v1/queue/{id}`.
          */
         get: operations["get_queue_row_of_pause"];
         put?: never;
         /**
          * Pauses all updates.
-         * @description This affects all daemons on the database and outlasts restarts. Updates under way are completed.
+         * @description This affects all daemons on the database, and outlasts restarts. Updates in progress are completed.
          */
         post: operations["pause_queue"];
         delete?: never;
@@ -879,7 +885,7 @@ export interface paths {
         };
         /**
          * Shows the row in the queue of an agent named `resume`.
-         * @description Like `GET /v1/queue/pause`.
+         * @description Works like `GET /v1/queue/{id}`, for the same reason as `GET /v1/queue/pause`.
          */
         get: operations["get_queue_row_of_resume"];
         put?: never;
@@ -918,9 +924,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Parks a row, and stops the update under way.
-         * @description Nothing is lost: exchanges stay pending, with digests in their place. A retry brings the row back, as does the next
-         *     eviction after at least ten minutes.
+         * Parks a row, and stops its update if one is in progress.
+         * @description Nothing is lost: exchanges stay pending, and digests represent them. A retry makes the row due again; so does the
+         *     next eviction, if it comes at least ten minutes later.
          */
         post: operations["cancel_update"];
         delete?: never;
@@ -939,8 +945,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes a row due that waits, is parked or is paused.
-         * @description It gets a new series of attempts. A row that a worker holds stays as it is.
+         * Makes a waiting, parked or paused row due now.
+         * @description The row gets a new series of attempts. If a worker is working on it, it stays unchanged.
          */
         post: operations["retry_update"];
         delete?: never;
@@ -990,7 +996,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows updates in figures. */
+        /** Shows figures about updates. */
         get: operations["get_stats"];
         put?: never;
         post?: never;
@@ -1040,7 +1046,7 @@ export interface components {
     schemas: {
         /** @description The body of a request to age summaries. */
         AgeBody: {
-            /** @description Only reports which documents the job would look at. */
+            /** @description Only reports which documents the job would age. */
             dry_run?: boolean;
         };
         /** @description The reply to a run of the ageing job, over HTTP and on the command line. */
@@ -1066,13 +1072,13 @@ export interface components {
         };
         /** @description An agent with its settings. */
         Agent: components["schemas"]["AgentFigures"] & {
-            /** @description The settings in force, and where each value comes from. */
+            /** @description All settings of this agent, and where each value comes from. */
             in_force: components["schemas"]["SettingInForce"][];
             paused?: components["schemas"]["SpendPause"] | null;
-            /** @description The settings that it overrides. */
+            /** @description The settings that this agent overrides. */
             settings: components["schemas"]["AgentSettings"];
         };
-        /** @description The figures of an agent, the same over HTTP and on the command line. */
+        /** @description The figures of an agent. HTTP and the command line use the same fields. */
         AgentFigures: {
             agent_id: components["schemas"]["AgentId"];
             /** Format: int64 */
@@ -1108,7 +1114,7 @@ export interface components {
             agents: components["schemas"]["AgentFigures"][];
             next_cursor?: components["schemas"]["Cursor"] | null;
         };
-        /** @description The pause of an agent's updates by an operator. */
+        /** @description Whether an operator has paused an agent's updates. */
         AgentPause: {
             agent_id: components["schemas"]["AgentId"];
             paused: boolean;
@@ -1187,7 +1193,7 @@ export interface components {
          * @enum {string}
          */
         Alternation: "ack" | "merge" | "keep";
-        /** @description The result of an append, the same over HTTP and on the command line. */
+        /** @description The result of an append. HTTP and the command line use the same fields. */
         AppendReply: {
             /** Format: int64 */
             accepted: number;
@@ -1200,7 +1206,7 @@ export interface components {
             returned?: components["schemas"]["Moved"] | null;
             /**
              * Format: int64
-             * @description The session that ended because its newest exchange is too big.
+             * @description The session that this append ended, because its newest exchange is too big.
              */
             session_ended?: number | null;
             summary: components["schemas"]["SummaryFigures"];
@@ -1298,43 +1304,43 @@ export interface components {
             /** @description What the provider said when it last failed; null since it answered. */
             why?: string | null;
         };
-        /** @description A text that stands for a whole conversation. */
+        /** @description A text that replaces a conversation. */
         CompactReply: {
             agent_id: components["schemas"]["AgentId"];
             /**
              * Format: int64
-             * @description The first exchange that isn't in the summary's own range; if the text stands for a part of the conversation, the first one
-             *     after it.
+             * @description The first exchange of the window. If the text replaces only a part of the conversation, the first exchange after
+             *     that part.
              */
             first_exchange: number;
             /**
-             * @description The index of the first message after those for which the text stands, if the conversation came along. 0 if nothing is to be
-             *     cut: then there is no text.
+             * @description If the request held the conversation: the index of the first message to keep. The text replaces all messages
+             *     before it. 0 means keep everything; `text` is then empty.
              */
             first_kept?: number | null;
             /** Format: int64 */
             summary_version: number;
             /**
-             * @description The document, a line about each exchange that it doesn't cover, the newest part as it was said, and how to look
-             *     things up. No tag `summary` or `analysis` is in it.
+             * @description The document, a line about each exchange that the document doesn't cover, the newest part word for word, and how
+             *     to look things up. The text contains no tag `summary` or `analysis`.
              */
             text: string;
             /** Format: int64 */
             tokens: number;
             /**
              * Format: int64
-             * @description How many exchanges of the window aren't quoted. A line stands for each, as far as there is room.
+             * @description How many exchanges of the window aren't quoted. As far as there is room, the text has a line about each.
              */
             unquoted: number;
         };
         /** @description A context, ready to send. */
         Context: {
             agent_id: components["schemas"]["AgentId"];
-            /** @description The speaker who sees it, in a shared conversation. */
+            /** @description In a shared conversation: the speaker who sees this context. */
             as?: string | null;
             /** @description The fields of the provider's request that hold the conversation. */
             body: unknown;
-            /** @description The numbers of pinned and important messages that it holds as copies. */
+            /** @description The numbers of pinned and important messages that the context holds as copies. */
             copied: number[];
             /** @description Tool results that were shortened. */
             elided: components["schemas"]["Elision"][];
@@ -1342,25 +1348,25 @@ export interface components {
             first_exchange: number;
             /** @description The provider's format of `body`. */
             format: components["schemas"]["RequestFormat"];
-            /** @description Exchanges of the window that it has no room for. */
+            /** @description Exchanges of the window for which the context has no room. */
             left_out: number[];
             /**
              * Format: int64
-             * @description The most tokens it may have; null for no limit.
+             * @description The most tokens that the context may have; null for no limit.
              */
             limit_tokens?: number | null;
             /** @description What was left out or shortened and why, and what could not be carried over to this provider. */
             notes: string[];
-            /** @description True if it exceeds the limit, because the newest exchange alone is too big. */
+            /** @description True if the context exceeds the limit because the newest exchange alone is too big. */
             over_budget: boolean;
             /**
              * Format: int64
-             * @description The version of the summary in it; 0 for none.
+             * @description The version of the summary in the context; 0 for none.
              */
             summary_version: number;
             /**
              * Format: int64
-             * @description Its size in tokens, by the counter of the window.
+             * @description Size in tokens, counted by the window's counter.
              */
             tokens: number;
         };
@@ -1495,7 +1501,7 @@ export interface components {
             said_at: components["schemas"]["Timestamp"];
             /** Format: int64 */
             seq: number;
-            /** @description The piece, in one line. */
+            /** @description The piece, as one line. */
             text: string;
         };
         /**
@@ -1522,13 +1528,13 @@ export interface components {
          */
         ExchangeState: "open" | "closed" | "interrupted";
         ExpandedExchange: {
-            /** @description The agent that was asked. */
+            /** @description The agent that the request names. */
             agent_id: components["schemas"]["AgentId"];
-            /** @description The messages as content of a provider's request, if a provider was named. */
+            /** @description The messages in the form of a provider's request, if the request names a provider. */
             body?: unknown;
             /**
              * Format: int64
-             * @description The first leg of its exchange, if this is a later one.
+             * @description If this is a later leg: the first leg of its exchange.
              */
             continues?: number | null;
             /** @description When its last message was said. */
@@ -1540,22 +1546,22 @@ export interface components {
             messages: components["schemas"]["ShownMessage"][];
             /**
              * Format: int64
-             * @description The number of the last message shown, if there are more; null if there aren't.
+             * @description The number of the last message shown if there are more; otherwise null.
              */
             next_after?: number | null;
-            /** @description What could not be carried over to that provider. */
+            /** @description What that provider's format can't express. */
             notes?: string[];
-            /** @description Its place relative to the window and the summary. */
+            /** @description Where the exchange is: in the window, pending, covered or set aside. */
             place: components["schemas"]["ExchangePlace"];
-            /** @description The agent whose messages these are; for a fork, this can be an ancestor. */
+            /** @description The agent whose messages these are. For a fork, this can be an ancestor. */
             source_agent_id: components["schemas"]["AgentId"];
             /** @description When its first message was said. */
             started_at: components["schemas"]["Timestamp"];
-            /** @description `open` if more is expected in its exchange. */
+            /** @description `open` if more messages are expected in the exchange. */
             state: components["schemas"]["ExchangeState"];
             /**
              * Format: int64
-             * @description The first version of the summary that covers it; null for none.
+             * @description The first version of the summary that covers the exchange; null if none does.
              */
             summary_version?: number | null;
             /** Format: int64 */
@@ -1605,7 +1611,7 @@ export interface components {
             /** @description Who said it: `user`, `assistant`, `program`, `call`, `result` or `failed_result`; absent if the summariser worded it. */
             voice?: string | null;
         };
-        /** @description A change of a fact: at least one field, and `closed` alone. */
+        /** @description A change of a fact. At least one field is needed; `closed` must be the only one. */
         FactChange: {
             /** @description True to close the fact, which then no longer holds. */
             closed?: boolean;
@@ -1624,7 +1630,7 @@ export interface components {
             facts: components["schemas"]["Fact"][];
             next_cursor?: components["schemas"]["Cursor"] | null;
         };
-        /** @description The body of a request to forget. */
+        /** @description The body of a request to forget exchanges or one message. */
         ForgetBody: {
             exchanges?: number[] | null;
             /** Format: int64 */
@@ -1688,32 +1694,32 @@ export interface components {
         FoundExchange: {
             /**
              * Format: int64
-             * @description The first leg of its exchange, if this is a later one.
+             * @description If this is a later leg: the first leg of its exchange.
              */
             continues?: number | null;
             /** @description When its last message was said. */
             ended_at: components["schemas"]["Timestamp"];
             evicted_at?: components["schemas"]["Timestamp"] | null;
-            /** @description The places of the terms, with secrets redacted. */
+            /** @description Pieces of text around the terms, with secrets redacted. */
             excerpts: components["schemas"]["Excerpt"][];
             /** Format: int64 */
             exchange: number;
-            /** @description The terms that it doesn't contain. */
+            /** @description The terms that the exchange doesn't contain. */
             missing: string[];
-            /** @description Its place relative to the window and the summary. */
+            /** @description Where the exchange is: in the window, pending, covered or set aside. */
             place: components["schemas"]["ExchangePlace"];
             /** @description When its first message was said. */
             started_at: components["schemas"]["Timestamp"];
             /**
              * Format: int64
-             * @description The first version of the summary that covers it; null for none.
+             * @description The first version of the summary that covers the exchange; null if none does.
              */
             summary_version?: number | null;
             /** @description The first line of the user's message; empty for a later leg. */
             title: string;
             /**
              * Format: int64
-             * @description The size of the whole exchange in tokens.
+             * @description The size of the exchange in tokens.
              */
             tokens: number;
         };
@@ -1815,13 +1821,13 @@ export interface components {
             /** @description True if it is in the document; false if it was too old or found no room. */
             shown: boolean;
         };
-        /** @description A change of an item: at least one of these members. */
+        /** @description A change of an item. At least one of these fields is needed. */
         ItemChange: {
-            /** @description The shorter one. */
+            /** @description The shorter text. */
             brief?: string;
-            /** @description The headline. */
+            /** @description The shortest text. */
             gist?: string;
-            /** @description How much it matters. */
+            /** @description How important the item is. */
             importance?: components["schemas"]["Importance"];
             /** @description True to pin it, false to unpin it. */
             pinned?: boolean;
@@ -1954,14 +1960,14 @@ export interface components {
             project_id?: components["schemas"]["ProjectId"] | null;
         };
         /**
-         * @description A message in recapd's own format or a provider's. At least one of `kind`, `role` and `type` says what it is. It is
-         *     stored verbatim, with all of its members.
+         * @description A message in recapd's own format or a provider's. At least one of `kind`, `role` and `type` says what it is. recapd
+         *     stores it verbatim, with all of its fields.
          */
         Message: {
             /** @description Text, or a list of parts. */
             content?: unknown;
             /**
-             * @description An id that the client chooses. A message that is sent again with its id changes nothing.
+             * @description An id that the client chooses. Sending a message again with the same id changes nothing.
              * @example m-1
              */
             id?: string | null;
@@ -1975,7 +1981,7 @@ export interface components {
         };
         /** @description A batch of messages, with the provider's usage report. */
         MessageBatch: {
-            /** @description In order. */
+            /** @description The messages in order. */
             messages: components["schemas"]["Message"][];
             /** @description The `usage` of the provider's answer that the last message came from. */
             usage?: unknown;
@@ -1995,37 +2001,37 @@ export interface components {
         NewFact: {
             /** @description The kind of fact. */
             kind: components["schemas"]["FactKind"];
-            /** @description One line. */
+            /** @description The fact in one line. */
             text: string;
         };
         /** @description The newest exchange of an agent, or its newest leg. */
         NewestExchange: {
             /**
              * Format: int64
-             * @description The first leg of its exchange, if this is a later one.
+             * @description If this is a later leg: the first leg of its exchange.
              */
             continues?: number | null;
             /** Format: int64 */
             exchange: number;
-            /** @description `open` if more is expected in it. */
+            /** @description `open` if more messages are expected in the exchange. */
             state: components["schemas"]["ExchangeState"];
         };
         /** @description A note with its text and its versions. */
         Note: components["schemas"]["NoteEntry"] & {
             agent_id: components["schemas"]["AgentId"];
-            /** @description Its versions, newest first, at most 100. */
+            /** @description The note's versions, newest first, at most 100. */
             versions: components["schemas"]["NoteEntry"][];
         };
         /** @description The body of a request to write a note. */
         NoteBody: {
-            /** @description True adds the text to the end. */
+            /** @description If true, adds the text to the end of the note. */
             append?: boolean;
             /**
              * Format: int64
-             * @description The version that it replaces, 0 if there must be none.
+             * @description The version that this one replaces; 0 if the note must not exist yet.
              */
             replaces?: number | null;
-            /** @description The whole text, or with `append` what is added to it; at most 64 KiB in all. */
+            /** @description The whole text. With `append`, the text to add. A note has at most 64 KiB. */
             text: string;
         };
         /** @description What is to become of one note. */
@@ -2094,7 +2100,7 @@ export interface components {
         Pinned: {
             /**
              * Format: int64
-             * @description The first exchange in the window. Pinned messages of earlier exchanges are copied.
+             * @description The first exchange of the window. Contexts hold copies of pinned messages from earlier exchanges.
              */
             first_exchange: number;
             pinned: boolean;
@@ -2104,11 +2110,11 @@ export interface components {
         /** @description An agent's pins, in order of their messages. */
         Pins: {
             agent_id: components["schemas"]["AgentId"];
-            /** @description True if there are older ones. */
+            /** @description True if there are older pins. */
             has_more: boolean;
             /**
              * Format: int64
-             * @description The most tokens of all copies.
+             * @description The most tokens of all copies together.
              */
             max_tokens: number;
             pins: components["schemas"]["ShownPin"][];
@@ -2177,7 +2183,7 @@ export interface components {
             code: string;
             /** @description What went wrong this time. */
             detail: string;
-            /** @description What is wrong with the request, one by one. */
+            /** @description What is wrong with the request, item by item. */
             errors?: components["schemas"]["ProblemFinding"][];
             /** @description What to do about it. */
             hint?: string | null;
@@ -2203,7 +2209,7 @@ export interface components {
             /** @description A JSON pointer into the body (RFC 6901). */
             pointer: string;
         } | {
-            /** @description A line of the body, counted from 1. */
+            /** @description A line of the body; the first is 1. */
             line: number;
         } | {
             /** @description A query parameter. */
@@ -2304,43 +2310,52 @@ export interface components {
             found: components["schemas"]["FoundExchange"][];
             /** @description True if more exchanges were found than are shown. */
             has_more: boolean;
-            /** @description The words and phrases that were looked for: those of the query that say something, of very many the rarest. */
+            /**
+             * @description The words and phrases that were searched for: the meaningful ones of the query. If there are very many, only the
+             *     rarest.
+             */
             terms: string[];
             time?: components["schemas"]["RecallTime"] | null;
             /**
              * Format: int64
-             * @description The number of messages that weren't searched, because they aren't indexed yet.
+             * @description How many messages weren't searched because they aren't indexed yet.
              */
             unsearched_messages: number;
         };
-        /** @description A span of time that the question names, seen from `as_of`. */
+        /** @description The time that a question names. Words such as `yesterday` are relative to `as_of`. */
         RecallTime: {
-            /** @description The first moment. */
+            /** @description The time's first moment. */
             since: components["schemas"]["Timestamp"];
-            /** @description The first moment after it. */
+            /** @description The first moment after the time. */
             until: components["schemas"]["Timestamp"];
-            /** @description The words of the question. */
+            /** @description The words in the question that name the time. */
             words: string;
         };
-        /** @description What stands for the evicted part of a conversation. */
+        /** @description What replaces the evicted part of a conversation. */
         ReplacementReply: {
-            /** @description The agent that holds the conversation: another one than asked for if that one's conversation begins differently. */
+            /**
+             * @description The agent that holds the conversation. If the conversation of the requested agent begins differently, this is
+             *     another agent.
+             */
             agent_id: components["schemas"]["AgentId"];
-            /** @description The hash of the first unit of the user's message that stays before the text; null for none. */
+            /** @description The hash of the first unit of the user's message that stays before the text; null if none stays. */
             anchor?: string | null;
             /** Format: int64 */
             first_exchange: number;
-            /** @description A hash of these units, in hexadecimal digits: a request that begins differently is another conversation. */
+            /** @description A hash of these units, in hexadecimal digits. A request that begins with other units is another conversation. */
             hash: string;
             /** Format: int64 */
             summary_version: number;
-            /** @description Changes with each step. */
+            /** @description A tag that changes with each step. */
             tag: string;
-            /** @description The document, with the request that the window works on and copies of pinned messages; null if the caller has it. */
+            /**
+             * @description The document, with the request that the window works on and copies of pinned messages; null if the caller has it
+             *     already.
+             */
             text?: string | null;
             /**
              * Format: int64
-             * @description The number of units of the conversation that the text stands for; 0 if all of it is in the window.
+             * @description How many units of the conversation the text replaces; 0 if all of it is in the window.
              */
             units: number;
         };
@@ -2664,7 +2679,7 @@ export interface components {
         };
         /** @description The result of ending a session. */
         SessionEnded: {
-            /** @description True if exchanges were pending, which are summarised now. */
+            /** @description True if exchanges were pending. They are summarised now. */
             queued: boolean;
             /** Format: int64 */
             session: number;
@@ -2685,7 +2700,7 @@ export interface components {
         SettingSource: "agent" | "preset" | "configuration";
         /** @description A message, verbatim. */
         ShownMessage: {
-            /** @description True if only its number, kind and time are left. */
+            /** @description True if the message is forgotten: only its number, kind and time are left. */
             forgotten?: boolean;
             /** @description The format of `payload`. */
             format: string;
@@ -2695,7 +2710,7 @@ export interface components {
             said_at: components["schemas"]["Timestamp"];
             /** Format: int64 */
             seq: number;
-            /** @description Its speaker, in a shared conversation. */
+            /** @description In a shared conversation: the message's speaker. */
             speaker?: string | null;
             /** Format: int64 */
             tokens: number;
@@ -2704,14 +2719,14 @@ export interface components {
         ShownPin: {
             /** Format: int64 */
             exchange: number;
-            /** @description True if its exchange is in the window, so that no copy is needed. */
+            /** @description True if the message's exchange is in the window, so that no copy is needed. */
             in_window: boolean;
             kind: string;
-            /** @description True if it was pinned; false if it is important to the running session. */
+            /** @description True if the message was pinned; false if it is important to the running session. */
             pinned: boolean;
             /** Format: int64 */
             seq: number;
-            /** @description Its first line. */
+            /** @description The message's first line. */
             title: string;
             /** Format: int64 */
             tokens: number;
@@ -2768,7 +2783,7 @@ export interface components {
              */
             unpriced_calls: number;
         };
-        /** @description The figures of a span of time, and of the current moment. */
+        /** @description The figures of a span of time, and of the present. */
         Stats: {
             /** Format: int64 */
             agents: number;
@@ -2780,29 +2795,29 @@ export interface components {
             parked: number;
             /**
              * Format: int64
-             * @description Rows of the queue that may be claimed.
+             * @description Queue rows that are due.
              */
             ready: number;
             /**
              * Format: int64
-             * @description Rows of the queue that workers hold.
+             * @description Queue rows that workers hold.
              */
             running: number;
             /**
              * Format: int64
-             * @description Rows of the queue that wait for their time.
+             * @description Queue rows that aren't due yet.
              */
             scheduled: number;
-            /** @description True if `agents`, `documents` and `documents_tokens` are estimates, as they are above some thousands. */
+            /** @description True if `agents`, `documents` and `documents_tokens` are estimates. They are once there are thousands. */
             stock_is_estimated: boolean;
-            /** @description Updates that ended in that time. */
+            /** @description Updates that ended in the span of time. */
             updates: components["schemas"]["RunFigures"];
             /** Format: int64 */
             window_hours: number;
         };
         /** @description The daemon's figures. */
         Status: components["schemas"]["Sample"] & {
-            /** @description The models that may be used, and until when one is left alone. */
+            /** @description The configured models. If a circuit breaker has stopped calls to a model: until when. */
             circuits: components["schemas"]["Circuit"][];
             /** @description What all agents together may spend in a day; 0 for no limit. */
             spend_limits: components["schemas"]["SpendLimits"];
@@ -2890,12 +2905,14 @@ export interface components {
             covers_through: number;
             /**
              * Format: int64
-             * @description An upper bound of the exchanges that wait to be summarised: set-aside ones and preambles between them count, too.
+             * @description At most this many exchanges wait to be summarised. Ones that a rewind set aside, and preambles between them, are
+             *     counted, too.
              */
             pending_exchanges: number;
             /**
              * Format: int64
-             * @description 0 before the first. If it differs from the version of a document that a client has, there is a newer document.
+             * @description The newest version; 0 if there is no summary yet. A client whose document has another version should fetch the
+             *     document.
              */
             version: number;
         };
@@ -2914,7 +2931,7 @@ export interface components {
          */
         SummaryView: "full" | "brief";
         /**
-         * @description The name alone turns it on, as do `1` and `true`.
+         * @description Without a value, or with `1` or `true`, it is on.
          * @enum {string}
          */
         Switch: "1" | "true" | "" | "0" | "false";
@@ -2981,22 +2998,23 @@ export interface components {
              */
             budget_tokens: number;
             /**
-             * @description The newest exchanges before the cursor, in order, each with all of its messages, unless it is too big for any page.
-             *     A page has at most 8 MB of payloads.
+             * @description The newest exchanges before the cursor, in order. Each has all of its messages unless it is too big for any
+             *     page. A page has at most 8 MB of payloads.
              */
             exchanges: components["schemas"]["WindowExchange"][];
             /** Format: int64 */
             first_exchange: number;
-            /** @description The leading instructions, which never leave the window; only on the first page. */
+            /** @description The leading instructions, which never leave the window. Only the first page has them. */
             preamble: components["schemas"]["ShownMessage"][];
             /**
              * Format: int64
-             * @description Set if `preamble` holds only the first messages: the last number shown. The preamble is exchange 0, or after a clear the next one.
+             * @description If `preamble` holds only the first messages of the preamble: the number of the last one. The preamble is
+             *     exchange 0, or after a clear the next exchange.
              */
             preamble_next_after?: number | null;
             /**
              * Format: int64
-             * @description The tokens of the whole window, with its preamble.
+             * @description The tokens of the whole window, including its preamble.
              */
             tokens: number;
         };
@@ -3004,7 +3022,7 @@ export interface components {
         WindowExchange: {
             /**
              * Format: int64
-             * @description The first leg of its exchange, if this is a later one.
+             * @description If this is a later leg: the first leg of its exchange.
              */
             continues?: number | null;
             /** @description When its last message was said. */
@@ -3014,18 +3032,18 @@ export interface components {
             messages: components["schemas"]["ShownMessage"][];
             /**
              * Format: int64
-             * @description Set if the exchange is too big for any page, so that `messages` holds only the first ones: the last number shown.
-             *     The rest is at `GET /v1/agents/{id}/exchanges/{n}?after=` with this number.
+             * @description If the exchange is too big for any page, `messages` holds only its first messages. This is the number of the
+             *     last one. The rest is at `GET /v1/agents/{id}/exchanges/{n}?after=` with this number.
              */
             next_after?: number | null;
             /** @description When its first message was said. */
             started_at: components["schemas"]["Timestamp"];
-            /** @description `open` if more is expected in its exchange. */
+            /** @description `open` if more messages are expected in the exchange. */
             state: components["schemas"]["ExchangeState"];
             /** Format: int64 */
             tokens: number;
         };
-        /** @description The window afterwards. Without a budget (0), `fill_ratio` and `tokens_until_eviction` are null. */
+        /** @description The window after the append. Without a budget (0), `fill_ratio` and `tokens_until_eviction` are null. */
         WindowFigures: {
             /** Format: int64 */
             budget_tokens: number;
@@ -3078,7 +3096,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body didn't arrive in half of `http.request_timeout_ms`. */
+        /** @description The body didn't arrive within half of `http.request_timeout_ms`. */
         BodyTooSlow: {
             headers: {
                 /** @description The request's id: the client's own, if it sent one. */
@@ -3090,7 +3108,7 @@ export interface components {
                  * @example {
                  *       "code": "body_too_slow",
                  *       "detail": "the body didn't arrive within 15000 ms",
-                 *       "hint": "send fewer messages at once, or raise http.request_timeout_ms (a body has half of it)",
+                 *       "hint": "send fewer messages at once, or raise http.request_timeout_ms (half of it is for the body)",
                  *       "instance": "urn:recapd:request:19a-2f",
                  *       "status": 408,
                  *       "title": "Body came too slowly",
@@ -3133,8 +3151,8 @@ export interface components {
                 /**
                  * @example {
                  *       "code": "forbidden",
-                 *       "detail": "this needs a token of scope `write`, and this one has `read`; nothing was changed",
-                 *       "hint": "`recapd token create NAME --scope SCOPE` makes one",
+                 *       "detail": "this request needs a token of scope `write`; this token has scope `read`; nothing was changed",
+                 *       "hint": "`recapd token create NAME --scope SCOPE` creates such a token",
                  *       "instance": "urn:recapd:request:19a-2f",
                  *       "status": 403,
                  *       "title": "Not allowed",
@@ -3156,7 +3174,7 @@ export interface components {
                  * @example {
                  *       "code": "internal",
                  *       "detail": "recapd failed; its log says why",
-                 *       "hint": "report it with the id of this request, and what the log says about it",
+                 *       "hint": "report it with this request's id, and what the log says about it",
                  *       "instance": "urn:recapd:request:19a-2f",
                  *       "status": 500,
                  *       "title": "Internal error",
@@ -3178,7 +3196,7 @@ export interface components {
                  * @example {
                  *       "code": "idempotency_key_reused",
                  *       "detail": "idempotency key `k-1` was used for another request; nothing was stored",
-                 *       "hint": "give each request a key of its own, and the same one only to the same request",
+                 *       "hint": "give each request a key of its own; reuse a key only to repeat the same request",
                  *       "instance": "urn:recapd:request:19a-2f",
                  *       "status": 422,
                  *       "title": "Idempotency key used before",
@@ -3188,7 +3206,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Something that the path or the body names doesn't exist. */
+        /** @description The path or the body names something that doesn't exist. */
         NotFound: {
             headers: {
                 /** @description The request's id: the client's own, if it sent one. */
@@ -3200,7 +3218,7 @@ export interface components {
                  * @example {
                  *       "code": "unknown_agent",
                  *       "detail": "agent `coder` is unknown",
-                 *       "hint": "an agent is made by its first message: POST /v1/agents/{id}/messages",
+                 *       "hint": "an agent's first message creates it: POST /v1/agents/{id}/messages",
                  *       "instance": "urn:recapd:request:19a-2f",
                  *       "status": 404,
                  *       "title": "Unknown agent",
@@ -3210,7 +3228,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body has too many bytes (`http.body_bytes_max`, or 256 KiB where it holds no messages), messages (`http.batch_messages_max`) or values (500,000). */
+        /** @description The body has too many bytes (`http.body_bytes_max`, or 256 KiB on routes without messages), messages (`http.batch_messages_max`) or values (500,000). */
         TooLarge: {
             headers: {
                 /** @description The request's id: the client's own, if it sent one. */
@@ -3235,7 +3253,7 @@ export interface components {
         /** @description This token, or this address, sends more requests than `http.requests_per_second` allows. Nothing was changed. */
         TooManyRequests: {
             headers: {
-                /** @description Seconds after which to ask again. */
+                /** @description Retry after this many seconds. */
                 "retry-after"?: number;
                 /** @description The request's id: the client's own, if it sent one. */
                 "x-request-id"?: string;
@@ -3245,8 +3263,8 @@ export interface components {
                 /**
                  * @example {
                  *       "code": "too_many_requests",
-                 *       "detail": "this is more than 10 requests a second; nothing was changed",
-                 *       "hint": "ask again after `retry-after`, or raise http.requests_per_second",
+                 *       "detail": "you have sent more than 10 requests per second; nothing was changed",
+                 *       "hint": "retry after `retry-after`, or raise http.requests_per_second",
                  *       "instance": "urn:recapd:request:19a-2f",
                  *       "status": 429,
                  *       "title": "Too many requests",
@@ -3267,7 +3285,7 @@ export interface components {
                 /**
                  * @example {
                  *       "code": "unauthorized",
-                 *       "detail": "this needs a token: none came, or it is unknown, expired or revoked",
+                 *       "detail": "this request needs a token: it has none, or its token is unknown, expired or revoked",
                  *       "hint": "send header `authorization: Bearer rcp_…`; `recapd token create` makes a token",
                  *       "instance": "urn:recapd:request:19a-2f",
                  *       "status": 401,
@@ -3278,10 +3296,10 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The database is away, there is no room for a long body or answer besides others, or the request took too long. Try again. */
+        /** @description The database is unavailable, other long bodies or answers use all the memory for them, or the request took too long. Retry later. */
         Unavailable: {
             headers: {
-                /** @description Seconds after which to ask again. */
+                /** @description Retry after this many seconds. */
                 "retry-after"?: number;
                 /** @description The request's id: the client's own, if it sent one. */
                 "x-request-id"?: string;
@@ -3292,7 +3310,7 @@ export interface components {
                  * @example {
                  *       "code": "database_unavailable",
                  *       "detail": "the database doesn't answer; nothing was changed",
-                 *       "hint": "ask again later; summaries that were read before can still be read",
+                 *       "hint": "retry later; summaries that this daemon has in memory can still be read",
                  *       "instance": "urn:recapd:request:19a-2f",
                  *       "status": 503,
                  *       "title": "Database unavailable",
@@ -3438,7 +3456,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The documents that are looked at, or would be. */
+            /** @description The documents that are aged, or would be. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -3463,9 +3481,9 @@ export interface operations {
     list_agents: {
         parameters: {
             query?: {
-                /** @description The most entries of this page. */
+                /** @description The most entries on the page. */
                 limit?: number;
-                /** @description Where the page begins: a `next_cursor`, as it came. */
+                /** @description Where the page begins: an unchanged `next_cursor`. By default, with the first entry. */
                 cursor?: string;
             };
             header?: never;
@@ -3585,7 +3603,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Everything that the agent overrides now. */
+            /** @description All settings that the agent now overrides. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -3652,11 +3670,11 @@ export interface operations {
     compact: {
         parameters: {
             query?: {
-                /** @description The provider whose messages the body holds. Without it there is no body, and the text stands for the whole conversation. */
+                /** @description The provider whose messages the body holds. Without it there is no body, and the text replaces the whole conversation. */
                 format?: components["schemas"]["RequestFormat"];
                 /** @description The coding agent that wrote the messages. */
                 host?: string;
-                /** @description About the most tokens of the newest messages that stay as they are; up to 3,000 more may, and the newest leg always does. By default, the agent's window stays. */
+                /** @description Keeps about this many tokens of the newest messages unchanged: up to 3,000 more, and always the newest leg. By default, keeps the agent's window. */
                 keep_tokens?: number;
             };
             header?: never;
@@ -3704,7 +3722,7 @@ export interface operations {
                 format: components["schemas"]["RequestFormat"];
                 /** @description The most tokens; 0 for no limit. */
                 budget?: number;
-                /** @description The most tokens of the summary in it. The summary never takes more than a quarter of the budget. */
+                /** @description The most tokens of the summary in the context. The summary never takes more than a quarter of the budget. */
                 summary_max_tokens?: number;
                 /** @description What to do with consecutive turns of the same side. */
                 alternation?: components["schemas"]["Alternation"];
@@ -3713,7 +3731,7 @@ export interface operations {
                  * @example open
                  */
                 thinking?: string;
-                /** @description In a shared conversation: the speaker who sees it. */
+                /** @description In a shared conversation: the speaker who sees the context. */
                 as?: string;
             };
             header?: never;
@@ -3749,11 +3767,11 @@ export interface operations {
     store_conversation: {
         parameters: {
             query: {
-                /** @description The provider whose request it is. */
+                /** @description The provider that the request is for. */
                 format: components["schemas"]["RequestFormat"];
-                /** @description The coding agent that wrote the request: what it adds to the user's messages is then told apart. */
+                /** @description The coding agent that wrote the request. recapd then recognises what it adds to the user's messages. */
                 host?: string;
-                /** @description `whole`: the conversation from its beginning, or from the host's summary on, as each request carries it; the default. `end`: only what follows the stored conversation, such as an answer. */
+                /** @description `whole` (the default): the conversation from its beginning or from the host's summary, as in each request to the provider. `end`: only what follows the stored conversation, such as an answer. */
                 extent?: string;
             };
             header?: never;
@@ -3814,7 +3832,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The events, until the client disconnects or the daemon ends. */
+            /** @description The events, until the client disconnects or the daemon stops. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -3841,9 +3859,9 @@ export interface operations {
                 after?: number;
                 /** @description The most messages. */
                 limit?: number;
-                /** @description `conversation`: without instructions and events of the host; `all`: the default. */
+                /** @description `conversation` leaves out instructions and events of the host; `all`, the default, doesn't. */
                 scope?: string;
-                /** @description Adds the messages as content of this provider's request. */
+                /** @description Also returns the messages in the form of this provider's request. */
                 format?: components["schemas"]["RequestFormat"];
             };
             header?: never;
@@ -3881,9 +3899,9 @@ export interface operations {
     list_facts: {
         parameters: {
             query?: {
-                /** @description The most entries of this page. */
+                /** @description The most entries on the page. */
                 limit?: number;
-                /** @description Where the page begins: a `next_cursor`, as it came. */
+                /** @description Where the page begins: an unchanged `next_cursor`. By default, with the first entry. */
                 cursor?: string;
                 /** @description Also facts that no longer hold. */
                 all?: components["schemas"]["Switch"];
@@ -4106,7 +4124,7 @@ export interface operations {
     hand_off: {
         parameters: {
             query?: {
-                /** @description The most tokens, by default 20,000. The newest exchange, which is never left out, may take more. */
+                /** @description The most tokens, by default 20,000. If the newest exchange alone has more, the document has more. */
                 max_tokens?: number;
             };
             header?: never;
@@ -4144,9 +4162,9 @@ export interface operations {
             query?: {
                 /** @description The most exchanges before the window. */
                 archived?: number;
-                /** @description As many exchanges as can be shown. */
+                /** @description Shows as many exchanges as possible. */
                 all?: components["schemas"]["Switch"];
-                /** @description Only this exchange, with all of its lines, wherever it stands. */
+                /** @description Only this exchange, with all of its lines, in the window or before it. */
                 exchange?: number;
                 /** @description Adds the tokens of each message, and lines for tool results. */
                 tokens?: components["schemas"]["Switch"];
@@ -4184,9 +4202,9 @@ export interface operations {
     list_items: {
         parameters: {
             query?: {
-                /** @description The most entries of this page. */
+                /** @description The most entries on the page. */
                 limit?: number;
-                /** @description Where the page begins: a `next_cursor`, as it came. */
+                /** @description Where the page begins: an unchanged `next_cursor`. By default, with the first entry. */
                 cursor?: string;
                 /** @description Also items that are no longer in the document. */
                 all?: components["schemas"]["Switch"];
@@ -4320,9 +4338,9 @@ export interface operations {
                 format?: components["schemas"]["MessageFormat"];
             };
             header?: {
-                /** @description `transcript`: the messages are lines of a session's transcript, in order. What the proxy has stored of the session counts as a duplicate. */
+                /** @description `transcript`: the messages are lines of a session's transcript, in order. A message that the proxy has already stored counts as a duplicate. */
                 "recapd-source"?: string;
-                /** @description Makes it safe to repeat an append of messages without ids: they are stored once under a key. A repeat gets the same answer while that is remembered, and later one that counts duplicates. */
+                /** @description Makes it safe to repeat an append of messages without ids: with the same key they are stored only once. A repeated request gets the same answer; if that is no longer remembered, an answer that counts duplicates. */
                 "idempotency-key"?: string;
             };
             path: {
@@ -4339,7 +4357,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The messages are stored. The answer says what that did to the window. */
+            /** @description The messages are stored. The answer says how the window changed. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4366,7 +4384,7 @@ export interface operations {
     list_notes: {
         parameters: {
             query?: {
-                /** @description With their texts. */
+                /** @description Includes the notes' texts. */
                 texts?: components["schemas"]["Switch"];
             };
             header?: never;
@@ -4536,7 +4554,7 @@ export interface operations {
     delete_note: {
         parameters: {
             query?: {
-                /** @description The version that is deleted; without it, any. */
+                /** @description Deletes only if this is the newest version. By default, deletes whatever version is the newest. */
                 replaces?: number;
             };
             header?: never;
@@ -4550,7 +4568,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It is deleted. */
+            /** @description The note is deleted. */
             204: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4666,7 +4684,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The messages that stay in view. */
+            /** @description The messages that stay in view, even after their exchanges have left the window. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -4736,22 +4754,22 @@ export interface operations {
                 q: string;
                 /** @description The most exchanges. */
                 limit?: number;
-                /** @description Only what they said: `user`, `assistant`, `tool` or `system`. */
+                /** @description Only messages of this role: `user`, `assistant`, `tool` or `system`. */
                 role?: string;
                 /**
                  * @description Only exchanges that call this tool.
                  * @example bash
                  */
                 tool?: string;
-                /** @description Only what was said from this time on: RFC 3339, a date, or words such as `last week`. */
+                /** @description Only messages from this time on: RFC 3339, a date, or words such as `last week`. */
                 since?: string;
-                /** @description Only what was said before this time, or before the end of this day. */
+                /** @description Only messages before this time. A date includes the whole day. */
                 until?: string;
                 /** @description Only exchanges of this session. */
                 session?: number;
                 /** @description `best`: the best matches first (default); `recent`: the newest exchanges first. */
                 order?: string;
-                /** @description The time from which words such as `yesterday` are understood; now if it is missing. */
+                /** @description Words such as `yesterday` are relative to this time; by default, to now. */
                 as_of?: string;
             };
             header?: never;
@@ -4843,7 +4861,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What stands for it. */
+            /** @description The text, and what it replaces. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -5028,14 +5046,14 @@ export interface operations {
     get_summary: {
         parameters: {
             query?: {
-                /** @description `brief`: the open exchange, if there is one, and then the newest lines first, at most 9,000 characters and 2,300 tokens, with a last line that says where the whole document is. */
+                /** @description `brief`: the open exchange, if there is one, and the newest lines; at most 9,000 characters and 2,300 tokens. The last line says where the whole document is. */
                 view?: components["schemas"]["SummaryView"];
-                /** @description Only the newest lines, of at most this many tokens. */
+                /** @description Returns only the newest lines, at most this many tokens. */
                 max_tokens?: number;
-                /** @description Only the newest lines, of at most this many characters. */
+                /** @description Returns only the newest lines, at most this many characters. */
                 max_chars?: number;
                 /**
-                 * @description With `If-None-Match`: answers when the summary changes, at the latest after this many seconds, at most 60.
+                 * @description With `If-None-Match`: waits up to this many seconds (at most 60) for the summary to change.
                  * @example 30s
                  */
                 wait?: string;
@@ -5043,7 +5061,7 @@ export interface operations {
             header?: {
                 /** @description The `etag` of the copy that the client has. */
                 "if-none-match"?: string;
-                /** @description `gzip`: compressed, if a compressed copy exists already. Its `etag` differs; either of the two matches both. */
+                /** @description `gzip`: returns the compressed document if it exists already. The two forms have different `etag`s, but `If-None-Match` accepts either. */
                 "accept-encoding"?: string;
             };
             path: {
@@ -5057,13 +5075,13 @@ export interface operations {
             /** @description The document. Before the first summary, it is empty and has version 0. */
             200: {
                 headers: {
-                    /** @description Changes whenever the document does, but not with what a brief says about the open exchange. */
+                    /** @description Changes whenever the document changes. What a brief says about the open exchange doesn't change it. */
                     etag?: string;
                     /** @description Why the document is empty, and what to do. */
                     "recapd-hint"?: string;
                     /** @description Exchanges that wait to be summarised. */
                     "recapd-pending-exchanges"?: number;
-                    /** @description While the database is away or slow: the age of this copy, such as `41s`. */
+                    /** @description While the database is unavailable or slow: the age of this copy, such as `41s`. */
                     "recapd-stale"?: string;
                     /** @description The summary's version. */
                     "recapd-version"?: number;
@@ -5091,7 +5109,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
-            /** @description There is no copy, and the database doesn't answer within two seconds. As Markdown, the text can be shown to a model. */
+            /** @description There is no copy, and the database doesn't answer within two seconds. The Markdown text is safe to show to a model. */
             503: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -5108,9 +5126,9 @@ export interface operations {
     list_versions: {
         parameters: {
             query?: {
-                /** @description The most entries of this page. */
+                /** @description The most entries on the page. */
                 limit?: number;
-                /** @description Where the page begins: a `next_cursor`, as it came. */
+                /** @description Where the page begins: an unchanged `next_cursor`. By default, with the first entry. */
                 cursor?: string;
             };
             header?: never;
@@ -5122,7 +5140,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The versions that are kept, newest first. */
+            /** @description The stored versions, newest first. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -5225,9 +5243,9 @@ export interface operations {
     get_window: {
         parameters: {
             query?: {
-                /** @description The most entries of this page. */
+                /** @description The most entries on the page. */
                 limit?: number;
-                /** @description Where the page begins: a `next_cursor`, as it came. */
+                /** @description Where the page begins: an unchanged `next_cursor`. By default, with the first entry. */
                 cursor?: string;
             };
             header?: never;
@@ -5239,7 +5257,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The newest exchanges before the cursor, in order, with at most 8 MB of payloads. An exchange that is too big for any page comes with its first messages, and says where the rest is. */
+            /** @description The newest exchanges before the cursor, in order, with at most 8 MB of payloads. Of an exchange that is too big for any page, only the first messages are returned, with a pointer to the rest. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -5262,13 +5280,13 @@ export interface operations {
     list_audit: {
         parameters: {
             query?: {
-                /** @description The most entries of this page. */
+                /** @description The most entries on the page. */
                 limit?: number;
-                /** @description Where the page begins: a `next_cursor`, as it came. */
+                /** @description Where the page begins: an unchanged `next_cursor`. By default, with the first entry. */
                 cursor?: string;
                 /** @description Only events of this agent. */
                 agent?: components["schemas"]["AgentId"];
-                /** @description Only events from then on. */
+                /** @description Only events at or after this time. */
                 since?: components["schemas"]["Timestamp"];
             };
             header?: never;
@@ -5277,7 +5295,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The events that are kept, newest first. */
+            /** @description The stored events, newest first. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -5311,7 +5329,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The events, until the client disconnects or the daemon ends. */
+            /** @description The events, until the client disconnects or the daemon stops. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -5361,9 +5379,9 @@ export interface operations {
     list_projects: {
         parameters: {
             query?: {
-                /** @description The most entries of this page. */
+                /** @description The most entries on the page. */
                 limit?: number;
-                /** @description Where the page begins: a `next_cursor`, as it came. */
+                /** @description Where the page begins: an unchanged `next_cursor`. By default, with the first entry. */
                 cursor?: string;
             };
             header?: never;
@@ -5462,15 +5480,15 @@ export interface operations {
     get_project_summary: {
         parameters: {
             query?: {
-                /** @description `brief`: the sessions at work, what holds, and then the newest lines first, at most 9,000 characters and 2,300 tokens. */
+                /** @description `brief`: the sessions at work, the facts that hold, and the newest lines; at most 9,000 characters and 2,300 tokens. */
                 view?: components["schemas"]["SummaryView"];
                 /** @description With `view=brief`: at most this many tokens. */
                 max_tokens?: number;
                 /** @description With `view=brief`: at most this many characters. */
                 max_chars?: number;
-                /** @description With `view=brief`: the agent that reads it, which isn't told that it is at work itself. */
+                /** @description With `view=brief`: the agent that reads it. The brief doesn't list this agent as at work. */
                 reader?: components["schemas"]["AgentId"];
-                /** @description With `view=brief`: leaves out what this agent did. */
+                /** @description With `view=brief`: leaves out this agent's lines. */
                 without?: components["schemas"]["AgentId"];
             };
             header?: {
@@ -5488,9 +5506,9 @@ export interface operations {
             /** @description The document. */
             200: {
                 headers: {
-                    /** @description Changes whenever the document does, but not with what a brief adds to it. */
+                    /** @description Changes whenever the document changes. What a brief adds to the document doesn't change it. */
                     etag?: string;
-                    /** @description While the database is away or slow: the age of this copy, such as `41s`. */
+                    /** @description While the database is unavailable or slow: the age of this copy, such as `41s`. */
                     "recapd-stale"?: string;
                     /** @description The sum of the agents' versions. */
                     "recapd-version"?: number;
@@ -5535,9 +5553,9 @@ export interface operations {
     list_queue: {
         parameters: {
             query?: {
-                /** @description The most entries of this page. */
+                /** @description The most entries on the page. */
                 limit?: number;
-                /** @description Where the page begins: a `next_cursor`, as it came. */
+                /** @description Where the page begins: an unchanged `next_cursor`. By default, with the first entry. */
                 cursor?: string;
             };
             header?: never;
@@ -5744,7 +5762,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The row after this. */
+            /** @description The row after the action. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -5784,7 +5802,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The row after this. */
+            /** @description The row after the action. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */
@@ -5810,9 +5828,9 @@ export interface operations {
     list_runs: {
         parameters: {
             query?: {
-                /** @description The most entries of this page. */
+                /** @description The most entries on the page. */
                 limit?: number;
-                /** @description Where the page begins: a `next_cursor`, as it came. */
+                /** @description Where the page begins: an unchanged `next_cursor`. By default, with the first entry. */
                 cursor?: string;
                 /** @description Only runs of this agent. */
                 agent?: components["schemas"]["AgentId"];
@@ -5825,7 +5843,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The runs that are kept, newest first. */
+            /** @description The stored runs, newest first. */
             200: {
                 headers: {
                     /** @description The request's id: the client's own, if it sent one. */

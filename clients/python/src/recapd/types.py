@@ -19,7 +19,7 @@ AgentId: TypeAlias = str
 
 class AgentPause(TypedDict):
     """
-    The pause of an agent's updates by an operator.
+    Whether an operator has paused an agent's updates.
     """
 
     agent_id: AgentId
@@ -46,7 +46,7 @@ class CalibrationFigures(TypedDict):
 
 class CompactReply(TypedDict):
     """
-    A text that stands for a whole conversation.
+    A text that replaces a conversation.
     """
 
     agent_id: AgentId
@@ -137,7 +137,7 @@ ExchangeState: TypeAlias = Literal['open', 'closed', 'interrupted']
 
 class FactChange(TypedDict):
     """
-    A change of a fact: at least one field, and `closed` alone.
+    A change of a fact. At least one field is needed; `closed` must be the only one.
     """
 
     closed: NotRequired[bool]
@@ -150,7 +150,7 @@ FactKind: TypeAlias = Literal['goal', 'demand', 'decision', 'state', 'open', 'de
 
 class ForgetBody(TypedDict):
     """
-    The body of a request to forget.
+    The body of a request to forget exchanges or one message.
     """
 
     exchanges: NotRequired[list[int] | None]
@@ -209,7 +209,7 @@ Importance: TypeAlias = Literal['trivial', 'debugging', 'fix', 'feature', 'const
 
 class ItemChange(TypedDict):
     """
-    A change of an item: at least one of these members.
+    A change of an item. At least one of these fields is needed.
     """
 
     brief: NotRequired[str]
@@ -253,8 +253,8 @@ class MarkBody(TypedDict):
 
 class Message(TypedDict):
     """
-    A message in recapd's own format or a provider's. At least one of `kind`, `role` and `type` says what it is. It is
-    stored verbatim, with all of its members.
+    A message in recapd's own format or a provider's. At least one of `kind`, `role` and `type` says what it is. recapd
+    stores it verbatim, with all of its fields.
     """
 
     content: NotRequired[Any]
@@ -350,7 +350,7 @@ class ProblemFinding1(TypedDict):
 
 class ProblemFinding2(TypedDict):
     """
-    A line of the body, counted from 1.
+    A line of the body; the first is 1.
     """
 
     line: int
@@ -406,7 +406,7 @@ class ProblemPlace1(TypedDict):
 
 class ProblemPlace2(TypedDict):
     """
-    A line of the body, counted from 1.
+    A line of the body; the first is 1.
     """
 
     line: int
@@ -434,7 +434,7 @@ QueueWait: TypeAlias = Literal['batching', 'provider', 'backoff', 'batch', 'limi
 
 class ReplacementReply(TypedDict):
     """
-    What stands for the evicted part of a conversation.
+    What replaces the evicted part of a conversation.
     """
 
     agent_id: AgentId
@@ -575,7 +575,7 @@ VersionKind: TypeAlias = Literal['update', 'rewind', 'rollback', 'rebuild', 'edi
 
 class WindowFigures(TypedDict):
     """
-    The window afterwards. Without a budget (0), `fill_ratio` and `tokens_until_eviction` are null.
+    The window after the append. Without a budget (0), `fill_ratio` and `tokens_until_eviction` are null.
     """
 
     budget_tokens: int
@@ -615,7 +615,7 @@ class AgeingDue(TypedDict):
 
 class AgentFigures(TypedDict):
     """
-    The figures of an agent, the same over HTTP and on the command line.
+    The figures of an agent. HTTP and the command line use the same fields.
     """
 
     agent_id: AgentId
@@ -1020,7 +1020,7 @@ class QueueRow(TypedDict):
 
 class RecallTime(TypedDict):
     """
-    A span of time that the question names, seen from `as_of`.
+    The time that a question names. Words such as `yesterday` are relative to `as_of`.
     """
 
     since: Timestamp
@@ -1157,7 +1157,7 @@ class SpendPause(TypedDict):
 
 class Stats(TypedDict):
     """
-    The figures of a span of time, and of the current moment.
+    The figures of a span of time, and of the present.
     """
 
     agents: int
@@ -1418,7 +1418,7 @@ class WindowPage(Window):
 
 class AppendReply(TypedDict):
     """
-    The result of an append, the same over HTTP and on the command line.
+    The result of an append. HTTP and the command line use the same fields.
     """
 
     accepted: int
