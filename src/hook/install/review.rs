@@ -130,7 +130,7 @@ mod tests {
         assert!(
             up.hint
                 .unwrap()
-                .contains("knows StopFailure and PostCompact, too")
+                .contains("also knows StopFailure and PostCompact")
         );
         let unknown = reviewed(&new, Scope::User, HostProgram::Missing).problem.unwrap();
         assert!(unknown.contains("before 2.1.78 may not know"), "{unknown}");

@@ -191,7 +191,7 @@ fn settings_that_cannot_be_edited_are_refused_with_a_hint() {
         r#"{"hooks": {"Stop": {}}}"#,
     ] {
         let error = installed(broken, &commands(Host::Codex)).unwrap_err().to_string();
-        assert!(error.contains("mend them"), "{error}");
+        assert!(error.contains("correct them"), "{error}");
     }
     let unsafe_word = Commands {
         program: "recapd; rm".to_owned(),

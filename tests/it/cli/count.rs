@@ -104,7 +104,7 @@ fn a_database_corrects_the_estimate() {
         let estimate = count["tokens"].as_i64().unwrap();
         assert_eq!(tokens, (estimate * permille + 999) / 1_000, "{count}");
     }
-    assert!(stdout(&run(&["count", "-"])).contains("by 1 report of usage"));
+    assert!(stdout(&run(&["count", "-"])).contains("corrected by 1 usage report"));
     assert!(stdout(&run(&["status"])).contains("tokens of anthropic claude-opus-5: ×"));
     // An exact count needs no correction.
     let exact = json(&run(&[

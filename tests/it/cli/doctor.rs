@@ -324,5 +324,5 @@ async fn a_damaged_file_fails_with_a_hint() {
     assert_eq!(code(&served), Some(69));
     let said = stderr(&served);
     assert!(said.contains("damaged.db"), "{said}");
-    assert!(said.contains("restored from a backup"), "{said}");
+    assert!(said.contains("restore a backup"), "{said}");
 }

@@ -405,7 +405,7 @@ fn an_unreadable_time_is_reported_and_the_message_imported() {
     let count = "3 messages would be stored, 0 already stored, 0 skipped, 2 with a time that can't be read";
     assert!(stdout(&told).contains(count), "{}", stdout(&told));
     assert!(
-        stderr(&told).contains("chat.jsonl:2: its time"),
+        stderr(&told).contains("chat.jsonl:2: the time"),
         "{}",
         stderr(&told)
     );

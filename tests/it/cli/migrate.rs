@@ -21,7 +21,7 @@ fn a_database_is_migrated_by_the_command() {
     assert_eq!(code(&planned), Some(0), "{}", stderr(&planned));
     assert!(
         stdout(&planned).contains("schema       would be applied\n")
-            && stdout(&planned).ends_with("`recapd migrate up` makes them\n"),
+            && stdout(&planned).ends_with("`recapd migrate up` creates them\n"),
         "{}",
         stdout(&planned)
     );

@@ -78,7 +78,7 @@ async fn queue_rows_are_retried_cancelled_and_paused() {
             "updates of coder are paused; `recapd agents resume coder`",
         ),
         (&["queue"], "paused (operator)"),
-        (&["agents", "resume", "coder"], "updates of coder go on"),
+        (&["agents", "resume", "coder"], "updates of coder are resumed"),
         (&["update", "coder"], "requested an update of coder"),
         (&["age", "--dry-run"], "(no line is too old for its section)"),
         (&["age"], "0 summaries queued for ageing"),
@@ -343,7 +343,7 @@ fn without_a_daemon_the_command_makes_the_update() {
         "coder was up to date\n"
     );
     let output = push(8);
-    assert!(stdout(&output).contains("left it, "), "{}", stdout(&output));
+    assert!(stdout(&output).contains("left the window"), "{}", stdout(&output));
     let output = run(&["update", "coder", "--wait", "--json"]);
     let done = json(&output);
     assert_eq!(

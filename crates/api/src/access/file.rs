@@ -279,7 +279,7 @@ mod tests {
             ("coder everything".to_owned(), "admin"),
             (
                 format!("coder read sha256:{}", digest.to_uppercase()),
-                "small letters",
+                "lower case",
             ),
             (format!("coder read sha256:{digest} agent=!"), "agent="),
             (format!("coder read sha256:{digest} project="), "project="),
@@ -287,7 +287,7 @@ mod tests {
             (format!("coder read sha256:{digest} rcp_0123"), "expires=TIME"),
             (
                 format!("coder read sha256:{digest}\ncoder read sha256:{digest}"),
-                "twice",
+                "same name",
             ),
         ] {
             let (line, what) = tokens(&format!("# first\n{bad}")).unwrap_err();

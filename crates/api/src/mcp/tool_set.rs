@@ -95,7 +95,7 @@ mod tests {
         let unknown = ToolSet::list("notes,files").unwrap_err().to_string();
         assert_eq!(
             unknown,
-            "there is no set of tools `files`: give notes, memory, codex, client"
+            "there is no set of tools `files`; the sets are notes, memory, codex, client"
         );
         assert_eq!(ToolSet::Codex.to_string(), "codex");
     }

@@ -26,9 +26,9 @@ pub(crate) enum Topic {
 }
 
 const MORE_ON_CODES: &str = "\
-The service isn't restarted after 2 and 78, because a restart doesn't help. 69, 75
-and 78 are those of sysexits.h. If a code means more for a command, its --help
-says so. Hooks always exit with 0.
+The service isn't restarted after 2 and 78, because a restart doesn't help. 69,
+75 and 78 are those of sysexits.h. If a code means more for a command, its
+--help says so. Hooks always exit with 0.
 
 Examples:
   recapd verify || echo 'an invariant is broken'

@@ -57,7 +57,7 @@ fn only_events_that_the_host_knows_are_written() {
     }
     let (_, shown, _) = run(&new, &["status"]);
     assert!(
-        shown.contains("hint: the host knows StopFailure and PostCompact, too"),
+        shown.contains("hint: the host also knows StopFailure and PostCompact"),
         "{shown}"
     );
     assert_eq!(run(&new, &install).0, Some(0));
@@ -69,7 +69,7 @@ fn only_events_that_the_host_knows_are_written() {
         "{shown}"
     );
     assert!(
-        shown.contains("say `recapd hook install claude-code --user` now"),
+        shown.contains("run `recapd hook install claude-code --user` now"),
         "{shown}"
     );
     assert_eq!(run(&old, &install).0, Some(0));
@@ -200,5 +200,5 @@ fn nothing_is_written_without_confirmation() {
     fs::write(folder.path().join(".codex/hooks.json"), "{ broken").unwrap();
     let output = run(&["install", "codex", "--project", "--yes"]);
     assert_eq!(code(&output), Some(2));
-    assert!(stderr(&output).contains("mend them"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("correct them"), "{}", stderr(&output));
 }

@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(read(&[&one, &one]).unwrap().messages.len(), 2);
         for mixed in [&[&main, &one][..], &[&one, &main, &one], &[&one, &other]] {
             let refused = format!("{:?}", read(mixed).unwrap_err());
-            assert!(refused.contains("messages are of sub-agents"), "{refused}");
+            assert!(refused.contains("messages belong to sub-agents"), "{refused}");
         }
     }
 

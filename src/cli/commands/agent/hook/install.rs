@@ -37,7 +37,7 @@ pub(super) struct Install {
     /// Don't ask for confirmation
     #[arg(long)]
     yes: bool,
-    /// The agent's id, as for `recapd hook EVENT`: {host}, {project} and {session} are replaced by their values
+    /// The agent's id; {host}, {project} and {session} are replaced by their values
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     /// The program that hosts call

@@ -220,7 +220,7 @@ mod tests {
           failed            0                             stalest agent      none
           avg duration    0ms  p95 0ms    limit 30.0s     parked             0
           avg size        0/10.0k      limit 9.0k         spend  $0.00
-          emergency truncations  0                        provider  not asked yet
+          emergency truncations  0                        provider  not called yet
           model      0 calls, 0 tokens in, 0 out
         0 agents, 0 summaries of 0 tokens, 0 updates scheduled
         ");

@@ -155,8 +155,8 @@ mod tests {
         };
         insta::assert_snapshot!(told(&sample, &circuits), @r"
         provider  anthropic claude-haiku-5-5 ok
-          in its place  anthropic claude-haiku-5-5 failing, left alone for 20s
-          in its place  anthropic claude-haiku-5-5 failing, to be asked again
+          fallback   anthropic claude-haiku-5-5 failing, not called for 20s
+          fallback   anthropic claude-haiku-5-5 failing, to be called again
         ");
         assert_eq!(
             told(&sample, &[]),
