@@ -109,7 +109,7 @@ fn a_document_is_corrected_rolled_back_and_rebuilt() {
     let back = database.told(&["rollback", "coder", &version]);
     let head = format!("rolled coder back to version {version}, as version ");
     assert!(back.starts_with(&head), "{back}");
-    assert!(back.ends_with(": 1 item came back, 1 went"), "{back}");
+    assert!(back.ends_with(": 1 item restored, 1 removed"), "{back}");
     let document = database.told(&["summary", "coder"]);
     assert!(!document.contains("Chose RS256"), "{document}");
     let rebuilt = database.told(&["rebuild", "coder"]);
@@ -136,7 +136,7 @@ fn a_missing_version_is_reported_with_those_that_exist() {
         (&["diff", "nobody"], 3, "coder"),
         (&["diff", "coder", "99"], 3, "there is none yet"),
         (&["summary", "coder", "--rev", "99"], 3, "there is none yet"),
-        (&["summary", "coder", "coder", "--rev", "1"], 2, "for one agent"),
+        (&["summary", "coder", "coder", "--rev", "1"], 2, "only with one agent"),
         (&["summary", "coder", "--rev", "1", "--brief"], 2, "--brief"),
         (&["summary", "coder", "--rev", "0"], 2, "--rev"),
         (&["rollback", "coder", "99"], 3, "there is none yet"),

@@ -111,7 +111,7 @@ const TABLE: &[WrongInput] = &[
     wrong(
         "fork me me --db work.db",
         1,
-        ["`me`", "exists already", "name another"],
+        ["`me`", "exists already", "choose another id"],
     ),
     wrong("forget me --db work.db", 2, ["exchanges", "name", "--all"]),
     wrong(
@@ -127,7 +127,7 @@ const TABLE: &[WrongInput] = &[
     wrong(
         "agents set me colour=1 --db work.db",
         2,
-        ["`colour`", "is unknown", "nearest"],
+        ["`colour`", "is unknown", "did you mean"],
     ),
     // Files.
     wrong(

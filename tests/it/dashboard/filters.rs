@@ -41,7 +41,7 @@ async fn the_queue_shows_the_rows_that_a_filter_matches() {
         assert_eq!(listed(&body), expected, "{filter}");
     }
     let wrong = page(&server, "/ui/queue?q=%3Cb%3E").await;
-    assert!(wrong.contains("`&lt;b&gt;` is no qualifier"), "{wrong}");
+    assert!(wrong.contains("`&lt;b&gt;` isn't a qualifier"), "{wrong}");
 }
 
 #[tokio::test]
