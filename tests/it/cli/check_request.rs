@@ -71,7 +71,11 @@ fn the_rules_of_the_named_model_apply() {
 
 #[test]
 fn an_invalid_request_is_wrong_usage() {
-    for (request, reason) in [("{", "isn't JSON"), ("5", "neither a request"), ("", "isn't JSON")] {
+    for (request, reason) in [
+        ("{", "isn't JSON"),
+        ("5", "neither a request"),
+        ("", "isn't JSON"),
+    ] {
         let output = check("openai-responses", &[], request);
         assert_eq!(code(&output), Some(2), "{request}");
         assert!(stderr(&output).contains(reason), "{request}: {}", stderr(&output));

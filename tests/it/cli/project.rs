@@ -55,7 +55,7 @@ fn agents_share_a_summary() {
     let wrong = run(&["project", "leave", "other", "coder"]);
     assert_eq!(code(&wrong), Some(3));
     assert!(
-        stderr(&wrong).contains("but to ikigai; nothing was changed"),
+        stderr(&wrong).contains("(its project: ikigai); nothing was changed"),
         "{}",
         stderr(&wrong)
     );

@@ -136,7 +136,11 @@ fn a_missing_version_is_reported_with_those_that_exist() {
         (&["diff", "nobody"], 3, "coder"),
         (&["diff", "coder", "99"], 3, "there is none yet"),
         (&["summary", "coder", "--rev", "99"], 3, "there is none yet"),
-        (&["summary", "coder", "coder", "--rev", "1"], 2, "only with one agent"),
+        (
+            &["summary", "coder", "coder", "--rev", "1"],
+            2,
+            "only with one agent",
+        ),
         (&["summary", "coder", "--rev", "1", "--brief"], 2, "--brief"),
         (&["summary", "coder", "--rev", "0"], 2, "--rev"),
         (&["rollback", "coder", "99"], 3, "there is none yet"),

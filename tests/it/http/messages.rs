@@ -387,7 +387,7 @@ async fn bodies_without_messages_are_refused_with_a_remedy() {
         (
             "application/json",
             "{\"messages\":[{\"role\":\"user\"}],\"sys/tem\":1}",
-            "`/sys~1tem` is none",
+            "`/sys~1tem` isn't allowed",
         ),
         (
             "application/json",

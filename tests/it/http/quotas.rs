@@ -37,7 +37,7 @@ async fn one_token_has_half_of_the_places_for_events() {
         problem["detail"]
             .as_str()
             .unwrap()
-            .contains("half of the 4 places"),
+            .contains("half of the 4 event streams"),
         "{problem}"
     );
     held.push(listen("other").await);

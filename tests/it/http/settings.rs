@@ -118,7 +118,7 @@ async fn an_unknown_setting_is_refused_with_the_nearest_name() {
         let problem = patch(&server, "coder", &format!(r#"{{"low_water": {share}}}"#))
             .await
             .problem(400, "invalid_setting");
-        assert_eq!(problem["hint"], "give a number above 0, at most 1");
+        assert_eq!(problem["hint"], "send a number above 0, at most 1");
     }
     patch(&server, "coder", "[]")
         .await

@@ -129,7 +129,7 @@ async fn an_agent_keeps_notes() {
     assert!(handoff.starts_with("# Continue coder"), "{handoff}");
     let prompt = ask(&server, "prompts/get", json!({"name": "handoff"})).await;
     let prompt = prompt["messages"][0]["content"]["text"].as_str().unwrap();
-    assert!(prompt.contains("Going on with coder"), "{prompt}");
+    assert!(prompt.contains("Continue coder"), "{prompt}");
 }
 
 /// The commands' members as Anthropic's SDKs declare them: `BetaMemoryTool20250818…Command`.

@@ -42,7 +42,11 @@ fn an_invalid_segment_is_set_aside_and_reported_and_the_rest_is_sent() {
     hooks.daemon.is_away.set(false);
     hooks.drain();
     assert_eq!(hooks.stored(), [first, last]);
-    assert!(hooks.last_error().contains("moved aside"), "{}", hooks.last_error());
+    assert!(
+        hooks.last_error().contains("moved aside"),
+        "{}",
+        hooks.last_error()
+    );
     assert_eq!(hooks.aside(), [1]);
     let aside = &files(&hooks.files().spool())[0];
     assert_eq!(fs::read(aside).unwrap(), damaged);
@@ -65,7 +69,11 @@ fn zeros_and_truncated_lines_do_not_block_other_messages() {
         hooks.spool(1, damaged);
         hooks.spool(2, spooled(Format::ClaudeCode, after).as_bytes());
         hooks.drain();
-        assert!(hooks.last_error().contains("moved aside"), "{}", hooks.last_error());
+        assert!(
+            hooks.last_error().contains("moved aside"),
+            "{}",
+            hooks.last_error()
+        );
     }
     assert_eq!((hooks.aside(), hooks.stored()), (vec![1, 1, 1], after.to_vec()));
 }
