@@ -74,7 +74,7 @@ Hooks
   RECAPD_HOOK                     `off` switches hooks off
   CLAUDE_CONFIG_DIR, CODEX_HOME   where `recapd hook install` finds the settings
   CLAUDE_PROJECT_DIR              set by Claude Code: the session's project
-  CLAUDE_CODE_SESSION_ID          set by Claude Code: the session, for `recapd mcp`
+  CLAUDE_CODE_SESSION_ID          set by Claude Code, for `recapd mcp`
   CLAUDE_PID                      set by Claude Code: its process
 
 Set by systemd for the daemon
