@@ -120,7 +120,7 @@ pub(crate) fn end_in_time(environment: &Environment) {
     let time = hook::TIME_MAX * hook::patience(environment);
     std::thread::spawn(move || {
         std::thread::sleep(time);
-        std::process::exit(0);
+        process::exit(0);
     });
 }
 
